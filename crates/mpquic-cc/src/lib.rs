@@ -47,6 +47,8 @@ mod window;
 mod wvegas;
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod testing_link;

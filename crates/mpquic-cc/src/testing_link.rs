@@ -8,7 +8,7 @@ use mpquic_core::congestion::{
 };
 
 use crate::testing::start;
-use crate::uncoupled::PathController;
+use crate::uncoupled::{PathController, PathLimits};
 
 pub(crate) const MTU: u64 = 1200;
 
@@ -23,6 +23,32 @@ struct Packet {
     delivered_at: Instant,
     first_sent_at: Instant,
     app_limited: bool,
+}
+
+/// What a link asks of the controller of its path.
+pub(crate) trait Steer {
+    fn on_packet_sent(&mut self, sent: &Sent);
+    fn on_ack(&mut self, ack: &Acked);
+    fn on_congestion_event(&mut self, event: &CongestionEvent);
+    fn limits(&self) -> PathLimits;
+}
+
+impl<C: PathController> Steer for C {
+    fn on_packet_sent(&mut self, sent: &Sent) {
+        PathController::on_packet_sent(self, sent);
+    }
+
+    fn on_ack(&mut self, ack: &Acked) {
+        PathController::on_ack(self, ack);
+    }
+
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        PathController::on_congestion_event(self, event);
+    }
+
+    fn limits(&self) -> PathLimits {
+        PathController::limits(self)
+    }
 }
 
 /// One controller that always has something to send (or a budget per second), on one link with a
@@ -61,9 +87,16 @@ impl<C: PathController> Flow<C> {
     /// `mbit` Mbit/s and `rtt` ms, with a queue of `queue` round trips.
     pub(crate) fn new(mbit: f64, rtt: u64, queue: f64) -> Self {
         let now = start();
+        Self::steered_by(C::new(now, MTU as u16), now, mbit, rtt, queue)
+    }
+}
+
+impl<C: Steer> Flow<C> {
+    /// The same with this controller, from this moment on.
+    pub(crate) fn steered_by(controller: C, now: Instant, mbit: f64, rtt: u64, queue: f64) -> Self {
         let rtt = Duration::from_millis(rtt);
         Self {
-            controller: C::new(now, MTU as u16),
+            controller,
             now,
             rate: mbit * 1e6 / 8.0,
             rtt,

@@ -2,4 +2,5 @@
 
 mod allocations;
 mod decisions;
+mod recorded;
 mod world;

@@ -11,7 +11,7 @@ use mpquic_core::sched::{
     StreamView, UnackedRange, View,
 };
 use mpquic_core::unstable_wire::RangeSet;
-use mpquic_core::{PathId, StreamId};
+use mpquic_core::{PathId, PathMap, StreamId};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -35,13 +35,22 @@ pub(super) struct Step {
     pub(super) paths: Vec<PathView>,
     pub(super) random: u64,
     /// Time since the last step.
-    after: Duration,
+    pub(super) after: Duration,
     /// Stream and bytes written to it.
-    write: Option<(u64, u64)>,
-    /// What happens to the packets under way, three bits each.
-    fates: u64,
-    flow_credit: u64,
-    control: bool,
+    pub(super) write: Option<(u64, u64)>,
+    pub(super) fates: Fates,
+    pub(super) flow_credit: u64,
+    pub(super) control: bool,
+}
+
+/// What happens to the packets under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fates {
+    /// Three bits for each; what is in flight is what the step's paths say.
+    Bits(u64),
+    /// They are acknowledged after a round trip of their path, or lost if their number is a multiple
+    /// of this one; until then they are in flight.
+    InTime(u64),
 }
 
 pub(super) fn any_path() -> impl Strategy<Value = PathView> {
@@ -112,7 +121,7 @@ pub(super) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
                 random,
                 after: Duration::from_millis(after),
                 write,
-                fates,
+                fates: Fates::Bits(fates),
                 flow_credit,
                 control,
             },
@@ -134,6 +143,14 @@ struct Packet {
     data: Option<(StreamId, Range<u64>)>,
 }
 
+/// Packets of a path.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    sent: u64,
+    acked: u64,
+    lost: u64,
+}
+
 /// The state between steps.
 #[derive(Debug)]
 pub(super) struct World {
@@ -145,6 +162,7 @@ pub(super) struct World {
     next_number: u64,
     /// Streams whose last byte was acknowledged.
     finished: Vec<StreamId>,
+    totals: PathMap<Totals>,
     /// Allocations inside the scheduler's calls.
     pub(super) allocations: u64,
 }
@@ -159,6 +177,7 @@ impl World {
             lost: Vec::new(),
             next_number: 0,
             finished: Vec::new(),
+            totals: PathMap::default(),
             allocations: 0,
         }
     }
@@ -253,6 +272,7 @@ impl World {
         let mut info = PacketInfo::new(path, self.next_number, u64::from(MTU), self.now);
         info.tag = tag;
         self.next_number += 1;
+        self.totals_of(path).sent += 1;
         self.packets.push(Packet { info, data });
         info
     }
@@ -320,15 +340,29 @@ impl World {
         sent.into_iter().map(SchedulerEvent::Sent).collect()
     }
 
+    /// What becomes of a packet: true if it is acknowledged, false if it is lost.
+    fn fate(&self, fates: Fates, index: usize, packet: &PacketInfo, on: &PathView) -> Option<bool> {
+        match fates {
+            Fates::Bits(bits) => match bits >> (3 * (index % 21)) & 7 {
+                0..3 => None,
+                bits => Some(bits != 3),
+            },
+            Fates::InTime(lost) => {
+                let is_over = self.now - packet.sent_at >= on.rtt.smoothed;
+                is_over.then_some(!packet.packet_number.is_multiple_of(lost))
+            }
+        }
+    }
+
     /// Acknowledges and loses packets.
-    fn decide_fates(&mut self, fates: u64) -> Vec<SchedulerEvent> {
+    fn decide_fates(&mut self, fates: Fates, paths: &[PathView]) -> Vec<SchedulerEvent> {
         let mut events = Vec::new();
-        let open = self.open.clone();
         for (index, packet) in std::mem::take(&mut self.packets).into_iter().enumerate() {
-            let gone = !open.contains(&packet.info.path);
-            match fates >> (3 * (index % 21)) & 7 {
-                0..3 if !gone => self.packets.push(packet),
-                fate if fate == 3 || gone => {
+            let on = paths.iter().find(|path| path.id == packet.info.path);
+            match on.map_or(Some(false), |on| self.fate(fates, index, &packet.info, on)) {
+                None => self.packets.push(packet),
+                Some(false) => {
+                    self.totals_of(packet.info.path).lost += 1;
                     events.push(SchedulerEvent::Lost(packet.info));
                     let kind = CongestionKind::Loss;
                     events.push(SchedulerEvent::Congestion(packet.info.path, kind));
@@ -338,7 +372,8 @@ impl World {
                         self.lost.push((id, range));
                     }
                 }
-                _ => {
+                Some(true) => {
+                    self.totals_of(packet.info.path).acked += 1;
                     let rtt = self.now - packet.info.sent_at;
                     events.push(SchedulerEvent::Acked(packet.info, Some(rtt)));
                     events.push(SchedulerEvent::RttUpdated(packet.info.path));
@@ -368,6 +403,27 @@ impl World {
         queue
     }
 
+    fn totals_of(&mut self, path: PathId) -> &mut Totals {
+        self.totals.get_or_insert_with(path, Totals::default)
+    }
+
+    /// Tells in the paths' views what was sent, and what is under way.
+    fn fill(&mut self, paths: &mut [PathView]) {
+        for path in paths {
+            let Totals { sent, acked, lost } = *self.totals_of(path.id);
+            path.packets_sent = sent;
+            path.bytes_sent = sent * u64::from(MTU);
+            path.bytes_acked = acked * u64::from(MTU);
+            path.bytes_lost = lost * u64::from(MTU);
+            path.loss_rate = lost as f64 / sent.max(1) as f64;
+            let sent_here = self.packets.iter().filter(|it| it.info.path == path.id);
+            path.in_flight = sent_here.count() as u64 * u64::from(MTU);
+            if path.sendable == Sendable::Now && path.available_window() < u64::from(MTU) {
+                path.sendable = Sendable::WindowFull;
+            }
+        }
+    }
+
     /// Runs a step as the core would: events first, then questions until nothing is sent.
     pub(super) fn step(
         &mut self,
@@ -391,13 +447,16 @@ impl World {
         events.extend(removed.map(|id| SchedulerEvent::PathRemoved(*id)));
         let added = ids.iter().filter(|id| !before.contains(id));
         events.extend(added.map(|id| SchedulerEvent::PathAdded(*id)));
-        events.extend(self.decide_fates(step.fates));
+        events.extend(self.decide_fates(step.fates, &paths));
         events.extend(self.note_finished());
         if scheduler.next_timeout().is_some_and(|at| at <= self.now) {
             events.push(SchedulerEvent::Timer);
         }
         let mut decisions = Vec::new();
         for turn in 0..12 {
+            if let Fates::InTime(_) = step.fates {
+                self.fill(&mut paths);
+            }
             let streams = self.stream_views();
             let unacked = self.unacked();
             let mut view = view(self.now, &paths, step.random.rotate_left(7 * turn));

@@ -1,0 +1,251 @@
+//! What every controller allows in worlds that are always the same, as it was recorded in `recorded.txt`.
+//!
+//! The other tests say what is right; this one says whether anything is different, down to a byte of a
+//! window: who changes a controller sees which others change with it, and accepts that on purpose.
+//!
+//!     ACCEPT_WINDOWS=1 cargo test -p mpquic-cc recorded
+#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+// Cube roots and powers are those of the system's library, and may differ in their last bit elsewhere.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mpquic_core::PathId;
+use mpquic_core::congestion::{
+    Acked, CongestionEvent, CongestionKind, Controller, SavedPath, Sent,
+};
+
+use crate::testing::start;
+use crate::testing_link::{Flow, MTU, Steer};
+use crate::uncoupled::PathLimits;
+use crate::{by_name, list, published};
+
+/// How often what is allowed is recorded.
+const PERIOD: Duration = Duration::from_millis(10);
+/// Links take turns of this length.
+const TURN: Duration = Duration::from_millis(1);
+
+/// A connection's controller as the link of one path sees it.
+struct OnPath {
+    controller: Rc<RefCell<Box<dyn Controller>>>,
+    path: PathId,
+}
+
+impl Steer for OnPath {
+    fn on_packet_sent(&mut self, sent: &Sent) {
+        self.controller.borrow_mut().on_packet_sent(self.path, sent);
+    }
+
+    fn on_ack(&mut self, ack: &Acked) {
+        self.controller.borrow_mut().on_ack(self.path, ack);
+    }
+
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        self.controller
+            .borrow_mut()
+            .on_congestion_event(self.path, event);
+    }
+
+    fn limits(&self) -> PathLimits {
+        let controller = self.controller.borrow();
+        let mut limits = PathLimits::new(controller.window(self.path));
+        limits.pacing_rate = controller.pacing_rate(self.path);
+        limits.slow_start_threshold = controller.slow_start_threshold(self.path);
+        limits.in_recovery = controller.in_recovery(self.path);
+        limits
+    }
+}
+
+/// Mbit/s, round trip in ms, queue in round trips.
+type Link = (f64, u64, f64);
+
+/// What happens to the links of a world, and when, in turns.
+struct World {
+    links: &'static [Link],
+    turns: u64,
+    change: fn(u64, &mut [Flow<OnPath>]),
+}
+
+const WORLDS: [World; 6] = [
+    World {
+        links: &[(10.0, 20, 1.0), (20.0, 60, 1.0)],
+        turns: 6_000,
+        change: |_, _| {},
+    },
+    World {
+        links: &[(8.0, 40, 4.0), (5.0, 10, 0.3), (12.0, 120, 1.0)],
+        turns: 6_000,
+        change: |turn, links| match turn {
+            0 => links[0].lose_every = Some(250),
+            2_000 => links[2].set_rate(300_000.0),
+            3_500 => links[0].lose_every = None,
+            4_000 => links[2].set_rate(2_000_000.0),
+            _ => {}
+        },
+    },
+    World {
+        links: &[(15.0, 30, 2.0), (15.0, 30, 2.0)],
+        turns: 5_000,
+        change: |turn, links| match turn {
+            0 => links[0].mark_above = Some(Duration::from_millis(8)),
+            1_500 => links[1].application = Some(200_000.0),
+            3_000 => links[1].application = None,
+            _ => {}
+        },
+    },
+    World {
+        links: &[(30.0, 25, 1.0)],
+        turns: 4_000,
+        change: |turn, links| {
+            let kind = match turn {
+                500 | 1_700 => CongestionKind::Loss,
+                505 | 2_500 => CongestionKind::Spurious,
+                1_800 => CongestionKind::Ecn,
+                2_000 => CongestionKind::Persistent,
+                _ => return,
+            };
+            let link = &mut links[0];
+            let mut event = CongestionEvent::new(kind, link.now, link.now - 10 * TURN);
+            event.lost_bytes = 3 * MTU;
+            event.in_flight = link.in_flight();
+            link.controller.on_congestion_event(&event);
+        },
+    },
+    World {
+        links: &[(25.0, 80, 1.0), (10.0, 300, 1.0)],
+        turns: 5_000,
+        change: |turn, links| {
+            let OnPath { controller, path } = &links[(turn / 1_500 % 2) as usize].controller;
+            let now = links[0].now;
+            match turn {
+                0 => {
+                    let saved = SavedPath {
+                        window: 200_000,
+                        rtt: 80 * TURN,
+                    };
+                    controller.borrow_mut().resume(*path, now, saved);
+                }
+                1_000 => controller.borrow_mut().on_mtu_update(*path, 1400),
+                2_000 => {
+                    controller.borrow_mut().on_path_closed(*path);
+                    controller
+                        .borrow_mut()
+                        .on_path_opened(*path, now, MTU as u16);
+                }
+                _ => {}
+            }
+        },
+    },
+    World {
+        links: &[(3.0, 15, 8.0), (40.0, 15, 0.2), (6.0, 200, 0.5)],
+        turns: 4_000,
+        change: |turn, links| {
+            // A link falls silent for half a second.
+            match turn {
+                1_500 => links[1].lose_every = Some(1),
+                2_000 => links[1].lose_every = None,
+                _ => {}
+            }
+        },
+    },
+];
+
+/// A hash of numbers (FNV-1a).
+struct Hash(u64);
+
+impl Hash {
+    fn add(&mut self, value: u64) {
+        for byte in value.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn limits(&mut self, limits: &PathLimits) {
+        self.add(limits.window);
+        self.add(limits.slow_start_threshold.unwrap_or(u64::MAX));
+        self.add(limits.pacing_rate.unwrap_or(u64::MAX));
+        self.add(u64::from(limits.in_recovery));
+    }
+}
+
+/// A line of the record: bytes delivered and the window at the end on each path, and the hash.
+fn record(name: &str, number: usize, world: &World) -> String {
+    let begin = start();
+    let controller = Rc::new(RefCell::new(by_name(name).expect("a listed name").build()));
+    let link = |(id, (mbit, rtt, queue)): (u32, &Link)| {
+        let path = PathId(id);
+        controller
+            .borrow_mut()
+            .on_path_opened(path, begin, MTU as u16);
+        let steered = OnPath {
+            controller: controller.clone(),
+            path,
+        };
+        Flow::steered_by(steered, begin, *mbit, *rtt, *queue)
+    };
+    let mut links: Vec<_> = (0..).zip(world.links).map(link).collect();
+    let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+    for turn in 0..world.turns {
+        (world.change)(turn, &mut links);
+        for link in &mut links {
+            link.run(TURN);
+        }
+        if turn.is_multiple_of(PERIOD.as_millis() as u64) {
+            let windows: Vec<_> = links
+                .iter()
+                .map(|link| (link.controller.path, link.controller.limits().window))
+                .collect();
+            for link in &links {
+                hash.limits(&link.controller.limits());
+                let path = link.controller.path;
+                hash.add(controller.borrow().window_after_round(path, &windows));
+                hash.add(controller.borrow().resume_phase(path) as u64);
+            }
+        }
+    }
+    let mut line = format!("{name}, {number}:");
+    for link in &links {
+        let (delivered, window) = (link.delivered, link.controller.limits().window);
+        write!(line, " {delivered} ({window})").expect("a string");
+        hash.add(delivered);
+        hash.add(link.lost);
+    }
+    format!("{line} {:016x}\n", hash.0)
+}
+
+#[test]
+fn windows_are_those_recorded() {
+    let mut now = String::from(
+        "Controller, world: bytes delivered and the window at the end of each path; a hash of all limits.\n",
+    );
+    for info in list().iter().chain(published()) {
+        for (number, world) in WORLDS.iter().enumerate() {
+            now += &record(info.name, number, world);
+        }
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/recorded.txt");
+    if std::env::var_os("ACCEPT_WINDOWS").is_some() {
+        std::fs::write(file, &now).expect("the record is written");
+    }
+    let before = std::fs::read_to_string(file).unwrap_or_default();
+    let mut changes = String::new();
+    for line in now
+        .lines()
+        .filter(|line| !before.lines().any(|old| old == *line))
+    {
+        let key = line.split(':').next();
+        let old = before.lines().find(|old| old.split(':').next() == key);
+        writeln!(changes, "was {}\nnow {line}", old.unwrap_or("not there")).expect("a string");
+    }
+    assert!(
+        changes.is_empty(),
+        "other windows than in {file}:\n{changes}"
+    );
+    assert_eq!(
+        now.lines().count(),
+        before.lines().count(),
+        "{file} has lines of no controller"
+    );
+}

@@ -1,0 +1,318 @@
+//! What every scheduler decides in a world that is always the same, as it was recorded in `recorded.txt`.
+//!
+//! The other tests say what is right; this one says whether anything is different, down to a single
+//! packet: who changes a scheduler sees which others change with it, and accepts that on purpose.
+//!
+//!     ACCEPT_DECISIONS=1 cargo test -p mpquic-sched --lib recorded
+#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+// Exponentials are those of the system's library, and may differ in their last bit elsewhere.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use mpquic_core::PathId;
+use mpquic_core::congestion::RttSnapshot;
+use mpquic_core::sched::{DataSelection, Decision, PathView, Sendable};
+
+use super::world::{Fates, Step, World};
+use crate::testing::{MTU, path, start, unmeasured};
+use crate::{by_name, list, published, reinjections};
+
+const WORLDS: u64 = 6;
+const STEPS: usize = 400;
+
+/// Numbers that look random (splitmix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// At least `from` and less than `to`.
+    fn within(&mut self, from: u64, to: u64) -> u64 {
+        from + self.next() % (to - from)
+    }
+
+    /// True once in so many times.
+    fn one_in(&mut self, times: u64) -> bool {
+        self.next().is_multiple_of(times)
+    }
+}
+
+/// A path that changes slowly.
+struct Link {
+    id: PathId,
+    round_trip: Duration,
+    /// Datagrams.
+    window: u64,
+    /// Steps until it is measured, and until it is no longer suspect.
+    unmeasured: u64,
+    suspect: u64,
+    paced: bool,
+    /// Whether the kernel tells of its queue.
+    local: bool,
+}
+
+impl Link {
+    fn new(id: u32, numbers: &mut Numbers) -> Self {
+        let round_trips = [5, 10, 20, 60, 150, 300];
+        let millis = round_trips[numbers.within(0, 6) as usize] + numbers.within(0, 5);
+        Self {
+            id: PathId(id),
+            round_trip: Duration::from_millis(millis),
+            window: numbers.within(10, 40),
+            unmeasured: numbers.within(0, 8),
+            suspect: 0,
+            paced: numbers.one_in(3),
+            local: numbers.one_in(2),
+        }
+    }
+
+    fn advance(&mut self, numbers: &mut Numbers) {
+        self.window = match numbers.within(0, 20) {
+            0 => (self.window / 2).max(4),
+            1..8 => (self.window + 1).min(150),
+            _ => self.window,
+        };
+        self.unmeasured = self.unmeasured.saturating_sub(1);
+        self.suspect = match numbers.one_in(120) {
+            true => numbers.within(3, 20),
+            false => self.suspect.saturating_sub(1),
+        };
+    }
+
+    fn view(&self, numbers: &mut Numbers) -> PathView {
+        if self.unmeasured > 0 {
+            return unmeasured(self.id.0);
+        }
+        let mut view = path(self.id.0, 0);
+        let jitter = self.round_trip / 10;
+        let sample =
+            |numbers: &mut Numbers| self.round_trip + jitter * numbers.within(0, 9) as u32 / 8;
+        view.rtt = RttSnapshot::new(sample(numbers));
+        view.rtt.latest = sample(numbers);
+        view.rtt.min = self.round_trip;
+        view.rtt.variance = jitter;
+        view.window = self.window * u64::from(MTU);
+        let each_second = (view.window as f64 / self.round_trip.as_secs_f64()) as u64;
+        view.delivery_rate = Some(each_second);
+        view.in_recovery = numbers.one_in(15);
+        view.slow_start_threshold = (self.window > 25).then_some(view.window.saturating_sub(5000));
+        view.suspect = self.suspect > 0;
+        view.usable = !view.suspect;
+        if self.local {
+            view.local_queue = Some(numbers.within(0, 30_000));
+            view.local_drain_rate = Some(each_second);
+        }
+        view.sendable = match (view.suspect, self.paced && numbers.one_in(4)) {
+            (true, _) => Sendable::Unusable,
+            (false, true) => Sendable::At(start()),
+            (false, false) => Sendable::Now,
+        };
+        view
+    }
+}
+
+/// What happens in a world: two to four paths, of which one goes now and then and another one comes.
+fn steps(seed: u64) -> Vec<Step> {
+    let mut numbers = Numbers(seed);
+    let count = 2 + (seed % 3) as u32;
+    let mut links: Vec<_> = (0..count).map(|id| Link::new(id, &mut numbers)).collect();
+    let mut next_id = count;
+    let step = |_| {
+        if numbers.one_in(150) {
+            let which = numbers.within(0, links.len() as u64) as usize;
+            links[which] = Link::new(next_id, &mut numbers);
+            next_id += 1;
+            links.sort_by_key(|link| link.id);
+        }
+        for link in &mut links {
+            link.advance(&mut numbers);
+        }
+        let large = numbers.one_in(10);
+        let bytes = numbers.within(1, if large { 150_000 } else { 6_000 });
+        Step {
+            paths: links.iter().map(|link| link.view(&mut numbers)).collect(),
+            random: numbers.next(),
+            after: Duration::from_micros(numbers.within(0, 6_000)),
+            write: numbers.one_in(4).then(|| (numbers.within(0, 4), bytes)),
+            fates: Fates::InTime(numbers.within(30, 60)),
+            flow_credit: if numbers.one_in(12) {
+                0
+            } else {
+                numbers.within(5_000, 900_000)
+            },
+            control: numbers.one_in(25),
+        }
+    };
+    (0..STEPS).map(step).collect()
+}
+
+/// All that was decided, as one number (FNV-1a), and how often what.
+struct Record {
+    begin: Instant,
+    hash: u64,
+    sent: [u32; 4],
+    copies: u32,
+    repeats: u32,
+    waits: u32,
+}
+
+impl Record {
+    fn add(&mut self, value: u64) {
+        for byte in value.to_le_bytes() {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn send(&mut self, path: PathId) {
+        self.sent[path.0.min(3) as usize] += 1;
+        self.add(u64::from(path.0));
+    }
+
+    fn select(&mut self, data: &DataSelection) {
+        match data {
+            DataSelection::Stream(id) => self.add(id.index()),
+            DataSelection::StreamAt { id, offset } => {
+                self.add(id.index());
+                self.add(*offset);
+            }
+            _ => self.add(u64::MAX),
+        }
+    }
+
+    fn decision(&mut self, decision: &Decision) {
+        match decision {
+            Decision::Send {
+                path,
+                data,
+                max_bytes,
+                tag,
+            } => {
+                self.send(*path);
+                self.select(data);
+                self.add(*max_bytes);
+                self.add(*tag);
+            }
+            Decision::Duplicate {
+                path,
+                copies,
+                data,
+                tag,
+            } => {
+                self.send(*path);
+                self.select(data);
+                self.copies += copies.len() as u32;
+                for copy in copies {
+                    self.add(u64::from(copy.0));
+                }
+                self.add(*tag);
+            }
+            Decision::Reinject {
+                path,
+                stream,
+                offsets,
+                tag,
+            } => {
+                self.send(*path);
+                self.repeats += 1;
+                self.add(stream.index());
+                self.add(offsets.start);
+                self.add(offsets.end);
+                self.add(*tag);
+            }
+            Decision::Wait { on, until } => {
+                self.waits += 1;
+                self.add(u64::from(on.0));
+                let after = until.map(|until| until - self.begin);
+                self.add(after.map_or(u64::MAX, |after| after.as_nanos() as u64));
+            }
+            _ => self.add(u64::MAX - 1),
+        }
+    }
+}
+
+/// A line of the record.
+fn record(name: &str, worlds: &[Vec<Step>]) -> String {
+    let begin = start();
+    let mut record = Record {
+        begin,
+        hash: 0xcbf2_9ce4_8422_2325,
+        sent: [0; 4],
+        copies: 0,
+        repeats: 0,
+        waits: 0,
+    };
+    for steps in worlds {
+        let mut scheduler = by_name(name).expect("a listed name").build();
+        let mut world = World::new(begin);
+        for step in steps {
+            let decisions = world.step(scheduler.as_mut(), step);
+            for decision in decisions.unwrap_or_else(|error| panic!("{name}: {error}")) {
+                record.decision(&decision);
+            }
+            let timeout = scheduler
+                .next_timeout()
+                .map(|at| at.saturating_duration_since(begin));
+            record.add(timeout.map_or(0, |at| at.as_nanos() as u64));
+        }
+    }
+    let Record {
+        hash,
+        sent: [a, b, c, later],
+        copies,
+        repeats,
+        waits,
+        ..
+    } = record;
+    format!(
+        "{name}: {a} {b} {c} {later}, copies {copies}, repeats {repeats}, waits {waits}, {hash:016x}\n"
+    )
+}
+
+#[test]
+fn decisions_are_those_recorded() {
+    let worlds: Vec<_> = (0..WORLDS).map(steps).collect();
+    let policies = reinjections()
+        .iter()
+        .map(|info| format!("lrf+{}", info.name));
+    let names = list()
+        .iter()
+        .chain(published())
+        .map(|info| info.name.to_string());
+    let mut now = String::from(
+        "Packets on paths 0, 1, 2 and all later ones; copies, repeats, waits; a hash of all decisions.\n",
+    );
+    for name in names.chain(policies) {
+        now += &record(&name, &worlds);
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/recorded.txt");
+    if std::env::var_os("ACCEPT_DECISIONS").is_some() {
+        std::fs::write(file, &now).expect("the record is written");
+    }
+    let before = std::fs::read_to_string(file).unwrap_or_default();
+    let mut changes = String::new();
+    for line in now
+        .lines()
+        .filter(|line| !before.lines().any(|old| old == *line))
+    {
+        let name = line.split(':').next().unwrap_or_default();
+        let old = before
+            .lines()
+            .find(|old| old.split(':').next() == Some(name));
+        writeln!(changes, "was {}\nnow {line}", old.unwrap_or("not there")).expect("a string");
+    }
+    assert!(
+        changes.is_empty(),
+        "other decisions than in {file}:\n{changes}"
+    );
+    assert_eq!(
+        now.lines().count(),
+        before.lines().count(),
+        "{file} has lines of no scheduler"
+    );
+}
