@@ -1,6 +1,7 @@
 //! What a connection reports: events for the application and the endpoint, errors, statistics.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -12,6 +13,7 @@ use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::memory::MemoryUse;
 use crate::qlog::EcnValidation;
+use crate::server_address::ServerAddress;
 use crate::stream::StreamEvent;
 use crate::wire::frame::FrameCounts;
 
@@ -84,6 +86,11 @@ pub enum PathEvent {
     Migrated(PathId, FourTuple),
     /// MAX_PATH_ID rose or connection IDs arrived: `open_path` may succeed now.
     Available,
+    /// Client: these are all further addresses of the server from now on, the best first. Those announced
+    /// before that are missing should not be used any more. At most [`ServerAddress::MAX`], and none
+    /// in a network that only the client reaches; whether the server is there at all, only a path that
+    /// is established tells.
+    ServerAddresses(Arc<[ServerAddress]>),
 }
 
 impl PathEvent {
@@ -97,7 +104,7 @@ impl PathEvent {
             | Self::Recovered(path)
             | Self::RemoteStatus(path, _)
             | Self::Migrated(path, _) => Some(*path),
-            Self::Available => None,
+            Self::Available | Self::ServerAddresses(_) => None,
         }
     }
 }

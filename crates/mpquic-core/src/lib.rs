@@ -69,6 +69,7 @@ mod recorder;
 mod recovery;
 pub mod sched;
 mod scheduling;
+mod server_address;
 mod space;
 mod stream;
 #[cfg(feature = "testing")]
@@ -103,6 +104,7 @@ pub use quinn_proto::{
     FinishError, Side, StdSystemTime, StreamId, TimeSource, TokenMemoryCache, TokenStore, VarInt,
     WriteError,
 };
+pub use server_address::{AnnounceError, ServerAddress};
 pub use stream::{
     DatagramOptions, ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Streams,
     Written,

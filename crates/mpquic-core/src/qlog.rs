@@ -22,10 +22,10 @@ pub use crate::wire::frame::PacketType;
 /// The frames of a packet.
 pub mod frame {
     pub use crate::wire::frame::{
-        Ack, AckFrequency, AckRanges, Close, Crypto, EcnCounts, Frame, FrameIter, MaxStreamData,
-        MaxStreams, NewConnectionId, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId,
-        PathRetireConnectionId, PathStatus, ResetStream, ResetStreamAt, StopSending, Stream,
-        StreamDataBlocked, StreamsBlocked,
+        Ack, AckFrequency, AckRanges, AddressEntry, AlternativeAddress, Close, Crypto, EcnCounts,
+        Frame, FrameIter, MaxStreamData, MaxStreams, NewConnectionId, PathAbandon, PathAck,
+        PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId, PathStatus, ResetStream,
+        ResetStreamAt, StopSending, Stream, StreamDataBlocked, StreamsBlocked,
     };
 }
 

@@ -16,7 +16,7 @@ const REQUIREMENTS: &[u32] = &[
 ];
 
 /// What the IDs of rows begin with, and where the rules come from.
-const SOURCES: [(&str, &str); 12] = [
+const SOURCES: [(&str, &str); 13] = [
     ("MP", "RFC 10069"),
     ("9000", "RFC 9000"),
     ("9001", "RFC 9001"),
@@ -27,6 +27,7 @@ const SOURCES: [(&str, &str); 12] = [
     ("9369", "RFC 9369"),
     ("AF", "draft-ietf-quic-ack-frequency-14"),
     ("RS", "draft-ietf-quic-reliable-stream-reset-11"),
+    ("AA", "draft-munizaga-quic-alternative-server-address-01"),
     ("OP", "Old and broken peers"),
     ("T", "Computed examples"),
 ];

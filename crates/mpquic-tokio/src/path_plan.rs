@@ -230,7 +230,8 @@ impl PathPlan {
             PathEvent::Discarded(_)
             | PathEvent::Suspect(_)
             | PathEvent::Recovered(_)
-            | PathEvent::RemoteStatus(..) => {}
+            | PathEvent::RemoteStatus(..)
+            | PathEvent::ServerAddresses(_) => {}
         }
     }
 

@@ -28,6 +28,10 @@ pub struct ClientConfig {
     /// Move path 0 to the server's preferred address, if it has one that works (RFC 9000 section
     /// 9.6). On by default.
     pub use_preferred_address: bool,
+    /// Ask the server for its further addresses ([`PathEvent::ServerAddresses`](crate::PathEvent::ServerAddresses),
+    /// draft-munizaga-quic-alternative-server-address-01). Off by default. Whoever runs the connection decides
+    /// whether it opens paths to them.
+    pub use_alternative_addresses: bool,
 }
 
 impl ClientConfig {
@@ -39,6 +43,7 @@ impl ClientConfig {
             token_store: None,
             version: None,
             use_preferred_address: true,
+            use_alternative_addresses: false,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use super::{Connection, State};
 use crate::event::Event;
+use crate::handshake::Handshake;
 use crate::ids::{FourTuple, SpaceId};
 use crate::packet::Transmit;
 use crate::packet::builder::{PacketBuilder, PacketStart};
@@ -268,7 +269,7 @@ impl Connection {
             && builder.sealed_size(buf) + MAX_ALIGNMENT >= plan.size;
         let pad_to = (plan.pad || align).then_some(start + plan.size);
         if self.outbox.log.is_on()
-            && let Some(header) = self.packet_header(plan)
+            && let Some(header) = packet_header(&self.paths, &mut self.handshake, plan)
         {
             let (log, multipath) = (&mut self.outbox.log, self.paths.ids.is_multipath());
             log.packet_sent(&header, &builder, buf, pad_to, multipath);
@@ -301,13 +302,6 @@ impl Connection {
             size,
             ack_eliciting,
         })
-    }
-
-    /// The header of a packet, unless its path has no connection ID for its addresses.
-    fn packet_header(&mut self, plan: &Plan) -> Option<PacketHeader> {
-        let path = self.paths.any(plan.path)?;
-        let dcid = *path.destination(plan.validation)?;
-        Some(self.handshake.sealer()?.header(dcid, path.spin()))
     }
 
     /// Starts a packet of a path, up to the position `limit` in `buf`, unless its packet numbers are
@@ -406,4 +400,11 @@ impl Connection {
     fn wants_management(&self) -> bool {
         self.handshake.wants_to_send_frames() || self.paths.wants_to_send()
     }
+}
+
+/// The header of a packet, unless its path has no connection ID for its addresses.
+fn packet_header(paths: &Paths, handshake: &mut Handshake, plan: &Plan) -> Option<PacketHeader> {
+    let path = paths.any(plan.path)?;
+    let dcid = *path.destination(plan.validation)?;
+    Some(handshake.sealer()?.header(dcid, path.spin()))
 }

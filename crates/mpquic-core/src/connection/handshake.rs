@@ -66,7 +66,7 @@ impl Connection {
     }
 
     fn on_handshake_complete(&mut self, now: Instant) {
-        self.paths.shared.handshake_complete = true;
+        self.paths.on_handshake_complete();
         self.outbox.event(Event::Connected {
             multipath: self.paths.ids.is_multipath(),
         });

@@ -284,6 +284,7 @@ impl Connection {
                 paths.shared.ack_frequencies.on_ack_frequency(&frame)?;
             }
             Frame::ImmediateAck => paths.shared.ack_frequencies.on_immediate_ack()?,
+            Frame::AlternativeAddress(set) => paths.on_alternative_address(now, &set, outbox)?,
             Frame::PathAbandon(frame) => {
                 let abandonment = paths.on_path_abandon(now, &frame, outbox)?;
                 self.after_abandonment(now, abandonment);

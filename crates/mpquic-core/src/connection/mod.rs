@@ -28,6 +28,7 @@ use crate::path::set::Paths;
 use crate::random::SeededRandom;
 use crate::recovery::AckOutcome;
 use crate::scheduling::host::SchedulerHost;
+use crate::server_address::{AnnounceError, ServerAddress};
 use crate::stream::datagrams::DatagramQueues;
 use crate::stream::set::StreamSet;
 use crate::stream::{RecvStream, SendStream, Streams};
@@ -246,6 +247,19 @@ impl Connection {
         self.paths.set_interface_up(path, up, &mut self.outbox)?;
         self.repeat_frames();
         Ok(())
+    }
+
+    /// Server: announces all of its addresses besides the one that the client connected to, the best
+    /// first; what is missing is withdrawn. Only clients that asked for them are told.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ServerAddress::check_all`], and on a client or a closed connection.
+    pub fn announce_addresses(&mut self, addresses: &[ServerAddress]) -> Result<(), AnnounceError> {
+        if !self.state.is_open() {
+            return Err(AnnounceError::Closed);
+        }
+        self.paths.announce_addresses(addresses)
     }
 
     /// True if the scheduler uses local queues: the driver should call [`PathMut::set_local_queue`](crate::PathMut::set_local_queue).

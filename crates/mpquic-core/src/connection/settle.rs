@@ -223,6 +223,10 @@ impl Connection {
                 let frequencies = &mut self.paths.shared.ack_frequencies;
                 frequencies.on_delivery(sequence, fate);
             }
+            Delivery::AlternativeAddress(sequence) => {
+                let addresses = &mut self.paths.shared.server_addresses;
+                addresses.on_delivery(sequence, fate);
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::outbox::Outbox;
 #[cfg(feature = "testing")]
 use crate::packet::injected::Injected;
 use crate::path::life::FirstPath;
+use crate::path::server_addresses::ServerAddresses;
 use crate::path::set::Paths;
 use crate::path::shared::{Peer, Shared};
 use crate::qlog::{self, ConnectionStart};
@@ -69,6 +70,7 @@ fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
         peer: Peer::from(&TransportParameters::default()),
         greases_quic_bit: setup.endpoint.grease_quic_bit,
         ack_frequencies: AckFrequencies::new(config, &setup.local_parameters),
+        server_addresses: ServerAddresses::new(setup.local_parameters.alternative_address),
         address_validated: false,
     };
     Paths::begin(shared, &first)

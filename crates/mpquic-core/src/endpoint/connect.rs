@@ -66,6 +66,7 @@ impl Endpoint {
             local_parameters(&self.config, &config.transport, local_cid, random);
         let versions = Versions::new(&self.config, version, self.random.random());
         local_parameters.version_information = Some(versions.information());
+        local_parameters.alternative_address = config.use_alternative_addresses;
         let session = config.crypto.clone();
         let session = session.start_session(version, server_name, &local_parameters)?;
         let initial_dcid = ConnectionId::new(&self.random.random::<[u8; MIN_INITIAL_DCID]>());

@@ -104,6 +104,16 @@ faults! {
         ResetStreamAtNotNegotiated = "RESET_STREAM_AT was not negotiated";
         /// draft-ietf-quic-ack-frequency-14 section 3, RFC 9000 section 12.4.
         AckFrequencyNotAnnounced = "frame of an extension that was not announced";
+        /// RFC 9000 section 12.4, draft-munizaga-quic-alternative-server-address-01 section 3.
+        AlternativeAddressNotAnnounced = "ALTERNATIVE_ADDRESS, but it was not announced";
+        /// draft-munizaga-quic-alternative-server-address-01 section 5.
+        UnknownAddressType = "unknown type of address";
+        /// draft-munizaga-quic-alternative-server-address-01 section 5.
+        CurrentPathNotOnce = "addresses without, or with more than one, place for the current path";
+        /// draft-munizaga-quic-alternative-server-address-01 section 5.
+        AddressesNotInOrder = "addresses not in the order of their priority";
+        /// draft-munizaga-quic-alternative-server-address-01 section 5.
+        AddressTwice = "the same address twice";
     }
     TransportErrorCode::TRANSPORT_PARAMETER_ERROR => {
         /// RFC 9000 section 7.4, MP-007.
@@ -114,6 +124,8 @@ faults! {
         MalformedParameter = "malformed value";
         /// RFC 9000 section 18.2.
         ServerOnlyParameter = "parameter that only a server may send";
+        /// draft-munizaga-quic-alternative-server-address-01 section 3.
+        ClientOnlyParameter = "parameter that only a client may send";
         /// RFC 9000 section 18.2.
         UdpPayloadSizeTooSmall = "max_udp_payload_size below 1200";
         /// RFC 9000 section 18.2.

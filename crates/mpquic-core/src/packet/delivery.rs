@@ -25,6 +25,8 @@ pub(crate) enum Delivery {
     PathLimit(PathLimitDelivery),
     /// ACK_FREQUENCY with this sequence number.
     AckFrequency(u64),
+    /// ALTERNATIVE_ADDRESS with this sequence number.
+    AlternativeAddress(u64),
 }
 
 /// Kept small, because every packet in flight has some of them.

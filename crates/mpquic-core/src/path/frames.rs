@@ -15,9 +15,10 @@ use crate::packet::arrival::{Arrival, Opened};
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::sched::SchedulerEvent;
+use crate::server_address::{AnnounceError, ServerAddress};
 use crate::space::AckState;
 use crate::wire::frame::{
-    Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
+    AlternativeAddress, Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
     PathRetireConnectionId, PathStatus,
 };
 
@@ -234,10 +235,40 @@ impl Paths {
         Ok(())
     }
 
+    /// Server: announces all of its further addresses.
+    pub(crate) fn announce_addresses(
+        &mut self,
+        addresses: &[ServerAddress],
+    ) -> Result<(), AnnounceError> {
+        let shared = &mut self.shared;
+        if shared.side == Side::Client {
+            return Err(AnnounceError::ClientSide);
+        }
+        let is_ready = shared.handshake_complete && shared.peer.alternative_address;
+        shared.server_addresses.announce(addresses, is_ready)
+    }
+
+    /// ALTERNATIVE_ADDRESS.
+    pub(crate) fn on_alternative_address(
+        &mut self,
+        now: Instant,
+        frame: &AlternativeAddress,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        let shared = &mut self.shared;
+        let known = shared.handshake_address;
+        let addresses = &mut shared.server_addresses;
+        if let Some(addresses) = addresses.on_alternative_address(now, frame, known)? {
+            outbox.path_event(PathEvent::ServerAddresses(addresses.into()));
+        }
+        self.advisory_frames.on_frame(now)
+    }
+
     /// True if a frame about paths waits to be sent.
     pub(crate) fn wants_to_send(&self) -> bool {
         self.shared.ack_frequencies.wants_to_send()
             || self.ids.wants_to_send()
+            || self.shared.server_addresses.wants_to_send()
             || self.slots().iter().any(|slot| match &slot.abandon {
                 Some(abandon) => abandon.progress.is_queued(),
                 None => {
@@ -256,6 +287,7 @@ impl Paths {
         outbox: &mut Outbox,
     ) {
         self.shared.ack_frequencies.write_frames(writer);
+        self.shared.server_addresses.write_frames(writer);
         self.write_slots(writer, carrier);
         let limit = self.ids.limit();
         self.ids.write_frames(writer);

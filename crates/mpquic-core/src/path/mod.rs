@@ -39,6 +39,7 @@ mod receiving;
 mod report;
 mod resumption;
 mod sending;
+pub(crate) mod server_addresses;
 pub(crate) mod set;
 pub(crate) mod shared;
 pub(crate) mod slot;

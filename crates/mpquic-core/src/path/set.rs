@@ -37,7 +37,8 @@ impl Paths {
     /// Bytes of memory besides itself.
     pub(crate) fn memory(&self) -> u64 {
         let slots = self.slots.iter().map(PathSlot::memory).sum::<usize>();
-        (slots + self.slots.capacity() * size_of::<PathSlot>()) as u64
+        let addresses = self.shared.server_addresses.memory();
+        (slots + self.slots.capacity() * size_of::<PathSlot>() + addresses) as u64
     }
 
     pub(super) fn position(&self, id: PathId) -> Result<usize, usize> {
@@ -162,6 +163,15 @@ impl Paths {
     /// (MP-108).
     pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
         self.slots.iter().any(|slot| slot.is_reset_token(token))
+    }
+
+    /// The handshake is complete: PATH_ACK takes the place of ACK, and clients that want to know further
+    /// addresses of the server are told.
+    pub(crate) fn on_handshake_complete(&mut self) {
+        self.shared.handshake_complete = true;
+        if self.shared.peer.alternative_address {
+            self.shared.server_addresses.on_wanted();
+        }
     }
 
     /// The handshake is confirmed: paths may be opened, and a client probes the address the server would

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quinn_proto::Side;
 
+use super::server_addresses::ServerAddresses;
 use crate::cid::generator::CidSource;
 use crate::config::TransportConfig;
 use crate::crypto::tokens::ResetKey;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     /// We accept packets whose QUIC bit is cleared, and may send them (RFC 9287).
     pub(crate) greases_quic_bit: bool,
     pub(crate) ack_frequencies: AckFrequencies,
+    pub(crate) server_addresses: ServerAddresses,
     /// The peer has proven another address of its own.
     pub(crate) address_validated: bool,
 }
@@ -77,6 +79,7 @@ pub(crate) struct Peer {
     pub(crate) max_udp_payload_size: u64,
     pub(crate) disable_active_migration: bool,
     pub(crate) grease_quic_bit: bool,
+    pub(crate) alternative_address: bool,
 }
 
 impl From<&TransportParameters> for Peer {
@@ -87,6 +90,7 @@ impl From<&TransportParameters> for Peer {
             max_udp_payload_size: parameters.max_udp_payload_size,
             disable_active_migration: parameters.disable_active_migration,
             grease_quic_bit: parameters.grease_quic_bit,
+            alternative_address: parameters.alternative_address,
         }
     }
 }
@@ -116,6 +120,7 @@ impl Shared {
             peer: Peer::from(&parameters),
             greases_quic_bit: false,
             ack_frequencies: AckFrequencies::new(&config, &parameters),
+            server_addresses: ServerAddresses::default(),
             address_validated: false,
             config: Arc::new(config),
         }

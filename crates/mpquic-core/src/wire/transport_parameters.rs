@@ -44,6 +44,8 @@ mod id {
     pub(super) const GREASE_QUIC_BIT: u64 = 0x2ab2;
     /// draft-ietf-quic-ack-frequency-14.
     pub(super) const MIN_ACK_DELAY: u64 = 0xff04_de1b;
+    /// draft-munizaga-quic-alternative-server-address-01.
+    pub(super) const ALTERNATIVE_ADDRESS: u64 = 0xff_0969_d85c;
 
     /// The bit that stands for a parameter in a set of them; 0 for those nobody assigned.
     pub(super) const fn bit(id: u64) -> u128 {
@@ -51,6 +53,7 @@ mod id {
             0..=INITIAL_MAX_PATH_ID => 1 << id,
             GREASE_QUIC_BIT => 1 << 64,
             MIN_ACK_DELAY => 1 << 65,
+            ALTERNATIVE_ADDRESS => 1 << 66,
             _ => 0,
         }
     }
@@ -61,6 +64,9 @@ const SERVER_ONLY: u128 = id::bit(id::ORIGINAL_DESTINATION_CONNECTION_ID)
     | id::bit(id::STATELESS_RESET_TOKEN)
     | id::bit(id::PREFERRED_ADDRESS)
     | id::bit(id::RETRY_SOURCE_CONNECTION_ID);
+
+/// Parameters a server must not send (draft-munizaga-quic-alternative-server-address-01 section 3).
+const CLIENT_ONLY: u128 = id::bit(id::ALTERNATIVE_ADDRESS);
 
 const MIN_UDP_PAYLOAD_SIZE: u64 = MIN_DATAGRAM as u64;
 const MAX_ACK_DELAY_EXPONENT: u64 = 20;
@@ -121,6 +127,8 @@ pub struct TransportParameters {
     pub min_ack_delay: Option<Duration>,
     /// The side takes RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset-11).
     pub reset_stream_at: bool,
+    /// Client: it takes ALTERNATIVE_ADDRESS (draft-munizaga-quic-alternative-server-address-01).
+    pub alternative_address: bool,
     /// A parameter that means nothing, for peers to ignore; never set by [`Self::decode`].
     pub reserved: Option<ReservedParameter>,
     /// The version the side chose and those it has (RFC 9368).
@@ -194,6 +202,7 @@ impl Default for TransportParameters {
             initial_max_path_id: None,
             min_ack_delay: None,
             reset_stream_at: false,
+            alternative_address: false,
             reserved: None,
             version_information: None,
         }
@@ -219,7 +228,7 @@ impl TransportParameters {
     }
 
     /// Appends what `side` announces. Values equal to the default are left out, and so are
-    /// parameters only a server may send if `side` is the client.
+    /// parameters that only the other side may send.
     pub fn encode(&self, side: Side, out: &mut Vec<u8>) {
         let default = Self::default();
         let mut integer = |id, value: u64, default: u64| {
@@ -257,6 +266,10 @@ impl TransportParameters {
         }
         if self.reset_stream_at {
             put(out, id::RESET_STREAM_AT, |_| {});
+        }
+        // draft-munizaga-quic-alternative-server-address-01 section 3
+        if self.alternative_address && side.is_client() {
+            put(out, id::ALTERNATIVE_ADDRESS, |_| {});
         }
         if self.grease_quic_bit {
             put(out, id::GREASE_QUIC_BIT, |_| {});
@@ -355,6 +368,10 @@ impl TransportParameters {
             if sender.is_client() && bit & SERVER_ONLY != 0 {
                 return Err(Fault::ServerOnlyParameter.into());
             }
+            // draft-munizaga-quic-alternative-server-address-01 section 3
+            if sender.is_server() && bit & CLIENT_ONLY != 0 {
+                return Err(Fault::ClientOnlyParameter.into());
+            }
             parameters.set(id, value)?;
         }
         // draft-ietf-quic-ack-frequency-14 section 3
@@ -434,6 +451,7 @@ impl TransportParameters {
             }
             id::MAX_DATAGRAM_FRAME_SIZE => self.max_datagram_frame_size = integer(value)?,
             id::RESET_STREAM_AT => self.reset_stream_at = flag(value)?,
+            id::ALTERNATIVE_ADDRESS => self.alternative_address = flag(value)?,
             id::GREASE_QUIC_BIT => self.grease_quic_bit = flag(value)?,
             id::INITIAL_MAX_PATH_ID => {
                 // MP-006

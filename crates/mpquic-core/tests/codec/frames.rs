@@ -5,10 +5,11 @@ use std::ops::Range;
 use bytes::Bytes;
 use mpquic_core::unstable_wire::RangeSet;
 use mpquic_core::unstable_wire::frame::{
-    self, Ack, AckFrequency, Close, Crypto, CryptoHeader, DatagramHeader, EcnCounts, Frame,
-    FrameIter, MaxStreamData, MaxStreams, NewConnectionId, PacketType, PathAbandon, PathAck,
-    PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId, ResetStream, ResetStreamAt,
-    StopSending, Stream, StreamDataBlocked, StreamHeader, StreamsBlocked, encode_ack,
+    self, Ack, AckFrequency, AddressEntry, AlternativeAddress, Close, Crypto, CryptoHeader,
+    DatagramHeader, EcnCounts, Frame, FrameIter, MaxStreamData, MaxStreams, NewConnectionId,
+    PacketType, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId,
+    ResetStream, ResetStreamAt, StopSending, Stream, StreamDataBlocked, StreamHeader,
+    StreamsBlocked, encode_ack,
 };
 use mpquic_core::{
     ApplicationClose, ConnectionClose, ConnectionId, Dir, Fault, PathId, PathStatus,
@@ -258,7 +259,8 @@ fn limit_frames() -> Vec<(&'static str, Frame)> {
 }
 
 /// Frames of drafts: draft-ietf-quic-ack-frequency-14 sections 4 and 5,
-/// draft-ietf-quic-reliable-stream-reset-11 section 4.
+/// draft-ietf-quic-reliable-stream-reset-11 section 4,
+/// draft-munizaga-quic-alternative-server-address-01 section 5.
 fn extension_frames() -> Vec<(&'static str, Frame)> {
     let request = AckFrequency {
         sequence_number: 5,
@@ -276,7 +278,31 @@ fn extension_frames() -> Vec<(&'static str, Frame)> {
         ("40af 05 09 800061a8 03", Frame::AckFrequency(request)),
         ("1f", Frame::ImmediateAck),
         ("24 04 07 4400 4200", Frame::ResetStreamAt(reset)),
+        (
+            "9d5845e2 4102 04 01 05 c0000201 01bb 01 05 c0000202 20fb 00 \
+             02 00 20010db8000000000000000000000001 01bb",
+            Frame::AlternativeAddress(AlternativeAddress {
+                sequence_number: 0x102,
+                preferred: vec![entry(5, "192.0.2.1:443"), entry(5, "192.0.2.2:8443")],
+                backup: vec![entry(0, "[2001:db8::1]:443")],
+            }),
+        ),
+        (
+            "9d5845e2 00 01 00",
+            Frame::AlternativeAddress(AlternativeAddress {
+                sequence_number: 0,
+                preferred: Vec::new(),
+                backup: Vec::new(),
+            }),
+        ),
     ]
+}
+
+fn entry(priority_hint: u64, address: &str) -> AddressEntry {
+    AddressEntry {
+        priority_hint,
+        address: address.parse().unwrap(),
+    }
 }
 
 fn all_frames() -> impl Iterator<Item = (&'static str, Frame)> {
@@ -298,7 +324,8 @@ fn golden_encodings() {
         );
         let frame_type = match bytes[..] {
             [first @ 0..0x40, ..] => first.into(),
-            [first, second, ..] => u64::from(first & 0x3f) << 8 | u64::from(second),
+            [first @ 0x40..0x80, second, ..] => u64::from(first & 0x3f) << 8 | u64::from(second),
+            [a @ 0x80..0xc0, b, c, d, ..] => u32::from_be_bytes([a & 0x3f, b, c, d]).into(),
             _ => panic!("no type"),
         };
         assert_eq!(frame.frame_type(), frame_type, "{frame:?}");
@@ -531,6 +558,8 @@ fn table_of_extension_frames() {
         "___1", // ACK_FREQUENCY
         "___1", // IMMEDIATE_ACK
         "__01", // RESET_STREAM_AT
+        "___1", // ALTERNATIVE_ADDRESS
+        "___1",
     ];
     assert_eq!(extension_frames().len(), expected.len());
     for ((_, frame), allowed) in extension_frames().iter().zip(expected) {
@@ -548,6 +577,52 @@ fn table_of_multipath_frames() {
         assert_eq!(frame.is_ack_eliciting(), !is_ack, "{frame:?}");
         assert!(!frame.is_probing(), "{frame:?}");
     }
+}
+
+/// draft-munizaga-quic-alternative-server-address-01 section 5: what ALTERNATIVE_ADDRESS must not be.
+#[test]
+fn section_5_malformed_addresses_are_encoding_errors() {
+    const TYPE: u64 = 0x1d58_45e2;
+    let many = format!("00 bfffffff {}", "01 00 c0000201 01bb ".repeat(100));
+    for (entries, fault) in [
+        // Exactly one entry is for the current path.
+        ("00 00", Fault::CurrentPathNotOnce),
+        ("00 01 01 00 c0000201 01bb", Fault::CurrentPathNotOnce),
+        ("00 02 00 00", Fault::CurrentPathNotOnce),
+        // Priorities rise, on each side of it.
+        (
+            "00 03 01 01 c0000201 01bb 01 00 c0000202 01bb 00",
+            Fault::AddressesNotInOrder,
+        ),
+        (
+            "00 03 00 01 01 c0000201 01bb 01 00 c0000202 01bb",
+            Fault::AddressesNotInOrder,
+        ),
+        // No address is there twice, on whichever side.
+        (
+            "00 03 01 00 c0000201 01bb 01 00 c0000201 01bb 00",
+            Fault::AddressTwice,
+        ),
+        (
+            "00 03 01 00 c0000201 01bb 00 01 09 c0000201 01bb",
+            Fault::AddressTwice,
+        ),
+        ("00 02 00 03 00 c0000201 01bb", Fault::UnknownAddressType),
+        ("00 02 00 ff", Fault::UnknownAddressType),
+        ("00 02 00", Fault::TruncatedFrame),
+        ("00 02 00 01 00 c0000201 01", Fault::TruncatedFrame),
+        ("00 02 00 02 00 c0000201 01bb", Fault::TruncatedFrame),
+        (&many, Fault::TruncatedFrame),
+    ] {
+        let bytes = format!("9d5845e2 {entries}");
+        assert_eq!(error(&bytes, true), (fault, TYPE), "{bytes}");
+        assert_eq!(error(&bytes, false), (fault, TYPE), "{bytes}");
+        assert_eq!(fault.code(), TransportErrorCode::FRAME_ENCODING_ERROR);
+    }
+    // The same address with another port is another one, and what is before the current path has
+    // nothing to do with what is after it.
+    let fine = "9d5845e2 00 03 01 05 c0000201 01bb 00 01 00 c0000201 01bc";
+    assert!(decoded(&hex(fine), false).is_ok());
 }
 
 /// The ranges of the one acknowledgement in a packet, and the frame itself.

@@ -1,15 +1,16 @@
 //! Whatever can be written is read back the same; whatever arrives does no harm.
 
-use std::net::{SocketAddrV4, SocketAddrV6};
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::unstable_wire::frame::{
-    self, Ack, AckFrequency, Close, Crypto, EcnCounts, Frame, MaxStreamData, MaxStreams,
-    NewConnectionId, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId,
-    PathRetireConnectionId, ResetStream, ResetStreamAt, StopSending, Stream, StreamDataBlocked,
-    StreamsBlocked,
+    self, Ack, AckFrequency, AddressEntry, AlternativeAddress, Close, Crypto, EcnCounts, Frame,
+    MaxStreamData, MaxStreams, NewConnectionId, PathAbandon, PathAck, PathCidsBlocked,
+    PathNewConnectionId, PathRetireConnectionId, ResetStream, ResetStreamAt, StopSending, Stream,
+    StreamDataBlocked, StreamsBlocked,
 };
 use mpquic_core::unstable_wire::header::next_packet;
 use mpquic_core::{
@@ -136,6 +137,32 @@ prop_compose! {
     }
 }
 
+fn address() -> impl Strategy<Value = SocketAddr> {
+    prop_oneof![
+        any::<(u32, u16)>().prop_map(|(ip, port)| (ip.to_be_bytes(), port).into()),
+        any::<(u128, u16)>().prop_map(|(ip, port)| (ip.to_be_bytes(), port).into()),
+    ]
+}
+
+prop_compose! {
+    fn alternative_address()(
+        sequence_number in varint(),
+        addresses in prop::collection::btree_set(address(), 0..8),
+        mut hints in prop::collection::vec(varint(), 8),
+        place in 0..8usize,
+    ) -> AlternativeAddress {
+        let place = place.min(addresses.len());
+        hints[..place].sort_unstable();
+        hints[place..].sort_unstable();
+        let addresses: BTreeSet<_> = addresses;
+        let entries = hints.into_iter().zip(addresses);
+        let entries = entries.map(|(priority_hint, address)| AddressEntry { priority_hint, address });
+        let mut preferred: Vec<_> = entries.collect();
+        let backup = preferred.split_off(place);
+        AlternativeAddress { sequence_number, preferred, backup }
+    }
+}
+
 fn control_frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         Just(Frame::Padding),
@@ -143,6 +170,7 @@ fn control_frame() -> impl Strategy<Value = Frame> {
         Just(Frame::HandshakeDone),
         Just(Frame::ImmediateAck),
         ack_frequency().prop_map(Frame::AckFrequency),
+        alternative_address().prop_map(Frame::AlternativeAddress),
         ack().prop_map(Frame::Ack),
         any::<[u8; 8]>().prop_map(Frame::PathChallenge),
         any::<[u8; 8]>().prop_map(Frame::PathResponse),
@@ -316,7 +344,7 @@ prop_compose! {
         ack_delay_exponent in 0..=20u8,
         max_ack_delay in (0..1u64 << 14).prop_map(Duration::from_millis),
         active_connection_id_limit in 2..1u64 << 62,
-        flags in any::<[bool; 3]>(),
+        flags in any::<[bool; 4]>(),
         cids in prop::array::uniform3(prop::option::of(cid(0..=20))),
         stateless_reset_token in any::<Option<[u8; 16]>>(),
         preferred_address in prop::option::of(preferred_address()),
@@ -346,6 +374,7 @@ prop_compose! {
         parameters.grease_quic_bit = flags[1];
         parameters.initial_max_path_id = initial_max_path_id;
         parameters.reset_stream_at = flags[2];
+        parameters.alternative_address = flags[3];
         parameters.min_ack_delay = min_ack_delay.map(|delay| Duration::from_micros(delay).min(max_ack_delay));
         parameters.version_information = version_information;
         parameters
@@ -371,7 +400,10 @@ proptest! {
     fn transport_parameters_survive(mut parameters in transport_parameters()) {
         let mut out = Vec::new();
         parameters.encode(Side::Server, &mut out);
-        prop_assert_eq!(TransportParameters::decode(Side::Server, &out), Ok(parameters.clone()));
+        let of_server = TransportParameters::decode(Side::Server, &out);
+        let is_client_ready = std::mem::take(&mut parameters.alternative_address);
+        prop_assert_eq!(of_server, Ok(parameters.clone()));
+        parameters.alternative_address = is_client_ready;
         out.clear();
         parameters.encode(Side::Client, &mut out);
         parameters.original_destination_connection_id = None;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mpquic_core::{
-    ConnectionId, Fault, PathId, ReservedParameter, Side, TransportParameters, VersionInformation,
+    ConnectionId, Fault, PathId, ReservedParameter, Side, TransportErrorCode, TransportParameters,
+    VersionInformation,
 };
 
 use super::hex;
@@ -191,6 +192,31 @@ fn some_parameters_are_the_servers() {
         );
         assert_refused(Side::Client, bytes, Fault::ServerOnlyParameter);
     }
+}
+
+/// draft-munizaga-quic-alternative-server-address-01 section 3: empty, and only a client's.
+#[test]
+fn alternative_address() {
+    let mut parameters = TransportParameters::default();
+    parameters.alternative_address = true;
+    let mut out = Vec::new();
+    parameters.encode(Side::Client, &mut out);
+    assert_eq!(out, hex("c00000ff0969d85c 00"));
+    assert_eq!(
+        TransportParameters::decode(Side::Client, &out),
+        Ok(parameters.clone())
+    );
+    out.clear();
+    parameters.encode(Side::Server, &mut out);
+    assert!(out.is_empty(), "a server must not send it");
+    let bytes = "c00000ff0969d85c 00";
+    assert_refused(Side::Server, bytes, Fault::ClientOnlyParameter);
+    let code = Fault::ClientOnlyParameter.code();
+    assert_eq!(code, TransportErrorCode::TRANSPORT_PARAMETER_ERROR);
+    let bytes = "c00000ff0969d85c 01 00";
+    assert_refused(Side::Client, bytes, Fault::MalformedParameter);
+    let bytes = "c00000ff0969d85c 00 c00000ff0969d85c 00";
+    assert_refused(Side::Client, bytes, Fault::DuplicateParameter);
 }
 
 /// RFC 9000 section 18.1.

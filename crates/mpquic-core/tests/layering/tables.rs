@@ -20,6 +20,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("random", ""),
             ("range_set", ""),
             ("rate", ""),
+            ("server_address", "ids"),
             ("sched", "congestion ids named"),
             ("version", ""),
             ("wire", "error ids range_set version"),
@@ -47,7 +48,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "stream",
                 "config error ids memory packet range_set rate sched wire",
             ),
-            ("event", "congestion error ids memory qlog stream wire"),
+            (
+                "event",
+                "congestion error ids memory qlog server_address stream wire",
+            ),
             (
                 "outbox",
                 "cid congestion error event guarded ids packet qlog recorder sched space",
@@ -58,7 +62,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "path",
-                "cid config congestion crypto error event ids outbox packet path_memory qlog random range_set rate recovery sched space wire",
+                "cid config congestion crypto error event ids outbox packet path_memory qlog random range_set rate recovery sched server_address space wire",
             ),
             ("account", "error handshake memory outbox path stream"),
             ("unacked", "ids packet path sched stream"),
@@ -68,7 +72,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "connection",
-                "account config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched scheduling space stream version wire",
+                "account config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched scheduling server_address space stream version wire",
             ),
             (
                 "endpoint",
@@ -89,7 +93,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("ids", ""),
             ("liveness", ""),
             ("mtu", ""),
-            ("shared", ""),
+            ("server_addresses", ""),
+            ("shared", "server_addresses"),
             ("status", ""),
             ("validation", ""),
             ("tuple", "amplification validation"),

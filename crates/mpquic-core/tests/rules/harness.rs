@@ -64,6 +64,8 @@ pub(crate) struct Options {
     /// Where the server would rather be used, and whether the client goes there.
     pub(crate) preferred: Option<SocketAddr>,
     pub(crate) use_preferred: bool,
+    /// The client asks for further addresses of the server.
+    pub(crate) use_alternative: bool,
     /// Of the client's first packet.
     pub(crate) version: Option<Version>,
     /// Encoded transport parameters that the client announces besides.
@@ -83,6 +85,7 @@ impl Default for Options {
             migration: true,
             preferred: None,
             use_preferred: true,
+            use_alternative: false,
             version: None,
             client_parameters: Vec::new(),
         }
@@ -178,6 +181,7 @@ impl Net {
         let mut client_config = crypto.client(transport(options.client));
         client_config.version = options.version;
         client_config.use_preferred_address = options.use_preferred;
+        client_config.use_alternative_addresses = options.use_alternative;
         client_config.token_store = Some(Arc::new(Tokens::default()));
         Self {
             now: Instant::now(),

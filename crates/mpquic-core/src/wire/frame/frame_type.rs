@@ -47,3 +47,5 @@ pub(super) const PATH_RETIRE_CONNECTION_ID: u64 = 0x3e79;
 pub(super) const MAX_PATH_ID: u64 = 0x3e7a;
 pub(super) const PATHS_BLOCKED: u64 = 0x3e7b;
 pub(super) const PATH_CIDS_BLOCKED: u64 = 0x3e7c;
+/// draft-munizaga-quic-alternative-server-address-01.
+pub(super) const ALTERNATIVE_ADDRESS: u64 = 0x1d58_45e2;

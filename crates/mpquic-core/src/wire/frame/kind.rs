@@ -55,6 +55,7 @@ kinds! {
     Datagram "DATAGRAM",
     AckFrequency "ACK_FREQUENCY",
     ImmediateAck "IMMEDIATE_ACK",
+    AlternativeAddress "ALTERNATIVE_ADDRESS",
     PathAbandon "PATH_ABANDON",
     PathStatusBackup "PATH_STATUS_BACKUP",
     PathNewConnectionId "PATH_NEW_CONNECTION_ID",

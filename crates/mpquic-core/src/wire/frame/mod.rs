@@ -12,6 +12,7 @@ use crate::ids::{self, PathId};
 
 mod ack;
 mod ack_frequency;
+mod alternative_address;
 mod close;
 mod connection_id;
 mod crypto;
@@ -27,6 +28,7 @@ mod table;
 
 pub use ack::{Ack, AckRanges, EcnCounts, encode_ack};
 pub use ack_frequency::AckFrequency;
+pub use alternative_address::{AddressEntry, AlternativeAddress};
 pub use close::Close;
 pub use connection_id::NewConnectionId;
 pub use crypto::{Crypto, CryptoHeader};
@@ -98,6 +100,8 @@ pub enum Frame {
     AckFrequency(AckFrequency),
     /// IMMEDIATE_ACK (draft-ietf-quic-ack-frequency-14).
     ImmediateAck,
+    /// ALTERNATIVE_ADDRESS (draft-munizaga-quic-alternative-server-address-01).
+    AlternativeAddress(AlternativeAddress),
     /// PATH_ABANDON.
     PathAbandon(PathAbandon),
     /// PATH_STATUS_BACKUP or PATH_STATUS_AVAILABLE.
@@ -155,6 +159,7 @@ impl Frame {
             Self::PathChallenge(data) | Self::PathResponse(data) => out.bytes(data),
             Self::ConnectionClose(close) => close.write(out),
             Self::AckFrequency(frame) => frame.write(out),
+            Self::AlternativeAddress(frame) => frame.write(out),
             Self::PathAbandon(frame) => frame.write(out),
             Self::PathStatus(frame) => frame.write(out),
             Self::PathNewConnectionId(frame) => frame.write(out),
@@ -201,6 +206,7 @@ impl Frame {
             ty::DATAGRAM_LENGTH => Self::Datagram(datagram::decode(buf, true)?),
             ty::ACK_FREQUENCY => Self::AckFrequency(AckFrequency::decode(buf)?),
             ty::IMMEDIATE_ACK => Self::ImmediateAck,
+            ty::ALTERNATIVE_ADDRESS => Self::AlternativeAddress(AlternativeAddress::decode(buf)?),
             _ => return Err(Fault::UnknownFrameType.into()),
         })
     }

@@ -84,6 +84,7 @@ impl Frame {
             Self::Datagram(_) => row(ty::DATAGRAM_LENGTH, DATA),
             Self::AckFrequency(_) => row(ty::ACK_FREQUENCY, ONE_RTT),
             Self::ImmediateAck => row(ty::IMMEDIATE_ACK, ONE_RTT),
+            Self::AlternativeAddress(_) => row(ty::ALTERNATIVE_ADDRESS, ONE_RTT),
             Self::PathAck(frame) => row(ty::PATH_ACK | u64::from(frame.ack.ecn_counts.is_some()), ONE_RTT).not_ack_eliciting(),
             Self::PathAbandon(_) => row(ty::PATH_ABANDON, ONE_RTT),
             Self::PathStatus(PathStatus { status: Backup, .. }) => row(ty::PATH_STATUS_BACKUP, ONE_RTT),
@@ -139,6 +140,7 @@ impl Frame {
             Self::Datagram(_) => FrameKind::Datagram,
             Self::AckFrequency(_) => FrameKind::AckFrequency,
             Self::ImmediateAck => FrameKind::ImmediateAck,
+            Self::AlternativeAddress(_) => FrameKind::AlternativeAddress,
             Self::PathAbandon(_) => FrameKind::PathAbandon,
             Self::PathStatus(PathStatus { status: Backup, .. }) => FrameKind::PathStatusBackup,
             Self::PathStatus(PathStatus {

@@ -1,0 +1,138 @@
+//! [`ServerAddress`]: a further address of a server, and which addresses may be one.
+
+use std::net::{IpAddr, SocketAddr};
+
+use thiserror::Error;
+
+use crate::ids::PathStatus;
+
+/// A further address of a server, which it announces to its clients
+/// (draft-munizaga-quic-alternative-server-address-01).
+///
+/// ```
+/// use mpquic_core::{PathStatus, ServerAddress};
+///
+/// let fibre = ServerAddress::new("192.0.2.1:443".parse()?);
+/// let radio = ServerAddress::new("198.51.100.1:443".parse()?).backup();
+/// assert_eq!(radio.status, PathStatus::Backup);
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// The address, with its port.
+    pub address: SocketAddr,
+    /// How the server wants it to be used: `Available` if it is as good as the address that the
+    /// client uses already, or better.
+    pub status: PathStatus,
+}
+
+impl ServerAddress {
+    /// The most that a server announces, and that a client keeps.
+    pub const MAX: usize = 8;
+
+    /// Checks what is to be announced.
+    ///
+    /// # Errors
+    ///
+    /// [`AnnounceError::TooMany`] for more than [`Self::MAX`], [`AnnounceError::NotUsable`] and
+    /// [`AnnounceError::Twice`] for one that cannot be announced.
+    pub fn check_all(all: &[Self]) -> Result<(), AnnounceError> {
+        if all.len() > Self::MAX {
+            return Err(AnnounceError::TooMany(all.len()));
+        }
+        for (index, Self { address, .. }) in all.iter().enumerate() {
+            if address.port() == 0 || Reach::of(address.ip()) == Reach::Nowhere {
+                return Err(AnnounceError::NotUsable(*address));
+            }
+            // draft-munizaga-quic-alternative-server-address-01 section 5
+            if all[..index].iter().any(|before| before.address == *address) {
+                return Err(AnnounceError::Twice(*address));
+            }
+        }
+        Ok(())
+    }
+
+    /// One to be used whenever it is useful.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            status: PathStatus::Available,
+        }
+    }
+
+    /// The same address, to be used only while no other works.
+    #[must_use]
+    pub fn backup(self) -> Self {
+        Self {
+            status: PathStatus::Backup,
+            ..self
+        }
+    }
+}
+
+/// Why addresses were not announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AnnounceError {
+    /// Only servers announce addresses.
+    #[error("only the server announces addresses")]
+    ClientSide,
+    /// There are so many.
+    #[error("{0} addresses are more than {max}", max = ServerAddress::MAX)]
+    TooMany(usize),
+    /// It is not the address and port of one machine: unspecified, multicast, IPv6 of a link, or
+    /// IPv4 written as IPv6.
+    #[error("{0} is not the address and port of one machine")]
+    NotUsable(SocketAddr),
+    /// It is in the list twice.
+    #[error("{0} is there twice")]
+    Twice(SocketAddr),
+    /// The connection is closed.
+    #[error("the connection is closed")]
+    Closed,
+}
+
+/// From where an address can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// From everywhere.
+    Global,
+    /// From a network that has private addresses.
+    Private,
+    /// From the same link.
+    Link,
+    /// From the same machine.
+    Machine,
+    /// It is not the address of one machine.
+    Nowhere,
+}
+
+impl Reach {
+    pub(crate) fn of(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => match ip.octets() {
+                [0 | 224..=255, ..] => Self::Nowhere,
+                [127, ..] => Self::Machine,
+                [169, 254, ..] => Self::Link,
+                [10, ..] | [172, 16..32, ..] | [192, 168, ..] | [100, 64..128, ..] => Self::Private,
+                _ => Self::Global,
+            },
+            // It means an IPv4 address, which is to be written as one.
+            IpAddr::V6(ip) if ip.to_ipv4().is_some() && !ip.is_loopback() => Self::Nowhere,
+            // Only together with an interface, of which the frame says nothing.
+            IpAddr::V6(ip) if ip.is_unicast_link_local() || ip.is_multicast() => Self::Nowhere,
+            IpAddr::V6(ip) if ip.is_loopback() => Self::Machine,
+            IpAddr::V6(ip) if ip.is_unique_local() => Self::Private,
+            IpAddr::V6(_) => Self::Global,
+        }
+    }
+}
+
+/// True if a client that has found its server at `known` may try an address: one that everybody can
+/// reach, or one in the network where it has found the server. A server could make its client send to
+/// machines that only the client reaches otherwise (RFC 9000 section 21.5.6).
+pub(crate) fn is_usable(address: SocketAddr, known: SocketAddr) -> bool {
+    let reach = Reach::of(address.ip());
+    let known = Reach::of(known.ip().to_canonical());
+    address.port() != 0 && reach != Reach::Nowhere && (reach == Reach::Global || reach == known)
+}
