@@ -16,8 +16,8 @@ use mpquic_core::crypto::{
 use mpquic_core::unstable_wire::frame::{Frame, FrameIter};
 use mpquic_core::unstable_wire::header::{Header, next_packet};
 use mpquic_core::{
-    ConnectionError, ConnectionId, Dir, PathId, SendDatagramError, Side, StreamId, TransportError,
-    TransportErrorCode, TransportParameters, Version,
+    ConnectionError, ConnectionId, Dir, PathId, SendDatagramError, ServerAddress, Side, StreamId,
+    TransportError, TransportErrorCode, TransportParameters, Version,
 };
 use mpquic_fuzz::number::Varint;
 use mpquic_fuzz::table::{Datagram, Options, Table};
@@ -42,6 +42,7 @@ struct Announced {
     initial_max_path_id: Option<u8>,
     min_ack_delay: Option<Varint>,
     reset_stream_at: bool,
+    alternative_address: bool,
     wrong_source: bool,
     wrong_destination: bool,
     retry_source: bool,
@@ -98,6 +99,7 @@ impl Announced {
             all.min_ack_delay = Some(Duration::from_micros(delay.0));
         }
         all.reset_stream_at = self.reset_stream_at;
+        all.alternative_address = self.alternative_address;
         let wrong = Some(ConnectionId::new(&[0xee; 5]));
         if self.wrong_source {
             all.initial_source_connection_id = wrong;
@@ -265,6 +267,11 @@ fn use_it(table: &mut Table, input: &Input, victim: Side) {
         assert!(sent.is_err() || most.is_none_or(|most| u64::from(*length) < most));
         assert!(most != Some(0) || sent == Err(SendDatagramError::UnsupportedByPeer));
     }
+    if victim.is_server() {
+        let further = ServerAddress::new(([192, 0, 2, 77], 443).into());
+        let announced = connection.announce_addresses(&[further]);
+        assert_eq!(announced, Ok(()), "whether or not it is sent");
+    }
     table.take(victim);
     check_flight(table, peer, victim);
     // Path IDs count from 0, and the announced limit here from 1.
@@ -294,6 +301,9 @@ fn check_flight(table: &Table, peer: &Announced, victim: Side) {
     {
         assert!(datagram.data.len() <= usize::from(most));
         for frame in one_rtt_frames(datagram) {
+            if let Frame::AlternativeAddress(_) = frame {
+                assert!(peer.alternative_address, "nobody asked for it");
+            }
             if let Frame::Stream(stream) = frame {
                 let end = ends.entry(stream.stream_id).or_default();
                 *end = (*end).max(stream.offset + stream.data.len() as u64);

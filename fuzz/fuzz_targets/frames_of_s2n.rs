@@ -17,7 +17,10 @@ fuzz_target!(|payload: &[u8]| {
     for ours in FrameIter::new(Bytes::copy_from_slice(payload), false) {
         if matches!(
             ours,
-            Ok(Frame::AckFrequency(_) | Frame::ImmediateAck | Frame::ResetStreamAt(_))
+            Ok(Frame::AckFrequency(_)
+                | Frame::AlternativeAddress(_)
+                | Frame::ImmediateAck
+                | Frame::ResetStreamAt(_))
         ) {
             // s2n-quic has none of these extensions.
             return;

@@ -52,7 +52,10 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn is_known(id: u64) -> bool {
-    matches!(id, 0..=0x11 | 0x1d | 0x20 | 0x3e | 0x2ab2 | 0xff04_de1b)
+    matches!(
+        id,
+        0..=0x11 | 0x1d | 0x20 | 0x3e | 0x2ab2 | 0xff04_de1b | 0xff_0969_d85c
+    )
 }
 
 /// The parameters with their IDs; `None` if they are cut.

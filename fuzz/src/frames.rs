@@ -1,13 +1,15 @@
 //! Frames of every type.
 
+use std::net::{Ipv6Addr, SocketAddr};
+
 use arbitrary::{Arbitrary, Result, Unstructured};
 use bytes::Bytes;
 use mpquic_core::unstable_wire::RangeSet;
 use mpquic_core::unstable_wire::frame::{
-    Ack, AckFrequency, Close, Crypto, EcnCounts, Frame, MAX_STREAM_COUNT, MaxStreamData,
-    MaxStreams, NewConnectionId, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId,
-    PathRetireConnectionId, PathStatus, ResetStream, ResetStreamAt, StopSending, Stream,
-    StreamDataBlocked, StreamsBlocked,
+    Ack, AckFrequency, AddressEntry, AlternativeAddress, Close, Crypto, EcnCounts, Frame,
+    MAX_STREAM_COUNT, MaxStreamData, MaxStreams, NewConnectionId, PathAbandon, PathAck,
+    PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId, PathStatus, ResetStream,
+    ResetStreamAt, StopSending, Stream, StreamDataBlocked, StreamsBlocked,
 };
 use mpquic_core::{
     ApplicationClose, ConnectionClose, ConnectionId, Dir, PathId, PathStatus as Status, StreamId,
@@ -17,7 +19,7 @@ use mpquic_core::{
 use crate::number::{VARINT_MAX, Varint};
 
 /// The number of choices in [`AnyFrame`].
-const KINDS: u8 = 33;
+const KINDS: u8 = 34;
 
 /// A frame that can be encoded, of any type.
 #[derive(Debug, Clone)]
@@ -165,10 +167,46 @@ fn of_extensions(kind: u8, u: &mut Unstructured<'_>) -> Result<Frame> {
                 Frame::PathsBlocked(path)
             }
         }
-        _ => Frame::PathCidsBlocked(PathCidsBlocked {
+        32 => Frame::PathCidsBlocked(PathCidsBlocked {
             path_id: path_id(u)?,
             next_sequence_number: varint(u)?,
         }),
+        _ => Frame::AlternativeAddress(alternative_address(u)?),
+    })
+}
+
+/// Addresses of few hosts, so that they meet again, each once.
+fn alternative_address(u: &mut Unstructured<'_>) -> Result<AlternativeAddress> {
+    let sequence_number = varint(u)?;
+    let mut sides = [Vec::new(), Vec::new()];
+    let mut seen = Vec::new();
+    for _ in 0..u.int_in_range(0..=12u8)? {
+        let (side, is_ipv6, host): (bool, bool, [u8; 4]) = u.arbitrary()?;
+        let port = u.arbitrary()?;
+        let address = match is_ipv6 {
+            true => {
+                let [a, b, c, d] = host;
+                let ip = Ipv6Addr::from([a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, d, c, b, a]);
+                SocketAddr::new(ip.into(), port)
+            }
+            false => SocketAddr::from((host, port)),
+        };
+        let entries: &mut Vec<AddressEntry> = &mut sides[usize::from(side)];
+        let before = entries.last().map_or(0, |entry| entry.priority_hint);
+        let entry = AddressEntry {
+            priority_hint: varint(u)?.max(before),
+            address,
+        };
+        if !seen.contains(&address) {
+            seen.push(address);
+            entries.push(entry);
+        }
+    }
+    let [preferred, backup] = sides;
+    Ok(AlternativeAddress {
+        sequence_number,
+        preferred,
+        backup,
     })
 }
 

@@ -197,7 +197,8 @@ impl Table {
         let crypto = NullCrypto::new(b"fuzz");
         let transport = |options: TransportOptions| Arc::new(options.build().expect("options"));
         let server = crypto.clone().server(transport(options.server));
-        let client = crypto.client(transport(options.client));
+        let mut client = crypto.client(transport(options.client));
+        client.use_alternative_addresses = true;
         Self::with_configs(client, server, options.retry)
     }
 
