@@ -13,7 +13,7 @@ use crate::event::{ConnectionStats, EndpointEvent, Event, PathEvent, RouteChange
 use crate::guarded::GuardedController;
 use crate::ids::PathId;
 use crate::packet::delivery::Delivery;
-use crate::qlog::{self, DropReason};
+use crate::qlog::{self, DropReason, Initiator, PathChange};
 use crate::recorder::{Dropped, Recorder};
 use crate::sched::{Needs, PacketInfo, SchedulerEvent};
 use crate::space::SentPacket;
@@ -84,8 +84,11 @@ impl Outbox {
         self.events.push_back(event);
     }
 
-    /// Queues an event about a path for the application.
+    /// Queues an event about a path for the application, and logs it.
     pub(crate) fn path_event(&mut self, event: PathEvent) {
+        if let Some((path, change)) = logged(&event) {
+            self.log.event(|| qlog::Event::PathChanged { path, change });
+        }
         self.event(Event::Path(event));
     }
 
@@ -202,6 +205,30 @@ pub(crate) fn packet_info(path: PathId, packet_number: u64, packet: &SentPacket)
         tag: packet.tag,
         sent_at: packet.time_sent,
     }
+}
+
+/// What a log says of an event about a path. New addresses are an event of their own there.
+fn logged(event: &PathEvent) -> Option<(PathId, PathChange)> {
+    let change = match event {
+        PathEvent::Established(_) => PathChange::Established,
+        PathEvent::Abandoned {
+            error_code,
+            by_peer,
+            ..
+        } => PathChange::Abandoned {
+            error_code: *error_code,
+            initiator: match by_peer {
+                true => Initiator::Remote,
+                false => Initiator::Local,
+            },
+        },
+        PathEvent::Discarded(_) => PathChange::Discarded,
+        PathEvent::Suspect(_) => PathChange::Suspect,
+        PathEvent::Recovered(_) => PathChange::Recovered,
+        PathEvent::RemoteStatus(_, status) => PathChange::PeerStatus(*status),
+        _ => return None,
+    };
+    Some((event.path()?, change))
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use std::time::Instant;
 use quinn_proto::{ConnectionId, Side};
 
 use crate::congestion::{ResumePhase, RttSnapshot};
-use crate::error::ConnectionError;
-use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::error::{ConnectionError, TransportErrorCode};
+use crate::ids::{FourTuple, PathId, PathStatus, SpaceId};
 use crate::version::Version;
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 use frame::FrameIter;
@@ -109,6 +109,13 @@ pub enum Event<'a> {
         /// Its addresses.
         four_tuple: FourTuple,
     },
+    /// Something happened to a path.
+    PathChanged {
+        /// The path.
+        path: PathId,
+        /// What.
+        change: PathChange,
+    },
     /// A packet is about to be sent.
     PacketSent(&'a Packet),
     /// A packet was opened; its frames are not processed yet.
@@ -173,6 +180,29 @@ pub enum Event<'a> {
     KeysDiscarded(PacketType),
     /// A client begins with 0-RTT, under these parameters of an earlier connection.
     ParametersRestored(&'a TransportParameters),
+}
+
+/// What happened to a path, but for changes of its addresses: those are [`Event::TupleAssigned`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathChange {
+    /// It was validated.
+    Established,
+    /// It fell silent: its data moved to other paths.
+    Suspect,
+    /// It answers again.
+    Recovered,
+    /// It is no longer used.
+    Abandoned {
+        /// The code of PATH_ABANDON.
+        error_code: TransportErrorCode,
+        /// Who abandoned it first.
+        initiator: Initiator,
+    },
+    /// All state of it is gone.
+    Discarded,
+    /// The peer wishes that it is used like this.
+    PeerStatus(PathStatus),
 }
 
 /// A packet without a number, which is not protected.

@@ -3,9 +3,10 @@
 use mpquic_core::congestion::ResumePhase;
 use mpquic_core::qlog::PacketType;
 use mpquic_core::qlog::{
-    DropReason, EcnValidation, KeyTrigger, Metrics, Unnumbered, UnnumberedKind,
+    DropReason, EcnValidation, Initiator, KeyTrigger, Metrics, PathChange, Unnumbered,
+    UnnumberedKind,
 };
-use mpquic_core::{ConnectionError, PathId, SpaceId, Version};
+use mpquic_core::{ConnectionError, PathId, PathStatus, SpaceId, Version};
 use serde_json::{Value, json};
 
 use crate::frame;
@@ -62,6 +63,39 @@ pub(crate) fn negotiated(packet: &Unnumbered<'_>) -> Option<Members> {
         data.insert("chosen_version".to_owned(), name(&chosen).into());
     }
     Some(data)
+}
+
+/// path_updated, which is our own.
+pub(crate) fn path_change(path: PathId, change: PathChange) -> Value {
+    let word = match change {
+        PathChange::Established => "established",
+        PathChange::Suspect => "suspect",
+        PathChange::Recovered => "recovered",
+        PathChange::Abandoned { .. } => "abandoned",
+        PathChange::Discarded => "discarded",
+        PathChange::PeerStatus(PathStatus::Available) => "peer_available",
+        PathChange::PeerStatus(PathStatus::Backup) => "peer_backup",
+        _ => "unknown",
+    };
+    let mut data = match change {
+        PathChange::Abandoned {
+            error_code,
+            initiator,
+        } => {
+            let mut data = frame::error("error", error_code);
+            data.insert("error_code".to_owned(), error_code.to_u64().into());
+            let initiator = match initiator {
+                Initiator::Local => "local",
+                Initiator::Remote => "remote",
+            };
+            data.insert("initiator".to_owned(), initiator.into());
+            data
+        }
+        _ => Members::new(),
+    };
+    data.insert("path_id".to_owned(), path.0.into());
+    data.insert("change".to_owned(), word.into());
+    Value::Object(data)
 }
 
 /// mtu_updated.

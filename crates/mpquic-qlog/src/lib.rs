@@ -14,7 +14,9 @@
 //! `recovery_metrics_updated`, the frames of RFC 10069 and of draft-ietf-quic-ack-frequency-14
 //! under their names in lower case, and the parameters `initial_max_path_id` and `min_ack_delay`
 //! (microseconds). Each event of a path names its `tuple`: the path ID, and after an address change
-//! `ID.1`, `ID.2` and so on. [`schema::check`] reads a log back and checks all this.
+//! `ID.1`, `ID.2` and so on. What happens to a path is the event `mpquic:path_updated` with the members
+//! `path_id` and `change`: `established`, `suspect` (it fell silent), `recovered`, `abandoned` (with
+//! `initiator`, `error` and `error_code`), `discarded`, `peer_available` or `peer_backup`. [`schema::check`] reads a log back and checks all this.
 
 mod directory;
 mod event;

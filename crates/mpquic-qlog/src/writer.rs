@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use mpquic_core::congestion::ResumePhase;
 use mpquic_core::qlog::PacketType;
 use mpquic_core::qlog::{
-    ConnectionStart, EcnValidation, Event, Initiator, Metrics, Packet, Sink, Unnumbered,
+    ConnectionStart, EcnValidation, Event, Initiator, Metrics, Packet, PathChange, Sink, Unnumbered,
 };
 use mpquic_core::{FourTuple, PathId, Side, Version, VersionInformation};
 use serde_json::{Value, json};
@@ -18,6 +18,9 @@ use crate::{event, frame, parameters};
 
 /// Begins every record (RFC 7464).
 pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
+
+/// The schema of the event that is our own.
+pub(crate) const PATH_EVENTS: &str = "https://github.com/mpquic/mpquic#qlog-paths";
 
 /// Bytes after which a log is cut short, unless told otherwise.
 pub(crate) const DEFAULT_LIMIT: u64 = 1 << 30;
@@ -119,6 +122,7 @@ impl<W: Write> Writer<W> {
                 "event_schemas": [
                     "urn:ietf:params:qlog:events:quic-13",
                     "urn:ietf:params:qlog:events:loglevel",
+                    PATH_EVENTS,
                 ],
                 "common_fields": {
                     "time_format": "relative_to_epoch",
@@ -269,6 +273,19 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    fn on_change(&mut self, now: Instant, path: PathId, change: PathChange) {
+        let data = event::path_change(path, change);
+        self.write(now, Some(path), "mpquic:path_updated", data);
+    }
+
+    fn on_protocol(&mut self, now: Instant, protocol: &[u8]) {
+        let name = String::from_utf8_lossy(protocol);
+        let data = json!({
+            "chosen_alpn": { "byte_value": hex(protocol), "string_value": name },
+        });
+        self.write(now, None, "quic:alpn_information", data);
+    }
+
     /// Writes the MTU, if it changed.
     fn on_mtu(&mut self, now: Instant, path: PathId, mtu: u16, done: bool) {
         let logged = self.paths.entry(path).or_default();
@@ -388,13 +405,7 @@ impl<W: Write + Send> Sink for Writer<W> {
                 self.write_anyway(now, None, "quic:connection_closed", event::lost(error));
                 self.flush();
             }
-            Event::ProtocolChosen(protocol) => {
-                let name = String::from_utf8_lossy(protocol);
-                let data = json!({
-                    "chosen_alpn": { "byte_value": hex(protocol), "string_value": name },
-                });
-                self.write(now, None, "quic:alpn_information", data);
-            }
+            Event::ProtocolChosen(protocol) => self.on_protocol(now, protocol),
             Event::VersionChosen {
                 local,
                 peer,
@@ -410,6 +421,7 @@ impl<W: Write + Send> Sink for Writer<W> {
                 self.write(now, None, "quic:parameters_set", data);
             }
             Event::TupleAssigned { path, four_tuple } => self.on_tuple(now, path, four_tuple),
+            Event::PathChanged { path, change } => self.on_change(now, path, change),
             Event::PacketSent(packet) => self.on_packet(now, Initiator::Local, packet),
             Event::PacketReceived(packet) => self.on_packet(now, Initiator::Remote, packet),
             Event::UnnumberedSent(packet) => self.on_unnumbered_sent(now, packet),

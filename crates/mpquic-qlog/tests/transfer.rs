@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_core::{PathId, Version};
+use mpquic_core::{PathId, PathStatus, TransportErrorCode, Version};
 use mpquic_qlog::Directory;
 use mpquic_qlog::schema::{self, Summary};
 use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
@@ -156,6 +156,7 @@ fn check_head(head: &Value, role: &str) {
         serde_json::json!([
             "urn:ietf:params:qlog:events:quic-13",
             "urn:ietf:params:qlog:events:loglevel",
+            "https://github.com/mpquic/mpquic#qlog-paths",
         ])
     );
     assert!(trace["common_fields"]["group_id"].is_string());
@@ -167,7 +168,8 @@ fn check_events(events: &[Value]) {
         let time = event["time"].as_f64().unwrap();
         assert!(time >= before, "{event}");
         before = time;
-        assert!(event["name"].as_str().unwrap().starts_with("quic:"));
+        let name = event["name"].as_str().unwrap();
+        assert!(name.starts_with("quic:") || name == "mpquic:path_updated");
         assert!(event["data"].is_object());
         let header = &event["data"]["header"];
         assert!(header.is_null() || header["path_id"].is_u64(), "{event}");
@@ -549,6 +551,54 @@ fn versions_are_those_of_either_side() {
         assert_eq!(known("server_versions"), ["6b3343cf", "00000001"], "{role}");
         assert_eq!(data["chosen_version"], "00000001");
     }
+}
+
+/// The changes of a path, in order, with who began them if that is told.
+fn changes(records: &[Value], path: u32) -> Vec<String> {
+    let changes = records.iter().filter(|record| {
+        record["name"] == "mpquic:path_updated" && record["data"]["path_id"] == path
+    });
+    let words = changes.map(|record| {
+        // The peer's wish may come before the path has addresses.
+        if let Some(tuple) = record.get("tuple") {
+            assert_eq!(tuple.as_str(), Some(path.to_string().as_str()), "{record}");
+        }
+        let word = |name: &str| record["data"][name].as_str();
+        let more = [word("initiator"), word("error")];
+        let words = word("change").into_iter().chain(more.into_iter().flatten());
+        words.collect::<Vec<_>>().join(" ")
+    });
+    words.collect()
+}
+
+#[test]
+fn what_happens_to_a_path_is_logged() {
+    let [client, server] = transferred(&topology(), |pair| {
+        let mut path = pair.client().path_mut(PathId(1)).unwrap();
+        path.set_status(PathStatus::Backup);
+        pair.set_outage("lte", true);
+        pair.client().path_mut(PathId(1)).unwrap().ping();
+        pair.drive(Duration::from_secs(2));
+        pair.set_outage("lte", false);
+        pair.drive(Duration::from_secs(10));
+        let now = pair.now();
+        pair.client()
+            .close_path(now, PathId(1), TransportErrorCode::APPLICATION_ABANDON_PATH)
+            .unwrap();
+        pair.drive(Duration::from_secs(5));
+    });
+    let all = [
+        "established",
+        "suspect",
+        "recovered",
+        "abandoned local application_abandon_path",
+        "discarded",
+    ];
+    assert_eq!(changes(&client, 1), all);
+    let theirs = changes(&server, 1);
+    assert!(theirs.contains(&"peer_backup".to_owned()), "{theirs:?}");
+    let abandoned = "abandoned remote application_abandon_path".to_owned();
+    assert!(theirs.contains(&abandoned), "{theirs:?}");
 }
 
 /// Only keys that can be updated have a phase.

@@ -1,6 +1,8 @@
 //! The members of events and frames: draft-ietf-quic-qlog-quic-events-13, and what multipath and
 //! other extensions add.
 
+use crate::writer::PATH_EVENTS;
+
 /// A type of value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
@@ -155,6 +157,7 @@ pub(super) const HEAD: &[Field] = &[
                 Kind::List(&Kind::OneOf(&[
                     "urn:ietf:params:qlog:events:quic-13",
                     "urn:ietf:params:qlog:events:loglevel",
+                    PATH_EVENTS,
                 ])),
             ),
             must(
@@ -181,6 +184,27 @@ pub(super) const EVENT: &[Field] = &[
 /// The data of each event.
 pub(super) const EVENTS: &[(&str, &[Field])] = &[
     ("loglevel:warning", &[may("message", Kind::Text)]),
+    (
+        "mpquic:path_updated",
+        &[
+            PATH,
+            must(
+                "change",
+                Kind::OneOf(&[
+                    "established",
+                    "suspect",
+                    "recovered",
+                    "abandoned",
+                    "discarded",
+                    "peer_available",
+                    "peer_backup",
+                ]),
+            ),
+            may("initiator", INITIATOR),
+            may("error", Kind::Error),
+            may("error_code", U64),
+        ],
+    ),
     (
         "quic:connection_started",
         &[must("local", ENDPOINT), must("remote", ENDPOINT)],
