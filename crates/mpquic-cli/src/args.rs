@@ -14,12 +14,13 @@ use crate::hex;
 use crate::listening::Listening;
 use crate::live_terminal::LiveArgs;
 use crate::manual::{Completions, Man};
-use crate::options::{Alpn, Policy, parse_url};
+use crate::options::{Alpn, Policy, Qlog, parse_url};
 use crate::paths::Paths;
 use crate::perf_args::Perf;
 use crate::preference::Preference;
 use crate::proxy_args::Proxy;
 use crate::put::Put;
+use crate::qlog::QlogPage;
 use crate::rate::{Limit, Rate};
 use crate::reach::{Patience, Reach};
 use crate::record::Record;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Advise(mpquic_lab::Advise),
     #[command(subcommand)]
     Proxy(Proxy),
+    Qlog(QlogPage),
     Demo(Demo),
     Lab(mpquic_lab::Lab),
     /// List the built-in packet schedulers, with their sources
@@ -226,6 +228,8 @@ pub(crate) struct Demo {
     pub(crate) steady: bool,
     #[command(flatten)]
     pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) qlog: Qlog,
     /// Print a JSON object instead of the table
     #[arg(long)]
     pub(crate) json: bool,

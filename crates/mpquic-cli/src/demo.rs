@@ -41,6 +41,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     if let Limit(Some(rate)) = args.rate {
         transport.controller = limited(transport.controller, rate.bytes_per_second());
     }
+    args.qlog.apply(&mut transport)?;
     let config = config.transport_config(transport.build().map_err(Failure::usage)?);
     let server = two_addresses(Some(config))?;
     let source: Arc<dyn Source> = generated.clone();
@@ -56,8 +57,9 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let relay = Relay::start(second.ip(), second).await;
     let relay = relay.map_err(|error| Failure::other(format!("no link to cut: {error}")))?;
     let verifier = Verifier::new(&Trust::Pin(fingerprint), Cipher::provider(None))?;
-    let transport = args.policy.transport(PATHS).build();
-    let transport = transport.map_err(Failure::usage)?;
+    let mut transport = args.policy.transport(PATHS);
+    args.qlog.apply(&mut transport)?;
+    let transport = transport.build().map_err(Failure::usage)?;
     let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
         .transport_config(transport)
         .server_addresses(vec![first, relay.address()]);

@@ -17,7 +17,8 @@ use crate::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
 use crate::failure::{Cause, Failure};
 use crate::fleet::Fleet;
 use crate::identity::{self, Identity};
-use crate::metrics_server;
+use crate::live_page;
+use crate::metrics_server::{self, Tell, Told};
 use crate::observer::Observer;
 use crate::options::Connections;
 use crate::signals::Signals;
@@ -70,6 +71,10 @@ pub(crate) struct Listening {
     /// `ok`, or 503 while the server ends. Nothing protects it: name an address of your own network
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
+    /// With --metrics: /paths there is a page that shows connections and paths live, with the networks that
+    /// clients are in (/24 and /48), not their addresses
+    #[arg(long, requires = "metrics")]
+    live_page: bool,
     #[command(flatten)]
     pub(crate) connections: Connections,
     /// Who has issued the certificates that clients need.
@@ -121,12 +126,11 @@ impl Listening {
         let (drain, draining) = drain();
         let metrics = metrics.map(|(listener, address)| {
             println!("metrics on http://{address}/metrics");
-            let (observer, endpoint) = (observer.clone(), endpoint.clone());
-            let metrics = Arc::new(move || {
-                let more = figures.as_ref().map_or(String::new(), |figures| figures());
-                observer.metrics(&endpoint) + &more
-            });
-            tokio::spawn(metrics_server::serve(listener, metrics, drain.watch()))
+            if self.live_page {
+                println!("paths on http://{address}/paths");
+            }
+            let told = self.told(&observer, &endpoint, figures);
+            tokio::spawn(metrics_server::serve(listener, told, drain.watch()))
         });
         if let Some(fingerprint) = fingerprint {
             println!("certificate {fingerprint}");
@@ -142,6 +146,26 @@ impl Listening {
             metrics,
         };
         Ok((server, draining))
+    }
+
+    /// What those are told who watch.
+    fn told(
+        &self,
+        observer: &Arc<Observer>,
+        endpoint: &Endpoint,
+        figures: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    ) -> Told {
+        let watched = || (observer.clone(), endpoint.clone());
+        let (of_metrics, of_paths) = (watched(), watched());
+        Told {
+            metrics: Box::new(move || {
+                let more = figures.as_ref().map_or(String::new(), |figures| figures());
+                of_metrics.0.metrics(&of_metrics.1) + &more
+            }),
+            paths: self
+                .live_page
+                .then(|| -> Tell { Box::new(move || live_page::json(&of_paths.0, &of_paths.1)) }),
+        }
     }
 
     /// The certificate and key that the user names, or our own.

@@ -49,6 +49,7 @@ mod known_hosts;
 mod limits;
 mod listening;
 mod live;
+mod live_page;
 mod live_terminal;
 mod live_view;
 mod manual;
@@ -59,6 +60,7 @@ mod origin;
 mod outage;
 mod outgoing;
 mod pace;
+mod pages;
 mod part_file;
 mod paths;
 mod perf;
@@ -79,6 +81,7 @@ mod proxy_status;
 #[cfg(target_os = "linux")]
 mod proxy_tun;
 mod put;
+mod qlog;
 mod rate;
 mod rate_limit;
 mod reach;
@@ -155,6 +158,7 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
             Command::Record(args) => until_interrupted(record::run(args)).await,
             Command::Advise(args) => Ok(args.run(&Policies::built_in())?),
+            Command::Qlog(args) => qlog::run(&args),
             Command::Lab(args) => Ok(args.run(&Policies::built_in())?),
             Command::Completions(args) => manual::completions(&args, Cli::command()),
             Command::Man(args) => manual::man(&args, Cli::command()),

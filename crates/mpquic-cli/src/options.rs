@@ -117,7 +117,7 @@ pub(crate) struct Qlog {
 
 impl Qlog {
     /// Makes connections write logs, if that was asked for.
-    fn apply(&self, transport: &mut TransportOptions) -> Result<(), Failure> {
+    pub(crate) fn apply(&self, transport: &mut TransportOptions) -> Result<(), Failure> {
         let from_environment = || {
             let directory = std::env::var_os("QLOGDIR")?;
             (!directory.is_empty()).then(|| directory.into())

@@ -32,6 +32,7 @@ pub use failure::Failure;
 pub use mpquic_sim::Policies;
 use progress::progress_bar;
 pub use recording::{PathRecording, recorded};
+pub use report::STYLE as PAGE_STYLE;
 use results::all_went_well;
 use terminal::print;
 

@@ -16,6 +16,7 @@ mod proxy;
 #[cfg(target_os = "linux")]
 mod proxy_tun;
 mod put;
+mod qlog;
 mod rate;
 mod record;
 mod resume;

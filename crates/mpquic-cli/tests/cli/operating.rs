@@ -152,7 +152,7 @@ fn requests_are_logged() {
 }
 
 /// Status and body of an answer over TCP.
-fn ask(address: &str, request: &str) -> (u16, String) {
+pub(crate) fn ask(address: &str, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "{request} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut text = String::new();

@@ -76,7 +76,8 @@ fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
     Ok(())
 }
 
-const STYLE: &str = include_str!("style.css");
+/// The style sheet of the pages that `mpquic lab report` writes, for other pages that should look like them.
+pub const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// The scenarios that reproduce one figure of one paper.

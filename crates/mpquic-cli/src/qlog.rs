@@ -1,0 +1,395 @@
+//! `mpquic qlog`: logs of connections as a page for the browser.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Cause, Failure};
+use crate::pages;
+use crate::report::size;
+use crate::upload::Upload;
+
+/// Show qlogs as a page for the browser
+///
+/// The page draws, for each path, packets and what became of them, window, round trips and what happened to it. It is one
+/// file that loads nothing: connection IDs, tokens and other secrets of the logs are left out, addresses are not. Without
+/// QLOG it is empty, and opens the logs that are dropped on it.
+#[derive(Debug, Args)]
+pub(crate) struct QlogPage {
+    /// Logs: .sqlog (JSON-SEQ), as `--qlog-dir DIR` writes them, or .qlog (JSON)
+    #[arg(value_name = "QLOG")]
+    logs: Vec<PathBuf>,
+    /// Where to write; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "qlog.html")]
+    output: PathBuf,
+}
+
+/// The most that is taken into one page, of the longest line, and of a log that is one object, bytes.
+const MAX_PAGE: usize = 64 << 20;
+const MAX_LINE: u64 = 8 << 20;
+const MAX_WHOLE: u64 = 256 << 20;
+const RECORD_SEPARATOR: u8 = 0x1e;
+
+/// Members that the page shows, or needs to understand the others. What is not here is not taken: connection IDs, tokens,
+/// secrets, payloads.
+const MEMBERS: &[&str] = &[
+    "acked_ranges",
+    "bytes_in_flight",
+    "change",
+    "common_fields",
+    "congestion_window",
+    "connection_code",
+    "connection_error",
+    "data",
+    "done",
+    "error",
+    "error_code",
+    "event_schemas",
+    "file_schema",
+    "frame_type",
+    "frames",
+    "header",
+    "initiator",
+    "ip_v4",
+    "ip_v6",
+    "latest_rtt",
+    "length",
+    "local",
+    "message",
+    "name",
+    "new",
+    "offset",
+    "old",
+    "packet_number",
+    "packet_type",
+    "path_id",
+    "port_v4",
+    "port_v6",
+    "pto_count",
+    "qlog_version",
+    "raw",
+    "reason",
+    "reference_time",
+    "remote",
+    "serialization_format",
+    "smoothed_rtt",
+    "stream_id",
+    "time",
+    "time_format",
+    "title",
+    "trace",
+    "trigger",
+    "tuple",
+    "tuple_id",
+    "tuple_local",
+    "tuple_remote",
+    "type",
+    "vantage_point",
+    "wall_clock_time",
+];
+/// Events that the page shows, without the name of their schema.
+const EVENTS: &[&str] = &[
+    "careful_resume_phase_updated",
+    "congestion_state_updated",
+    "connection_closed",
+    "connection_started",
+    "ecn_state_updated",
+    "metrics_updated",
+    "mtu_updated",
+    "packet_dropped",
+    "packet_lost",
+    "packet_received",
+    "packet_sent",
+    "path_updated",
+    "recovery_metrics_updated",
+    "tuple_assigned",
+    "warning",
+];
+
+pub(crate) fn run(args: &QlogPage) -> Result<(), Failure> {
+    let mut room = MAX_PAGE;
+    let mut data = String::new();
+    for file in &args.logs {
+        let logs = read(file, &mut room)
+            .map_err(|what| Cause::File.failed(format_args!("{}: {what}", file.display())))?;
+        let name = file
+            .file_name()
+            .unwrap_or(file.as_os_str())
+            .to_string_lossy();
+        for log in logs {
+            data += &pages::data(&name, &log);
+        }
+    }
+    write(&args.output, &pages::QLOG.with(&data))
+}
+
+/// Writes a page, or leaves what was there as it was.
+fn write(output: &Path, page: &str) -> Result<(), Failure> {
+    if output.as_os_str() == "-" {
+        return match io::stdout().write_all(page.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Cause::File.failed(format_args!("cannot write standard output: {error}")))
+            }
+            _ => Ok(()),
+        };
+    }
+    let failed = |error: &dyn std::fmt::Display| {
+        Cause::File.failed(format_args!("cannot write {}: {error}", output.display()))
+    };
+    let name = output
+        .file_name()
+        .ok_or_else(|| failed(&"name a file, or `-`"))?;
+    let directory = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut file =
+        Upload::create(directory, &name.to_string_lossy()).map_err(|error| failed(&error))?;
+    file.write(page.as_bytes())
+        .map_err(|error| failed(&error))?;
+    file.finish().map_err(|error| failed(&error))?;
+    eprintln!("written: {}", output.display());
+    Ok(())
+}
+
+/// The records that a page needs of the logs in a file, a line for each; `room` is what it may still take.
+fn read(path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let mut file = BufReader::new(file);
+    let mut first = Vec::new();
+    let cannot_read = |error: io::Error| error.to_string();
+    (&mut file)
+        .take(MAX_LINE)
+        .read_until(b'\n', &mut first)
+        .map_err(cannot_read)?;
+    let record = serde_json::from_slice::<Value>(text_of(&first));
+    let is_sequence = first.first() == Some(&RECORD_SEPARATOR)
+        || record.is_ok_and(|record| record.get("traces").is_none());
+    match is_sequence {
+        true => Ok(vec![sequence(
+            io::Cursor::new(first).chain(file),
+            path,
+            room,
+        )?]),
+        false => whole(io::Cursor::new(first).chain(file), path, room),
+    }
+}
+
+/// A record as JSON.
+fn text_of(line: &[u8]) -> &[u8] {
+    let text = line.trim_ascii();
+    text.strip_prefix(&[RECORD_SEPARATOR])
+        .unwrap_or(text)
+        .trim_ascii()
+}
+
+/// Reads a text sequence (RFC 7464), a record in each line.
+fn sequence(mut lines: impl BufRead, path: &Path, room: &mut usize) -> Result<String, String> {
+    let mut log = Trace::default();
+    // What is wrong with the line before, unless nothing follows: the last one may be cut short.
+    let mut damage = None;
+    let mut bytes = Vec::new();
+    for line in 1_u64.. {
+        bytes.clear();
+        let read = (&mut lines).take(MAX_LINE).read_until(b'\n', &mut bytes);
+        let read = read.map_err(|error| error.to_string())? as u64;
+        if read == MAX_LINE {
+            return Err(format!(
+                "line {line} is longer than {}: a record stands on a line",
+                size(MAX_LINE)
+            ));
+        }
+        let text = text_of(&bytes);
+        if let (Some(damage), false) = (&damage, text.is_empty()) {
+            return Err(format!("{damage}; each line is a JSON object"));
+        }
+        if read == 0 {
+            break;
+        }
+        if text.is_empty() {
+            continue;
+        }
+        match serde_json::from_slice::<Map<String, Value>>(text) {
+            Ok(record) => {
+                let time = record.get("time").cloned().unwrap_or_default();
+                if !log.add(Value::Object(record), room) {
+                    log.end(path, &time);
+                    return Ok(log.text);
+                }
+            }
+            Err(error) => damage = Some(format!("line {line} is damaged: {error}")),
+        }
+    }
+    match (log.text.is_empty(), damage) {
+        (true, Some(damage)) => Err(format!("no qlog: {damage}")),
+        (true, None) => Err("no qlog: it is empty".to_owned()),
+        (false, _) => Ok(log.text),
+    }
+}
+
+/// Reads one object with `traces`.
+fn whole(file: impl Read, path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
+    let mut text = Vec::new();
+    file.take(MAX_WHOLE + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| error.to_string())?;
+    if text.len() as u64 > MAX_WHOLE {
+        return Err(format!(
+            "larger than {}, and not JSON-SEQ, which can be read in parts",
+            size(MAX_WHOLE)
+        ));
+    }
+    if text.trim_ascii().is_empty() {
+        return Err("no qlog: it is empty".to_owned());
+    }
+    let mut whole: Value = serde_json::from_slice(&text).map_err(|error| {
+        format!("no qlog: {error}; a .qlog is one JSON object, a .sqlog has one in each line")
+    })?;
+    let traces = match whole.get_mut("traces").map(Value::take) {
+        Some(Value::Array(traces)) if !traces.is_empty() => traces,
+        _ => return Err("no qlog: it has no `traces`, and is not JSON-SEQ".to_owned()),
+    };
+    let mut logs = Vec::new();
+    for mut trace in traces {
+        let events = trace.get_mut("events").map_or(Value::Null, Value::take);
+        let mut log = Trace::default();
+        let head = json!({ "title": whole["title"], "trace": trace });
+        let mut fits = log.add(head, room);
+        if let Value::Array(events) = events {
+            for event in events {
+                let time = event["time"].clone();
+                fits = fits && log.add(event, room);
+                if !fits {
+                    log.end(path, &time);
+                    break;
+                }
+            }
+        }
+        logs.push(log.text);
+    }
+    Ok(logs)
+}
+
+/// What a page takes of a trace.
+#[derive(Debug, Default)]
+struct Trace {
+    text: String,
+    /// True once the first record, the head, is there.
+    begun: bool,
+}
+
+impl Trace {
+    /// Adds a record, unless the page shows nothing of it; false if there is no room.
+    fn add(&mut self, mut record: Value, room: &mut usize) -> bool {
+        let name = record["name"].as_str();
+        let name = name.map(|name| name.rsplit(':').next().unwrap_or(name));
+        if self.begun && !name.is_some_and(|name| EVENTS.contains(&name)) {
+            return true;
+        }
+        self.begun = true;
+        reduce(&mut record);
+        let line = record.to_string();
+        // Each `<` becomes an escape of six.
+        let length = line.len() + 1 + 5 * line.matches('<').count();
+        match room.checked_sub(length) {
+            Some(left) => *room = left,
+            None => return false,
+        }
+        self.text += &line;
+        self.text.push('\n');
+        true
+    }
+
+    /// Says that the rest is left out, here and in the page.
+    fn end(&mut self, path: &Path, time: &Value) {
+        let what = format!(
+            "the rest, from {time} ms on, is left out: a page takes {}",
+            size(MAX_PAGE as u64)
+        );
+        let how = "the empty page, of `mpquic qlog` alone, opens larger logs";
+        eprintln!("{}: {what}; {how}", path.display());
+        let notice =
+            json!({ "time": time, "name": "loglevel:warning", "data": { "message": what } });
+        self.text += &notice.to_string();
+        self.text.push('\n');
+    }
+}
+
+/// Leaves out what the page does not show.
+fn reduce(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            // In frames and tokens `data` are the bytes themselves.
+            let is_shown = |name: &str, value: &Value| {
+                MEMBERS.contains(&name) && (name != "data" || value.is_object())
+            };
+            members.retain(|name, value| is_shown(name, value));
+            members.values_mut().for_each(reduce);
+        }
+        Value::Array(values) => values.iter_mut().for_each(reduce),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log of packets, one each millisecond.
+    fn packets(count: u64) -> String {
+        let packet =
+            |time| json!({ "time": time, "name": "quic:packet_sent", "data": { "header": {} } });
+        let records = std::iter::once(json!({ "trace": {} })).chain((1..=count).map(packet));
+        records.map(|record| format!("\u{1e}{record}\n")).collect()
+    }
+
+    #[test]
+    fn what_finds_no_room_is_left_out_and_that_is_said() {
+        let all = packets(100);
+        let mut room = 10_000;
+        let log = sequence(all.as_bytes(), Path::new("x"), &mut room).unwrap();
+        assert_eq!((log.lines().count(), room), (101, 10_000 - log.len()));
+        let mut room = log.len() / 2;
+        let log = sequence(all.as_bytes(), Path::new("x"), &mut room).unwrap();
+        let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+        assert_eq!(last["name"], "loglevel:warning");
+        let shown = log.lines().count() as u64 - 2;
+        assert!((45..55).contains(&shown), "{shown}");
+        assert_eq!(last["time"], shown + 1);
+        let message = last["data"]["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("the rest, from {} ms on, is left out", shown + 1)));
+        // One in one object is cut in the same way.
+        let events: Vec<Value> = all
+            .lines()
+            .skip(1)
+            .map(|line| serde_json::from_str(line.trim_start_matches('\u{1e}')).unwrap())
+            .collect();
+        let text = json!({ "traces": [{ "events": events }] }).to_string();
+        let logs = whole(text.as_bytes(), Path::new("x"), &mut 1000).unwrap();
+        let last = logs[0].lines().last().unwrap();
+        assert!(last.contains("is left out: a page takes"), "{last}");
+    }
+
+    #[test]
+    fn only_one_object_with_traces_is_taken_whole() {
+        for text in [
+            "5",
+            "[1]",
+            "\"x\"",
+            "null",
+            "{}",
+            "{\"traces\": 5}",
+            "{\"traces\": []}",
+        ] {
+            let read = whole(text.as_bytes(), Path::new("x"), &mut 1000);
+            let error = read.unwrap_err();
+            assert!(error.starts_with("no qlog: it has no `traces`"), "{text}");
+        }
+        let odd = "{\"traces\": [5, null, {\"events\": [5, null, {\"time\": []}]}]}";
+        let read = whole(odd.as_bytes(), Path::new("x"), &mut 1000);
+        assert_eq!(read.unwrap().len(), 3);
+    }
+}
