@@ -203,28 +203,7 @@ impl RecvStream {
     ///
     /// If the peer reset the stream, the stream is closed, or the connection ended.
     pub async fn read_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, ReadError> {
-        if chunks.is_empty() {
-            return Ok(Some(0));
-        }
-        poll_fn(|cx| {
-            let mut rest = chunks.iter_mut();
-            let mut count = 0;
-            ready!(self.poll_pieces(cx, true, |stream| {
-                let Some(slot) = rest.next() else {
-                    return Ok(Step::Full);
-                };
-                Ok(match stream.read_chunk(usize::MAX, true)? {
-                    Some(chunk) => {
-                        *slot = chunk.bytes;
-                        count += 1;
-                        Step::Read
-                    }
-                    None => Step::End,
-                })
-            }))?;
-            Poll::Ready(Ok(Some(count).filter(|count| *count > 0)))
-        })
-        .await
+        poll_fn(|cx| self.poll_read_chunks(cx, chunks)).await
     }
 
     /// Reads all bytes up to the end of the stream, at most `size_limit`. Not cancel-safe.
@@ -325,6 +304,38 @@ impl RecvStream {
             Ok(result.as_ref().map_or(Step::End, |_| Step::Read))
         }))?;
         Poll::Ready(Ok(result))
+    }
+
+    /// Like [`Self::read_chunks`], for hand-written futures. An end that follows the last piece is seen at
+    /// once: the next call has nothing to look up then.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::read_chunks`].
+    pub fn poll_read_chunks(
+        &mut self,
+        cx: &mut Context<'_>,
+        chunks: &mut [Bytes],
+    ) -> Poll<Result<Option<usize>, ReadError>> {
+        if chunks.is_empty() {
+            return Poll::Ready(Ok(Some(0)));
+        }
+        let mut rest = chunks.iter_mut();
+        let mut count = 0;
+        ready!(self.poll_pieces(cx, true, |stream| {
+            let Some(slot) = rest.next() else {
+                return Ok(Step::Full);
+            };
+            Ok(match stream.read_chunk(usize::MAX, true)? {
+                Some(chunk) => {
+                    *slot = chunk.bytes;
+                    count += 1;
+                    Step::Read
+                }
+                None => Step::End,
+            })
+        }))?;
+        Poll::Ready(Ok(Some(count).filter(|count| *count > 0)))
     }
 
     /// Like [`Self::read`], for hand-written futures. Fills nothing at the end of the stream.

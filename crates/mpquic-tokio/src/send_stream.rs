@@ -241,6 +241,58 @@ impl SendStream {
         })
     }
 
+    /// Copies from the front of `buf` and advances it, as far as send buffer and flow control allow, for
+    /// hand-written futures. Takes all pieces of `buf` at once, short ones too, and so costs less than
+    /// [`Self::poll_write`] for each; what `buf` can hand out as [`Bytes`] is cheaper to write with
+    /// [`Self::poll_write_buf`]. Returns the number of bytes, at least one unless `buf` is empty.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use mpquic_tokio::SendStream;
+    /// # async fn example(stream: &mut SendStream, body: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+    /// use bytes::Buf;
+    ///
+    /// let mut message = b"length and kind".chain(body);
+    /// while message.has_remaining() {
+    ///     std::future::poll_fn(|cx| stream.poll_copy_buf(cx, &mut message)).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn poll_copy_buf(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut impl Buf,
+    ) -> Poll<Result<usize, WriteError>> {
+        if !buf.has_remaining() {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll_with(cx, |stream| {
+            let mut copied = 0;
+            while buf.has_remaining() && copied < MAX_COPY {
+                let piece = buf.chunk();
+                let piece = piece.get(..MAX_COPY - copied).unwrap_or(piece);
+                let written = match stream.write(piece) {
+                    Ok(written) => written,
+                    Err(mpquic_core::WriteError::Blocked) if copied > 0 => break,
+                    Err(error) => return Err(error),
+                };
+                let took_all = written == piece.len();
+                buf.advance(written);
+                copied += written;
+                if !took_all {
+                    break;
+                }
+            }
+            Ok((copied, copied))
+        })
+    }
+
     /// Calls `write`, which returns its result and the number of bytes it accepted.
     fn poll_with<T>(
         &mut self,

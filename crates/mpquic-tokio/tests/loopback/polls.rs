@@ -190,3 +190,66 @@ async fn buffers_are_written_piece_by_piece_and_as_far_as_there_is_room() -> Tes
     assert_eq!(refused, Err(WriteError::Stopped(5u32.into())));
     Ok(())
 }
+
+#[tokio::test]
+async fn all_pieces_of_a_buffer_are_copied_at_once_as_far_as_there_is_room() -> TestResult {
+    let mut transport = default_transport();
+    transport.send_window = 100_000;
+    let config = client(transport)?;
+    let net = Net::new(&["127.0.0.1"], &["127.0.0.1", "127.0.0.2"], config)?;
+    let (a, b) = net.connect().await?;
+    let mut send = a.open_uni().await?;
+    let data = pattern(300_000, 9);
+    let mut buf = data.slice(..10).chain(data.slice(10..));
+    let writer = async {
+        let mut lengths = Vec::new();
+        while buf.has_remaining() {
+            lengths.push(poll_fn(|cx| send.poll_copy_buf(cx, &mut buf)).await?);
+        }
+        assert_eq!(poll_fn(|cx| send.poll_copy_buf(cx, &mut buf)).await?, 0);
+        assert_eq!(lengths[0], 100_000, "both pieces");
+        assert!(lengths.iter().all(|length| (1..=100_000).contains(length)));
+        send.finish()?;
+        Ok::<_, crate::harness::Error>(())
+    };
+    let reader = async { Ok(b.accept_uni().await?.read_to_end(2_000_000).await?) };
+    let ((), received) = within("transfer", async { tokio::try_join!(writer, reader) }).await??;
+    assert!(received == data);
+
+    let mut send = a.open_uni().await?;
+    send.write_all(b"x").await?;
+    within("accept", b.accept_uni()).await??.stop(5u32.into())?;
+    within("stopped", send.stopped()).await??;
+    let refused = poll_fn(|cx| send.poll_copy_buf(cx, &mut &b"more"[..])).await;
+    assert_eq!(refused, Err(WriteError::Stopped(5u32.into())));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_end_is_seen_with_the_last_piece() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    let mut send = a.open_uni().await?;
+    send.write_all(b"all of it").await?;
+    send.finish()?;
+    within("its arrival", send.stopped()).await??;
+    let mut recv = within("accept", b.accept_uni()).await??;
+    let (count, waker) = Count::new();
+    let mut cx = Context::from_waker(&waker);
+    let mut pieces = [const { Bytes::new() }; 2];
+    assert_eq!(
+        recv.poll_read_chunks(&mut cx, &mut []),
+        Poll::Ready(Ok(Some(0)))
+    );
+    let read = recv.poll_read_chunks(&mut cx, &mut pieces);
+    assert_eq!(read, Poll::Ready(Ok(Some(1))));
+    assert_eq!(pieces[0], "all of it");
+    // Nothing has to be asked of the connection for that.
+    b.close(7u32.into(), b"");
+    assert_eq!(
+        recv.poll_read_chunks(&mut cx, &mut pieces),
+        Poll::Ready(Ok(None))
+    );
+    assert_eq!(count.0.load(Ordering::SeqCst), 0);
+    Ok(())
+}
