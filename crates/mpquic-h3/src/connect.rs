@@ -66,6 +66,9 @@ enum Line {
 /// Corrects the frame that begins a request: takes `:scheme` and `:path` out of it if it is a CONNECT
 /// request without `:protocol`; makes it one for `connect-ip` if it is marked.
 pub(crate) fn corrected(frame: Bytes) -> Bytes {
+    if !is_special(&frame) {
+        return frame;
+    }
     without_scheme_and_path(&frame)
         .or_else(|| with_protocol(&frame, false))
         .unwrap_or(frame)
@@ -78,7 +81,25 @@ pub(crate) fn is_headers(frame: &[u8]) -> bool {
 
 /// Changes a frame that begins a request of the peer's: it is marked if it is for `connect-ip`, and only then.
 pub(crate) fn marked(frame: Bytes) -> Bytes {
+    if !is_special(&frame) {
+        return frame;
+    }
     with_protocol(&frame, true).unwrap_or(frame)
+}
+
+/// True if one of the field lines of a HEADERS frame may be a reason to change it. Most have none.
+fn is_special(frame: &[u8]) -> bool {
+    let Some((_, mut lines)) = section(frame) else {
+        return false;
+    };
+    while !lines.is_empty() {
+        match take_line(&mut lines) {
+            Some(Line::Static(METHOD_CONNECT) | Line::Protocol { .. } | Line::Mark) => return true,
+            Some(_) => {}
+            None => return false,
+        }
+    }
+    false
 }
 
 /// The field lines of a HEADERS frame, and what stands before them.

@@ -8,9 +8,10 @@ use crate::priorities::Priorities;
 use crate::units::Frame;
 use crate::varint::Varint;
 
-/// Frame types of the control stream (RFC 9114 section 7.2).
+/// Frame types (RFC 9114 section 7.2): those of the control stream, and PUSH_PROMISE.
 const CANCEL_PUSH: u64 = 0x03;
 const SETTINGS: u64 = 0x04;
+const PUSH_PROMISE: u64 = 0x05;
 const GOAWAY: u64 = 0x07;
 const MAX_PUSH_ID: u64 = 0x0d;
 /// PRIORITY_UPDATE (RFC 9218 section 7.2), for requests and for pushes.
@@ -41,9 +42,11 @@ impl Control {
 
     /// The stream is of this type. An error is what the connection is closed with.
     pub(crate) fn on_stream_type(&self, kind: u64) -> Result<(), Code> {
-        match self.priorities.is_some() && kind == PUSH {
-            true => Err(Code::H3_STREAM_CREATION_ERROR),
-            false => Ok(()),
+        match (kind, &self.priorities) {
+            (PUSH, Some(_)) => Err(Code::H3_STREAM_CREATION_ERROR),
+            // RFC 9114 section 4.6: clients here never say that they take pushes.
+            (PUSH, None) => Err(Code::H3_ID_ERROR),
+            _ => Ok(()),
         }
     }
 
@@ -77,9 +80,16 @@ impl Control {
     }
 }
 
-/// Whether a frame is for the control stream of a client only, and h3 does not know it.
-pub(crate) fn is_priority_update(frame: &Frame) -> bool {
-    matches!(frame.kind, UPDATE_REQUEST | UPDATE_PUSH)
+/// Looks at a frame on a stream for a request, of a client of ours or of the peer's. An error is what the connection is
+/// closed with.
+pub(crate) fn check_request_frame(frame: &Frame, is_ours: bool) -> Result<(), Code> {
+    match frame.kind {
+        // Clients send them, on the control stream.
+        UPDATE_REQUEST | UPDATE_PUSH => Err(Code::H3_FRAME_UNEXPECTED),
+        // RFC 9114 section 7.2.5: it has an ID that we never allowed.
+        PUSH_PROMISE if is_ours => Err(Code::H3_ID_ERROR),
+        _ => Ok(()),
+    }
 }
 
 /// The number that is all of a payload (RFC 9114 section 7.1).

@@ -63,7 +63,7 @@
 //! # What becomes of bytes
 //!
 //! Received bodies are slices of the datagrams they came in: [`bytes::Bytes`], never copied. Other
-//! frames are, so that a small part of one does not keep much memory. Bodies that are sent are
+//! frames are if they come in parts, so that a small one does not keep much memory. Bodies that are sent are
 //! copied once, into the send buffer, because `h3` shows them only as slices; so is what goes through
 //! [`SendStreamUnframed`](h3::quic::SendStreamUnframed), unless it is `Bytes`.
 //!
@@ -108,7 +108,8 @@
 //! # }
 //! ```
 //!
-//! Clients send no PRIORITY_UPDATE: `h3` 0.0.8 keeps the control stream to itself.
+//! Clients say it in a request, with an [`Urgency`] as the value of the field `priority`. They send no PRIORITY_UPDATE:
+//! `h3` 0.0.8 keeps the control stream to itself.
 //!
 //! # What becomes of CONNECT
 //!
@@ -120,7 +121,7 @@
 //!
 //! A peer that breaks the rules of RFC 9114 hears which one by the code with which the connection is closed. What `h3`
 //! 0.0.8 does not look at stands here: frames before the settings, the length of GOAWAY, CANCEL_PUSH and MAX_PUSH_ID and
-//! their IDs, push streams of clients. Not looked at is what nobody reads: instructions on the QPACK streams,
+//! their IDs, push streams of clients, and what servers push, which no client allows. Not looked at is what nobody reads: instructions on the QPACK streams,
 //! whose table has no room, the end of these, and frames behind the trailers of a request.
 //!
 //! # What is limited

@@ -1,5 +1,6 @@
 //! Streams as `h3` reads and writes them.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -11,10 +12,14 @@ use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, Wri
 use mpquic_tokio::Side;
 
 use crate::connect::{corrected, is_headers, marked};
-use crate::control::{Control, is_priority_update};
+use crate::control::{Control, check_request_frame};
 use crate::error;
 use crate::priorities::Priorities;
 use crate::units::{Frame, FrameTooLong, Unit, Units};
+
+/// Pieces read while the connection is locked once. What was read no longer waits in the connection, which would copy
+/// it some day to use memory well, so they are few.
+const PIECES: usize = 4;
 
 /// A stream for a request and its response.
 #[derive(Debug)]
@@ -26,8 +31,8 @@ pub struct BidiStream<B> {
 /// The sending half of a stream.
 pub struct SendStream<B> {
     stream: mpquic_tokio::SendStream,
-    /// What is being written.
-    writing: Option<Writing<B>>,
+    /// What had no room yet.
+    writing: Option<Box<Writing<B>>>,
     /// Nothing was given to a stream for a request of ours yet.
     begins_request: bool,
     /// Finished or reset, or of a kind that ends when it is dropped.
@@ -42,38 +47,42 @@ enum Writing<B> {
 }
 
 impl<B: Buf> Writing<B> {
-    /// Writes what the stream takes; false at the end.
+    /// Writes all of it.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut mpquic_tokio::SendStream,
-    ) -> Poll<Result<bool, StreamErrorIncoming>> {
-        let written = match self {
-            Self::AsGiven(data) if data.has_remaining() => stream.poll_write(cx, data.chunk()),
-            Self::Frame(data) if data.has_remaining() => stream.poll_write(cx, data),
-            Self::AsGiven(_) | Self::Frame(_) => return Poll::Ready(Ok(false)),
-        };
-        let written = ready!(written).map_err(error::of_write)?;
-        match self {
-            Self::AsGiven(data) => data.advance(written),
-            Self::Frame(data) => data.advance(written),
+    ) -> Poll<Result<(), StreamErrorIncoming>> {
+        loop {
+            let written = match self {
+                Self::AsGiven(data) => ready!(stream.poll_copy_buf(cx, data)),
+                Self::Frame(data) => ready!(stream.poll_copy_buf(cx, data)),
+            };
+            if written.map_err(error::of_write)? == 0 {
+                return Poll::Ready(Ok(()));
+            }
         }
-        Poll::Ready(Ok(true))
     }
 }
 
 /// The receiving half of a stream.
 #[derive(Debug)]
-pub struct RecvStream {
+pub struct RecvStream(Box<Receiving>);
+
+/// In a place of its own, because futures move streams often.
+#[derive(Debug)]
+struct Receiving {
     connection: mpquic_tokio::Connection,
     stream: mpquic_tokio::RecvStream,
     units: Units,
+    /// What was read, and comes after the units.
+    arrived: VecDeque<Bytes>,
     /// Of a unidirectional stream.
     control: Option<Control>,
     /// The peer's request was not handed out yet.
     begins_request: bool,
-    /// What the peer is told if the stream is dropped before its end.
-    on_drop: Code,
+    /// It has the answer to a request of ours.
+    is_answer: bool,
     /// Nothing need be said on drop.
     ended: bool,
 }
@@ -85,12 +94,8 @@ impl<B> BidiStream<B> {
         streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
     ) -> Self {
-        let mut stream = Self::new(
-            connection,
-            streams,
-            max_frame_size,
-            Code::H3_REQUEST_CANCELLED,
-        );
+        let mut stream = Self::new(connection, streams, max_frame_size);
+        stream.recv.0.is_answer = true;
         stream.send.begins_request = true;
         stream
     }
@@ -101,9 +106,8 @@ impl<B> BidiStream<B> {
         streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
     ) -> Self {
-        // RFC 9114 section 4.1: a server may do without the rest of a request.
-        let mut stream = Self::new(connection, streams, max_frame_size, Code::H3_NO_ERROR);
-        stream.recv.begins_request = true;
+        let mut stream = Self::new(connection, streams, max_frame_size);
+        stream.recv.0.begins_request = true;
         stream
     }
 
@@ -111,7 +115,6 @@ impl<B> BidiStream<B> {
         connection: &mpquic_tokio::Connection,
         (send, recv): (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
-        on_drop: Code,
     ) -> Self {
         Self {
             send: SendStream {
@@ -120,15 +123,16 @@ impl<B> BidiStream<B> {
                 begins_request: false,
                 ended: false,
             },
-            recv: RecvStream {
+            recv: RecvStream(Box::new(Receiving {
                 connection: connection.clone(),
                 stream: recv,
                 units: Units::of_request(max_frame_size),
+                arrived: VecDeque::new(),
                 control: None,
                 begins_request: false,
-                on_drop,
+                is_answer: false,
                 ended: false,
-            },
+            })),
         }
     }
 }
@@ -163,10 +167,10 @@ impl<B> Drop for SendStream<B> {
 
 impl<B: Buf> quic::SendStream<B> for SendStream<B> {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
-        while let Some(data) = &mut self.writing {
-            if !ready!(data.poll_write(cx, &mut self.stream))? {
-                self.writing = None;
-            }
+        if let Some(data) = &mut self.writing {
+            let written = ready!(data.poll_write(cx, &mut self.stream));
+            self.writing = None;
+            written?;
         }
         Poll::Ready(Ok(()))
     }
@@ -178,11 +182,19 @@ impl<B: Buf> quic::SendStream<B> for SendStream<B> {
         }
         let mut data = data.into();
         let is_first = std::mem::take(&mut self.begins_request);
-        self.writing = Some(match is_first {
+        let mut data = match is_first {
             true => Writing::Frame(corrected(data.copy_to_bytes(data.remaining()))),
             false => Writing::AsGiven(data),
-        });
-        Ok(())
+        };
+        // Mostly there is room for all of it. If not, h3 asks next when there is some.
+        let mut cx = Context::from_waker(Waker::noop());
+        match data.poll_write(&mut cx, &mut self.stream) {
+            Poll::Ready(written) => written,
+            Poll::Pending => {
+                self.writing = Some(Box::new(data));
+                Ok(())
+            }
+        }
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
@@ -224,17 +236,21 @@ impl RecvStream {
         priorities: &Priorities,
     ) -> Self {
         let is_of_client = stream.id().initiator() == Side::Client;
-        Self {
+        let priorities = is_of_client.then(|| priorities.clone());
+        Self(Box::new(Receiving {
             connection: connection.clone(),
             stream,
             units: Units::of_unidirectional(max_frame_size),
-            control: Some(Control::new(is_of_client.then(|| priorities.clone()))),
+            arrived: VecDeque::new(),
+            control: Some(Control::new(priorities)),
             begins_request: false,
-            on_drop: Code::H3_NO_ERROR,
+            is_answer: false,
             ended: false,
-        }
+        }))
     }
+}
 
+impl Receiving {
     /// A unit of a stream whose request was not handed out yet. Frames of reserved types may come before it.
     fn first(&mut self, unit: Bytes) -> Bytes {
         self.begins_request = !is_headers(&unit);
@@ -257,9 +273,7 @@ impl RecvStream {
     fn check(&mut self, unit: Unit) -> Result<Option<Bytes>, StreamErrorIncoming> {
         let checked = match (&unit, &mut self.control) {
             (Unit::Frame(frame), Some(control)) => control.on_frame(frame),
-            (Unit::Frame(frame), None) if is_priority_update(frame) => {
-                Err(Code::H3_FRAME_UNEXPECTED)
-            }
+            (Unit::Frame(frame), None) => check_request_frame(frame, self.is_answer).map(|()| true),
             (Unit::StreamType { kind, .. }, Some(control)) => {
                 control.on_stream_type(*kind).map(|()| true)
             }
@@ -271,33 +285,6 @@ impl RecvStream {
         | Unit::Frame(Frame { bytes, .. })) = unit;
         Ok(is_for_h3.then_some(bytes))
     }
-
-    fn stop(&mut self, code: Code) {
-        self.ended = true;
-        // A stream that ended before need not be stopped.
-        let _ = self.stream.stop(error::code(code.value()));
-    }
-}
-
-impl Drop for RecvStream {
-    fn drop(&mut self) {
-        if self.ended {
-            return;
-        }
-        // Who does not expect a body does not read as far as the end of the stream: if it is there,
-        // the peer need not be told anything.
-        let mut cx = Context::from_waker(Waker::noop());
-        if !matches!(
-            self.stream.poll_read_chunk(&mut cx, 1, true),
-            Poll::Ready(Ok(None))
-        ) {
-            self.stop(self.on_drop);
-        }
-    }
-}
-
-impl quic::RecvStream for RecvStream {
-    type Buf = Bytes;
 
     fn poll_data(
         &mut self,
@@ -313,36 +300,97 @@ impl quic::RecvStream for RecvStream {
                     None => continue,
                 },
                 Ok(None) => {}
-                Err(FrameTooLong) => {
-                    self.stop(Code::H3_EXCESSIVE_LOAD);
-                    return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
-                        error_code: Code::H3_EXCESSIVE_LOAD.value(),
-                    }));
-                }
+                Err(FrameTooLong) => return Poll::Ready(Err(self.refuse())),
             }
-            match ready!(self.stream.poll_read_chunk(cx, usize::MAX, true)) {
-                Ok(Some(chunk)) => self.units.push(chunk.bytes),
-                Ok(None) => {
-                    self.ended = true;
-                    return Poll::Ready(match self.units.is_in_data() {
-                        // RFC 9114 section 7.1: something was lost. h3 would take it for the end.
-                        true => {
-                            Err(self.fail(Code::H3_FRAME_ERROR, "a stream ended within a frame"))
-                        }
-                        false => Ok(self.units.end()),
-                    });
-                }
-                Err(error) => return Poll::Ready(Err(error::of_read(error))),
+            match ready!(self.poll_arrived(cx))? {
+                Some(bytes) => self.units.push(bytes),
+                None => return Poll::Ready(self.finished()),
             }
         }
     }
 
+    /// The next bytes of the stream.
+    fn poll_arrived(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        if let Some(bytes) = self.arrived.pop_front() {
+            return Poll::Ready(Ok(Some(bytes)));
+        }
+        let mut pieces = [const { Bytes::new() }; PIECES];
+        let read = ready!(self.stream.poll_read_chunks(cx, &mut pieces)).map_err(error::of_read)?;
+        let mut pieces = pieces.into_iter().take(read.unwrap_or_default());
+        let first = pieces.next();
+        self.arrived.extend(pieces);
+        Poll::Ready(Ok(first))
+    }
+
+    /// The end of the stream: what is left, if anything.
+    fn finished(&mut self) -> Result<Option<Bytes>, StreamErrorIncoming> {
+        self.ended = true;
+        match self.units.is_in_data() {
+            // RFC 9114 section 7.1: something was lost. h3 would take it for the end.
+            true => Err(self.fail(Code::H3_FRAME_ERROR, "a stream ended within a frame")),
+            false => Ok(self.units.end()),
+        }
+    }
+
+    /// Ends the stream, for a frame is too long; with the control stream, the connection.
+    fn refuse(&mut self) -> StreamErrorIncoming {
+        let code = Code::H3_EXCESSIVE_LOAD;
+        if self.control.is_some() {
+            return self.fail(code, "a frame is too long");
+        }
+        self.stop(code);
+        StreamErrorIncoming::StreamTerminated {
+            error_code: code.value(),
+        }
+    }
+
+    fn stop(&mut self, code: Code) {
+        self.ended = true;
+        // A stream that ended before need not be stopped.
+        let _ = self.stream.stop(error::code(code.value()));
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // Who does not expect a body does not read as far as the end of the stream: if it is there,
+        // the peer need not be told anything.
+        let mut cx = Context::from_waker(Waker::noop());
+        if !matches!(
+            self.stream.poll_read_chunk(&mut cx, 1, true),
+            Poll::Ready(Ok(None))
+        ) {
+            self.stop(match self.is_answer {
+                true => Code::H3_REQUEST_CANCELLED,
+                // RFC 9114 section 4.1: a server may do without the rest of a request.
+                false => Code::H3_NO_ERROR,
+            });
+        }
+    }
+}
+
+impl quic::RecvStream for RecvStream {
+    type Buf = Bytes;
+
+    fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        self.0.poll_data(cx)
+    }
+
     fn stop_sending(&mut self, error_code: u64) {
-        self.stop(Code::from(error_code));
+        self.0.stop(Code::from(error_code));
     }
 
     fn recv_id(&self) -> StreamId {
-        stream_id(self.stream.id())
+        stream_id(self.0.stream.id())
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Units {
     /// A frame but DATA was there: the fields of a request, or the settings.
     has_begun: bool,
     varint: Varint,
-    /// The beginning of a unit. It is a copy: what it came in may be much larger.
+    /// The beginning of a unit that is not all there. It is a copy: what it came in may be much larger.
     begun: BytesMut,
     /// What has arrived behind that.
     rest: Bytes,
@@ -114,9 +114,44 @@ impl Units {
         self.rest = chunk;
     }
 
+    /// The next unit, if it begins with a frame and is all there: the header of a DATA frame, or another frame. It is
+    /// not copied, for h3 takes it at once.
+    fn whole(&mut self) -> Option<Unit> {
+        if self.next != Next::FrameType || !self.begun.is_empty() {
+            return None;
+        }
+        let (of_kind, kind) = Varint::default().read(&self.rest);
+        let (of_length, length) = Varint::default().read(self.rest.get(of_kind..)?);
+        let (kind, length, header) = (kind?, length?, of_kind + of_length);
+        match kind {
+            WEBTRANSPORT => None,
+            DATA if length == 0 => None,
+            DATA => {
+                self.next = Next::Data(length);
+                Some(Unit::Bytes(self.rest.split_to(header)))
+            }
+            _ if length > self.max_frame_size => None,
+            _ => {
+                let end = header.checked_add(usize::try_from(length).ok()?)?;
+                if self.rest.len() < end {
+                    return None;
+                }
+                self.has_begun = true;
+                Some(Unit::Frame(Frame {
+                    kind,
+                    bytes: self.rest.split_to(end),
+                    header,
+                }))
+            }
+        }
+    }
+
     /// The next unit; `None` if more has to arrive first.
     pub(crate) fn next(&mut self) -> Result<Option<Unit>, FrameTooLong> {
         while !self.rest.is_empty() {
+            if let Some(unit) = self.whole() {
+                return Ok(Some(unit));
+            }
             match self.next {
                 Next::Unframed => {
                     return Ok(Some(Unit::Bytes(std::mem::take(&mut self.rest))));

@@ -3,7 +3,7 @@
 use h3::error::Code;
 use mpquic_h3::h3;
 
-use crate::harness::{Error, Pair, ServerRequests, TestResult, closed};
+use crate::harness::{ClientDriver, Error, Pair, ServerRequests, TestResult, closed, get, within};
 
 /// Frame types.
 const DATA: u8 = 0x00;
@@ -188,6 +188,33 @@ async fn numbers_are_of_something() -> TestResult {
         streams.map(|frames| vec![control(&frames)]),
     )
     .await
+}
+
+/// A client allows no pushes: RFC 9114 sections 4.6, 7.2.3 and 7.2.5.
+#[tokio::test]
+async fn nothing_is_pushed_to_a_client() -> TestResult {
+    const PUSH: u8 = 1;
+    for stream in [
+        Uni(vec![PUSH, 0]),
+        control(&frame(CANCEL_PUSH, &[0])),
+        Request(frame(PUSH_PROMISE, &[0, 0, 0])),
+    ] {
+        let pair = Pair::new().await?;
+        let quic = mpquic_h3::Connection::new(pair.client.clone());
+        let (mut driver, mut requests): (ClientDriver, _) = h3::client::new(quic).await?;
+        let driving = tokio::spawn(async move { driver.wait_idle().await });
+        let mut request = requests.send_request(get("/")?).await?;
+        let asking = tokio::spawn(async move { request.recv_response().await.is_err() });
+        let (bytes, mut send) = match &stream {
+            Request(bytes) => (bytes, within("accept", pair.server.accept_bi()).await??.0),
+            Uni(bytes) | Ended(bytes) => (bytes, pair.server.open_uni().await?),
+        };
+        send.write_all(bytes).await?;
+        assert_eq!(closed(&pair.server).await?, Code::H3_ID_ERROR, "{stream:?}");
+        within("the client", driving).await??;
+        assert!(within("the request", asking).await??, "{stream:?}");
+    }
+    Ok(())
 }
 
 #[tokio::test]
