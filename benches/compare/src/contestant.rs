@@ -21,6 +21,8 @@ pub(crate) enum Contestant {
     NoqAwsLc,
     S2nQuic,
     Quiche,
+    /// quiche with the HTTP/3 that it brings
+    QuicheH3,
     Tquic,
     /// UDP in trains (GSO, GRO), no encryption
     Udp,
@@ -55,7 +57,7 @@ impl Contestant {
             Self::Quinn | Self::QuinnAwsLc | Self::QuinnAwsLcH3 => "peer-quinn",
             Self::Noq | Self::NoqAwsLc => "peer-noq",
             Self::S2nQuic => "peer-s2n-quic",
-            Self::Quiche => "peer-quiche",
+            Self::Quiche | Self::QuicheH3 => "peer-quiche",
             Self::Tquic => "peer-tquic",
             _ => "peer-limits",
         }
@@ -63,7 +65,7 @@ impl Contestant {
 
     /// Whether its streams are requests of HTTP/3.
     pub(crate) fn is_http3(self) -> bool {
-        matches!(self, Self::MpquicH3 | Self::QuinnAwsLcH3)
+        matches!(self, Self::MpquicH3 | Self::QuinnAwsLcH3 | Self::QuicheH3)
     }
 
     /// Which of the things that its program can be.
@@ -90,6 +92,7 @@ impl Contestant {
             Self::NoqAwsLc => "noq 1.4, aws-lc",
             Self::S2nQuic => "s2n-quic 1.91",
             Self::Quiche => "quiche 0.30",
+            Self::QuicheH3 => "quiche 0.30, HTTP/3",
             Self::Tquic => "tquic 1.6",
             Self::Udp => "limit: UDP with GSO and GRO",
             Self::UdpRing => "limit: the same + AES-128-GCM, ring",

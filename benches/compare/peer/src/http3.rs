@@ -80,7 +80,9 @@ impl<S: Stack<Connection: Http3>> Stack for OverHttp3<S> {
 
     async fn connect(&self, server: SocketAddr) -> Result<Self::Connection> {
         let connection = self.0.connect(server).await?;
-        let (mut driver, requests) = client::new(connection.quic()).await?;
+        // h3 has a grease frame in the first request of each clone of the sender.
+        let mut builder = client::builder();
+        let (mut driver, requests) = builder.send_grease(false).build(connection.quic()).await?;
         tokio::spawn(async move { driver.wait_idle().await });
         Ok(Session {
             connection,

@@ -25,7 +25,8 @@ async fn serve_connection<C: Connection>(connection: C) {
     while let Ok((send, receive)) = connection.accept().await {
         let connection = connection.clone();
         // Fails when the client ends the connection, which no client does too early.
-        tokio::spawn(async move { answer(connection, send, receive).await });
+        // It would be moved several times on its way to its task, and over HTTP/3 it is large.
+        tokio::spawn(Box::pin(answer(connection, send, receive)));
     }
 }
 

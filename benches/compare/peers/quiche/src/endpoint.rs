@@ -15,6 +15,7 @@ pub(crate) struct Endpoint {
     table: Table,
     /// Whether DATAGRAM frames are in use.
     datagrams: bool,
+    http3: bool,
     train: Train,
 }
 
@@ -36,6 +37,7 @@ impl Endpoint {
             table: Table::new(config, udp.address(), server, resume),
             udp,
             datagrams: workload == Workload::Datagrams,
+            http3: options.http3,
             train: Train::new(options),
         })
     }
@@ -75,13 +77,16 @@ impl Endpoint {
         };
         if !peer.established && peer.connection.is_established() {
             peer.established = true;
+            if self.http3 {
+                peer.begin_http3()?;
+            }
             application.established(key, peer)?;
         }
         if peer.established {
-            while let Some(stream) = peer.connection.stream_readable_next() {
+            while let Some(stream) = peer.readable()? {
                 application.readable(key, peer, stream)?;
             }
-            while let Some(stream) = peer.connection.stream_writable_next() {
+            while let Some(stream) = peer.writable()? {
                 application.writable(key, peer, stream)?;
             }
             if self.datagrams {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::http3::Http3;
 use bytes::Bytes;
 use compare_peer::Result;
 use compare_peer::event::Link;
@@ -13,7 +14,7 @@ pub(crate) struct Buffers;
 
 /// Part of what the application wrote.
 #[derive(Debug, Clone)]
-pub(crate) struct Buffer(Bytes);
+pub(crate) struct Buffer(pub(crate) Bytes);
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
@@ -51,6 +52,7 @@ pub(crate) struct Peer {
     pub(crate) touched: bool,
     /// When its timer is set to expire.
     pub(crate) armed: Option<Instant>,
+    http3: Option<Http3>,
     next_stream: u64,
 }
 
@@ -62,7 +64,30 @@ impl Peer {
             established: false,
             touched: false,
             armed: None,
+            http3: None,
             next_stream: 0,
+        }
+    }
+
+    /// Begins HTTP/3; the handshake is complete.
+    pub(crate) fn begin_http3(&mut self) -> Result<()> {
+        self.http3 = Some(Http3::new(&mut self.connection)?);
+        Ok(())
+    }
+
+    /// The next stream that takes data again.
+    pub(crate) fn writable(&mut self) -> Result<Option<u64>> {
+        match &mut self.http3 {
+            Some(http3) => http3.writable(&mut self.connection),
+            None => Ok(self.connection.stream_writable_next()),
+        }
+    }
+
+    /// The next stream with something to read.
+    pub(crate) fn readable(&mut self) -> Result<Option<u64>> {
+        match &mut self.http3 {
+            Some(http3) => http3.readable(&mut self.connection),
+            None => Ok(self.connection.stream_readable_next()),
         }
     }
 }
@@ -73,12 +98,18 @@ impl Link for Peer {
     }
 
     fn open(&mut self) -> Result<u64> {
+        if let Some(http3) = &mut self.http3 {
+            return http3.open(&mut self.connection);
+        }
         let stream = self.next_stream;
         self.next_stream += 4;
         Ok(stream)
     }
 
     fn read(&mut self, stream: u64, buffer: &mut [u8]) -> Result<Option<(usize, bool)>> {
+        if let Some(http3) = &mut self.http3 {
+            return http3.read(&mut self.connection, stream, buffer);
+        }
         match self.connection.stream_recv(stream, buffer) {
             Ok(read) => Ok(Some(read)),
             Err(Error::Done) => Ok(None),
@@ -87,6 +118,9 @@ impl Link for Peer {
     }
 
     fn write(&mut self, stream: u64, data: Bytes, end: bool) -> Result<usize> {
+        if let Some(http3) = &mut self.http3 {
+            return http3.write(&mut self.connection, stream, data, end);
+        }
         match self.connection.stream_send_zc(stream, Buffer(data), end) {
             Ok((taken, _)) => Ok(taken),
             Err(Error::Done) => Ok(0),

@@ -9,15 +9,22 @@ use quiche::{Config, PROTOCOL_VERSION};
 use endpoint::Endpoint;
 
 mod endpoint;
+mod http3;
 mod link;
 mod table;
 
+/// Unidirectional streams of HTTP/3, and bytes on each of them.
+const HTTP3_STREAMS: u64 = 8;
+const HTTP3_WINDOW: u64 = 64 << 10;
 /// DATAGRAM frames queued in either direction: a megabyte of them.
 const DATAGRAM_QUEUE: usize = 1000;
 
 fn lacks(workload: Workload, options: &Options) -> Option<&'static str> {
     if options.defaults {
         return Some("no defaults that transfer anything");
+    }
+    if options.http3 && workload == Workload::Datagrams {
+        return Some("not over HTTP/3");
     }
     (workload.paths() > 1).then_some("one path at a time only")
 }
@@ -67,6 +74,10 @@ fn config(workload: Workload, options: &Options, role: Role) -> Result<Config> {
     config.set_initial_max_stream_data_bidi_remote(window);
     config.set_max_stream_window(window);
     config.set_initial_max_streams_bidi(MAX_STREAMS.into());
+    if options.http3 {
+        config.set_initial_max_streams_uni(HTTP3_STREAMS);
+        config.set_initial_max_stream_data_uni(HTTP3_WINDOW);
+    }
     // It starts with this size; it need not be discovered.
     config.set_max_send_udp_payload_size(options.datagram.into());
     config.set_cc_algorithm(quiche::CongestionControlAlgorithm::CUBIC);
