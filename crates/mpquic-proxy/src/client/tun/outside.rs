@@ -6,7 +6,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tun_rs::AsyncDevice;
@@ -19,10 +18,8 @@ use crate::ip::checksum::replaced;
 use crate::ip::echo::{Echo, Kind};
 use crate::ip::header::{Addresses, ICMP, ICMPV6, Layout, TCP, UDP, is_for_one, layout};
 
-/// Exchanges that are remembered. Packets that begin one more are lost.
+/// Exchanges that are remembered. One more takes the place of the one that has been silent for longest.
 const MOST: usize = 1024;
-/// One that is silent for this long is over, if there is need of room.
-const SILENT: Duration = Duration::from_secs(30);
 /// Where the addresses begin in a header.
 const PLACE_V4: usize = 12;
 const PLACE_V6: usize = 8;
@@ -56,11 +53,73 @@ impl Exchange {
     }
 }
 
+/// Who has begun an exchange.
+#[derive(Debug, Clone, Copy)]
+struct Sender {
+    address: IpAddr,
+    /// As it is there: outside another may stand for it, as several hosts may use the same.
+    identifier: u16,
+    /// When it sent the last packet.
+    last: Instant,
+}
+
 #[derive(Debug, Default)]
 struct State {
     assigned: Vec<IpAddr>,
-    /// Who sent the last packet, and when.
-    senders: BTreeMap<Exchange, (IpAddr, Instant)>,
+    /// By what comes back.
+    senders: BTreeMap<Exchange, Sender>,
+    /// The identifiers outside, by sender and by what it sends.
+    outside: BTreeMap<(IpAddr, Exchange), u16>,
+}
+
+impl State {
+    /// The identifier outside for what somebody sends.
+    fn identifier(&mut self, address: IpAddr, sent: Exchange, now: Instant) -> u16 {
+        let known = self.outside.get(&(address, sent)).copied();
+        let identifier = known.unwrap_or_else(|| self.begin(address, sent));
+        let back = Exchange { identifier, ..sent };
+        let sender = Sender {
+            address,
+            identifier: sent.identifier,
+            last: now,
+        };
+        self.senders.insert(back, sender);
+        identifier
+    }
+
+    /// An identifier that stands for nobody else yet, the sender's own if possible.
+    fn begin(&mut self, address: IpAddr, sent: Exchange) -> u16 {
+        if self.senders.len() >= MOST {
+            let silent = self.senders.iter().min_by_key(|(_, sender)| sender.last);
+            if let Some(back) = silent.map(|(back, _)| *back) {
+                self.forget(back);
+            }
+        }
+        let mut identifiers = (0..=MOST as u16).map(|step| sent.identifier.wrapping_add(step));
+        let is_free = |identifier: &u16| {
+            let identifier = *identifier;
+            !self.senders.contains_key(&Exchange { identifier, ..sent })
+        };
+        let identifier = match sent.protocol {
+            ICMP | ICMPV6 => identifiers.find(is_free),
+            // Nothing tells their packets apart: the last sender gets them.
+            _ => None,
+        };
+        let identifier = identifier.unwrap_or(sent.identifier);
+        self.forget(Exchange { identifier, ..sent });
+        self.outside.insert((address, sent), identifier);
+        identifier
+    }
+
+    fn forget(&mut self, back: Exchange) {
+        if let Some(sender) = self.senders.remove(&back) {
+            let sent = Exchange {
+                identifier: sender.identifier,
+                ..back
+            };
+            self.outside.remove(&(sender.address, sent));
+        }
+    }
 }
 
 /// Gives packets other addresses, and those that come back the old ones.
@@ -79,14 +138,10 @@ impl Translation {
         let mut state = self.lock();
         let is_like = |own: &&IpAddr| own.is_ipv4() == ip.source.is_ipv4();
         let own = *state.assigned.iter().find(is_like)?;
-        if state.senders.len() >= MOST && !state.senders.contains_key(&exchange) {
-            (state.senders).retain(|_, (_, last)| now < *last + SILENT);
-            if state.senders.len() >= MOST {
-                return None;
-            }
-        }
-        state.senders.insert(exchange, (ip.source, now));
-        Some(moved(packet, &ip, 0, own))
+        let identifier = state.identifier(ip.source, exchange, now);
+        let mut packet = moved(packet, &ip, 0, own);
+        rename(&mut packet, &ip, exchange.identifier, identifier);
+        Some(packet)
     }
 
     /// The packet as it is for the one who waits for it; `None` if nobody does.
@@ -95,8 +150,24 @@ impl Translation {
         let exchange = Exchange::of(packet, &ip, ip.source, Kind::Reply)?;
         let state = self.lock();
         (state.assigned.contains(&ip.destination)).then_some(())?;
-        let (sender, _) = *state.senders.get(&exchange)?;
-        Some(moved(packet, &ip, 1, sender))
+        let sender = *state.senders.get(&exchange)?;
+        let mut packet = moved(packet, &ip, 1, sender.address);
+        rename(&mut packet, &ip, exchange.identifier, sender.identifier);
+        Some(packet)
+    }
+}
+
+/// Replaces the identifier of an echo message. Of other packets it is 0 before and after.
+fn rename(packet: &mut [u8], ip: &Layout, old: u16, new: u16) {
+    if old == new {
+        return;
+    }
+    let message = packet.get_mut(ip.start..).unwrap_or_default();
+    if let Some([_, _, sum_high, sum_low, high, low, ..]) = message.first_chunk_mut::<8>() {
+        let before = !u16::from_be_bytes([*sum_high, *sum_low]);
+        let sum = !replaced(before, &old.to_be_bytes(), &new.to_be_bytes());
+        [*sum_high, *sum_low] = sum.to_be_bytes();
+        [*high, *low] = new.to_be_bytes();
     }
 }
 
@@ -200,6 +271,8 @@ impl Outside {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn echo(kind: Kind, identifier: u16, from: &str, to: &str) -> Vec<u8> {
@@ -253,21 +326,58 @@ mod tests {
         }
     }
 
+    /// Of two hosts that ping the same target with the same identifier, each gets its own answers.
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn hosts_with_the_same_identifier_are_told_apart() {
+        let now = Instant::now();
+        for (own, remote, near) in [
+            ("198.19.0.1", "203.0.113.1", ["192.168.1.2", "192.168.1.3"]),
+            ("fd00::9", "2001:db8::1", ["fd77::2", "fd77::3"]),
+        ] {
+            let translation = Translation::default();
+            translation.lock().assigned = vec![own.parse().unwrap()];
+            let [first, second] = near.map(|near| {
+                let sent = translation.outwards(&echo(Kind::Request, 0xffff, near, remote), now);
+                let sent = sent.unwrap();
+                let identifier = Echo::of_packet(&sent, &layout(&sent).unwrap());
+                let identifier = identifier.unwrap().identifier;
+                assert_eq!(sent, echo(Kind::Request, identifier, own, remote));
+                identifier
+            });
+            assert!(first != second);
+            // Also for what follows.
+            let again = translation.outwards(&echo(Kind::Request, 0xffff, near[0], remote), now);
+            assert_eq!(again, Some(echo(Kind::Request, first, own, remote)));
+            for (identifier, near) in [(second, near[1]), (first, near[0])] {
+                let come = translation.inwards(&echo(Kind::Reply, identifier, remote, own));
+                assert_eq!(come, Some(echo(Kind::Reply, 0xffff, remote, near)));
+            }
+        }
+    }
+
+    #[test]
+    fn who_was_silent_for_longest_is_forgotten() {
         let now = Instant::now();
         let translation = Translation::default();
         translation.lock().assigned = vec!["198.19.0.1".parse().unwrap()];
         let ask = |identifier, now| {
             let packet = echo(Kind::Request, identifier, "192.168.1.2", "203.0.113.1");
-            translation.outwards(&packet, now).is_some()
+            assert!(translation.outwards(&packet, now).is_some());
         };
-        for identifier in 0..MOST as u16 {
-            assert!(ask(identifier, now));
+        let is_known = |identifier| {
+            let reply = echo(Kind::Reply, identifier, "203.0.113.1", "198.19.0.1");
+            translation.inwards(&reply).is_some()
+        };
+        let second = |number: u16| now + Duration::from_secs(number.into());
+        let most = MOST as u16;
+        (0..most).for_each(|identifier| ask(identifier, second(identifier)));
+        ask(0, second(most));
+        ask(5000, second(most));
+        assert!(is_known(0) && !is_known(1) && is_known(2) && is_known(5000));
+        for identifier in 6000..6000 + 2 * most {
+            ask(identifier, second(identifier));
         }
-        assert!(!ask(5000, now));
-        assert!(ask(5, now + SILENT), "an old one goes on");
-        assert!(ask(5000, now + SILENT));
-        assert_eq!(translation.lock().senders.len(), 2);
+        let state = translation.lock();
+        assert_eq!((state.senders.len(), state.outside.len()), (MOST, MOST));
     }
 }
