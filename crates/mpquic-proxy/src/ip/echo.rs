@@ -24,7 +24,8 @@ pub(crate) struct Echo<'a> {
     pub(crate) data: &'a [u8],
 }
 
-fn types(is_v4: bool) -> [u8; 2] {
+/// The types of a question and of its answer.
+pub(crate) fn types(is_v4: bool) -> [u8; 2] {
     match is_v4 {
         true => [8, 0],
         false => [128, 129],

@@ -18,6 +18,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
+use super::echo_filter::answers;
 use crate::capsule::{Capsules, DATAGRAM, udp_capsule, udp_payload};
 use crate::datagrams::Deliver;
 use crate::flow_table::Flow;
@@ -103,6 +104,7 @@ impl Way {
             Ok(socket) => (socket, None),
             Err(_) => {
                 let raw = Socket::new(domain, Type::RAW, Some(protocol))?;
+                raw.attach_filter(&answers(is_v4, identifier))?;
                 (raw, Some(identifier))
             }
         };

@@ -1,6 +1,8 @@
 //! The server's side: answers CONNECT, CONNECT-UDP and CONNECT-IP requests.
 
 mod accounts;
+#[cfg(target_os = "linux")]
+mod echo_filter;
 mod failures;
 #[cfg(target_os = "linux")]
 mod ip;
