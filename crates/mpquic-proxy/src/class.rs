@@ -61,6 +61,24 @@ impl Class {
         }
     }
 
+    /// The class that the DSCP of an application's packets tells, if it is one for a class of traffic
+    /// (RFC 4594 section 3, RFC 8622).
+    #[cfg_attr(
+        not(all(feature = "tun", target_os = "linux")),
+        allow(dead_code, reason = "only devices see packets")
+    )]
+    pub(crate) fn from_dscp(dscp: u8) -> Option<Self> {
+        match dscp {
+            // EF and VOICE-ADMIT, CS5 (signalling of calls), CS4 (games).
+            46 | 44 | 40 | 32 => Some(Self::RealTime),
+            // AF4x (video of conferences, too much to be sent twice), AF2x, which SSH uses, and CS2.
+            34 | 36 | 38 | 18 | 20 | 22 | 16 => Some(Self::Interactive),
+            // AF1x, CS1, LE.
+            10 | 12 | 14 | 8 | 1 => Some(Self::Bulk),
+            _ => None,
+        }
+    }
+
     /// The class that a field `Priority` tells, if it is not the default.
     pub(crate) fn from_priority(field: &str) -> Option<Self> {
         let members = field.split(',').map(str::trim);
@@ -325,6 +343,21 @@ mod tests {
         assert_eq!(network.class_of(&target("name.example:5")), None);
         for wrong in ["", "bulk", "slow=:1", "bulk=x"] {
             assert!(rule(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn packets_tell_it() {
+        for (dscp, class) in [
+            (46, Some(Class::RealTime)),
+            (34, Some(Class::Interactive)),
+            (18, Some(Class::Interactive)),
+            (8, Some(Class::Bulk)),
+            (1, Some(Class::Bulk)),
+            (0, None),
+            (63, None),
+        ] {
+            assert_eq!(Class::from_dscp(dscp), class, "{dscp}");
         }
     }
 

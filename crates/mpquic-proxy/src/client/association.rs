@@ -84,7 +84,7 @@ impl Association {
                     header: header.len(),
                     packet: Mutex::new(header),
                 };
-                (Wanted::Udp(target.clone()), Arc::new(answers))
+                (Wanted::Udp(target.clone(), None), Arc::new(answers))
             });
         }
     }

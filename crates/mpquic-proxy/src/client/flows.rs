@@ -279,10 +279,10 @@ impl Client {
         }
     }
 
-    /// What flows to a target are for, if that is said.
-    fn said(&self, target: &Target) -> Option<Class> {
+    /// What flows to a target are for, if a rule says so, or else the application's packets.
+    fn said(&self, target: &Target, marked: Option<Class>) -> Option<Class> {
         let classes = self.0.options.classes.iter();
-        classes.filter_map(|rule| rule.class_of(target)).next()
+        (classes.filter_map(|rule| rule.class_of(target)).next()).or(marked)
     }
 
     fn request(&self, uri: http::uri::Builder, said: Option<Class>) -> Result<Request<()>, NoFlow> {
@@ -311,9 +311,18 @@ impl Client {
     ///
     /// If there is no connection to the proxy, or it refuses or does not answer.
     pub async fn connect(&self, target: &Target) -> Result<TcpFlow, NoFlow> {
+        self.connect_marked(target, None).await
+    }
+
+    /// The same for an application whose packets tell what they are for.
+    pub(super) async fn connect_marked(
+        &self,
+        target: &Target,
+        marked: Option<Class>,
+    ) -> Result<TcpFlow, NoFlow> {
         let session = self.session()?;
         let uri = http::Uri::builder().authority(target.to_string());
-        let said = self.said(target);
+        let said = self.said(target, marked);
         let accepted = self.ask(&session, self.request(uri, said)?).await?;
         self.0.open_tcp.fetch_add(1, Ordering::Relaxed);
         Ok(TcpFlow {
@@ -333,22 +342,22 @@ impl Client {
         if !session.carries_udp().await {
             return Err(NoFlow::NoUdp);
         }
-        let (path, target) = match wanted {
-            Wanted::Udp(target) => (target.udp_path(), Some(target)),
-            Wanted::Ip => (EVERYTHING.to_owned(), None),
+        let (path, target, marked) = match wanted {
+            Wanted::Udp(target, marked) => (target.udp_path(), Some(target), *marked),
+            Wanted::Ip => (EVERYTHING.to_owned(), None, None),
         };
         let uri = http::Uri::builder()
             .scheme("https")
             .authority(self.0.options.authority.clone())
             .path_and_query(path);
-        let said = target.and_then(|target| self.said(target));
+        let said = target.and_then(|target| self.said(target, marked));
         let mut request = self.request(uri, said)?;
         request.extensions_mut().insert(Protocol::CONNECT_UDP);
         let fields = request.headers_mut();
         // RFC 9297 section 3.4
         fields.insert("capsule-protocol", HeaderValue::from_static("?1"));
         match wanted {
-            Wanted::Udp(_) => copies::offer(fields),
+            Wanted::Udp(..) => copies::offer(fields),
             Wanted::Ip => {
                 let (field, value) = mpquic_h3::CONNECT_IP;
                 fields.insert(field, HeaderValue::from_static(value));
@@ -370,7 +379,7 @@ impl Client {
             recv,
             watch,
             capsules: match wanted {
-                Wanted::Udp(_) => Capsules::default(),
+                Wanted::Udp(..) => Capsules::default(),
                 Wanted::Ip => Capsules::of_ip(),
             },
         };
@@ -400,8 +409,8 @@ impl Client {
 /// What a flow of datagrams is for.
 #[derive(Debug, Clone)]
 pub(super) enum Wanted {
-    /// UDP payloads of this target.
-    Udp(Target),
+    /// UDP payloads of this target, and what they are for, if the application's packets tell.
+    Udp(Target, Option<Class>),
     /// IP packets, to and from anywhere.
     #[cfg_attr(
         not(all(feature = "tun", target_os = "linux")),
@@ -413,7 +422,7 @@ pub(super) enum Wanted {
 impl Wanted {
     fn kind(&self) -> FlowKind {
         match self {
-            Self::Udp(_) => FlowKind::Udp,
+            Self::Udp(..) => FlowKind::Udp,
             Self::Ip => FlowKind::Ip,
         }
     }
@@ -421,7 +430,7 @@ impl Wanted {
     /// How many are open.
     fn count<'a>(&self, shared: &'a Shared) -> &'a AtomicU64 {
         match self {
-            Self::Udp(_) => &shared.open_udp,
+            Self::Udp(..) => &shared.open_udp,
             Self::Ip => &shared.open_ip,
         }
     }
@@ -430,7 +439,7 @@ impl Wanted {
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Udp(target) => write!(f, "UDP to {target}"),
+            Self::Udp(target, _) => write!(f, "UDP to {target}"),
             Self::Ip => f.write_str("ping"),
         }
     }

@@ -40,7 +40,7 @@ pub(crate) async fn udp(socket: UdpSocket, target: Target, proxy: Client) {
         flows.send(&from, &buffer[..=length], || {
             let socket = socket.clone();
             (
-                Wanted::Udp(target.clone()),
+                Wanted::Udp(target.clone(), None),
                 Arc::new(Answers { socket, to: from }),
             )
         });

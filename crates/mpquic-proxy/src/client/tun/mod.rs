@@ -26,6 +26,7 @@ use tun_rs::{AsyncDevice, DeviceBuilder};
 
 use super::datagram_flows::DatagramFlows;
 use super::flows::{Client, NoFlow, TcpFlow, Wanted};
+use crate::class::Class;
 use crate::datagrams::Deliver;
 use crate::target::Target;
 
@@ -290,7 +291,8 @@ async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16
     // A short time without the proxy is a network's delay.
     let _ = timeout(PATIENCE, shared.client.connected()).await;
     let target = Target::from(packet.destination);
-    match shared.client.connect(&target).await {
+    let marked = Class::from_dscp(packet.dscp(&frame));
+    match shared.client.connect_marked(&target, marked).await {
         Ok(flow) => {
             shared.tcp().on_flow(port, flow, Instant::now());
             shared.pass(&packet, &mut frame, port);
@@ -381,6 +383,7 @@ fn on_datagrams(
         application: packet.source,
         target: packet.destination,
     };
+    let marked = Class::from_dscp(packet.dscp(frame));
     // The byte before each is the context ID, 0.
     packet.payloads(frame, |payload| {
         udp.send(&(ends.application, ends.target), payload, || {
@@ -391,7 +394,7 @@ fn on_datagrams(
                 ends,
                 frame,
             };
-            (Wanted::Udp(ends.target.into()), Arc::new(answers))
+            (Wanted::Udp(ends.target.into(), marked), Arc::new(answers))
         });
     });
 }

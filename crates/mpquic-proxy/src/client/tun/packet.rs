@@ -103,6 +103,15 @@ impl Packet {
         })
     }
 
+    /// What the network is to do with it: the DSCP (RFC 2474 section 3).
+    pub(super) fn dscp(&self, frame: &[u8]) -> u8 {
+        let first = word(frame, FRAME_HEADER).unwrap_or(0);
+        match self.source {
+            SocketAddr::V4(_) => (first >> 2) as u8 & 63,
+            SocketAddr::V6(_) => (first >> 6) as u8 & 63,
+        }
+    }
+
     /// Gives a TCP segment other addresses, of the same IP version as before.
     pub(super) fn redirect(&self, frame: &mut [u8], source: SocketAddr, destination: SocketAddr) {
         let is_partial = frame[0] & NEEDS_CHECKSUM != 0;
