@@ -120,9 +120,13 @@ impl Auto {
     }
 }
 
-/// What is at this place of the queue, and how many bytes follow; `None` beyond its end.
+/// What is at this place of the queue, and how many bytes follow; `None` beyond its end. DATAGRAMs are in front.
 fn content_at(view: &View<'_>, position: u64) -> Option<(DataSelection, u64)> {
     let queue = &view.queue;
+    let Some(position) = position.checked_sub(queue.datagrams) else {
+        let data = DataSelection::DatagramsBehind(position);
+        return Some((data, queue.datagrams - position));
+    };
     let sendable = queue.unsent.min(queue.flow_credit);
     let rest = (queue.retransmit + sendable).checked_sub(position)?;
     if rest == 0 {

@@ -184,8 +184,7 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let id = assignment.path;
-        let (size, ecn) = (allowance.size, allowance.ecn);
+        let (id, size, ecn) = (assignment.path, allowance.size, allowance.ecn);
         let (unsent, sent) = (self.streams.unsent(), self.datagrams.sent_bytes());
         let budget = allowance.bytes.min(assignment.max_bytes.max(size as u64));
         let datagrams = usize::try_from(budget / size as u64).unwrap_or(max_datagrams);
@@ -216,9 +215,7 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> usize {
-        let full_size = plan.size;
-        let mut filled = false;
-        let mut count = 0;
+        let (full_size, mut filled, mut count) = (plan.size, false, 0);
         plan.management = self.wants_management();
         while count < max_datagrams {
             let Some(built) = self.build_packet(now, plan, buf) else {
@@ -236,6 +233,7 @@ impl Connection {
             let goes_on = match &plan.data {
                 Some(DataSelection::Next) => self.has_demand(),
                 Some(DataSelection::Datagram) => self.datagrams.wants_to_send() && !plan.copied,
+                Some(DataSelection::DatagramsBehind(bytes)) => self.datagrams.unsent() > *bytes,
                 Some(_) => false,
                 None => self.datagrams.has_bound(plan.path) || self.streams.has_bound(plan.path),
             };
@@ -357,6 +355,9 @@ impl Connection {
             }
             Some(DataSelection::Datagram) => {
                 self.datagrams.write_frames(writer, now, id, plan.copied);
+            }
+            Some(DataSelection::DatagramsBehind(bytes)) => {
+                self.datagrams.write_behind(writer, now, id, *bytes);
             }
             Some(selection) => {
                 self.streams.write_data(writer, selection, plan.max_data);

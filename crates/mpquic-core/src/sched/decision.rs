@@ -18,6 +18,9 @@ pub enum DataSelection {
     /// application gets each copy. (Copies of anything else are of stream bytes only, so that nobody
     /// gets a DATAGRAM twice who does not expect it.)
     Datagram,
+    /// DATAGRAMs behind so many bytes of older ones, which are left for other paths: what is sent now on a path
+    /// that takes longer then arrives in its turn. Of these there are no copies.
+    DatagramsBehind(u64),
     /// This stream's next bytes.
     Stream(StreamId),
     /// This stream from an offset; bytes that are not buffered or already acknowledged are left out.

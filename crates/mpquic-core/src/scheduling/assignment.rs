@@ -81,7 +81,9 @@ impl Assignment {
             DataSelection::Stream(id)
             | DataSelection::StreamAt { id, .. }
             | DataSelection::Range { id, .. } => Some(*id),
-            DataSelection::Next | DataSelection::Datagram => None,
+            DataSelection::Next | DataSelection::Datagram | DataSelection::DatagramsBehind(_) => {
+                None
+            }
         }
     }
 
@@ -136,7 +138,10 @@ impl Assignment {
             max.filter(|max| *max > 0).unwrap_or(usize::MAX)
         };
         match &self.data {
-            None | Some(DataSelection::Next | DataSelection::Datagram) => usize::MAX,
+            None
+            | Some(
+                DataSelection::Next | DataSelection::Datagram | DataSelection::DatagramsBehind(_),
+            ) => usize::MAX,
             Some(
                 DataSelection::Stream(_)
                 | DataSelection::StreamAt { .. }

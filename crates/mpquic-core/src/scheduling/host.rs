@@ -252,9 +252,9 @@ impl SchedulerHost {
         let decision = decision?;
         tracing::trace!(?decision, "scheduler");
         let urgent = |data: Option<&DataSelection>| {
-            let control = match data == Some(&DataSelection::Datagram) {
-                true => demand.frames,
-                false => queue.control,
+            let control = match data {
+                Some(DataSelection::Datagram | DataSelection::DatagramsBehind(_)) => demand.frames,
+                _ => queue.control,
             };
             control || queue.retransmit > 0
         };

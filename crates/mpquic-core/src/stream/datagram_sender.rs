@@ -284,15 +284,51 @@ impl DatagramSender {
             let Some(waiting) = self.pop(path, bound) else {
                 return;
             };
-            if is_late {
-                self.counts.expired += 1;
-            } else if waiting.is_copy {
-                self.counts.copied += waiting.data.len() as u64;
-            } else {
-                self.sent_bytes += waiting.data.len() as u64;
-                if copied || waiting.wants_copy {
-                    self.sent.push(SentDatagram { waiting, path });
-                }
+            self.on_written(waiting, path, is_late, copied);
+        }
+    }
+
+    /// Writes as many as fit of those that any path may carry, but for the first `behind` bytes of them.
+    pub(super) fn write_behind(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        now: Instant,
+        path: PathId,
+        behind: u64,
+    ) {
+        let mut before = 0;
+        let index = self.free.iter().position(|waiting| {
+            let is_behind = before >= behind;
+            before += waiting.data.len() as u64;
+            is_behind
+        });
+        let Some(index) = index else {
+            return;
+        };
+        while let Some(waiting) = self.free.get(index) {
+            let is_late = waiting.is_late(now);
+            if !is_late && !write_frame(writer, &waiting.data) {
+                return;
+            }
+            let Some(waiting) = self.free.remove(index) else {
+                return;
+            };
+            self.forget(&waiting, false);
+            self.on_written(waiting, path, is_late, false);
+        }
+    }
+
+    /// A payload was written, or came too late for that.
+    #[inline]
+    fn on_written(&mut self, waiting: Waiting, path: PathId, is_late: bool, copied: bool) {
+        if is_late {
+            self.counts.expired += 1;
+        } else if waiting.is_copy {
+            self.counts.copied += waiting.data.len() as u64;
+        } else {
+            self.sent_bytes += waiting.data.len() as u64;
+            if copied || waiting.wants_copy {
+                self.sent.push(SentDatagram { waiting, path });
             }
         }
     }

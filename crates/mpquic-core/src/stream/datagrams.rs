@@ -242,6 +242,17 @@ impl DatagramQueues {
             .write_frames(writer, now, path, (false, copied));
     }
 
+    /// The same, but for the first `behind` bytes of those that wait.
+    pub(crate) fn write_behind(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        now: Instant,
+        path: PathId,
+        behind: u64,
+    ) {
+        self.outgoing.write_behind(writer, now, path, behind);
+    }
+
     /// Writes as many as fit of those that are bound to the path.
     pub(crate) fn write_bound(&mut self, writer: &mut FrameWriter<'_>, now: Instant, path: PathId) {
         self.outgoing.write_frames(writer, now, path, (true, false));

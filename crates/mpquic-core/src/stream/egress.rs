@@ -194,7 +194,7 @@ impl StreamSet {
         let written = match selection {
             DataSelection::Next if !self.wants_data() => return 0,
             DataSelection::Next => self.write_next(writer, None, max_bytes),
-            DataSelection::Datagram => 0,
+            DataSelection::Datagram | DataSelection::DatagramsBehind(_) => 0,
             DataSelection::Stream(id) => {
                 self.write_stream(writer, *id, max_bytes, |send, credit, _| send.next(credit))
             }

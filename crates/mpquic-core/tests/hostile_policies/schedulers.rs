@@ -386,7 +386,7 @@ fn anything(view: &View<'_>, call: u64) -> Decision {
     let range = view.unacked().get(random as usize % 7);
     let offsets = range.map_or(0..random, |range| range.offsets.clone());
     let id = range.map_or(stream(random % 3), |range| range.stream);
-    let data = match (random >> 16) % 6 {
+    let data = match (random >> 16) % 7 {
         0 => DataSelection::Stream(id),
         1 => DataSelection::StreamAt {
             id,
@@ -397,6 +397,7 @@ fn anything(view: &View<'_>, call: u64) -> Decision {
             offsets: offsets.clone(),
         },
         3 => DataSelection::Datagram,
+        4 => DataSelection::DatagramsBehind(random >> 50),
         _ => DataSelection::Next,
     };
     let later = Duration::from_micros(random >> 40);

@@ -52,6 +52,39 @@ fn a_far_path_carries_what_is_due_when_it_arrives() {
 }
 
 #[test]
+fn a_far_path_carries_datagrams_that_are_due_when_it_arrives() {
+    let decide = |datagrams, unsent| {
+        let mut scene = near_and_far(unsent);
+        scene.queue.datagrams = datagrams;
+        scene.queue.control = true;
+        Auto::default().select(&scene.view())
+    };
+    assert!(waits_for(&decide(30_000, 0), 0));
+    for unsent in [0, 1_000_000] {
+        let decision = decide(50_000, unsent);
+        let Decision::Send {
+            path: PathId(1),
+            data: DataSelection::DatagramsBehind(behind),
+            max_bytes,
+            ..
+        } = decision
+        else {
+            panic!("{decision:?}");
+        };
+        assert!((38_900..=39_100).contains(&behind), "{behind}");
+        assert_eq!(behind + max_bytes, 50_000);
+    }
+    // Streams come after them: what lies 9 kB into these arrives in time as well.
+    assert!(waits_for(&decide(30_000, 9_000), 0));
+    let decision = decide(30_000, 10_000);
+    let expected = DataSelection::Stream(stream_id(0));
+    assert!(
+        matches!(&decision, Decision::Send { path: PathId(1), data, .. } if *data == expected),
+        "{decision:?}"
+    );
+}
+
+#[test]
 fn the_first_to_deliver_is_not_the_one_with_the_lower_rtt() {
     let mut scene = near_and_far(1_200);
     scene.paths[0].sendable = Sendable::At(scene.now + 100 * MS);

@@ -66,6 +66,35 @@ fn the_space_of_the_send_buffer_is_what_a_payload_may_have() {
     assert_eq!(datagrams.send_buffer_space(), 0);
 }
 
+#[test]
+fn what_lies_behind_is_sent_first_and_in_order() {
+    let mut datagrams = datagrams(1 << 16);
+    for number in 0..5_u8 {
+        assert!(queue(&mut datagrams, vec![number; 50]));
+    }
+    let mut behind = |bytes| {
+        let sent = packet(120, |writer| {
+            datagrams.write_behind(writer, start(), PathId::ZERO, bytes);
+        });
+        let payloads = sent.map_or_else(Vec::new, |sent| payloads(&sent));
+        (
+            payloads
+                .iter()
+                .map(|payload| payload[0])
+                .collect::<Vec<_>>(),
+            datagrams.unsent(),
+        )
+    };
+    // Not a part of one, but all of it.
+    assert_eq!(behind(60), (vec![2, 3], 150));
+    assert_eq!(behind(100), (vec![4], 100));
+    assert_eq!(behind(100), (vec![], 100));
+    assert_eq!(behind(0), (vec![0, 1], 0));
+    assert_eq!(datagrams.sent_bytes(), 250);
+    // All of the room is there again.
+    assert!(queue(&mut datagrams, vec![0; 900]));
+}
+
 /// RFC 9221 section 3.
 #[test]
 fn datagrams_we_did_not_ask_for() {
