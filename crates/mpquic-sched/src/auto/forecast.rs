@@ -17,6 +17,8 @@ const LONGEST_DELAY: f64 = 10.0;
 const GRAIN: f64 = 0.001;
 /// A path has a queue if the round trip takes this many times its minimum.
 const QUEUED: f64 = 1.5;
+/// The queue is that of what we send if we have used at least this part of the window.
+const USED: f64 = 0.25;
 
 /// What is expected of a path; times are seconds from now.
 #[derive(Debug, Clone, Copy)]
@@ -234,9 +236,12 @@ impl Forecasts {
 
 /// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.
 pub(super) fn bottleneck(path: &PathView) -> Option<f64> {
-    let queued = seconds(path.rtt.smoothed) > QUEUED * seconds(path.rtt.min);
-    let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)?;
-    Some(rate as f64)
+    let round_trip = seconds(path.rtt.smoothed);
+    let queued = round_trip > QUEUED * seconds(path.rtt.min);
+    let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)? as f64;
+    // A path that is hardly used delivers little, however fast it is; then others have made the queue, or the
+    // peer on the way back.
+    (rate * round_trip >= USED * path.window as f64).then_some(rate)
 }
 
 /// Seconds from the departure of a datagram to its arrival: half of the smallest round trip, and the

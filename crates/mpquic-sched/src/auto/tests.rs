@@ -84,6 +84,21 @@ fn a_far_path_carries_datagrams_that_are_due_when_it_arrives() {
     );
 }
 
+/// After a time in which the peer has sent, and nobody here, little was delivered on a path that is fast: not because of
+/// the queue of the way back.
+#[test]
+fn a_path_that_was_not_used_is_not_slow() {
+    let mut scene = Scene::new(vec![paced(0, 20, 10_000_000), paced(1, 60, 2_500_000)]);
+    scene.streams = vec![stream(0, 0, 1_000_000)];
+    scene.paths[0].rtt.smoothed = 37 * MS;
+    scene.paths[0].delivery_rate = Some(50_000);
+    let first = |scene: &Scene| chosen(&Auto::default().select(&scene.view()));
+    assert_eq!(first(&scene), Some(0));
+    // What has filled the window is as slow as it looks.
+    (scene.paths[0].window, scene.paths[0].in_flight) = (4_500, 3_000);
+    assert_eq!(first(&scene), Some(1));
+}
+
 #[test]
 fn the_first_to_deliver_is_not_the_one_with_the_lower_rtt() {
     let mut scene = near_and_far(1_200);
