@@ -22,7 +22,7 @@ const MAX_CONNECTION_ID: usize = 20;
 /// A datagram with a connection ID that a server of the pool made goes to that server. Others, which
 /// begin a connection, go to a server chosen by their addresses; those that follow with the same
 /// connection ID or from there go to the same one, so that a client may begin from several addresses at
-/// once. Only for these the balancer remembers anything, and at most so much.
+/// once; but not what begins another connection while that server is drained. Only for these the balancer remembers anything, and at most so much.
 ///
 /// # Examples
 ///
@@ -214,8 +214,14 @@ impl Balancer {
         let by_id = destination
             .whole()
             .and_then(|id| self.by_first_id.get(now, id));
-        let known = by_id.or_else(|| self.by_addresses.get(now, tuple));
-        known.filter(|server| self.servers.contains_key(server))
+        let known = by_id.filter(|server| self.servers.contains_key(server));
+        known.or_else(|| {
+            let server = self.by_addresses.get(now, tuple)?;
+            let takes_new = self.servers.get(&server)?;
+            // It may begin another connection, which is none of a server that is about to end.
+            let begins = destination.has_length;
+            (*takes_new || !begins).then_some(server)
+        })
     }
 
     fn by_connection_id(&self, connection_id: &[u8]) -> Option<SocketAddr> {

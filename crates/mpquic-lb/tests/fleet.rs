@@ -1,6 +1,7 @@
 //! Three servers behind the balancer of the example, on loopback: each connection has three paths from
 //! three addresses, and none of their packets reaches another server.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,9 +9,11 @@ use std::time::Duration;
 use mpquic_lb::{Balancer, Config, Server, ServerId};
 use mpquic_tokio::{
     ClientConfig, Connection, ConnectionError, Endpoint, EndpointOptions, ServerConfig,
+    default_transport,
 };
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 #[path = "../examples/balancer/forward.rs"]
 mod forward;
@@ -32,7 +35,8 @@ struct Backend {
 }
 
 impl Backend {
-    fn start(accepting: &ServerConfig, id: ServerId, ids: Server) -> TestResult<Self> {
+    /// A server with this ID. Numbers tell those apart that have one ID one after the other.
+    fn start(accepting: &ServerConfig, id: ServerId, ids: Server, number: u8) -> TestResult<Self> {
         // A server that starts again ends what its predecessor has left.
         let shared = EndpointOptions::new([6; 32]).build()?;
         let endpoint = Endpoint::builder()
@@ -42,7 +46,7 @@ impl Backend {
             .server(accepting.clone())
             .build()?;
         let address = endpoint.local_addr()?;
-        tokio::spawn(echo(endpoint.clone()));
+        tokio::spawn(echo(endpoint.clone(), number));
         Ok(Self {
             id,
             ids,
@@ -63,9 +67,9 @@ fn config(rotation: u8) -> TestResult<Config> {
     Ok(Config::new(rotation, 2, 6)?.with_key([rotation + 1; 16]))
 }
 
-/// Answers each stream with what came, to clients who have proven their address: the answer to a Retry
-/// finds the server that sent it.
-async fn echo(endpoint: Endpoint) {
+/// Says its number on a stream, then answers each stream with what came, to clients who have proven their
+/// address: the answer to a Retry finds the server that sent it.
+async fn echo(endpoint: Endpoint, number: u8) {
     while let Some(incoming) = endpoint.accept().await {
         if !incoming.remote_address_validated() {
             incoming.retry().expect("it was not asked before");
@@ -73,6 +77,9 @@ async fn echo(endpoint: Endpoint) {
         }
         tokio::spawn(async move {
             let connection = incoming.await?;
+            let mut name = connection.open_uni().await?;
+            name.write_all(&[number]).await?;
+            name.finish()?;
             while let Ok((mut send, mut recv)) = connection.accept_bi().await {
                 let message = recv.read_to_end(SIZE).await?;
                 send.write_all(&message).await?;
@@ -93,7 +100,7 @@ impl Fleet {
         for number in 0..servers {
             let id = ServerId::new(&[7, number])?;
             let ids = Server::new(config(0)?, id, u64::from(number) << 20)?;
-            let backend = Backend::start(&accepting, id, ids)?;
+            let backend = Backend::start(&accepting, id, ids, number)?;
             balancer.add_server(0, id, backend.address)?;
             backends.push(backend);
         }
@@ -151,12 +158,12 @@ async fn connect(address: SocketAddr) -> TestResult<(Endpoint, Connection)> {
     Ok((client, connection))
 }
 
-async fn exchange(connection: Connection, byte: u8) -> TestResult {
+async fn exchange(connection: Connection, byte: u8, size: usize) -> TestResult {
     let (mut send, mut recv) = connection.open_bi().await?;
-    send.write_all(&vec![byte; SIZE]).await?;
+    send.write_all(&vec![byte; size]).await?;
     send.finish()?;
-    let answer = recv.read_to_end(SIZE).await?;
-    assert!(answer.len() == SIZE && answer.iter().all(|it| *it == byte));
+    let answer = recv.read_to_end(size).await?;
+    assert!(answer.len() == size && answer.iter().all(|it| *it == byte));
     Ok(())
 }
 
@@ -164,7 +171,7 @@ async fn exchange(connection: Connection, byte: u8) -> TestResult {
 async fn exchange_all(connections: &[(Endpoint, Connection)]) -> TestResult {
     let mut tasks = JoinSet::new();
     for (number, (_, connection)) in connections.iter().enumerate() {
-        tasks.spawn(exchange(connection.clone(), number as u8));
+        tasks.spawn(exchange(connection.clone(), number as u8, SIZE));
     }
     while let Some(done) = tasks.join_next().await {
         done??;
@@ -261,7 +268,7 @@ async fn a_server_that_starts_again_resets_old_connections() -> TestResult {
     let mut fleet = Fleet::new(1).await?;
     let connections = within("connecting", fleet.connect(3)).await??;
     let old = fleet.backends.remove(0);
-    let new = Backend::start(&fleet.accepting, old.id, old.ids.clone())?;
+    let new = Backend::start(&fleet.accepting, old.id, old.ids.clone(), 1)?;
     fleet.forwarder.with_balancer(|balancer| {
         // What the old one says reaches nobody.
         balancer.remove_server(old.address);
@@ -269,12 +276,163 @@ async fn a_server_that_starts_again_resets_old_connections() -> TestResult {
     })?;
     old.endpoint.close(0_u32.into(), b"unheard");
     for (_, connection) in &connections {
-        let asked = within("the reset", exchange(connection.clone(), 1)).await?;
+        let asked = within("the reset", exchange(connection.clone(), 1, SIZE)).await?;
         assert!(asked.is_err(), "by whom was it answered?");
         assert_eq!(connection.close_reason(), Some(ConnectionError::Reset));
     }
     assert!(new.endpoint.stats().stateless_resets >= 3);
     let later = within("connecting", fleet.connect(3)).await??;
     within("messages", exchange_all(&later)).await??;
+    Ok(())
+}
+
+/// How many connections ask while servers restart, unless `FLEET_CONNECTIONS` says another number.
+const ASKING: usize = 60;
+/// How many of them connect at a time.
+const WAVE: usize = 30;
+/// Of one of their messages, bytes: what all send at once fits into the buffer of the balancer's socket.
+const REQUEST: usize = 200;
+/// Between the requests of a connection: all together leave time for handshakes, also on a busy machine.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What clients are told of a restart.
+#[derive(Debug, Clone, Default)]
+struct Restart {
+    /// All are connected.
+    has_begun: bool,
+    /// The numbers of servers that were stopped, or are being stopped.
+    stopped: BTreeSet<u8>,
+    is_over: bool,
+}
+
+/// What became of the requests of one connection, and of those after it.
+#[derive(Debug, Default)]
+struct Asked {
+    answered: usize,
+    lost: usize,
+    /// Connections that a server which stopped did not begin any more.
+    refused: usize,
+}
+
+/// Asks all the time from when the restart begins until it is over, and once more then. What is lost was at a server that
+/// stopped: then it goes on with a new connection from the same address.
+async fn ask(
+    address: SocketAddr,
+    restart: watch::Receiver<Restart>,
+    connected: mpsc::Sender<()>,
+) -> TestResult<Asked> {
+    let mut transport = default_transport();
+    // On a busy machine, nothing may be heard for long.
+    transport.max_idle_timeout = None;
+    let config = ClientConfig::dangerous_insecure(&[b"echo"])?;
+    let client = Endpoint::client("127.0.0.1:0".parse()?)?;
+    client.set_default_client_config(config.transport_config(transport.build()?));
+    let told = || restart.borrow().clone();
+    let mut asked = Asked::default();
+    loop {
+        let before = told();
+        let (connection, number) = match connect_and_name(&client, address).await {
+            Ok(named) => named,
+            Err(error) if told().stopped.is_empty() => return Err(error),
+            Err(_) => {
+                asked.refused += 1;
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        assert!(!before.stopped.contains(&number), "{number} was drained");
+        // Later on, nobody wants to know.
+        connected.send(()).await.ok();
+        restart.clone().wait_for(|it| it.has_begun).await?;
+        loop {
+            let is_last = told().is_over;
+            if let Err(error) = exchange(connection.clone(), number, REQUEST).await {
+                let is_stopped = told().stopped.contains(&number);
+                assert!(is_stopped, "a request to server {number} was lost: {error}");
+                asked.lost += 1;
+                break;
+            }
+            asked.answered += 1;
+            if is_last {
+                return Ok(asked);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// A new connection, and the number of its server.
+async fn connect_and_name(client: &Endpoint, address: SocketAddr) -> TestResult<(Connection, u8)> {
+    let connection = client.connect(address, "localhost")?.await?;
+    let mut name = connection.accept_uni().await?;
+    let number = name.read_to_end(1).await?;
+    Ok((connection, *number.first().ok_or("no number")?))
+}
+
+/// One after the other, each server is drained, stopped, and started again with the same ID at another address.
+/// No request is lost but on the server that stops.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_restart_one_after_the_other() -> TestResult {
+    let count = match std::env::var("FLEET_CONNECTIONS") {
+        Ok(number) => number.parse()?,
+        Err(_) => ASKING,
+    };
+    let mut fleet = Fleet::new(3).await?;
+    let restart = watch::Sender::new(Restart::default());
+    let (connected, mut are_connected) = mpsc::channel(count);
+    let mut clients = JoinSet::new();
+    // The balancer's socket has no room for the first datagrams of all at once.
+    while clients.len() < count {
+        let wave = WAVE.min(count - clients.len());
+        for _ in 0..wave {
+            let address = fleet.forwarder.local_addr();
+            clients.spawn(ask(address, restart.subscribe(), connected.clone()));
+        }
+        for _ in 0..wave {
+            let first = async {
+                tokio::select! {
+                    first = are_connected.recv() => first.ok_or("nobody is left".into()),
+                    Some(failed) = clients.join_next() => Err(match failed? {
+                        Ok(_) => "a client ended early".into(),
+                        Err(error) => error,
+                    }),
+                }
+            };
+            within("connecting", first).await??;
+        }
+    }
+    // What they connect to later is not counted.
+    drop(are_connected);
+    restart.send_modify(|restart| restart.has_begun = true);
+    let mut had = 0;
+    for number in 0..3 {
+        let old = fleet.backends.remove(0);
+        let drained = |balancer: &mut Balancer| balancer.drain(old.address);
+        assert!(fleet.forwarder.with_balancer(drained));
+        had += old.endpoint.open_connections();
+        restart.send_modify(|restart| {
+            restart.stopped.insert(number);
+        });
+        old.endpoint.close(0_u32.into(), b"restart");
+        within("the end", old.endpoint.wait_idle()).await?;
+        let new = Backend::start(&fleet.accepting, old.id, old.ids.clone(), number + 3)?;
+        fleet.forwarder.with_balancer(|balancer| {
+            balancer.remove_server(old.address);
+            balancer.add_server(0, new.id, new.address)
+        })?;
+        fleet.backends.push(new);
+    }
+    restart.send_modify(|restart| restart.is_over = true);
+    let mut sum = Asked::default();
+    while let Some(done) = within("the last requests", clients.join_next()).await? {
+        let asked = done??;
+        sum.answered += asked.answered;
+        sum.lost += asked.lost;
+        sum.refused += asked.refused;
+    }
+    println!("{count} connections: {sum:?}");
+    // One at a time is under way on a connection, and each was at a server that stopped.
+    assert!(count <= had && sum.lost <= had, "{sum:?} of {had}");
+    assert!(sum.answered >= count, "{sum:?}");
     Ok(())
 }

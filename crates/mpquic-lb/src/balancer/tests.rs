@@ -119,6 +119,26 @@ fn a_draining_server_keeps_its_connections_until_it_is_removed() {
     assert_eq!(balancer.counts().dropped, 1);
 }
 
+/// A client whose connection ended with its server may begin another one from the same address.
+#[test]
+fn a_draining_server_begins_no_connection_for_old_clients_either() {
+    let mut balancer = balancer(2);
+    let now = start();
+    let before = balancer.route(now, tuple(1), &long(&unknown(1))).unwrap();
+    let [one, other] = [server(1), server(2)];
+    let left = if before.server == one { other } else { one };
+    assert!(balancer.drain(before.server));
+    // What began there may end there.
+    for datagram in [long(&unknown(1)), short(&unknown(7))] {
+        let routed = balancer.route(now, tuple(1), &datagram).unwrap();
+        assert_eq!(routed.server, before.server);
+    }
+    for datagram in [long(&unknown(2)), long(&unknown(2))] {
+        let routed = balancer.route(now, tuple(1), &datagram).unwrap();
+        assert_eq!(routed.server, left);
+    }
+}
+
 #[test]
 fn old_and_new_keys_work_side_by_side() {
     let mut balancer = balancer(2);
