@@ -20,7 +20,7 @@ use mpquic_core::congestion::{
 use crate::testing::start;
 use crate::testing_link::{Flow, MTU, Steer};
 use crate::uncoupled::PathLimits;
-use crate::{by_name, list, published};
+use crate::{NewReno, Uncoupled, by_name, list, published};
 
 /// How often what is allowed is recorded.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -64,18 +64,26 @@ type Link = (f64, u64, f64);
 /// What happens to the links of a world, and when, in turns.
 struct World {
     links: &'static [Link],
+    /// Whether the first two are one link.
+    one_queue: bool,
+    /// Whether another sender, with a window, is on the first one.
+    rival: bool,
     turns: u64,
     change: fn(u64, &mut [Flow<OnPath>]),
 }
 
-const WORLDS: [World; 6] = [
+const WORLDS: [World; 12] = [
     World {
         links: &[(10.0, 20, 1.0), (20.0, 60, 1.0)],
+        one_queue: false,
+        rival: false,
         turns: 6_000,
         change: |_, _| {},
     },
     World {
         links: &[(8.0, 40, 4.0), (5.0, 10, 0.3), (12.0, 120, 1.0)],
+        one_queue: false,
+        rival: false,
         turns: 6_000,
         change: |turn, links| match turn {
             0 => links[0].lose_every = Some(250),
@@ -87,6 +95,8 @@ const WORLDS: [World; 6] = [
     },
     World {
         links: &[(15.0, 30, 2.0), (15.0, 30, 2.0)],
+        one_queue: false,
+        rival: false,
         turns: 5_000,
         change: |turn, links| match turn {
             0 => links[0].mark_above = Some(Duration::from_millis(8)),
@@ -97,6 +107,8 @@ const WORLDS: [World; 6] = [
     },
     World {
         links: &[(30.0, 25, 1.0)],
+        one_queue: false,
+        rival: false,
         turns: 4_000,
         change: |turn, links| {
             let kind = match turn {
@@ -115,6 +127,8 @@ const WORLDS: [World; 6] = [
     },
     World {
         links: &[(25.0, 80, 1.0), (10.0, 300, 1.0)],
+        one_queue: false,
+        rival: false,
         turns: 5_000,
         change: |turn, links| {
             let OnPath { controller, path } = &links[(turn / 1_500 % 2) as usize].controller;
@@ -140,6 +154,8 @@ const WORLDS: [World; 6] = [
     },
     World {
         links: &[(3.0, 15, 8.0), (40.0, 15, 0.2), (6.0, 200, 0.5)],
+        one_queue: false,
+        rival: false,
         turns: 4_000,
         change: |turn, links| {
             // A link falls silent for half a second.
@@ -148,6 +164,76 @@ const WORLDS: [World; 6] = [
                 2_000 => links[1].lose_every = None,
                 _ => {}
             }
+        },
+    },
+    World {
+        links: &[(4.0, 30, 2.0), (2.0, 60, 1.0)],
+        one_queue: false,
+        rival: false,
+        turns: 25_000,
+        change: |turn, links| match turn {
+            8_000 => links[0].application = Some(20_000.0),
+            9_500 => links[0].application = None,
+            14_000 => links[1].rtt = 20 * TURN,
+            18_000 => links[0].rtt = 70 * TURN,
+            18_001 => links[0].rtt_restarts = true,
+            _ => {}
+        },
+    },
+    World {
+        links: &[(6.0, 30, 1.0), (6.0, 50, 1.0), (4.0, 20, 1.0)],
+        one_queue: true,
+        rival: false,
+        turns: 15_000,
+        change: |_, _| {},
+    },
+    World {
+        links: &[(6.0, 30, 1.5), (3.0, 40, 1.0)],
+        one_queue: false,
+        rival: true,
+        turns: 15_000,
+        change: |turn, links| {
+            if turn == 12_000 {
+                links[1].set_rate(1_000_000.0);
+            }
+        },
+    },
+    World {
+        links: &[(700.0, 2, 1.0)],
+        one_queue: false,
+        rival: false,
+        turns: 120,
+        change: |_, _| {},
+    },
+    World {
+        links: &[(10.0, 40, 1.0)],
+        one_queue: false,
+        rival: false,
+        turns: 5_000,
+        change: |turn, links| {
+            // Losses that were none, in every phase.
+            let kind = match turn % 270 {
+                100 | 105 => CongestionKind::Loss,
+                130 => CongestionKind::Spurious,
+                _ => return,
+            };
+            let link = &mut links[0];
+            let mut event = CongestionEvent::new(kind, link.now, link.now - 5 * TURN);
+            event.lost_bytes = 4 * MTU;
+            event.in_flight = link.in_flight();
+            link.controller.on_congestion_event(&event);
+        },
+    },
+    World {
+        links: &[(12.0, 50, 0.5), (12.0, 50, 0.5)],
+        one_queue: true,
+        rival: true,
+        turns: 12_000,
+        change: |turn, links| match turn {
+            3_000 => links[1].application = Some(100_000.0),
+            6_000 => links[1].application = None,
+            9_000 => links[0].lose_every = Some(100),
+            _ => {}
         },
     },
 ];
@@ -186,11 +272,29 @@ fn record(name: &str, number: usize, world: &World) -> String {
         Flow::steered_by(steered, begin, *mbit, *rtt, *queue)
     };
     let mut links: Vec<_> = (0..).zip(world.links).map(link).collect();
+    let (mbit, rtt, queue) = world.links[0];
+    let new_reno = Uncoupled::<NewReno>::default();
+    let mut rival = world.rival.then(|| {
+        let controller = Rc::new(RefCell::new(Box::new(new_reno) as Box<dyn Controller>));
+        let path = PathId(0);
+        controller
+            .borrow_mut()
+            .on_path_opened(path, begin, MTU as u16);
+        Flow::steered_by(OnPath { controller, path }, begin, mbit, rtt, queue)
+    });
     let mut hash = Hash(0xcbf2_9ce4_8422_2325);
     for turn in 0..world.turns {
         (world.change)(turn, &mut links);
-        for link in &mut links {
-            link.run(TURN);
+        for index in 0..links.len() {
+            links[index].run(TURN);
+            if let ([first, second, ..], true) = (links.as_mut_slice(), world.one_queue) {
+                first.share_queue(second);
+            }
+        }
+        if let Some(rival) = &mut rival {
+            rival.share_queue(&mut links[0]);
+            rival.run(TURN);
+            rival.share_queue(&mut links[0]);
         }
         if turn.is_multiple_of(PERIOD.as_millis() as u64) {
             let windows: Vec<_> = links

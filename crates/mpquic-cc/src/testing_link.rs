@@ -70,6 +70,8 @@ pub(crate) struct Flow<C> {
     pub(crate) delivered: u64,
     pub(crate) lost: u64,
     pub(crate) longest_queue: Duration,
+    /// The next acknowledgement says that round trips are measured anew.
+    pub(crate) rtt_restarts: bool,
     packets: VecDeque<Packet>,
     in_flight: u64,
     link_free_at: Instant,
@@ -107,6 +109,7 @@ impl<C: Steer> Flow<C> {
             delivered: 0,
             lost: 0,
             longest_queue: Duration::ZERO,
+            rtt_restarts: false,
             packets: VecDeque::new(),
             in_flight: 0,
             link_free_at: now,
@@ -124,6 +127,12 @@ impl<C: Steer> Flow<C> {
     /// Bytes in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    /// Sends through the same queue as another flow, if both are told so in turns.
+    pub(crate) fn share_queue<D: Steer>(&mut self, other: &mut Flow<D>) {
+        let free_at = self.link_free_at.max(other.link_free_at);
+        (self.link_free_at, other.link_free_at) = (free_at, free_at);
     }
 
     /// Changes the rate of the link, for what is queued too.
@@ -266,6 +275,7 @@ impl<C: Steer> Flow<C> {
         acked.largest = self.samples;
         acked.in_flight = self.in_flight;
         acked.app_limited = packet.app_limited;
+        acked.rtt_restarted = std::mem::take(&mut self.rtt_restarts);
         acked.delivery_rate = (interval >= self.min_rtt).then_some(sample);
         acked
     }

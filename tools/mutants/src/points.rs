@@ -7,6 +7,11 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr, Lit, ReturnType, Stmt, Type, UnOp};
 
+/// True for `let _ = ...;`.
+fn is_underscore(statement: &Stmt) -> bool {
+    matches!(statement, Stmt::Local(local) if matches!(local.pat, syn::Pat::Wild(_)))
+}
+
 /// Where a change is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -191,7 +196,9 @@ impl Finder<'_> {
         let brace = block.brace_token.span.open();
         let at = brace.byte_range().end;
         let changes: Vec<_> = changes.collect();
-        if !changes.is_empty() && !block.stmts.is_empty() {
+        // One that is empty, or names its arguments only, does nothing as it is.
+        let does_nothing = block.stmts.iter().all(is_underscore);
+        if !changes.is_empty() && !does_nothing {
             self.found.points.push(Point {
                 bytes: at..at,
                 line: signature.ident.span().start().line,
