@@ -53,6 +53,8 @@ struct Link {
     unmeasured: u64,
     suspect: u64,
     paced: bool,
+    /// Tenths of the round trip that its queue takes.
+    queue: u32,
     /// Whether the kernel tells of its queue.
     local: bool,
 }
@@ -68,6 +70,7 @@ impl Link {
             unmeasured: numbers.within(0, 8),
             suspect: 0,
             paced: numbers.one_in(3),
+            queue: 0,
             local: numbers.one_in(2),
         }
     }
@@ -79,6 +82,9 @@ impl Link {
             _ => self.window,
         };
         self.unmeasured = self.unmeasured.saturating_sub(1);
+        if numbers.one_in(30) {
+            self.queue = [0, 0, 4, 12, 30][numbers.within(0, 5) as usize];
+        }
         self.suspect = match numbers.one_in(120) {
             true => numbers.within(3, 20),
             false => self.suspect.saturating_sub(1),
@@ -91,15 +97,16 @@ impl Link {
         }
         let mut view = path(self.id.0, 0);
         let jitter = self.round_trip / 10;
-        let sample =
-            |numbers: &mut Numbers| self.round_trip + jitter * numbers.within(0, 9) as u32 / 8;
+        let sample = |numbers: &mut Numbers| {
+            self.round_trip + jitter * self.queue + jitter * numbers.within(0, 9) as u32 / 8
+        };
         view.rtt = RttSnapshot::new(sample(numbers));
         view.rtt.latest = sample(numbers);
         view.rtt.min = self.round_trip;
         view.rtt.variance = jitter;
         view.window = self.window * u64::from(MTU);
         let each_second = (view.window as f64 / self.round_trip.as_secs_f64()) as u64;
-        view.delivery_rate = Some(each_second);
+        view.delivery_rate = Some(each_second / numbers.within(1, 6));
         view.in_recovery = numbers.one_in(15);
         view.slow_start_threshold = (self.window > 25).then_some(view.window.saturating_sub(5000));
         view.suspect = self.suspect > 0;
@@ -147,6 +154,11 @@ fn steps(seed: u64) -> Vec<Step> {
                 numbers.within(5_000, 900_000)
             },
             control: numbers.one_in(25),
+            datagrams: if numbers.one_in(8) {
+                numbers.within(1, 60_000)
+            } else {
+                0
+            },
         }
     };
     (0..STEPS).map(step).collect()
@@ -177,6 +189,7 @@ impl Record {
     fn select(&mut self, data: &DataSelection) {
         match data {
             DataSelection::Stream(id) => self.add(id.index()),
+            DataSelection::DatagramsBehind(bytes) => self.add(u64::MAX - bytes),
             DataSelection::StreamAt { id, offset } => {
                 self.add(id.index());
                 self.add(*offset);

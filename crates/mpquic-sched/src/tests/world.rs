@@ -41,6 +41,8 @@ pub(super) struct Step {
     pub(super) fates: Fates,
     pub(super) flow_credit: u64,
     pub(super) control: bool,
+    /// Bytes of DATAGRAMs that wait, all the time.
+    pub(super) datagrams: u64,
 }
 
 /// What happens to the packets under way.
@@ -114,9 +116,10 @@ pub(super) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
         any::<u64>(),
         credit,
         proptest::bool::weighted(0.1),
+        option::weighted(0.1, 1u64..100_000),
     )
         .prop_map(
-            |(paths, random, after, write, fates, flow_credit, control)| Step {
+            |(paths, random, after, write, fates, flow_credit, control, datagrams)| Step {
                 paths,
                 random,
                 after: Duration::from_millis(after),
@@ -124,6 +127,7 @@ pub(super) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
                 fates: Fates::Bits(fates),
                 flow_credit,
                 control,
+                datagrams: datagrams.unwrap_or(0),
             },
         );
     vec(step, 1..30)
@@ -393,9 +397,10 @@ impl World {
         let mut queue = QueueView::default();
         queue.unsent = unsent;
         queue.retransmit = retransmit.sum();
-        queue.control = step.control;
+        queue.datagrams = step.datagrams;
+        queue.control = step.control || step.datagrams > 0;
         queue.idle =
-            (unsent == 0 || step.flow_credit == 0) && self.lost.is_empty() && !step.control;
+            (unsent == 0 || step.flow_credit == 0) && self.lost.is_empty() && !queue.control;
         queue.flow_credit = step.flow_credit;
         queue.flow_window = step.flow_credit + 50_000;
         queue.send_buffer = 1 << 20;
@@ -537,6 +542,10 @@ pub(super) fn check(view: &View<'_>, decision: &Decision) -> Result<(), TestCase
             let stream = |id| view.streams.iter().find(|stream| stream.id == id);
             match data {
                 DataSelection::Next => {}
+                DataSelection::Datagram => prop_assert!(view.queue.datagrams > 0),
+                DataSelection::DatagramsBehind(bytes) => {
+                    prop_assert!(*bytes < view.queue.datagrams);
+                }
                 DataSelection::Stream(id) => prop_assert!(stream(*id).is_some()),
                 DataSelection::StreamAt { id, offset } => {
                     let stream = stream(*id);
