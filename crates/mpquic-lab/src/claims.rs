@@ -1,6 +1,8 @@
 //! Published claims beside our results, in words.
 
-use mpquic_sim::experiment::{Cell, Finding, Outcome, Results, ScenarioResults, is_lower_better};
+use mpquic_sim::experiment::{
+    Cell, Edge, Finding, Outcome, Results, ScenarioResults, is_lower_better,
+};
 use mpquic_sim::scenario::{Claim, Published};
 
 use crate::numbers::{short, unit};
@@ -30,12 +32,19 @@ pub(super) struct Verdict {
 
 /// All claims about `scenario`, which is one of `results`.
 pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
-    let row = |published: &Published| {
-        let as_published = published.of_published(&scenario.as_published);
-        let as_published = as_published.map(|claim| verdict(results, scenario, &claim));
-        let ours = verdict(results, scenario, published);
+    let as_published = scenario.published.iter();
+    let as_published: Vec<_> = as_published
+        .map(|claim| claim.of_published(&scenario.as_published))
+        .collect();
+    let known: Vec<_> = as_published.iter().flatten().cloned().collect();
+    // Each column of verdicts is right as a whole.
+    let mut verdicts = verdicts(results, scenario, &known).into_iter();
+    let ours = self::verdicts(results, scenario, &scenario.published);
+    let mut rows = Vec::new();
+    for ((published, form), ours) in scenario.published.iter().zip(as_published).zip(ours) {
+        let as_published = form.and_then(|_| verdicts.next());
         let differs = ours.differs || as_published.as_ref().is_some_and(|v| v.differs);
-        Row {
+        rows.push(Row {
             metric: published.metric.clone(),
             published: claimed(published),
             as_published,
@@ -44,20 +53,32 @@ pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
                 true => published.reason.clone(),
                 false => String::new(),
             },
-        }
-    };
-    scenario.published.iter().map(row).collect()
+        });
+    }
+    rows
 }
 
-fn verdict(results: &Results, scenario: &ScenarioResults, published: &Published) -> Verdict {
-    let finding = results.finding(scenario, published);
-    Verdict {
-        found: ours(scenario, published, &finding),
+/// What our runs say about these claims, tested together.
+fn verdicts(results: &Results, scenario: &ScenarioResults, claims: &[Published]) -> Vec<Verdict> {
+    let findings = results.findings(scenario, claims);
+    let verdict = |(published, finding): (&Published, Finding)| Verdict {
+        found: ours(scenario, published, &finding) + &edge(&finding),
         outcome: outcome(&published.claim, finding.outcome),
         differs: matches!(
             finding.outcome,
             Outcome::Refuted | Outcome::InPart | Outcome::Open | Outcome::Words
         ),
+    };
+    claims.iter().zip(findings).map(verdict).collect()
+}
+
+/// What there is to say of a verdict that is near its edge.
+fn edge(finding: &Finding) -> String {
+    match finding.edge {
+        Edge::Far => String::new(),
+        Edge::Near => "; near the edge: decided with 95 %, not with 99 % confidence".into(),
+        Edge::Runs(runs) => format!("; about {runs} runs would decide"),
+        Edge::On => "; on the edge: more runs would hardly decide".into(),
     }
 }
 

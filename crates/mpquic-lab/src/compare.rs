@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use mpquic_sim::experiment::{
-    Cell, Comparison, Results, ScenarioResults, is_lower_better, sweep_label,
-};
+use mpquic_sim::experiment::{Cell, Comparison, Results};
 
+use crate::changes::{Change, Changes, Line, correct, label, metric};
 use crate::numbers::short;
 use crate::table::aligned;
 use crate::terminal::print;
@@ -16,7 +15,7 @@ use crate::{Failure, results};
 ///
 /// With one set of results, every contender is compared with a baseline. With two, each contender
 /// is compared with itself in the other set: before and after a change, for example. Runs with the
-/// same values and seed are paired.
+/// same values and seed are paired. `lab report --before` draws the same on a page.
 #[derive(Debug, Args)]
 pub(super) struct Compare {
     /// Results: what `mpquic lab run -o` wrote
@@ -41,40 +40,42 @@ pub(super) fn run(args: &Compare) -> Result<(), Failure> {
         return contenders(args, &results);
     };
     let other = results::read(other)?;
-    let mut rows = vec![header("first", "second")];
-    let mut worse = 0;
-    for before in &results.scenarios {
-        let Some(after) = other.scenarios.iter().find(|after| after.id == before.id) else {
-            continue;
-        };
-        for pair in between(args, before, after)? {
-            let factor = 1.0 + args.tolerance.unwrap_or(f64::INFINITY) / 100.0;
-            let ratio = if pair.lower_is_better {
-                pair.comparison.paired
-            } else {
-                1.0 / pair.comparison.paired
-            };
-            worse += usize::from(ratio > factor && pair.comparison.is_significant());
-            rows.push(pair.row());
-        }
-    }
-    finish(&rows)?;
-    match worse {
+    let changes = Changes::between(&results, &other, args.metric.as_deref())?;
+    print(&text(&changes)?)?;
+    let factor = 1.0 + args.tolerance.unwrap_or(f64::INFINITY) / 100.0;
+    let is_worse = |line: &&Line| line.change() == Change::Worse && line.worse_by() > factor;
+    match changes.lines().filter(is_worse).count() {
         0 => Ok(()),
-        _ => Err(Failure::other(format!(
+        worse => Err(Failure::other(format!(
             "{worse} of {} are worse",
-            rows.len() - 1
+            changes.lines().count()
         ))),
     }
 }
 
-/// One line of the comparison.
-struct Line {
-    label: String,
-    contender: String,
-    medians: [f64; 2],
-    comparison: Comparison,
-    lower_is_better: bool,
+/// What has changed, for a terminal.
+pub(crate) fn text(changes: &Changes) -> Result<String, Failure> {
+    let mut rows = vec![header("first", "second")];
+    rows.extend(changes.lines().map(row));
+    let mut text = table(&rows)?;
+    let mut verdicts = Vec::new();
+    for scenario in &changes.scenarios {
+        for verdict in &scenario.verdicts {
+            let [before, after] = verdict.outcomes;
+            verdicts.push(format!(
+                "  {}, {} (against {}): {before}, now {after}\n    {}\n    {}\n",
+                scenario.id, verdict.published, verdict.against, verdict.found[0], verdict.found[1]
+            ));
+        }
+    }
+    if !verdicts.is_empty() {
+        text += &format!("verdicts that changed:\n{}", verdicts.concat());
+    }
+    let alone = changes.alone.iter().zip(["first", "second"]);
+    for (ids, which) in alone.filter(|(ids, _)| !ids.is_empty()) {
+        text += &format!("only in the {which} results: {}\n", ids.join(", "));
+    }
+    Ok(text)
 }
 
 fn header(first: &str, second: &str) -> Vec<String> {
@@ -92,68 +93,39 @@ fn header(first: &str, second: &str) -> Vec<String> {
     columns.map(str::to_owned).into()
 }
 
-impl Line {
-    fn row(&self) -> Vec<String> {
-        let Comparison {
-            ratio,
-            paired,
-            paired_interval: (low, high),
-            better,
-        } = self.comparison;
-        let verdict = match (
-            self.comparison.is_significant(),
-            self.lower_is_better == (paired < 1.0),
-        ) {
-            (false, _) => "same",
-            (true, true) => "better",
-            (true, false) => "worse",
-        };
-        vec![
-            self.label.clone(),
-            self.contender.clone(),
-            short(self.medians[0]),
-            short(self.medians[1]),
-            format!("{ratio:.3}"),
-            format!("{paired:.3}"),
-            format!("{low:.3}..{high:.3}"),
-            format!("{:.0} %", better * 100.0),
-            verdict.into(),
-        ]
-    }
+fn row(line: &Line) -> Vec<String> {
+    let Comparison {
+        ratio,
+        paired,
+        paired_interval: (low, high),
+        better,
+        ..
+    } = line.comparison;
+    vec![
+        line.label.clone(),
+        line.contender.clone(),
+        short(line.medians[0]),
+        short(line.medians[1]),
+        format!("{ratio:.3}"),
+        format!("{paired:.3}"),
+        format!("{low:.3}..{high:.3}"),
+        format!("{:.0} %", better * 100.0),
+        line.change().word().into(),
+    ]
 }
 
-fn finish(rows: &[Vec<String>]) -> Result<(), Failure> {
+fn table(rows: &[Vec<String>]) -> Result<String, Failure> {
     if rows.len() == 1 {
         return Err(Failure::usage("there is nothing to compare"));
     }
-    print(&aligned(rows))
-}
-
-fn label(results: &ScenarioResults, sweep: usize) -> String {
-    let sweep = sweep_label(&results.sweeps[sweep]);
-    format!("{} {sweep}", results.id).trim_end().into()
-}
-
-fn metric<'a>(args: &'a Compare, results: &'a ScenarioResults) -> Result<&'a str, Failure> {
-    let Some(metric) = args.metric.as_deref() else {
-        return Ok(&results.metric);
-    };
-    let known = results.metrics();
-    if known.contains(&metric) {
-        return Ok(metric);
-    }
-    Err(Failure::usage(format!(
-        "{} has no metric `{metric}`; there are: {}",
-        results.id,
-        known.join(", ")
-    )))
+    Ok(aligned(rows))
 }
 
 /// Every contender against the baseline.
 fn contenders(args: &Compare, results: &Results) -> Result<(), Failure> {
     let mut rows = vec![header("baseline", "contender")];
     for scenario in &results.scenarios {
-        let metric = metric(args, scenario)?;
+        let metric = metric(args.metric.as_deref(), scenario)?;
         let baseline = args.baseline.as_deref().unwrap_or(&scenario.baseline);
         let Some(baseline) = scenario.contender(baseline) else {
             let names = scenario.contenders.join(", ");
@@ -163,6 +135,7 @@ fn contenders(args: &Compare, results: &Results) -> Result<(), Failure> {
             );
             return Err(Failure::usage(problem));
         };
+        let mut lines = Vec::new();
         for cell in scenario.cells().filter(|cell| cell.contender != baseline) {
             let Some(comparison) = scenario.comparison(cell, baseline, metric) else {
                 continue;
@@ -171,60 +144,13 @@ fn contenders(args: &Compare, results: &Results) -> Result<(), Failure> {
                 let cell = Cell { contender, ..cell };
                 scenario.summary(cell, metric).statistics.median
             };
-            let line = Line {
-                label: label(scenario, cell.sweep),
-                contender: scenario.contenders[cell.contender].clone(),
-                medians: [median(baseline), median(cell.contender)],
-                comparison,
-                lower_is_better: is_lower_better(metric),
-            };
-            rows.push(line.row());
+            let medians = [median(baseline), median(cell.contender)];
+            let name = scenario.contenders[cell.contender].clone();
+            let label = label(scenario, cell.sweep);
+            lines.push(Line::new(label, name, medians, comparison, metric));
         }
+        correct(&mut lines);
+        rows.extend(lines.iter().map(row));
     }
-    finish(&rows)
-}
-
-/// Every contender of the second results against itself in the first.
-fn between(
-    args: &Compare,
-    before: &ScenarioResults,
-    after: &ScenarioResults,
-) -> Result<Vec<Line>, Failure> {
-    let metric = metric(args, before)?;
-    let mut lines = Vec::new();
-    for cell in after.cells() {
-        let name = &after.contenders[cell.contender];
-        let same_sweep = before
-            .sweeps
-            .iter()
-            .position(|sweep| *sweep == after.sweeps[cell.sweep]);
-        let (Some(contender), Some(sweep)) = (before.contender(name), same_sweep) else {
-            continue;
-        };
-        let earlier = Cell { sweep, contender };
-        let mut pairs = Vec::new();
-        for run in after.runs_of(cell) {
-            let same = |other: &&mpquic_sim::experiment::Run| {
-                (other.point, other.run) == (run.point, run.run) && other.values == run.values
-            };
-            let other = before.runs_of(earlier).find(same);
-            let values = other
-                .and_then(|other| Some((run.metrics.get(metric)?, other.metrics.get(metric)?)));
-            pairs.extend(values.map(|(ours, theirs)| (*ours, *theirs)));
-        }
-        let Some(comparison) = Comparison::of(&pairs, is_lower_better(metric)) else {
-            continue;
-        };
-        lines.push(Line {
-            label: label(after, cell.sweep),
-            contender: name.clone(),
-            medians: [
-                before.summary(earlier, metric).statistics.median,
-                after.summary(cell, metric).statistics.median,
-            ],
-            comparison,
-            lower_is_better: is_lower_better(metric),
-        });
-    }
-    Ok(lines)
+    print(&table(&rows)?)
 }

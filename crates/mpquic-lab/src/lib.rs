@@ -37,6 +37,7 @@ use results::all_went_well;
 use terminal::print;
 
 mod advise;
+mod changes;
 mod claims;
 mod compare;
 mod failure;
@@ -102,7 +103,8 @@ struct Run {
     /// Compare these schedulers with the scenario's own contenders
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     add: Vec<String>,
-    /// Repeat each point this many times
+    /// Repeat each point this many times; without this and --points, as often as the scenario says, or
+    /// less if all published claims are decided before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     runs: Option<u64>,
     /// Use this many points, each with its own randomly drawn values
@@ -321,6 +323,9 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
         args.change(&mut scenario)?;
         let mut experiment = Experiment::new(scenario);
         experiment.set_traces(args.traces.into());
+        if args.runs.is_none() && args.points.is_none() && !args.quick {
+            experiment.stop_early();
+        }
         experiments.push(experiment);
         names.push(name);
     }

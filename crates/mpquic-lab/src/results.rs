@@ -70,7 +70,7 @@ pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
         Ok(results) => results,
         Err(error) => {
             return wrong(format!(
-                "not the {FILE} that `mpquic lab run -o` of this version writes: {error}"
+                "not the {FILE} that `mpquic lab run -o` of this version writes ({error}); run it again"
             ));
         }
     };

@@ -409,3 +409,49 @@ fn what_is_missing_is_named_and_how_to_make_it() {
         assert!(!page.exists());
     }
 }
+
+#[test]
+fn two_sets_of_results_are_compared_on_a_page() {
+    let directory = directory();
+    let results = directory.path().join("results");
+    // The second set: one path is twice as fast, and the claim is one that then holds.
+    let folder = directory.path().join("second");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("own.toml");
+    let faster = SCENARIO.replace("rate_mbit = 4\n", "rate_mbit = 8\n");
+    fs::write(&file, faster).unwrap();
+    let second = folder.join("results");
+    lab(&["run", "-q", text(&file), "-o", text(&second)]).unwrap();
+    let page = directory.path().join("compared.html");
+    let report = |before: &Path, after: &Path| {
+        let files = [text(after), "--before", text(before), "-o", text(&page)];
+        let arguments: Vec<_> = std::iter::once("report").chain(files).collect();
+        lab(&arguments).map(|()| fs::read_to_string(&page).unwrap())
+    };
+    let compared = report(&results, &second).unwrap();
+    let document = parse(&compared);
+    assert!(!compared.contains("NaN") && !compared.contains("inf"));
+    // Both schedulers with both rates are better; a row and a mark for each.
+    let count = |name: &str, class: &str| {
+        let all = named(&document, name);
+        all.filter(|node| node.attribute("class") == Some(class))
+            .count()
+    };
+    assert_eq!((count("td", "good"), count("g", "good")), (4, 4));
+    assert_eq!((count("td", "bad"), count("td", "same")), (0, 0));
+    assert!(compared.contains("4 are better in the second results, 0 worse, 0 the same"));
+    let back = report(&second, &results).unwrap();
+    assert!(back.contains("0 are better in the second results, 4 worse, 0 the same"));
+    let same = report(&results, &results).unwrap();
+    assert!(same.contains("0 are better in the second results, 0 worse, 4 the same"));
+    assert!(same.contains("No verdict about a published claim has changed."));
+
+    // Results of an older version lack what this one wants to know.
+    let old = directory.path().join("old.json");
+    let without = read(&directory, "results.json").replace("\"limit_s\":", "\"limit\":");
+    fs::write(&old, without).unwrap();
+    let problem = report(&old, &results).unwrap_err().to_string();
+    for part in ["old.json", "of this version", "limit_s", "run it again"] {
+        assert!(problem.contains(part), "{part}: {problem}");
+    }
+}

@@ -119,6 +119,12 @@ impl<A: Application> Lab<A> {
         let Some(time) = self.next_event() else {
             return false;
         };
+        self.step_to(time);
+        true
+    }
+
+    /// Handles everything that happens at the instant of the next event.
+    fn step_to(&mut self, time: Instant) {
         self.advance_to(time);
         while let Some((host, packet)) = self.network.poll(self.now) {
             self.hosts[host.0].receive(self.now, packet, &mut self.network);
@@ -132,14 +138,13 @@ impl<A: Application> Lab<A> {
         }
         self.service();
         self.steps += 1;
-        true
     }
 
     /// Lets virtual time pass.
     pub fn drive(&mut self, duration: Duration) {
         let end = self.now + duration;
-        while self.next_event().is_some_and(|time| time <= end) {
-            self.step();
+        while let Some(time) = self.next_event().filter(|time| *time <= end) {
+            self.step_to(time);
         }
         self.advance_to(end);
     }
@@ -157,9 +162,9 @@ impl<A: Application> Lab<A> {
         let start = self.now;
         while !done(self) {
             match self.next_event() {
-                Some(time) if time <= start + limit => self.step(),
+                Some(time) if time <= start + limit => self.step_to(time),
                 _ => return Err(TimedOut { limit }),
-            };
+            }
         }
         Ok(self.now - start)
     }

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mpquic_sim::experiment::{Results, ScenarioResults};
 
+use crate::changes::Changes;
 use crate::terminal::print;
-use crate::{Failure, results};
+use crate::{Failure, compare, results};
 use svg::escape;
 use tables::distinct;
 
+mod comparison;
 mod figures;
 mod gallery;
 mod setting;
@@ -34,10 +36,16 @@ pub(super) struct Report {
     /// Write each chart to this directory instead, as an SVG file that needs nothing else
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "gallery"])]
     charts: Option<PathBuf>,
+    /// Show what has changed since these results instead, and print the same as a table
+    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["gallery", "charts"])]
+    before: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Report) -> Result<(), Failure> {
     let results = results::read_all(&args.results)?;
+    if let Some(before) = &args.before {
+        return write_comparison(args, &results::read(before)?, &results);
+    }
     if let Some(directory) = &args.gallery {
         return write_gallery(directory, results);
     }
@@ -48,9 +56,26 @@ pub(super) fn run(args: &Report) -> Result<(), Failure> {
     if args.output.as_os_str() == "-" {
         return print(&page);
     }
-    fs::write(&args.output, page).map_err(|error| Failure::in_file(&args.output, error))?;
-    eprintln!("written: {}", args.output.display());
+    write_page(&args.output, page)
+}
+
+fn write_page(file: &Path, page: String) -> Result<(), Failure> {
+    fs::write(file, page).map_err(|error| Failure::in_file(file, error))?;
+    eprintln!("written: {}", file.display());
     Ok(())
+}
+
+/// Writes a page of what has changed, and prints the same as a table.
+fn write_comparison(args: &Report, before: &Results, after: &Results) -> Result<(), Failure> {
+    let changes = Changes::between(before, after, None)?;
+    let text = compare::text(&changes)?;
+    let body = comparison::body(before, after, &changes);
+    let page = page("mpquic lab: what has changed", &body);
+    if args.output.as_os_str() == "-" {
+        return print(&page);
+    }
+    print(&text)?;
+    write_page(&args.output, page)
 }
 
 /// Writes a page for each scenario, and one that leads to them.

@@ -25,13 +25,12 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use mpquic_core::Side;
 
 mod case;
+mod chance;
 mod csv;
 mod failure;
 mod feed;
@@ -41,6 +40,7 @@ mod plan;
 mod player;
 mod resample;
 mod results;
+mod schedule;
 mod stage;
 mod statistics;
 mod summary;
@@ -50,12 +50,14 @@ mod trace;
 mod verdict;
 mod video;
 
+pub use chance::corrected;
 pub use csv::sweep_label;
 pub use failure::fail_run;
 pub use results::{PathResult, Results, Run, ScenarioResults, State, Trace};
+pub use schedule::run_all;
 pub use statistics::{Statistics, quantile};
 pub use summary::{Cell, Comparison, Summary};
-pub use verdict::{Finding, Outcome, TOLERANCE};
+pub use verdict::{Edge, Finding, Outcome, TOLERANCE};
 
 use crate::scenario::{Points, Position, Scenario};
 pub use crate::scenario::{default_metric, is_lower_better};
@@ -69,59 +71,13 @@ const SLICE: Duration = Duration::from_millis(20);
 /// Runs by index, each with its trace if one was recorded.
 type Outcomes = BTreeMap<usize, (Run, Option<Trace>)>;
 
-/// Does all runs of several experiments in this many threads, and calls `progress` after each run.
-/// `done` gets the results of each experiment, in order, as soon as these and those of all earlier
-/// experiments are complete. The results do not depend on the number of threads.
-pub fn run_all(
-    experiments: &[Experiment],
-    threads: usize,
-    progress: &(dyn Fn(&Experiment) + Sync),
-    done: &mut dyn FnMut(usize, ScenarioResults),
-) {
-    let cases: Vec<(usize, usize)> = experiments
-        .iter()
-        .enumerate()
-        .flat_map(|(experiment, e)| (0..e.count()).map(move |case| (experiment, case)))
-        .collect();
-    let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, cases.len().max(1)) {
-            let sender = sender.clone();
-            let (cases, next) = (&cases, &next);
-            scope.spawn(move || {
-                while let Some((index, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let experiment = &experiments[*index];
-                    let outcome = experiment.run_case(experiment.case(*case));
-                    progress(experiment);
-                    if sender.send((*index, *case, outcome)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        let mut outcomes: Vec<Outcomes> = vec![BTreeMap::new(); experiments.len()];
-        let mut first = 0;
-        for (index, case, outcome) in receiver {
-            outcomes[index].insert(case, outcome);
-            while first < experiments.len() && outcomes[first].len() == experiments[first].count() {
-                let (runs, traces): (Vec<_>, Vec<_>) =
-                    std::mem::take(&mut outcomes[first]).into_values().unzip();
-                let traces = traces.into_iter().flatten().collect();
-                done(first, experiments[first].results(runs, traces));
-                first += 1;
-            }
-        }
-    });
-}
-
 /// A scenario with all its runs.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     scenario: Scenario,
     points: Points,
     traces: Traces,
+    stops_early: bool,
 }
 
 /// Which runs of an experiment are recorded over time.
@@ -144,7 +100,15 @@ impl Experiment {
             scenario,
             points,
             traces: Traces::default(),
+            stops_early: false,
         }
+    }
+
+    /// Stops after a third or two thirds of the repetitions if all published claims of the scenario
+    /// are decided by then, with 99.5 % confidence; and goes on to the end if it makes none that its
+    /// own runs could decide. The results are the same for any number of threads.
+    pub fn stop_early(&mut self) {
+        self.stops_early = true;
     }
 
     /// Records these runs over time.
@@ -161,6 +125,24 @@ impl Experiment {
     pub fn count(&self) -> usize {
         let contenders = self.scenario.contenders.len();
         self.points.sweeps() * self.points.points() * self.scenario.runs * contenders
+    }
+
+    /// The runs of a part of the repetitions: all of them are in the first, unless it stops early. A
+    /// part has every third repetition, because points that follow each other are near each other.
+    fn part(&self, part: usize) -> impl Iterator<Item = usize> {
+        let contenders = self.scenario.contenders.len();
+        let repetitions = self.points.points() * self.scenario.runs;
+        let belongs = move |index: usize| match self.stops_early {
+            true => index / contenders % repetitions % schedule::PARTS == part,
+            false => part == 0,
+        };
+        (0..self.count()).filter(move |index| belongs(*index))
+    }
+
+    /// True if these runs decide all claims.
+    fn is_decided(&self, outcomes: &Outcomes) -> bool {
+        let runs = outcomes.values().map(|(run, _)| run.clone());
+        self.results(runs.collect(), Vec::new()).is_decided()
     }
 
     /// The run with this index. Runs that differ only in the contender have consecutive indices.

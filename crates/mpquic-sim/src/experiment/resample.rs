@@ -1,7 +1,8 @@
 //! Intervals of what was measured: by resampling runs, and for shares of runs.
 
-/// How often runs are resampled.
-const RESAMPLES: usize = 1000;
+/// How often runs are resampled. One in so many is the least chance that can be told from none: it
+/// has to be small beside 0.05 divided by the number of comparisons of a scenario.
+const RESAMPLES: usize = 4000;
 /// Fewer runs than this decide nothing: the extremes of five runs miss the median in one of
 /// sixteen cases, those of six in one of 32, so that only from six on their span holds it with 95 %
 /// confidence.
@@ -21,13 +22,43 @@ impl Indices {
     }
 }
 
-/// The 95 % interval of a statistic of several groups of runs: the percentile bootstrap, each group
-/// resampled by itself. A run is all that was measured in it, so that what belongs together stays
-/// together. `None` without runs.
+/// What a statistic could have been: its values for resampled runs, sorted.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Resampled(Vec<f64>);
+
+impl Resampled {
+    /// The 95 % interval.
+    pub(super) fn interval(&self) -> (f64, f64) {
+        let quantile = |share| super::quantile(&self.0, share);
+        (quantile(0.025), quantile(0.975))
+    }
+
+    /// Whether the statistic is within these bounds, and the chance that this is wrong: of all
+    /// intervals with equal tails, the widest that is inside or outside of the bounds as a whole
+    /// leaves that out.
+    pub(super) fn is_within(&self, (least, most): (f64, f64)) -> (bool, f64) {
+        let below = |bound: f64| self.0.partition_point(|value| *value < bound);
+        let all = self.0.len();
+        // Slightly more, because decimal fractions are not exact.
+        let too_little = below(least - 1e-9);
+        let too_much = all - below(most + 1e-9);
+        let wrong_if_inside = too_little.max(too_much);
+        let wrong_if_outside = (all - too_little).min(all - too_much);
+        let chance = |wrong: usize| (2.0 * (wrong + 1) as f64 / (all + 1) as f64).min(1.0);
+        match wrong_if_inside <= wrong_if_outside {
+            true => (true, chance(wrong_if_inside)),
+            false => (false, chance(wrong_if_outside)),
+        }
+    }
+}
+
+/// Resamples a statistic of several groups of runs: the percentile bootstrap, each group by itself.
+/// A run is all that was measured in it, so that what belongs together stays together. `None`
+/// without runs.
 pub(super) fn bootstrap<T: Copy>(
     groups: &[Vec<T>],
     statistic: impl Fn(&[Vec<T>]) -> f64,
-) -> Option<(f64, f64)> {
+) -> Option<Resampled> {
     if groups.iter().all(Vec::is_empty) {
         return None;
     }
@@ -43,8 +74,7 @@ pub(super) fn bootstrap<T: Copy>(
         values.push(statistic(&resampled));
     }
     values.sort_by(f64::total_cmp);
-    let quantile = |share| super::quantile(&values, share);
-    Some((quantile(0.025), quantile(0.975)))
+    Some(Resampled(values))
 }
 
 /// The 95 % interval of the share behind `hits` of `count` runs (Wilson, JASA 1927). `None` without
@@ -88,9 +118,18 @@ mod tests {
         // 1 to 100: the standard error of the mean is 28.87 / 10.
         let runs: Vec<f64> = (1..=100).map(f64::from).collect();
         let mean = |groups: &[Vec<f64>]| groups[0].iter().sum::<f64>() / 100.0;
-        let (low, high) = bootstrap(&[runs], mean).unwrap();
+        let resampled = bootstrap(&[runs], mean).unwrap();
+        let (low, high) = resampled.interval();
         assert!((low - (50.5 - 5.66)).abs() < 0.6, "{low}");
         assert!((high - (50.5 + 5.66)).abs() < 0.6, "{high}");
+        // Bounds at the ends of the interval are what it could just be confined to.
+        let (inside, chance) = resampled.is_within((low, high));
+        assert!(inside && (chance - 0.05).abs() < 0.003, "{chance}");
+        let (inside, chance) = resampled.is_within((high, 100.0));
+        assert!(!inside && (chance - 0.05).abs() < 0.003, "{chance}");
+        assert!(resampled.is_within((50.5, 100.0)).1 > 0.9);
+        let (inside, chance) = resampled.is_within((0.0, 100.0));
+        assert!(inside && chance < 0.001, "{chance}");
     }
 
     #[test]
@@ -98,7 +137,7 @@ mod tests {
         // However the runs of each group are drawn, the groups stay what they are.
         let groups = vec![vec![1.0; 5], vec![3.0; 2]];
         let sum = |groups: &[Vec<f64>]| groups[0][0] + groups[1][0];
-        assert_eq!(bootstrap(&groups, sum), Some((4.0, 4.0)));
+        assert_eq!(bootstrap(&groups, sum).unwrap().interval(), (4.0, 4.0));
         assert_eq!(bootstrap(&[Vec::<f64>::new()], |_| 0.0), None);
     }
 }

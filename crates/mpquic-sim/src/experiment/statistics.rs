@@ -59,6 +59,16 @@ impl Statistics {
     }
 }
 
+impl Statistics {
+    /// The standard error of the mean; 0 for a single value.
+    pub(super) fn standard_error(&self) -> f64 {
+        match self.count {
+            0 | 1 => 0.0,
+            count => self.confidence / student(count - 1),
+        }
+    }
+}
+
 fn student(degrees: usize) -> f64 {
     // The expansion is good to three digits beyond the table.
     let further = || 1.960 + 2.372 / degrees as f64 + 2.82 / (degrees as f64).powi(2);

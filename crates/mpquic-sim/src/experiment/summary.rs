@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::chance;
 use super::is_lower_better;
 use super::results::{Run, ScenarioResults, State};
 use super::statistics::Statistics;
@@ -37,6 +38,11 @@ pub struct Comparison {
     /// Its 95 % confidence interval, by Student's distribution of the logarithms; without bounds for a
     /// single run.
     pub paired_interval: (f64, f64),
+    /// How likely a mean this far from 1 is if there is no difference, in either direction; 1 for a
+    /// single run.
+    pub chance: f64,
+    /// The standard error of the mean of the logarithms of the ratios, and how many these are.
+    pub(super) error: (f64, usize),
     /// The share of runs in which the contender was better.
     pub better: f64,
 }
@@ -70,10 +76,19 @@ impl Comparison {
             _ => logarithms.confidence,
         };
         let mean = logarithms.mean;
+        let error = logarithms.standard_error();
+        let chance = match (logarithms.count, error > 0.0) {
+            (1, _) => 1.0,
+            (count, true) => chance::student(mean / error, count - 1),
+            // All runs agree to the last digit.
+            (_, false) => f64::from(u8::from(mean == 0.0)),
+        };
         Some(Self {
             ratio: ours.median / theirs.median,
             paired: mean.exp(),
             paired_interval: ((mean - half).exp(), (mean + half).exp()),
+            chance,
+            error: (error, logarithms.count),
             better: better as f64 / pairs.len() as f64,
         })
     }

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use mpquic_core::sched::{Decision, Needs, Scheduler, View};
 
@@ -358,6 +358,58 @@ fn several_experiments_share_the_threads_and_keep_their_order() {
     let alone = run(1);
     assert_eq!(alone[0].id, "long");
     assert_eq!(alone, run(4));
+}
+
+#[test]
+fn an_experiment_stops_when_its_claims_are_decided() {
+    let text = |first: &str, second: &str| {
+        format!(
+            "runs = 18\n{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_kb = 500\n\
+             [[published]]\norder = [\"{first}\", \"{second}\"]"
+        )
+        .replace("\"round-robin\"", "\"round-robin\", \"backup\"")
+        .replace("loss_pct = \"0..0.5\"", "loss_pct = 0")
+        .replace("30..60", "44..46")
+    };
+    let experiment = |text: &str| {
+        let mut experiment = Experiment::new(Scenario::parse("test.toml", text).unwrap());
+        experiment.stop_early();
+        experiment
+    };
+    // One path alone is slower every time.
+    let clear = text("lrf", "backup");
+    let experiments = [experiment(&clear), experiment(&text("backup", "lrf"))];
+    let run = |threads| {
+        let mut all = Vec::new();
+        let mut done = |_: usize, results: ScenarioResults| all.push(results);
+        run_all(&experiments, threads, &|_| (), &mut done);
+        all
+    };
+    let alone = run(1);
+    let runs: Vec<_> = alone.iter().map(|results| results.runs.len()).collect();
+    assert_eq!(
+        runs,
+        [18, 18],
+        "six of eighteen repetitions, each with three contenders"
+    );
+    assert_eq!(alone[0].traces.len(), 3);
+    assert_eq!(alone, run(4));
+    // They are every third of all, and the same.
+    let all = self::run(&clear);
+    assert_eq!(all.runs.len(), 54);
+    for run in &alone[0].runs {
+        assert!(run.run % 3 == 0 && all.runs.contains(run));
+    }
+    let in_words = clear.replace("order = ", "text = \"in words\" # ");
+    // Four repetitions decide nothing, however clear.
+    let too_few = clear.replace("runs = 18", "runs = 6");
+    let counts = [in_words, too_few].map(|text| run_alone(&experiment(&text)));
+    assert_eq!(counts, [54, 18]);
+}
+
+/// How many runs an experiment comes to.
+fn run_alone(experiment: &Experiment) -> usize {
+    experiment.run(2, &|| ()).runs.len()
 }
 
 #[test]

@@ -1,27 +1,33 @@
 //! Published claims compared with our runs.
 
+use super::chance::{self, EARLY_LEVEL, LEVEL, corrected};
 use super::is_lower_better;
-use super::resample::{MIN_RUNS, bootstrap, share};
+use super::resample::{MIN_RUNS, Resampled, bootstrap, share};
 use super::results::{Results, ScenarioResults};
 use super::statistics::Statistics;
 use super::summary::{Cell, Comparison};
 use crate::scenario::{Claim, Published};
 
+#[cfg(test)]
+mod tests;
+
 /// A published ratio agrees with ours if they differ by no more than this.
 pub const TOLERANCE: f64 = 0.10;
 /// Contenders that differ by less than this count as equal, however significant the difference is.
 const NEGLIGIBLE: f64 = 0.01;
+/// A verdict that could be chance in more cases than this is near its edge.
+const SURE: f64 = 0.01;
 
-/// Whether our runs confirm a published claim. What could be chance at 95 % confidence, and what
-/// fewer than six runs say of a number, is [`Self::Open`].
+/// Whether our runs confirm a published claim. What could be chance at 95 % confidence for all claims
+/// that are tested together, and what fewer than six runs say of a number, is [`Self::Open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The claim is in words alone: there is nothing to compare with numbers.
     Words,
     /// A contender or scenario that it mentions was not run.
     NotRun,
-    /// Our result agrees: all of the interval is within [`TOLERANCE`] of a ratio or at least a
-    /// share, or every pair of an order is as claimed.
+    /// Our result agrees: it is within [`TOLERANCE`] of a ratio or at least a share, or every pair
+    /// of an order is as claimed.
     Confirmed,
     /// Part of the claimed order is found here as well; the rest is not, or is undecided.
     InPart,
@@ -38,7 +44,8 @@ pub struct Finding {
     pub outcome: Outcome,
     /// Our number, for claims of a number: one per combination of swept values.
     pub values: Vec<f64>,
-    /// The 95 % interval of [`Self::mean`], for claims of a number or a share.
+    /// The 95 % interval of [`Self::mean`], for claims of a number or a share. It is of this claim
+    /// alone: the verdict, which holds for all claims together, may need a wider one.
     pub interval: Option<(f64, f64)>,
     /// The geometric mean of the ratios of single runs, for claims of a ratio: steadier than the
     /// ratio of medians where runs differ much from each other.
@@ -46,68 +53,158 @@ pub struct Finding {
     /// Pairs of contenders that are as claimed, undecided, and the other way round, for claims
     /// about orders: over all combinations of swept values.
     pub pairs: [usize; 3],
+    /// How sure the verdict is, for claims of a number or a share.
+    pub edge: Edge,
+}
+
+/// How far a verdict is from its edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// Far enough, or it does not apply.
+    Far,
+    /// It is decided with 95 % confidence, but not with 99 %.
+    Near,
+    /// It is undecided, and about this many runs would decide it if they went on as they began.
+    Runs(usize),
+    /// It is undecided, and more runs than is reasonable would not decide it.
+    On,
 }
 
 /// Values that agree with a claim: from one to another.
 type Agreeing = (f64, f64);
 
-impl Finding {
+/// What runs say about one comparison of a claim.
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    /// It is as claimed, rather than different; `None` if too few runs or too small a difference
+    /// leave that open, however sure it is.
+    says: Option<bool>,
+    /// The difference is too small to matter: `chance` is that of a larger one.
+    is_negligible: bool,
+    /// How likely that is if the truth is on the edge.
+    chance: f64,
+    runs: usize,
+}
+
+impl Test {
+    fn is_decided(&self, corrected: f64) -> Option<bool> {
+        self.says.filter(|_| corrected <= LEVEL)
+    }
+
+    /// True if more runs would not change what it says.
+    fn is_settled(&self, corrected: f64) -> bool {
+        corrected <= EARLY_LEVEL && (self.says.is_some() || self.is_negligible)
+    }
+}
+
+/// A finding whose comparisons are not yet corrected for each other.
+struct Draft {
+    finding: Finding,
+    tests: Vec<Test>,
+    is_number: bool,
+}
+
+impl Draft {
     fn bare(outcome: Outcome) -> Self {
         Self {
-            outcome,
-            values: Vec::new(),
-            interval: None,
-            paired: None,
-            pairs: [0; 3],
+            finding: Finding {
+                outcome,
+                values: Vec::new(),
+                interval: None,
+                paired: None,
+                pairs: [0; 3],
+                edge: Edge::Far,
+            },
+            tests: Vec::new(),
+            is_number: false,
         }
     }
 
-    /// The finding for a number per combination of swept values, of which the mean decides.
-    fn of(values: Vec<f64>, interval: Option<(f64, f64)>, runs: usize, agreeing: Agreeing) -> Self {
-        let Some(interval) = interval.filter(|_| !values.is_empty()) else {
-            return Self::bare(Outcome::NotRun);
-        };
-        let outcome = match runs < MIN_RUNS {
-            true => Outcome::Open,
-            false => outcome_of(interval, agreeing),
+    /// A number per combination of swept values, of which the mean decides.
+    fn number(values: Vec<f64>, interval: (f64, f64), test: Test) -> Self {
+        let mut draft = Self::bare(Outcome::Open);
+        draft.finding.values = values;
+        draft.finding.interval = Some(interval);
+        draft.tests.push(test);
+        draft.is_number = true;
+        draft
+    }
+
+    fn pairs(tests: Vec<Test>) -> Self {
+        let outcome = match tests.is_empty() {
+            true => Outcome::NotRun,
+            false => Outcome::Open,
         };
         Self {
-            values,
-            interval: Some(interval),
+            tests,
             ..Self::bare(outcome)
         }
     }
 
-    fn of_pairs(pairs: [usize; 3]) -> Self {
-        let outcome = match pairs {
-            [0, 0, 0] => Outcome::NotRun,
-            [0, _, 0] => Outcome::Open,
-            [_, 0, 0] => Outcome::Confirmed,
-            [0, _, _] => Outcome::Refuted,
-            _ => Outcome::InPart,
-        };
-        Self {
-            pairs,
-            ..Self::bare(outcome)
+    /// The finding, with the chances of its tests as they are among all that are made together.
+    fn finished(mut self, corrected: &[f64]) -> Finding {
+        let decided = self.tests.iter().zip(corrected);
+        let decided: Vec<_> = decided
+            .map(|(test, chance)| test.is_decided(*chance))
+            .collect();
+        match (self.is_number, self.tests.as_slice(), decided.as_slice()) {
+            (true, [test], [decided]) => {
+                self.finding.outcome = match decided {
+                    Some(true) => Outcome::Confirmed,
+                    Some(false) => Outcome::Refuted,
+                    None => Outcome::Open,
+                };
+                self.finding.edge = edge(test, corrected[0], decided.is_some());
+            }
+            (_, [], _) => {}
+            _ => {
+                for decided in decided {
+                    self.finding.pairs[match decided {
+                        Some(true) => 0,
+                        None => 1,
+                        Some(false) => 2,
+                    }] += 1;
+                }
+                self.finding.outcome = match self.finding.pairs {
+                    [0, _, 0] => Outcome::Open,
+                    [_, 0, 0] => Outcome::Confirmed,
+                    [0, _, _] => Outcome::Refuted,
+                    _ => Outcome::InPart,
+                };
+            }
         }
+        self.finding
     }
+}
 
+fn edge(test: &Test, corrected: f64, decided: bool) -> Edge {
+    if decided {
+        return match corrected > SURE {
+            true => Edge::Near,
+            false => Edge::Far,
+        };
+    }
+    match chance::runs_to_decide(test.runs, test.chance, corrected) {
+        Some(runs) => Edge::Runs(runs.max(MIN_RUNS)),
+        None => Edge::On,
+    }
+}
+
+impl Finding {
     /// The mean of [`Self::values`].
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 }
 
-/// What an interval says about a claim.
-fn outcome_of((low, high): (f64, f64), (least, most): Agreeing) -> Outcome {
-    // Slightly more, because decimal fractions are not exact.
-    let (least, most) = (least - 1e-9, most + 1e-9);
-    if low >= least && high <= most {
-        Outcome::Confirmed
-    } else if high < least || low > most {
-        Outcome::Refuted
-    } else {
-        Outcome::Open
+/// What resampled runs say about a number.
+fn test(resampled: &Resampled, runs: usize, agreeing: Agreeing) -> Test {
+    let (agrees, chance) = resampled.is_within(agreeing);
+    Test {
+        says: (runs >= MIN_RUNS).then_some(agrees),
+        is_negligible: false,
+        chance,
+        runs,
     }
 }
 
@@ -128,26 +225,46 @@ fn mean_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
 }
 
 impl Results {
-    /// Compares a published claim of one of the scenarios with our runs.
-    pub fn finding(&self, of: &ScenarioResults, published: &Published) -> Finding {
+    /// Compares published claims about one of the scenarios with our runs. They are tested together:
+    /// with 95 % confidence, no verdict about any of them is wrong.
+    pub fn findings(&self, of: &ScenarioResults, claims: &[Published]) -> Vec<Finding> {
+        let drafts: Vec<_> = claims.iter().map(|claim| self.draft(of, claim)).collect();
+        let tests = drafts.iter().flat_map(|draft| &draft.tests);
+        let chances: Vec<_> = tests.map(|test| test.chance).collect();
+        let corrected = corrected(&chances);
+        let mut left = corrected.as_slice();
+        let finish = |draft: Draft| {
+            let (own, others) = left.split_at(draft.tests.len());
+            left = others;
+            draft.finished(own)
+        };
+        drafts.into_iter().map(finish).collect()
+    }
+
+    fn draft(&self, of: &ScenarioResults, published: &Published) -> Draft {
         let Claim::Change {
             contender,
             scenario,
             ratio,
         } = &published.claim
         else {
-            return of.finding(published);
+            return of.draft(published);
         };
         let other = self.scenarios.iter().find(|other| other.id == *scenario);
         let values = |of: &ScenarioResults| of.values(0, contender, &published.metric);
-        let both = other.and_then(|other| Some([values(of)?, values(other)?]));
-        let Some(both) = both.filter(|both| both.iter().all(|values| !values.is_empty())) else {
-            return Finding::bare(Outcome::NotRun);
+        let Some(both) = other.and_then(|other| Some([values(of)?, values(other)?])) else {
+            return Draft::bare(Outcome::NotRun);
         };
         let change = |both: &[Vec<f64>]| median(both[0].clone()) / median(both[1].clone());
         let runs = both.iter().map(Vec::len).min().unwrap_or(0);
-        let interval = bootstrap(&both, change);
-        Finding::of(vec![change(&both)], interval, runs, near(*ratio))
+        match bootstrap(&both, change).filter(|_| runs > 0) {
+            Some(resampled) => Draft::number(
+                vec![change(&both)],
+                resampled.interval(),
+                test(&resampled, runs, near(*ratio)),
+            ),
+            None => Draft::bare(Outcome::NotRun),
+        }
     }
 }
 
@@ -174,9 +291,24 @@ impl ScenarioResults {
             .map(|(index, _)| index)
     }
 
-    fn compared(&self, sweep: usize, ours: &str, theirs: &str, metric: &str) -> Option<Comparison> {
-        let contender = self.contender(ours)?;
-        self.comparison(Cell { sweep, contender }, self.contender(theirs)?, metric)
+    /// Two contenders run by run, and in how many runs.
+    fn compared(
+        &self,
+        sweep: usize,
+        ours: &str,
+        theirs: &str,
+        metric: &str,
+    ) -> Option<(Comparison, usize)> {
+        let pairs = self.pairs(
+            sweep,
+            self.contender(ours)?,
+            self.contender(theirs)?,
+            metric,
+        );
+        Some((
+            Comparison::of(&pairs, is_lower_better(metric))?,
+            pairs.len(),
+        ))
     }
 
     /// A metric of two contenders in the same runs, for each combination of swept values that a
@@ -190,13 +322,36 @@ impl ScenarioResults {
         groups.filter(|pairs| !pairs.is_empty()).collect()
     }
 
+    /// True if it makes claims that its own runs decide, and they do: further runs would not change
+    /// what is said of any of them.
+    pub(super) fn is_decided(&self) -> bool {
+        let forms = self.published.iter();
+        let forms = forms.filter_map(|claim| claim.of_published(&self.as_published));
+        let columns = [self.published.clone(), forms.collect()];
+        let is_settled = |claims: &Vec<Published>| {
+            let drafts = claims.iter().map(|claim| self.draft(claim));
+            let tests: Vec<Test> = drafts.flat_map(|draft| draft.tests).collect();
+            let chances: Vec<_> = tests.iter().map(|test| test.chance).collect();
+            let mut all = tests.iter().zip(corrected(&chances));
+            all.all(|(test, chance)| test.is_settled(chance))
+        };
+        let of_itself = |claim: &Published| match claim.claim {
+            Claim::Words => None,
+            Claim::Change { .. } => Some(false),
+            _ => Some(true),
+        };
+        let kinds: Vec<_> = self.published.iter().filter_map(of_itself).collect();
+        let enough = |cell| self.runs_of(cell).count() >= MIN_RUNS;
+        let is_own = !kinds.is_empty() && kinds.into_iter().all(|own| own);
+        is_own && self.cells().all(enough) && columns.iter().all(is_settled)
+    }
+
     /// Compares a claim that concerns only this scenario with its runs.
-    pub fn finding(&self, published: &Published) -> Finding {
+    fn draft(&self, published: &Published) -> Draft {
         let metric = &published.metric;
-        let sweeps = || self.sweeps_of(published);
         match &published.claim {
-            Claim::Words => Finding::bare(Outcome::Words),
-            Claim::Change { .. } => Finding::bare(Outcome::NotRun),
+            Claim::Words => Draft::bare(Outcome::Words),
+            Claim::Change { .. } => Draft::bare(Outcome::NotRun),
             Claim::Value { contender, value } => self.found_value(published, contender, *value),
             Claim::Ratio {
                 contender,
@@ -219,14 +374,15 @@ impl ScenarioResults {
                 by,
             } => self.found_share(published, [contender, against], *share, *by),
             Claim::Order(groups) => {
-                let pairs = sweeps().flat_map(|sweep| self.ordered(sweep, groups, metric));
-                count(pairs)
+                let sweeps = self.sweeps_of(published);
+                let pairs = sweeps.flat_map(|sweep| self.ordered(sweep, groups, metric));
+                Draft::pairs(pairs.collect())
             }
-            Claim::Equal(names) => count(self.equal(published, names).into_iter()),
+            Claim::Equal(names) => Draft::pairs(self.equal(published, names)),
         }
     }
 
-    fn found_value(&self, published: &Published, contender: &str, value: f64) -> Finding {
+    fn found_value(&self, published: &Published, contender: &str, value: f64) -> Draft {
         let sweeps = self.sweeps_of(published);
         let groups = sweeps.filter_map(|sweep| self.values(sweep, contender, &published.metric));
         let groups: Vec<_> = groups.filter(|values| !values.is_empty()).collect();
@@ -235,29 +391,35 @@ impl ScenarioResults {
             let medians = groups.iter().map(|values| median(values.iter().copied()));
             medians.sum::<f64>() / groups.len() as f64
         };
+        let Some(resampled) = bootstrap(&groups, mean) else {
+            return Draft::bare(Outcome::NotRun);
+        };
         let runs = groups.iter().map(Vec::len).sum();
         let margin = TOLERANCE * value.abs();
-        let agreeing = (value - margin, value + margin);
-        Finding::of(medians.collect(), bootstrap(&groups, mean), runs, agreeing)
+        let test = test(&resampled, runs, (value - margin, value + margin));
+        Draft::number(medians.collect(), resampled.interval(), test)
     }
 
-    fn found_ratio(&self, published: &Published, of: [&str; 2], agreeing: Agreeing) -> Finding {
+    fn found_ratio(&self, published: &Published, of: [&str; 2], agreeing: Agreeing) -> Draft {
         let groups = self.pairs_of(published, of[0], of[1]);
         let ratios = groups.chunks(1).map(mean_ratio).collect();
+        let Some(resampled) = bootstrap(&groups, mean_ratio) else {
+            return Draft::bare(Outcome::NotRun);
+        };
         let runs = groups.iter().map(Vec::len).sum();
         let logarithm = |pairs: &Vec<(f64, f64)>| {
             let is_lower_better = is_lower_better(&published.metric);
             Some(Comparison::of(pairs, is_lower_better)?.paired.ln())
         };
         let paired = Statistics::of(groups.iter().filter_map(logarithm));
-        Finding {
-            paired: (paired.count > 0).then(|| paired.mean.exp()),
-            ..Finding::of(ratios, bootstrap(&groups, mean_ratio), runs, agreeing)
-        }
+        let test = test(&resampled, runs, agreeing);
+        let mut draft = Draft::number(ratios, resampled.interval(), test);
+        draft.finding.paired = (paired.count > 0).then(|| paired.mean.exp());
+        draft
     }
 
     /// The share of runs in which the first is better than the second by this much.
-    fn found_share(&self, published: &Published, of: [&str; 2], wanted: f64, by: f64) -> Finding {
+    fn found_share(&self, published: &Published, of: [&str; 2], wanted: f64, by: f64) -> Draft {
         let groups = self.pairs_of(published, of[0], of[1]);
         let gain = |(ours, theirs): &(f64, f64)| match is_lower_better(&published.metric) {
             true => theirs / ours - 1.0,
@@ -269,260 +431,60 @@ impl ScenarioResults {
             .iter()
             .map(|pairs| hits(pairs) as f64 / pairs.len() as f64);
         let runs = groups.iter().map(Vec::len).sum();
-        let interval = share(groups.iter().map(hits).sum(), runs);
-        Finding::of(shares.collect(), interval, runs, (wanted, 1.0))
+        let all = groups.iter().map(hits).sum();
+        let Some(interval) = share(all, runs) else {
+            return Draft::bare(Outcome::NotRun);
+        };
+        let agrees = all as f64 / runs as f64 >= wanted;
+        let test = Test {
+            says: (runs >= MIN_RUNS).then_some(agrees),
+            is_negligible: false,
+            chance: chance::of_share(all, runs, wanted),
+            runs,
+        };
+        Draft::number(shares.collect(), interval, test)
     }
 
-    /// For each pair of contenders from different groups: as claimed (0), undecided (1), the other
-    /// way round (2).
-    fn ordered(&self, sweep: usize, groups: &[Vec<String>], metric: &str) -> Vec<usize> {
+    /// For each pair of contenders from different groups: whether it is as claimed.
+    fn ordered(&self, sweep: usize, groups: &[Vec<String>], metric: &str) -> Vec<Test> {
         let sign = if is_lower_better(metric) { 1.0 } else { -1.0 };
         let mut pairs = Vec::new();
         for (index, better) in groups.iter().enumerate() {
             let worse = groups[index + 1..].iter().flatten();
             for (better, worse) in worse.flat_map(|worse| better.iter().map(move |b| (b, worse))) {
-                let Some(comparison) = self.compared(sweep, better, worse, metric) else {
+                let Some((comparison, runs)) = self.compared(sweep, better, worse, metric) else {
                     continue;
                 };
                 let difference = sign * comparison.paired.ln();
-                let decided = comparison.is_significant() && difference.abs() > NEGLIGIBLE;
-                pairs.push(match decided {
-                    false => 1,
-                    true if difference < 0.0 => 0,
-                    true => 2,
+                let is_negligible = difference.abs() <= NEGLIGIBLE;
+                let (error, count) = comparison.error;
+                pairs.push(Test {
+                    says: (!is_negligible).then_some(difference < 0.0),
+                    is_negligible,
+                    chance: match is_negligible {
+                        true => chance::beyond(difference, error, count, NEGLIGIBLE),
+                        false => comparison.chance,
+                    },
+                    runs,
                 });
             }
         }
         pairs
     }
 
-    /// For each pair with the first: equal (0), undecided (1), or not equal (2).
-    fn equal(&self, published: &Published, names: &[String]) -> Vec<usize> {
+    /// For each pair with the first: whether it is equal.
+    fn equal(&self, published: &Published, names: &[String]) -> Vec<Test> {
         let Some((first, others)) = names.split_first() else {
             return Vec::new();
         };
-        let kind = |pairs: Vec<(f64, f64)>| {
+        let equal = |pairs: Vec<(f64, f64)>| {
             let runs = pairs.len();
-            let groups = [pairs];
-            let interval = bootstrap(&groups, mean_ratio);
-            let found = Finding::of(vec![mean_ratio(&groups)], interval, runs, near(1.0));
-            match found.outcome {
-                Outcome::Confirmed => 0,
-                Outcome::Refuted => 2,
-                _ => 1,
-            }
+            let resampled = bootstrap(&[pairs], mean_ratio)?;
+            Some(test(&resampled, runs, near(1.0)))
         };
         let groups = others
             .iter()
             .flat_map(|other| self.pairs_of(published, other, first));
-        groups.map(kind).collect()
-    }
-}
-
-fn count(kinds: impl Iterator<Item = usize>) -> Finding {
-    let mut pairs = [0; 3];
-    for kind in kinds {
-        pairs[kind] += 1;
-    }
-    Finding::of_pairs(pairs)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-    use crate::experiment::{Run, State};
-
-    const METRIC: &str = "completion_s";
-
-    /// Two combinations of swept values; each contender's times in the runs of both, each twice.
-    fn results(times: [(&str, [[f64; 3]; 2]); 3]) -> ScenarioResults {
-        let mut runs = Vec::new();
-        for (contender, (_, by_sweep)) in times.iter().enumerate() {
-            for (sweep, times) in by_sweep.iter().enumerate() {
-                let twice = times.iter().chain(times);
-                runs.extend(twice.enumerate().map(|(run, time)| Run {
-                    contender,
-                    sweep,
-                    point: 0,
-                    run,
-                    state: State::Finished,
-                    values: Vec::new(),
-                    metrics: BTreeMap::from([(METRIC.to_owned(), *time)]),
-                    paths: Vec::new(),
-                    flows: Vec::new(),
-                }));
-            }
-        }
-        let text = "schedulers = \"lrf\"\nworkload = { kind = \"file\", size_mb = 1 }\n\
-                    [[path]]\nname = \"a\"\nrate_mbit = 1\nowd_ms = [1, 2]\n";
-        let scenario = crate::scenario::Scenario::parse("x.toml", text).unwrap();
-        let mut results = crate::experiment::Experiment::new(scenario).results(runs, Vec::new());
-        results.contenders = times.map(|(name, _)| name.to_owned()).to_vec();
-        results
-    }
-
-    fn three() -> ScenarioResults {
-        results([
-            ("a", [[1.0, 1.1, 1.05], [2.0, 2.1, 2.0]]),
-            ("b", [[2.0, 2.2, 2.1], [2.0, 2.05, 2.05]]),
-            ("c", [[4.0, 4.4, 4.2], [1.0, 1.0, 1.0]]),
-        ])
-    }
-
-    fn published(at: &str, claim: Claim) -> Published {
-        Published {
-            text: String::new(),
-            metric: METRIC.into(),
-            at: at.into(),
-            reason: String::new(),
-            claim,
-        }
-    }
-
-    fn finding(at: &str, claim: Claim) -> Finding {
-        three().finding(&published(at, claim))
-    }
-
-    fn order(names: &[&[&str]]) -> Claim {
-        let group = |names: &&[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Claim::Order(names.iter().map(group).collect())
-    }
-
-    #[test]
-    fn ratios_are_means_over_the_swept_values_or_of_one() {
-        let ratio = |ratio| Claim::Ratio {
-            contender: "a".into(),
-            against: "b".into(),
-            ratio,
-            or_better: false,
-        };
-        let all = finding("", ratio(0.70));
-        assert_eq!(all.outcome, Outcome::Confirmed);
-        assert!((all.mean() - (0.5 + 2.0 / 2.05) / 2.0).abs() < 1e-9);
-        assert!((all.paired.unwrap() - 0.7070).abs() < 1e-3, "{all:?}");
-        let (low, high) = all.interval.unwrap();
-        assert!(low <= all.mean() && all.mean() <= high && low < high);
-        // 0.738 is within 0.10 of this, but not the whole interval.
-        assert_eq!(finding("", ratio(0.64)).outcome, Outcome::Open);
-        let first = finding("a.owd_ms=1", ratio(0.65));
-        assert_eq!((first.outcome, first.mean()), (Outcome::Refuted, 0.5));
-        assert_eq!(finding("a.owd_ms=9", ratio(1.0)).outcome, Outcome::NotRun);
-        let mut bound = ratio(0.65);
-        if let Claim::Ratio { or_better, .. } = &mut bound {
-            *or_better = true;
-        }
-        let first = finding("a.owd_ms=1", bound);
-        assert_eq!(first.outcome, Outcome::Confirmed);
-    }
-
-    #[test]
-    fn orders_are_decided_pair_by_pair() {
-        let claim = order(&[&["a"], &["b"], &["c"]]);
-        assert_eq!(
-            finding("a.owd_ms=1", claim.clone()),
-            Finding::of_pairs([3, 0, 0])
-        );
-        // In the second combination a and b are too close, c is the best.
-        let all = finding("", claim);
-        assert_eq!((all.pairs, all.outcome), ([3, 1, 2], Outcome::InPart));
-        let refuted = finding("", order(&[&["c"], &["a", "b"]]));
-        assert_eq!(refuted.pairs, [2, 0, 2]);
-        let open = finding("a.owd_ms=2", order(&[&["a"], &["b"]]));
-        assert_eq!(open.outcome, Outcome::Open);
-        let unknown = finding("", order(&[&["x"], &["y"]]));
-        assert_eq!(unknown.outcome, Outcome::NotRun);
-        // One pair as claimed is not the order: the other one is undecided.
-        let half = finding("", order(&[&["a"], &["b"]]));
-        assert_eq!((half.pairs, half.outcome), ([1, 1, 0], Outcome::InPart));
-    }
-
-    #[test]
-    fn shares_and_equality() {
-        let better = |share, by| Claim::Better {
-            contender: "a".into(),
-            against: "b".into(),
-            share,
-            by,
-        };
-        // All of six, half of twelve, and none of six runs.
-        for (at, outcome) in [
-            ("a.owd_ms=1", Outcome::Confirmed),
-            ("", Outcome::Open),
-            ("a.owd_ms=2", Outcome::Refuted),
-        ] {
-            assert_eq!(finding(at, better(0.5, 0.2)).outcome, outcome);
-        }
-        // Six of six may be luck where nine of ten are claimed.
-        let nearly = finding("a.owd_ms=1", better(0.9, 0.2));
-        assert_eq!((nearly.mean(), nearly.outcome), (1.0, Outcome::Open));
-        assert_eq!(finding("a.owd_ms=1", better(0.9, 1.0)).mean(), 1.0);
-        assert_eq!(finding("", better(0.9, 1.1)).mean(), 0.0);
-        let equal = |names: &[&str]| Claim::Equal(names.iter().map(|n| (*n).to_owned()).collect());
-        assert_eq!(
-            finding("a.owd_ms=2", equal(&["a", "b"])).outcome,
-            Outcome::Confirmed
-        );
-        assert_eq!(finding("", equal(&["a", "b"])).outcome, Outcome::InPart);
-        assert_eq!(
-            finding("a.owd_ms=1", equal(&["a", "b", "c"])).outcome,
-            Outcome::Refuted
-        );
-    }
-
-    #[test]
-    fn a_few_runs_decide_nothing() {
-        let mut few = three();
-        few.runs.retain(|run| run.run < MIN_RUNS - 1);
-        let value = Claim::Value {
-            contender: "a".into(),
-            value: 1.05,
-        };
-        let of = |results: &ScenarioResults| {
-            let claim = published("a.owd_ms=1", value.clone());
-            results.finding(&claim).outcome
-        };
-        assert_eq!(
-            (of(&few), of(&three())),
-            (Outcome::Open, Outcome::Confirmed)
-        );
-        // Nor does one run decide an order, however far apart its times are.
-        few.runs.retain(|run| run.run == 0);
-        let claim = published("", order(&[&["a"], &["c"]]));
-        assert_eq!(few.finding(&claim).pairs, [0, 2, 0]);
-    }
-
-    #[test]
-    fn claims_can_be_held_against_the_published_forms() {
-        let forms = vec![("b".to_owned(), "c".to_owned())];
-        let claim = published("a.owd_ms=2", order(&[&["b"], &["a"]]));
-        assert_eq!(three().finding(&claim).outcome, Outcome::Open);
-        let claim = claim.of_published(&forms).unwrap();
-        assert_eq!(claim.claim, order(&[&["c"], &["a"]]));
-        assert_eq!(three().finding(&claim).outcome, Outcome::Confirmed);
-        let other = published("", order(&[&["x"], &["a"]]));
-        assert_eq!(other.of_published(&forms), None);
-    }
-
-    #[test]
-    fn a_change_is_measured_against_another_scenario() {
-        let (mut fast, slow) = (three(), three());
-        fast.id = "fast".into();
-        for run in &mut fast.runs {
-            run.metrics.values_mut().for_each(|value| *value *= 0.5);
-        }
-        let change = Claim::Change {
-            contender: "a".into(),
-            scenario: "x".into(),
-            ratio: 0.5,
-        };
-        let published = published("", change);
-        let results = Results {
-            scenarios: vec![slow, fast.clone()],
-        };
-        let found = results.finding(&fast, &published);
-        assert_eq!((found.outcome, found.mean()), (Outcome::Confirmed, 0.5));
-        assert_eq!(fast.finding(&published).outcome, Outcome::NotRun);
+        groups.filter_map(equal).collect()
     }
 }

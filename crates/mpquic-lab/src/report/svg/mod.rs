@@ -1,12 +1,14 @@
-//! Charts as inline SVG: lines over an axis, grouped bars, and areas.
+//! Charts as inline SVG: lines over an axis, grouped bars, areas, and ranges.
 
 mod areas;
 mod axis;
 mod bars;
 mod lines;
 mod plot;
+mod ranges;
 
 pub(super) use areas::{Area, areas};
 pub(super) use bars::{Bars, bars};
 pub(super) use lines::{Line, lines};
 pub(super) use plot::{COLOURS, Plot, escape, swatch};
+pub(super) use ranges::{Range, ranges};

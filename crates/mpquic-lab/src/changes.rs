@@ -1,0 +1,274 @@
+//! Two sets of results of the same scenarios: what has changed from the first to the second.
+
+use std::collections::BTreeMap;
+
+use mpquic_sim::experiment::{
+    Cell, Comparison, Results, Run, ScenarioResults, corrected, is_lower_better, sweep_label,
+};
+
+use crate::{Failure, claims};
+
+/// A difference is significant if it could be chance in at most this share of cases.
+const LEVEL: f64 = 0.05;
+
+/// All that differs between two sets of results.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// What both sets have, by scenario in the order of the second.
+    pub(crate) scenarios: Vec<Scenario>,
+    /// Scenarios that only the first set has, and those that only the second has.
+    pub(crate) alone: [Vec<String>; 2],
+}
+
+/// A scenario of both sets.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) metric: String,
+    /// A line per contender and combination of swept values.
+    pub(crate) lines: Vec<Line>,
+    /// Claims with another verdict than before.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Contenders that only one of the sets has.
+    pub(crate) alone: Vec<String>,
+}
+
+/// A contender of the second set against itself in the first, or against another one.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// The scenario and the swept values.
+    pub(crate) label: String,
+    pub(crate) contender: String,
+    pub(crate) medians: [f64; 2],
+    pub(crate) comparison: Comparison,
+    /// How likely the difference is if there is none, corrected for the other lines of the scenario.
+    chance: f64,
+    lower_is_better: bool,
+}
+
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Same,
+    Better,
+    Worse,
+}
+
+impl Change {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Better => "better",
+            Self::Worse => "worse",
+        }
+    }
+}
+
+/// A claim with another verdict than before.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) published: String,
+    /// Against whose contenders.
+    pub(crate) against: &'static str,
+    /// The verdicts, and what they are about, before and after.
+    pub(crate) outcomes: [&'static str; 2],
+    pub(crate) found: [String; 2],
+}
+
+impl Line {
+    pub(crate) fn new(
+        label: String,
+        contender: String,
+        medians: [f64; 2],
+        comparison: Comparison,
+        metric: &str,
+    ) -> Self {
+        Self {
+            label,
+            contender,
+            medians,
+            comparison,
+            chance: comparison.chance,
+            lower_is_better: is_lower_better(metric),
+        }
+    }
+
+    pub(crate) fn change(&self) -> Change {
+        match (self.chance <= LEVEL, self.worse_by() < 1.0) {
+            (false, _) => Change::Same,
+            (true, true) => Change::Better,
+            (true, false) => Change::Worse,
+        }
+    }
+
+    /// The mean ratio of runs, above 1 for what is worse.
+    pub(crate) fn worse_by(&self) -> f64 {
+        match self.lower_is_better {
+            true => self.comparison.paired,
+            false => 1.0 / self.comparison.paired,
+        }
+    }
+}
+
+/// Corrects the chances of lines that are read together.
+pub(crate) fn correct(lines: &mut [Line]) {
+    let chances: Vec<_> = lines.iter().map(|line| line.comparison.chance).collect();
+    for (line, chance) in lines.iter_mut().zip(corrected(&chances)) {
+        line.chance = chance;
+    }
+}
+
+/// A scenario and its swept values.
+pub(crate) fn label(results: &ScenarioResults, sweep: usize) -> String {
+    let sweep = sweep_label(&results.sweeps[sweep]);
+    format!("{} {sweep}", results.id).trim_end().into()
+}
+
+/// The metric to compare by: the scenario's own unless one is named.
+pub(crate) fn metric<'a>(
+    named: Option<&'a str>,
+    results: &'a ScenarioResults,
+) -> Result<&'a str, Failure> {
+    let Some(metric) = named else {
+        return Ok(&results.metric);
+    };
+    let known = results.metrics();
+    if known.contains(&metric) {
+        return Ok(metric);
+    }
+    Err(Failure::usage(format!(
+        "{} has no metric `{metric}`; there are: {}",
+        results.id,
+        known.join(", ")
+    )))
+}
+
+impl Changes {
+    /// What has changed, by the scenarios' own metrics unless one is named.
+    pub(crate) fn between(
+        before: &Results,
+        after: &Results,
+        named: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let find = |all: &Results, id: &str| all.scenarios.iter().any(|other| other.id == id);
+        let alone = |these: &Results, others: &Results| {
+            let ids = these.scenarios.iter().map(|scenario| scenario.id.clone());
+            ids.filter(|id| !find(others, id)).collect()
+        };
+        let mut changes = Self {
+            scenarios: Vec::new(),
+            alone: [alone(before, after), alone(after, before)],
+        };
+        for new in &after.scenarios {
+            if let Some(old) = before.scenarios.iter().find(|old| old.id == new.id) {
+                let verdicts = verdicts([before, after], [old, new]);
+                changes.scenarios.push(scenario(old, new, named, verdicts)?);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// All lines.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.scenarios.iter().flat_map(|scenario| &scenario.lines)
+    }
+
+    /// How many lines say this.
+    pub(crate) fn count(&self, change: Change) -> usize {
+        self.lines().filter(|line| line.change() == change).count()
+    }
+}
+
+fn scenario(
+    before: &ScenarioResults,
+    after: &ScenarioResults,
+    named: Option<&str>,
+    verdicts: Vec<Verdict>,
+) -> Result<Scenario, Failure> {
+    let metric = metric(named, before)?;
+    let mut lines = lines(before, after, metric);
+    correct(&mut lines);
+    let mut alone = only(before, after);
+    alone.extend(only(after, before));
+    Ok(Scenario {
+        id: after.id.clone(),
+        title: after.title.clone(),
+        metric: metric.to_owned(),
+        verdicts,
+        alone,
+        lines,
+    })
+}
+
+/// Contenders that the others do not have.
+fn only(these: &ScenarioResults, others: &ScenarioResults) -> Vec<String> {
+    let names = these.contenders.iter();
+    let names = names.filter(|name| others.contender(name).is_none());
+    names.cloned().collect()
+}
+
+/// Every contender of the second results against itself in the first. Runs with the same values and
+/// seed are paired.
+fn lines(before: &ScenarioResults, after: &ScenarioResults, metric: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for cell in after.cells() {
+        let name = &after.contenders[cell.contender];
+        let same_sweep = before
+            .sweeps
+            .iter()
+            .position(|sweep| *sweep == after.sweeps[cell.sweep]);
+        let (Some(contender), Some(sweep)) = (before.contender(name), same_sweep) else {
+            continue;
+        };
+        let earlier = Cell { sweep, contender };
+        let position = |run: &Run| (run.point, run.run);
+        let old: BTreeMap<_, _> = before
+            .runs_of(earlier)
+            .map(|run| (position(run), run))
+            .collect();
+        let pair = |run: &Run| {
+            let other = old.get(&position(run))?;
+            let same = other.values == run.values && before.seed == after.seed;
+            let values = (*run.metrics.get(metric)?, *other.metrics.get(metric)?);
+            same.then_some(values)
+        };
+        let pairs: Vec<_> = after.runs_of(cell).filter_map(pair).collect();
+        let Some(comparison) = Comparison::of(&pairs, is_lower_better(metric)) else {
+            continue;
+        };
+        let medians = [
+            before.summary(earlier, metric).statistics.median,
+            after.summary(cell, metric).statistics.median,
+        ];
+        let label = label(after, cell.sweep);
+        lines.push(Line::new(label, name.clone(), medians, comparison, metric));
+    }
+    lines
+}
+
+/// Claims of both sets whose verdicts differ.
+fn verdicts(results: [&Results; 2], scenarios: [&ScenarioResults; 2]) -> Vec<Verdict> {
+    let [before, after] = [0, 1].map(|set| claims::rows(results[set], scenarios[set]));
+    let mut changed = Vec::new();
+    for new in after {
+        let same =
+            |old: &&claims::Row| (&old.metric, &old.published) == (&new.metric, &new.published);
+        let Some(old) = before.iter().find(same) else {
+            continue;
+        };
+        let forms = old.as_published.as_ref().zip(new.as_published.as_ref());
+        let ours = Some((&old.ours, &new.ours));
+        for (against, both) in [("published forms", forms), ("ours", ours)] {
+            if let Some((old, new_verdict)) = both.filter(|(old, new)| old.outcome != new.outcome) {
+                changed.push(Verdict {
+                    published: format!("{}: {}", new.metric, new.published),
+                    against,
+                    outcomes: [old.outcome, new_verdict.outcome],
+                    found: [old.found.clone(), new_verdict.found.clone()],
+                });
+            }
+        }
+    }
+    changed
+}

@@ -1,0 +1,156 @@
+//! The runs of several experiments on several threads.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+
+use super::results::{Run, Trace};
+use super::{Experiment, Outcomes, ScenarioResults};
+
+/// Into how many parts the repetitions of an experiment fall that stops early.
+pub(super) const PARTS: usize = 3;
+
+/// Does all runs of several experiments in this many threads, and calls `progress` after each run.
+/// `done` gets the results of each experiment, in order, as soon as these and those of all earlier
+/// experiments are complete. The results do not depend on the number of threads.
+pub fn run_all(
+    experiments: &[Experiment],
+    threads: usize,
+    progress: &(dyn Fn(&Experiment) + Sync),
+    done: &mut dyn FnMut(usize, ScenarioResults),
+) {
+    let runs: usize = experiments.iter().map(Experiment::count).sum();
+    let (sender, receiver) = mpsc::channel();
+    let work = Work::new(experiments);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, runs.max(1)) {
+            let (work, sender) = (&work, sender.clone());
+            scope.spawn(move || {
+                while let Some((index, case)) = work.take() {
+                    let experiment = &experiments[index];
+                    let outcome = experiment.run_case(experiment.case(case));
+                    progress(experiment);
+                    if let Some(outcomes) = work.put(index, case, outcome) {
+                        let (runs, traces): (Vec<_>, Vec<_>) = outcomes.into_values().unzip();
+                        let traces = traces.into_iter().flatten().collect();
+                        if sender
+                            .send((index, experiment.results(runs, traces)))
+                            .is_err()
+                        {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut complete: Vec<Option<ScenarioResults>> = vec![None; experiments.len()];
+        let mut first = 0;
+        for (index, results) in receiver {
+            complete[index] = Some(results);
+            while let Some(results) = complete.get_mut(first).and_then(Option::take) {
+                done(first, results);
+                first += 1;
+            }
+        }
+    });
+}
+
+/// What is left to run.
+struct Work<'a> {
+    experiments: &'a [Experiment],
+    state: Mutex<Vec<State>>,
+    /// Something was added, or all is done.
+    changed: Condvar,
+}
+
+/// How far an experiment has come.
+#[derive(Default)]
+struct State {
+    /// Parts that have begun.
+    parts: usize,
+    /// Runs of these that nobody has taken yet.
+    waiting: VecDeque<usize>,
+    running: usize,
+    outcomes: Outcomes,
+}
+
+impl State {
+    /// Begins the next part that has any runs.
+    fn begin_next(&mut self, experiment: &Experiment) {
+        while self.waiting.is_empty() && self.parts < PARTS {
+            self.waiting.extend(experiment.part(self.parts));
+            self.parts += 1;
+        }
+    }
+}
+
+impl<'a> Work<'a> {
+    fn new(experiments: &'a [Experiment]) -> Self {
+        let begun = |experiment: &Experiment| {
+            let mut state = State::default();
+            state.begin_next(experiment);
+            state
+        };
+        Self {
+            experiments,
+            state: Mutex::new(experiments.iter().map(begun).collect()),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<State>> {
+        // Nothing is left half done when a thread panics with it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next run: its experiment and index. Waits if others may still turn out to be needed.
+    fn take(&self) -> Option<(usize, usize)> {
+        let mut states = self.lock();
+        loop {
+            for (index, state) in states.iter_mut().enumerate() {
+                if let Some(case) = state.waiting.pop_front() {
+                    state.running += 1;
+                    return Some((index, case));
+                }
+            }
+            if states.iter().all(|state| state.running == 0) {
+                return None;
+            }
+            let waited = self.changed.wait(states);
+            states = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Keeps what came of a run. The last of an experiment gets all of them.
+    fn put(&self, index: usize, case: usize, outcome: (Run, Option<Trace>)) -> Option<Outcomes> {
+        let experiment = &self.experiments[index];
+        let mut states = self.lock();
+        let state = &mut states[index];
+        state.outcomes.insert(case, outcome);
+        if !state.waiting.is_empty() || state.running > 1 {
+            state.running -= 1;
+            return None;
+        }
+        // Nobody else is busy with this experiment while it is looked at.
+        let outcomes = std::mem::take(&mut state.outcomes);
+        let more = state.parts < PARTS;
+        drop(states);
+        let decided = more && experiment.is_decided(&outcomes);
+        let mut states = self.lock();
+        let state = &mut states[index];
+        state.running -= 1;
+        if !decided {
+            state.begin_next(experiment);
+        }
+        let is_over = state.waiting.is_empty();
+        let result = match is_over {
+            true => Some(outcomes),
+            false => {
+                state.outcomes = outcomes;
+                None
+            }
+        };
+        self.changed.notify_all();
+        result
+    }
+}

@@ -1,0 +1,284 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::experiment::{Run, State};
+
+const METRIC: &str = "completion_s";
+
+/// Two combinations of swept values; each contender's times in the runs of both, each twice.
+fn results(times: [(&str, [[f64; 3]; 2]); 3]) -> ScenarioResults {
+    let mut runs = Vec::new();
+    for (contender, (_, by_sweep)) in times.iter().enumerate() {
+        for (sweep, times) in by_sweep.iter().enumerate() {
+            let twice = times.iter().chain(times);
+            runs.extend(twice.enumerate().map(|(run, time)| Run {
+                contender,
+                sweep,
+                point: 0,
+                run,
+                state: State::Finished,
+                values: Vec::new(),
+                metrics: BTreeMap::from([(METRIC.to_owned(), *time)]),
+                paths: Vec::new(),
+                flows: Vec::new(),
+            }));
+        }
+    }
+    let text = "schedulers = \"lrf\"\nworkload = { kind = \"file\", size_mb = 1 }\n\
+                [[path]]\nname = \"a\"\nrate_mbit = 1\nowd_ms = [1, 2]\n";
+    let scenario = crate::scenario::Scenario::parse("x.toml", text).unwrap();
+    let mut results = crate::experiment::Experiment::new(scenario).results(runs, Vec::new());
+    results.contenders = times.map(|(name, _)| name.to_owned()).to_vec();
+    results
+}
+
+fn three() -> ScenarioResults {
+    results([
+        ("a", [[1.0, 1.1, 1.05], [2.0, 2.1, 2.0]]),
+        ("b", [[2.0, 2.2, 2.1], [2.0, 2.05, 2.05]]),
+        ("c", [[4.0, 4.4, 4.2], [1.0, 1.0, 1.0]]),
+    ])
+}
+
+fn published(at: &str, claim: Claim) -> Published {
+    Published {
+        text: String::new(),
+        metric: METRIC.into(),
+        at: at.into(),
+        reason: String::new(),
+        claim,
+    }
+}
+
+/// What a claim alone comes to.
+fn alone(results: &ScenarioResults, claim: &Published) -> Finding {
+    let all = Results::default();
+    all.findings(results, std::slice::from_ref(claim)).remove(0)
+}
+
+fn finding(at: &str, claim: Claim) -> Finding {
+    alone(&three(), &published(at, claim))
+}
+
+fn order(names: &[&[&str]]) -> Claim {
+    let group = |names: &&[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Claim::Order(names.iter().map(group).collect())
+}
+
+#[test]
+fn ratios_are_means_over_the_swept_values_or_of_one() {
+    let ratio = |ratio| Claim::Ratio {
+        contender: "a".into(),
+        against: "b".into(),
+        ratio,
+        or_better: false,
+    };
+    let all = finding("", ratio(0.70));
+    assert_eq!(all.outcome, Outcome::Confirmed);
+    assert!((all.mean() - (0.5 + 2.0 / 2.05) / 2.0).abs() < 1e-9);
+    assert!((all.paired.unwrap() - 0.7070).abs() < 1e-3, "{all:?}");
+    let (low, high) = all.interval.unwrap();
+    assert!(low <= all.mean() && all.mean() <= high && low < high);
+    // 0.738 is within 0.10 of this, but not the whole interval.
+    assert_eq!(finding("", ratio(0.64)).outcome, Outcome::Open);
+    let first = finding("a.owd_ms=1", ratio(0.65));
+    assert_eq!((first.outcome, first.mean()), (Outcome::Refuted, 0.5));
+    assert_eq!(finding("a.owd_ms=9", ratio(1.0)).outcome, Outcome::NotRun);
+    let mut bound = ratio(0.65);
+    if let Claim::Ratio { or_better, .. } = &mut bound {
+        *or_better = true;
+    }
+    let first = finding("a.owd_ms=1", bound);
+    assert_eq!(first.outcome, Outcome::Confirmed);
+}
+
+#[test]
+fn orders_are_decided_pair_by_pair() {
+    let claim = order(&[&["a"], &["b"], &["c"]]);
+    let first = finding("a.owd_ms=1", claim.clone());
+    assert_eq!(
+        (first.pairs, first.outcome),
+        ([3, 0, 0], Outcome::Confirmed)
+    );
+    // In the second combination a and b are too close, c is the best.
+    let all = finding("", claim);
+    assert_eq!((all.pairs, all.outcome), ([3, 1, 2], Outcome::InPart));
+    let refuted = finding("", order(&[&["c"], &["a", "b"]]));
+    assert_eq!(refuted.pairs, [2, 0, 2]);
+    let open = finding("a.owd_ms=2", order(&[&["a"], &["b"]]));
+    assert_eq!(open.outcome, Outcome::Open);
+    let unknown = finding("", order(&[&["x"], &["y"]]));
+    assert_eq!(unknown.outcome, Outcome::NotRun);
+    // One pair as claimed is not the order: the other one is undecided.
+    let half = finding("", order(&[&["a"], &["b"]]));
+    assert_eq!((half.pairs, half.outcome), ([1, 1, 0], Outcome::InPart));
+}
+
+#[test]
+fn shares_and_equality() {
+    let better = |share, by| Claim::Better {
+        contender: "a".into(),
+        against: "b".into(),
+        share,
+        by,
+    };
+    // All of six, half of twelve, and none of six runs.
+    for (at, outcome) in [
+        ("a.owd_ms=1", Outcome::Confirmed),
+        ("", Outcome::Open),
+        ("a.owd_ms=2", Outcome::Refuted),
+    ] {
+        assert_eq!(finding(at, better(0.5, 0.2)).outcome, outcome);
+    }
+    // Six of six may be luck where nine of ten are claimed.
+    let nearly = finding("a.owd_ms=1", better(0.9, 0.2));
+    assert_eq!((nearly.mean(), nearly.outcome), (1.0, Outcome::Open));
+    assert_eq!(finding("a.owd_ms=1", better(0.9, 1.0)).mean(), 1.0);
+    assert_eq!(finding("", better(0.9, 1.1)).mean(), 0.0);
+    let equal = |names: &[&str]| Claim::Equal(names.iter().map(|n| (*n).to_owned()).collect());
+    assert_eq!(
+        finding("a.owd_ms=2", equal(&["a", "b"])).outcome,
+        Outcome::Confirmed
+    );
+    assert_eq!(finding("", equal(&["a", "b"])).outcome, Outcome::InPart);
+    assert_eq!(
+        finding("a.owd_ms=1", equal(&["a", "b", "c"])).outcome,
+        Outcome::Refuted
+    );
+}
+
+#[test]
+fn a_few_runs_decide_nothing() {
+    let mut few = three();
+    few.runs.retain(|run| run.run < MIN_RUNS - 1);
+    let value = Claim::Value {
+        contender: "a".into(),
+        value: 1.05,
+    };
+    let of = |results: &ScenarioResults| {
+        let claim = published("a.owd_ms=1", value.clone());
+        alone(results, &claim).outcome
+    };
+    assert_eq!(
+        (of(&few), of(&three())),
+        (Outcome::Open, Outcome::Confirmed)
+    );
+    // Nor does one run decide an order, however far apart its times are.
+    few.runs.retain(|run| run.run == 0);
+    let claim = published("", order(&[&["a"], &["c"]]));
+    assert_eq!(alone(&few, &claim).pairs, [0, 2, 0]);
+}
+
+#[test]
+fn claims_can_be_held_against_the_published_forms() {
+    let forms = vec![("b".to_owned(), "c".to_owned())];
+    let claim = published("a.owd_ms=2", order(&[&["b"], &["a"]]));
+    assert_eq!(alone(&three(), &claim).outcome, Outcome::Open);
+    let claim = claim.of_published(&forms).unwrap();
+    assert_eq!(claim.claim, order(&[&["c"], &["a"]]));
+    assert_eq!(alone(&three(), &claim).outcome, Outcome::Confirmed);
+    let other = published("", order(&[&["x"], &["a"]]));
+    assert_eq!(other.of_published(&forms), None);
+}
+
+#[test]
+fn a_change_is_measured_against_another_scenario() {
+    let (mut fast, slow) = (three(), three());
+    fast.id = "fast".into();
+    for run in &mut fast.runs {
+        run.metrics.values_mut().for_each(|value| *value *= 0.5);
+    }
+    let change = Claim::Change {
+        contender: "a".into(),
+        scenario: "x".into(),
+        ratio: 0.5,
+    };
+    let published = published("", change);
+    let results = Results {
+        scenarios: vec![slow, fast.clone()],
+    };
+    let found = results
+        .findings(&fast, std::slice::from_ref(&published))
+        .remove(0);
+    assert_eq!((found.outcome, found.mean()), (Outcome::Confirmed, 0.5));
+    assert_eq!(alone(&fast, &published).outcome, Outcome::NotRun);
+}
+
+#[test]
+fn many_claims_need_more_confidence_than_one() {
+    let claim = |share| {
+        let claim = Claim::Better {
+            contender: "a".into(),
+            against: "b".into(),
+            share,
+            by: 0.0,
+        };
+        published("a.owd_ms=1", claim)
+    };
+    // Six of six runs where half are claimed: the chance is 0.014.
+    let one = alone(&three(), &claim(0.5));
+    assert_eq!((one.outcome, one.edge), (Outcome::Confirmed, Edge::Near));
+    let outcomes = |claims: &[Published]| -> Vec<Outcome> {
+        let findings = Results::default().findings(&three(), claims);
+        findings.into_iter().map(|found| found.outcome).collect()
+    };
+    let twice = vec![claim(0.5); 2];
+    assert_eq!(outcomes(&twice), [Outcome::Confirmed; 2]);
+    assert_eq!(outcomes(&vec![claim(0.5); 3]), [Outcome::Open; 3]);
+    // One that is far from its edge stays decided among many that are not.
+    let mut claims = vec![claim(0.9); 9];
+    claims.push(claim(0.1));
+    assert_eq!(outcomes(&claims)[8..], [Outcome::Open, Outcome::Confirmed]);
+}
+
+#[test]
+fn more_runs_are_of_no_use_once_all_is_decided() {
+    let with = |claims: &[Published]| {
+        let mut results = three();
+        results.published = claims.to_vec();
+        results.is_decided()
+    };
+    let clear = published("a.owd_ms=1", order(&[&["a"], &["b"], &["c"]]));
+    let close = published("a.owd_ms=2", order(&[&["a"], &["b"]]));
+    let words = published("", Claim::Words);
+    assert!(with(&[clear.clone(), words.clone()]));
+    assert!(!with(&[clear.clone(), close]), "that is open");
+    assert!(!with(&[words]), "there is nothing to decide");
+    let change = Claim::Change {
+        contender: "a".into(),
+        scenario: "x".into(),
+        ratio: 1.0,
+    };
+    assert!(!with(&[clear, published("", change)]), "it is not its own");
+    // Two that are equal in every run will stay so.
+    let mut equal = three();
+    let alike = equal.runs.iter().filter(|run| run.contender == 0);
+    let alike = alike.map(|run| Run {
+        contender: 1,
+        ..run.clone()
+    });
+    let alike: Vec<_> = alike.collect();
+    equal.runs.retain(|run| run.contender != 1);
+    equal.runs.extend(alike);
+    equal.published = vec![published("", order(&[&["a"], &["b"]]))];
+    assert!(equal.is_decided());
+}
+
+#[test]
+fn an_undecided_claim_says_how_many_runs_would_decide() {
+    let better = |share| Claim::Better {
+        contender: "a".into(),
+        against: "b".into(),
+        share,
+        by: 0.0,
+    };
+    // 0.9 is 0.816 standard deviations from six of six; 2.05 of them take 37.97 runs.
+    let nearly = finding("a.owd_ms=1", better(0.9));
+    assert_eq!(
+        (nearly.outcome, nearly.edge),
+        (Outcome::Open, Edge::Runs(38))
+    );
+    // Eight of twelve.
+    let edge = finding("", better(2.0 / 3.0));
+    assert_eq!((edge.outcome, edge.edge), (Outcome::Open, Edge::On));
+}
