@@ -22,6 +22,8 @@ const STEADY: f64 = 0.25;
 const NO_QUEUE: (f64, f64) = (1.0, 0.05);
 /// A queue of less than this (ms) is not told from chance.
 const LEAST_QUEUE: f64 = 5.0;
+/// A wait of this share of the longest is one in a full queue.
+const FULL: f64 = 0.9;
 /// Losses in an interval are a burst if they are more than this, and by this factor more than usual.
 const BURST: f64 = 4.0;
 /// So many packets may be missing because they were too large: probes for the path's MTU.
@@ -92,7 +94,8 @@ struct Estimate {
     rtt_ms: f64,
     jitter_ms: Option<f64>,
     loss_pct: f64,
-    queue_ms: Option<f64>,
+    /// What the queue holds. Queues hold bytes: a faster rate empties them sooner.
+    queue_bytes: Option<f64>,
     /// False if nothing shows that more would not have arrived.
     is_filled: bool,
 }
@@ -231,11 +234,13 @@ impl PathRecording {
         let fast = UP_TO_SPEED * quantile(&rates, 0.75);
         let start = windows.iter().position(|window| window.mbit >= fast)?;
         // The queue that built up meanwhile belongs to the start.
-        let start_waits: Vec<_> = windows.drain(..start).map(|window| window.wait).collect();
+        let start: Vec<_> = windows.drain(..start).collect();
         if fast <= 0.0 || windows.len() < LEAST_WINDOWS {
             return None;
         }
+        // What round trips differ by without load, they do with it.
         let least = NO_QUEUE.0.max(NO_QUEUE.1 * shortest);
+        let least = least.max(self.idle_spread(shortest));
         let is_busy = |window: &Window| window.wait.is_some_and(|wait| wait > least);
         let busy = windows.iter().filter(|window| is_busy(window)).count();
         let outages = windows.iter().filter(|window| window.is_outage).count();
@@ -245,22 +250,42 @@ impl PathRecording {
         rates.sort_by(f64::total_cmp);
         let spread = Statistics::of(rates.iter().copied());
         let is_steady = outages == 0 && spread.ninetieth - spread.tenth <= STEADY * spread.mean;
-        let waits = windows.iter().map(|window| window.wait).chain(start_waits);
-        let longest = waits.flatten().max_by(f64::total_cmp).unwrap_or(0.0);
+        let rate_mbit = match is_steady {
+            true => quantile(&rates, 0.5),
+            false => spread.mean,
+        };
+        // Each with the rate at which the queue emptied; that of the start is not known yet then.
+        let waits = windows.iter().map(|window| (window.wait, window.mbit));
+        let waits = waits.chain(start.iter().map(|window| (window.wait, rate_mbit)));
+        let waits = waits.filter_map(|(wait, mbit)| Some((wait?, mbit)));
+        let waits: Vec<_> = waits.collect();
+        let longest = waits.iter().map(|(wait, _)| *wait).fold(0.0, f64::max);
+        let full = waits.iter().filter(|(wait, _)| *wait >= FULL * longest);
+        let mut full: Vec<_> = full.map(|(_, mbit)| *mbit).collect();
+        full.sort_by(f64::total_cmp);
+        let mbit = quantile(&full, 0.5);
         let (loss, overflowed) = losses(&windows, longest);
         let (rtt_ms, jitter_ms) = self.delay(shortest);
         Some(Estimate {
-            rate_mbit: match is_steady {
-                true => quantile(&rates, 0.5),
-                false => spread.mean,
-            },
+            rate_mbit,
             trace: (!is_steady).then(|| trace(&windows, is_filled.then_some(least))),
             rtt_ms,
             jitter_ms,
             loss_pct: 100.0 * loss,
-            queue_ms: (overflowed || longest > DEFAULT_QUEUE.max(rtt_ms)).then_some(longest),
+            queue_bytes: (overflowed || longest > DEFAULT_QUEUE.max(rtt_ms))
+                .then_some(longest * mbit * 125.0),
             is_filled,
         })
+    }
+
+    /// How much longer than the shortest round trips are without load, but for the odd one.
+    fn idle_spread(&self, shortest: f64) -> f64 {
+        let mut rtts = self.idle_rtts.clone();
+        rtts.sort_by(f64::total_cmp);
+        match rtts.is_empty() {
+            true => 0.0,
+            false => quantile(&rtts, 0.95) - shortest,
+        }
     }
 
     /// The round trip, and how much one way differs, if it does.
@@ -395,8 +420,8 @@ impl Estimate {
             let _ = writeln!(text, "jitter_ms = {jitter:.2}");
         }
         let _ = writeln!(text, "loss_pct = {:.3}", self.loss_pct);
-        if let Some(queue) = self.queue_ms {
-            let _ = writeln!(text, "queue_ms = {queue:.1}");
+        if let Some(queue) = self.queue_bytes {
+            let _ = writeln!(text, "queue_bytes = {queue:.0}");
         }
         text
     }
@@ -434,6 +459,12 @@ mod tests {
         path
     }
 
+    /// How long a full queue takes to empty, ms.
+    fn queue_ms(estimate: &Estimate) -> Option<f64> {
+        let bytes = estimate.queue_bytes?;
+        Some((bytes / estimate.rate_mbit / 125.0).round())
+    }
+
     #[test]
     fn a_steady_link_is_found_again() {
         let path = recording(|_| 10.0, 100.0, 200);
@@ -446,10 +477,10 @@ mod tests {
         assert!((estimate.loss_pct - 0.5).abs() < 0.1, "{estimate:?}");
         assert_eq!((estimate.rtt_ms, estimate.jitter_ms), (20.0, None));
         // Longer than what is the default.
-        assert_eq!(estimate.queue_ms, Some(100.0));
+        assert_eq!(queue_ms(&estimate), Some(100.0));
         assert!(estimate.is_filled && estimate.trace.is_none());
         assert_eq!(
-            recording(|_| 10.0, 40.0, 200).estimate().unwrap().queue_ms,
+            queue_ms(&recording(|_| 10.0, 40.0, 200).estimate().unwrap()),
             None
         );
     }
@@ -501,7 +532,7 @@ mod tests {
             path.estimate().unwrap()
         };
         let estimate = with_silence(0.0);
-        assert_eq!(estimate.queue_ms, Some(100.0), "{estimate:?}");
+        assert_eq!(estimate.queue_bytes, Some(125_000.0), "{estimate:?}");
         let trace = estimate.trace.unwrap();
         let outage: Vec<_> = (0..trace.len()).filter(|i| trace[*i] < 1.0).collect();
         assert_eq!(outage, [20, 21, 22], "{trace:?}");
@@ -519,7 +550,7 @@ mod tests {
             path.on_packet(5.5, largest + 2, 1222);
         }
         let estimate = path.estimate().unwrap();
-        assert_eq!((estimate.loss_pct, estimate.queue_ms), (0.0, Some(40.0)));
+        assert_eq!((estimate.loss_pct, queue_ms(&estimate)), (0.0, Some(40.0)));
     }
 
     #[test]
@@ -541,6 +572,33 @@ mod tests {
             path.on_packet(7.5, largest + 2, 1222);
         }
         assert_eq!(path.estimate().unwrap().loss_pct, 0.0);
+    }
+
+    #[test]
+    fn a_queue_holds_bytes() {
+        // 200 ms of queue while it empties at 5 Mbit/s are 125 kB; at 20 Mbit/s, 50 ms.
+        let fast = |time: f64| (time as usize).is_multiple_of(2);
+        let rate = |time: f64| if fast(time) { 20.0 } else { 5.0 };
+        let mut path = recording(rate, 0.0, u64::MAX);
+        path.loaded_rtts.clear();
+        for tick in 1..1100 {
+            let time = f64::from(tick) / 100.0;
+            let wait = if fast(time) { 50.0 } else { 200.0 };
+            path.on_loaded_rtt(time, 20.0 + wait);
+        }
+        let bytes = path.estimate().unwrap().queue_bytes.unwrap();
+        assert!((bytes / 125_000.0 - 1.0).abs() < 0.01, "{bytes}");
+    }
+
+    #[test]
+    fn jitter_is_no_queue() {
+        // Round trips differ by up to 4 ms, with load as without: the link was never full.
+        let mut path = recording(|_| 10.0, 0.0, u64::MAX);
+        path.idle_rtts = (0..20).map(|n| 20.0 + f64::from(n % 5)).collect();
+        for (index, (_, rtt)) in path.loaded_rtts.iter_mut().enumerate() {
+            *rtt = 20.0 + (index % 5) as f64;
+        }
+        assert!(!path.estimate().unwrap().is_filled);
     }
 
     #[test]
