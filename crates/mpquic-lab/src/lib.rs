@@ -51,6 +51,7 @@ mod results;
 mod select;
 mod table;
 mod terminal;
+mod trace;
 
 /// Run experiments in virtual time, and compare and plot their results
 ///
@@ -71,6 +72,7 @@ enum Command {
     Compare(compare::Compare),
     Table(markdown::Table),
     Report(report::Report),
+    Trace(trace::Trace),
 }
 
 /// List the scenarios that come with the tool
@@ -167,6 +169,7 @@ impl Lab {
             Command::Compare(args) => compare::run(args),
             Command::Table(args) => markdown::run(args),
             Command::Report(args) => report::run(args),
+            Command::Trace(args) => trace::run(args),
         }
     }
 }

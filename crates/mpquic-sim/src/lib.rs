@@ -51,7 +51,8 @@ pub use application::Application;
 pub use host::{AcceptPolicy, Host, Hosted, OnResume};
 pub use lab::{Lab, TimedOut};
 pub use link::{
-    Backlog, Change, Jitter, Link, LinkConfig, LinkCounters, Loss, RateTrace, Variation,
+    Backlog, Change, Discipline, Jitter, Link, LinkConfig, LinkCounters, Loss, MahimahiError,
+    RateTrace, Variation,
 };
 pub use nat::Nat;
 pub use network::{Hop, HostId, LinkId, NatId, Network};

@@ -31,9 +31,11 @@ pub struct LinkConfig {
     /// Share of packets in which one bit of the payload is flipped. UDP's checksum drops nearly all
     /// of these in the real world; an endpoint must survive the rest.
     pub corrupt: f64,
-    /// When the queue drops arriving packets; `None` allows one round trip (twice the delay) or
-    /// 50 ms of the rate, whichever is larger.
+    /// When the queue is full; `None` allows one round trip (twice the delay) or 50 ms of the rate,
+    /// whichever is larger, and with active management 1000 packets, or 10240 for all flows.
     pub queue: Option<Backlog>,
+    /// In which order packets leave the queue, and which are dropped before it is full.
+    pub discipline: Discipline,
     /// Backlog above which ECN-capable packets are marked CE; `None` never marks.
     pub ecn: Option<Backlog>,
     /// Larger IP packets are dropped.
@@ -62,6 +64,7 @@ impl LinkConfig {
             reorder_delay: Duration::from_millis(5),
             corrupt: 0.0,
             queue: None,
+            discipline: Discipline::default(),
             ecn: None,
             mtu: 1500,
             outage: false,
@@ -128,6 +131,13 @@ impl LinkConfig {
         self
     }
 
+    /// Sets the order of the queue and its management.
+    #[must_use]
+    pub fn discipline(mut self, discipline: Discipline) -> Self {
+        self.discipline = discipline;
+        self
+    }
+
     /// Marks CE above this backlog.
     #[must_use]
     pub fn ecn(mut self, threshold: Backlog) -> Self {
@@ -172,8 +182,12 @@ impl LinkConfig {
 
     /// The queue limit in force.
     pub(super) fn queue_limit(&self) -> Backlog {
-        self.queue
-            .unwrap_or_else(|| Backlog::time((self.delay * 2).max(Duration::from_millis(50))))
+        self.queue.unwrap_or_else(|| match self.discipline {
+            Discipline::Fifo => Backlog::time((self.delay * 2).max(Duration::from_millis(50))),
+            // What Linux allows.
+            Discipline::CoDel => Backlog::packets(1000),
+            Discipline::FqCoDel => Backlog::packets(10_240),
+        })
     }
 
     /// The shortest time a packet can spend after serialisation.
@@ -210,6 +224,21 @@ impl LinkConfig {
             Change::Outage(outage) => self.outage = outage,
         }
     }
+}
+
+/// In which order packets leave a queue, and which are dropped (or marked, if they are ECN-capable)
+/// before it is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Discipline {
+    /// In the order of their arrival; a full queue drops what arrives.
+    #[default]
+    Fifo,
+    /// The same, with controlled delay: once packets have waited for more than 5 ms for 100 ms, some
+    /// are dropped (RFC 8289).
+    CoDel,
+    /// Each flow in turn and with controlled delay, new ones first; a full queue drops packets of the
+    /// flow that has most in it (RFC 8290).
+    FqCoDel,
 }
 
 /// The random part of a delay.

@@ -13,7 +13,7 @@ pub struct LinkCounters {
     pub packets_out: u64,
     /// Their IP bytes.
     pub bytes_out: u64,
-    /// Dropped because the queue was full.
+    /// Dropped because the queue was full, or by its management.
     pub dropped_queue: u64,
     /// Lost at random.
     pub dropped_loss: u64,

@@ -1,7 +1,7 @@
 //! [`Link`]: one direction of a path, in virtual time and without I/O.
 //!
 //! ```text
-//! send -> drop-tail queue -> serialisation at the rate -> outage, loss -> delay -> receive
+//! send -> queue -> serialisation at the rate -> outage, loss -> delay -> receive
 //! ```
 //!
 //! When the link is used, it first computes the exact times of all departures since it was last
@@ -15,18 +15,17 @@ use rand::{RngExt, SeedableRng};
 
 mod config;
 mod counters;
+mod mahimahi;
+mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Backlog, Change, Jitter, LinkConfig, Loss, RateTrace, Variation};
+pub use config::{Backlog, Change, Discipline, Jitter, LinkConfig, Loss, RateTrace, Variation};
 pub use counters::LinkCounters;
+pub use mahimahi::MahimahiError;
 
 use crate::packet::Packet;
-
-struct Queued {
-    arrived: Instant,
-    packet: Packet,
-}
+use queue::{Queue, Queued};
 
 struct Flying {
     due: Instant,
@@ -47,8 +46,10 @@ pub struct Link {
     random: Xoshiro256PlusPlus,
     variation_random: Xoshiro256PlusPlus,
     bad_state: bool,
-    queue: VecDeque<Queued>,
-    queue_bytes: u64,
+    /// The packet that is being sent.
+    head: Option<Queued>,
+    /// What waits behind it.
+    queue: Queue,
     head_started: Instant,
     head_finishes: Instant,
     /// Sorted by due time.
@@ -62,6 +63,7 @@ impl Link {
     pub fn new(mut config: LinkConfig, seed: u64, now: Instant) -> Self {
         config.schedule.sort_by_key(|(time, _)| *time);
         let variation = config.variation;
+        let queue = Queue::new(config.discipline);
         Self {
             start: now,
             current: LinkConfig {
@@ -75,8 +77,8 @@ impl Link {
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             variation_random: Xoshiro256PlusPlus::seed_from_u64(variation.map_or(0, |v| v.seed)),
             bad_state: false,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            head: None,
+            queue,
             head_started: now,
             head_finishes: now,
             flying: VecDeque::new(),
@@ -99,34 +101,62 @@ impl Link {
             self.counters.dropped_mtu += 1;
             return;
         }
-        let bytes = self.queue_bytes + size as u64;
-        let packets = self.queue.len() + 1;
-        let rate = self.current.rate;
-        // A packet that finds the queue empty always fits.
-        if packets > 1 && self.current.queue_limit().is_exceeded(bytes, packets, rate) {
+        while self.is_exceeded_by(size) {
             self.counters.dropped_queue += 1;
-            return;
+            if !self.queue.make_room() {
+                return;
+            }
         }
+        let (bytes, packets) = self.backlog_with(size);
+        let rate = self.current.rate;
         let congested = |threshold: Backlog| threshold.is_exceeded(bytes, packets, rate);
         if self.current.ecn.is_some_and(congested) && packet.mark_ce() {
             self.counters.ce_marked += 1;
         }
-        if self.queue.is_empty() {
-            self.head_started = now;
-            self.head_finishes = now + self.current.serialisation(size);
-        }
-        self.queue_bytes = bytes;
         self.counters.max_queue_bytes = self.counters.max_queue_bytes.max(bytes);
-        self.queue.push_back(Queued {
+        let queued = Queued {
             arrived: now,
             packet,
-        });
+        };
+        match self.head {
+            Some(_) => self.queue.push(queued),
+            None => self.start(now, queued),
+        }
+    }
+
+    /// Bytes and packets with another packet of this size, the one being sent included.
+    fn backlog_with(&self, size: usize) -> (u64, usize) {
+        let head = self.head.as_ref();
+        let head_bytes = head.map_or(0, |head| head.packet.wire_size() as u64);
+        (
+            head_bytes + self.queue.bytes() + size as u64,
+            self.packets_queued() + 1,
+        )
+    }
+
+    fn packets_queued(&self) -> usize {
+        usize::from(self.head.is_some()) + self.queue.packets()
+    }
+
+    /// True if a packet of this size does not fit. One that finds the queue empty always does.
+    fn is_exceeded_by(&self, size: usize) -> bool {
+        let (bytes, packets) = self.backlog_with(size);
+        let limit = self.current.queue_limit();
+        packets > 1 && limit.is_exceeded(bytes, packets, self.current.rate)
+    }
+
+    /// Begins to send a packet.
+    fn start(&mut self, now: Instant, queued: Queued) {
+        let size = queued.packet.wire_size();
+        self.head_started = now;
+        self.head_finishes = now + self.current.serialisation(size);
+        self.head = Some(queued);
     }
 
     /// When to call [`Self::receive`] next. Nothing is due before, but it may return nothing then.
     pub fn next_arrival(&self) -> Option<Instant> {
         let flying = self.flying.front().map(|packet| packet.due);
-        if self.queue.is_empty() {
+        if self.head.is_none() {
             return flying;
         }
         let mut queued = self.head_finishes + self.current.min_delay();
@@ -177,13 +207,13 @@ impl Link {
 
     /// Packets inside, queued or on their way.
     pub fn packets(&self) -> usize {
-        self.queue.len() + self.flying.len()
+        self.packets_queued() + self.flying.len()
     }
 
     /// Bytes in the queue at `now`, the packet being sent included.
     pub fn queue_bytes(&mut self, now: Instant) -> u64 {
         self.advance(now);
-        self.queue_bytes
+        self.backlog_with(0).0
     }
 
     /// Applies the schedule and serialises packets up to `now`.
@@ -257,7 +287,7 @@ impl Link {
     }
 
     fn set(&mut self, time: Instant, config: LinkConfig) {
-        if !self.queue.is_empty() && config.rate != self.current.rate {
+        if self.head.is_some() && config.rate != self.current.rate {
             // The rest of the packet being sent continues at the new rate.
             let rest = self.head_finishes.saturating_duration_since(time);
             let bits = rest.as_secs_f64() * self.current.rate.unwrap_or(0.0);
@@ -269,15 +299,12 @@ impl Link {
 
     fn depart_until(&mut self, time: Instant) {
         while self.head_finishes <= time {
-            let Some(Queued { arrived, packet }) = self.queue.pop_front() else {
+            let Some(Queued { arrived, packet }) = self.head.take() else {
                 return;
             };
             let (started, finished) = (self.head_started, self.head_finishes);
-            self.queue_bytes -= packet.wire_size() as u64;
-            if let Some(next) = self.queue.front() {
-                let size = next.packet.wire_size();
-                self.head_started = finished;
-                self.head_finishes = finished + self.current.serialisation(size);
+            if let Some(next) = self.queue.pop(finished, &mut self.counters) {
+                self.start(finished, next);
             }
             self.counters.on_departed(started - arrived);
             self.depart(finished, packet);

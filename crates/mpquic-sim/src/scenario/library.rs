@@ -127,6 +127,8 @@ static FILES: &[BuiltIn] = files! {
     "all-handover"
     "all-satellite"
     "all-bad-helper"
+    "queue-aqm"
+    "trace-drive"
 };
 
 /// All scenarios that come with the crate.

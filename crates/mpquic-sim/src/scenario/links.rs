@@ -6,13 +6,19 @@ use std::time::Duration;
 
 use super::number::{Limits, Number};
 use super::reader::{Item, Result, Table};
-use crate::link::{Backlog, Change, Jitter, LinkConfig, Loss, RateTrace, Variation};
+use crate::link::{Backlog, Change, Discipline, Jitter, LinkConfig, Loss, RateTrace, Variation};
 
 const RATE: Limits = Limits::new(0.001, 1e6, "Mbit/s").or_infinite();
 const TIME: Limits = Limits::new(0.0, 1e5, "ms");
 const SHARE: Limits = Limits::new(0.0, 100.0, "%");
 const BACKLOG: Limits = Limits::new(1.0, 1e9, "an empty queue cannot send");
 const SECONDS: Limits = Limits::new(0.0, 1e5, "s");
+/// Names of disciplines.
+const AQM: [(&str, Discipline); 3] = [
+    ("none", Discipline::Fifo),
+    ("codel", Discipline::CoDel),
+    ("fq-codel", Discipline::FqCoDel),
+];
 /// A queue of some bandwidth-delay products holds at least this much.
 const MIN_QUEUE_BYTES: f64 = 20.0 * 1500.0;
 
@@ -66,6 +72,8 @@ struct Fields {
     reorder_extra: Option<Number>,
     queue: Option<QueueSpec>,
     ecn: Option<[Option<Number>; 3]>,
+    /// An index into [`AQM`].
+    aqm: Option<Number>,
     /// Half the width of the ranges of rate and delay, as shares, if they are drawn again and again.
     redraw: (f64, f64),
 }
@@ -137,6 +145,10 @@ impl Fields {
             fields.queue = Some(item.choice(&choices)?);
         }
         fields.ecn = backlog(["ecn_bytes", "ecn_packets", "ecn_ms"])?;
+        if let Some(item) = table.optional("aqm") {
+            let names = AQM.map(|(name, _)| name.to_owned());
+            fields.aqm = Some(item.swept_choice(&names, &format!("{name}.aqm"))?);
+        }
         Ok(fields)
     }
 
@@ -157,6 +169,7 @@ impl Fields {
             reorder_extra: self.reorder_extra.or(below.reorder_extra),
             queue: self.queue.or(below.queue),
             ecn: self.ecn.or(below.ecn),
+            aqm: self.aqm.or(below.aqm),
             redraw: (
                 if self.rate.is_some() {
                     self.redraw.0
@@ -371,6 +384,9 @@ impl LinkPair {
             let (up, down) = read_direction(&change)?;
             let name = format!("{name}.at_{}s", time.as_secs_f64());
             let fields = Fields::read(&change, &name, false)?;
+            if fields.aqm.is_some() {
+                return Err(change.error("`aqm` cannot change: give it to the path or link"));
+            }
             change.finish()?;
             for (spec, concerned) in [(&mut self.up, up), (&mut self.down, down)] {
                 if concerned {
@@ -435,6 +451,13 @@ impl LinkSpec {
             config.apply(&change);
         }
         config.jitter_reorders = self.fields.allow_reorder.unwrap_or(false);
+        if let Some((_, discipline)) = self
+            .fields
+            .aqm
+            .and_then(|aqm| AQM.get(aqm.at(values) as usize))
+        {
+            config.discipline = *discipline;
+        }
         for (time, fields) in &self.changes {
             // A queue that follows the bandwidth-delay product follows it to the new values.
             let mut fields = *fields;

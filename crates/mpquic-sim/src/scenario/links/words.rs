@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::super::number::{Number, Parameter};
-use super::{Delay, LinkPair, LinkSpec, QueueSpec};
+use super::{AQM, Delay, LinkPair, LinkSpec, QueueSpec};
+use crate::link::Discipline;
 
 impl LinkPair {
     /// What the link is like, as "10 Mbit/s, 20 ms one way, loses 1 %".
@@ -53,6 +54,15 @@ impl LinkSpec {
             let _ = write!(words, ", loses {} % in bursts of {burst}", 100.0 * mean);
         }
         words += &self.queue_words(parameters);
+        match self.fields.aqm {
+            None => {}
+            Some(Number::Fixed(index)) => match AQM.get(index as usize) {
+                Some((_, Discipline::CoDel)) => words += ", managed by CoDel",
+                Some((_, Discipline::FqCoDel)) => words += ", managed by FQ-CoDel",
+                Some((_, Discipline::Fifo)) | None => {}
+            },
+            Some(Number::Varied(_)) => words += ", its queue managed in several ways",
+        }
         if let Some(vary) = self.vary {
             let every = vary.every.as_secs_f64();
             let _ = write!(words, ", changes every {every} s");

@@ -1,0 +1,128 @@
+//! Traces in the format of Mahimahi's `mm-link`: a line for each packet that a link can carry, with
+//! the time in milliseconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::RateTrace;
+
+/// What a line stands for, bytes of an IP packet.
+const PACKET: f64 = 1500.0;
+/// A rate where the trace has none, Mbit/s: a link never stands still.
+const STANDSTILL: f64 = 0.01;
+/// A trace has no more rates than this.
+const MOST: u64 = 1_000_000;
+
+/// A file is no such trace.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MahimahiError {
+    /// A line is not a number of milliseconds.
+    #[error("line {0} is not a time in milliseconds, as 1250")]
+    NotATime(usize),
+    /// A line is earlier than the one before.
+    #[error("line {0} is earlier than the line before")]
+    Earlier(usize),
+    /// The last line is how long the trace is: there is none, or it is 0.
+    #[error("there is no time after 0: the last one is how long the trace is")]
+    Empty,
+    /// So long a trace would have too many rates.
+    #[error("it has more than 1000000 intervals: choose longer ones")]
+    TooLong,
+}
+
+impl RateTrace {
+    /// The rates of a trace of Mahimahi in intervals of this length (at least 1 ms, in whole ones).
+    /// Where it has no packet, the rate is 0.01 Mbit/s.
+    ///
+    /// ```
+    /// use mpquic_sim::RateTrace;
+    /// use std::time::Duration;
+    /// // Two packets of 1500 bytes in the first 2 ms, one in the second.
+    /// let trace = RateTrace::mahimahi("1\n1\n4\n", Duration::from_millis(2))?;
+    /// assert_eq!(*trace.mbit, [12.0, 6.0]);
+    /// # Ok::<(), mpquic_sim::MahimahiError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`MahimahiError`] says what is wrong with the text.
+    pub fn mahimahi(text: &str, every: Duration) -> Result<Self, MahimahiError> {
+        let every = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1);
+        let mut packets: Vec<u64> = Vec::new();
+        let mut last = 0;
+        for (index, line) in text.lines().enumerate() {
+            let line_number = index + 1;
+            let time: u64 = match line.trim() {
+                "" => continue,
+                time => time
+                    .parse()
+                    .map_err(|_| MahimahiError::NotATime(line_number))?,
+            };
+            if time < last {
+                return Err(MahimahiError::Earlier(line_number));
+            }
+            last = time;
+            // What can leave at the end of an interval belongs to it.
+            let interval = time.saturating_sub(1) / every;
+            if interval >= MOST {
+                return Err(MahimahiError::TooLong);
+            }
+            let interval = interval as usize;
+            if packets.len() <= interval {
+                packets.resize(interval + 1, 0);
+            }
+            packets[interval] += 1;
+        }
+        if last == 0 {
+            return Err(MahimahiError::Empty);
+        }
+        let rate = |(index, packets): (usize, u64)| {
+            let from = index as u64 * every;
+            // The last interval may be a part of one.
+            let milliseconds = (last - from).min(every) as f64;
+            (packets as f64 * PACKET * 8.0 / 1e3 / milliseconds).max(STANDSTILL)
+        };
+        let mbit: Arc<[f64]> = packets.into_iter().enumerate().map(rate).collect();
+        Ok(Self {
+            every: Duration::from_millis(every),
+            mbit,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, every_ms: u64) -> Result<Vec<f64>, MahimahiError> {
+        let trace = RateTrace::mahimahi(text, Duration::from_millis(every_ms))?;
+        Ok(trace.mbit.to_vec())
+    }
+
+    #[test]
+    fn packets_become_rates() {
+        // One each millisecond is 12 Mbit/s; then nothing for 5 ms, then one each other millisecond.
+        let times: Vec<_> = (1..=10).chain((15..=20).step_by(2)).collect();
+        let text: String = times.iter().map(|time| format!("{time}\n")).collect();
+        assert_eq!(read(&text, 5).unwrap(), [12.0, 12.0, 2.4, 12.0 * 2.0 / 4.0]);
+        assert_eq!(read("0\n0\n10\n", 5).unwrap(), [4.8, 2.4]);
+        assert_eq!(read("1\n\n 20 \r\n", 5).unwrap(), [2.4, 0.01, 0.01, 2.4]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_line() {
+        for (text, error) in [
+            ("", MahimahiError::Empty),
+            ("0\n", MahimahiError::Empty),
+            ("1\nx\n", MahimahiError::NotATime(2)),
+            ("-1\n", MahimahiError::NotATime(1)),
+            ("5\n4\n", MahimahiError::Earlier(2)),
+            ("1\n18446744073709551615\n", MahimahiError::TooLong),
+        ] {
+            assert_eq!(read(text, 1), Err(error), "{text:?}");
+        }
+    }
+}
