@@ -14,6 +14,7 @@ use crate::args::Demo;
 use crate::clients::Clients;
 use crate::download::{Download, Treatment};
 use crate::drain::{CLOSE_TIME, drain};
+use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::hex::hex;
@@ -46,7 +47,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let server = two_addresses(Some(config))?;
     let source: Arc<dyn Source> = generated.clone();
     let accepting = tokio::spawn({
-        let server = server.clone();
+        let server = Endpoints::one(server.clone());
         async move { Service::new(source).accept(&server, drain().1).await }
     });
 

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use mpquic_lb::{Config, Server, ServerId};
-use mpquic_tokio::{ConnectionIds, Endpoint};
+use mpquic_tokio::ConnectionIds;
 use serde::Deserialize;
 
 use crate::clock;
+use crate::endpoints::Endpoints;
 use crate::failure::{Cause, Failure};
 use crate::hex;
 
@@ -48,11 +49,11 @@ impl Fleet {
     }
 
     /// Reads the file again. If it has changed, clients get other connection IDs.
-    pub(crate) fn reread(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+    pub(crate) fn reread(&self, endpoints: &Endpoints) -> Result<(), Failure> {
         let (config, id) = place(&self.file)?;
         let changed = self.server.change(config, id);
         changed.map_err(|error| about(&self.file, error))?;
-        endpoint.replace_connection_ids();
+        endpoints.replace_connection_ids();
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! What servers have in common, whatever they serve: where they listen, who they are, what they tell
 //! about themselves, and how they end.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::access_log::{AccessLog, Format};
 use crate::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
+use crate::endpoints::Endpoints;
 use crate::failure::{Cause, Failure};
 use crate::fleet::Fleet;
 use crate::identity::{self, Identity};
@@ -80,11 +82,14 @@ pub(crate) struct Listening {
     /// Who has issued the certificates that clients need.
     #[arg(skip)]
     pub(crate) client_ca: Option<PathBuf>,
+    /// How many threads share the work, if each is to have an endpoint of its own.
+    #[arg(skip)]
+    pub(crate) workers: Option<u32>,
 }
 
 /// A server that listens.
 pub(crate) struct Server {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoints: Endpoints,
     pub(crate) observer: Arc<Observer>,
     pub(crate) identity: Identity,
     /// If it is one of several.
@@ -118,9 +123,9 @@ impl Listening {
         let observer = Observer::new(log.transpose()?);
         let signals = Signals::new();
         let fleet = self.quic_lb.as_deref().map(Fleet::read).transpose()?;
-        let endpoint = self.endpoint(config, reset_key, fleet.as_ref())?;
+        let endpoints = self.endpoints(config, reset_key, fleet.as_ref()).await?;
         let metrics = metrics_listener(self.metrics).await?;
-        for address in endpoint.local_addrs() {
+        for address in endpoints.local_addrs() {
             println!("listening on {address}");
         }
         let (drain, draining) = drain();
@@ -129,14 +134,14 @@ impl Listening {
             if self.live_page {
                 println!("paths on http://{address}/paths");
             }
-            let told = self.told(&observer, &endpoint, figures);
+            let told = self.told(&observer, &endpoints, figures);
             tokio::spawn(metrics_server::serve(listener, told, drain.watch()))
         });
         if let Some(fingerprint) = fingerprint {
             println!("certificate {fingerprint}");
         }
         let server = Server {
-            endpoint,
+            endpoints,
             observer,
             identity,
             fleet,
@@ -152,10 +157,10 @@ impl Listening {
     fn told(
         &self,
         observer: &Arc<Observer>,
-        endpoint: &Endpoint,
+        endpoints: &Endpoints,
         figures: Option<Arc<dyn Fn() -> String + Send + Sync>>,
     ) -> Told {
-        let watched = || (observer.clone(), endpoint.clone());
+        let watched = || (observer.clone(), endpoints.clone());
         let (of_metrics, of_paths) = (watched(), watched());
         Told {
             metrics: Box::new(move || {
@@ -189,10 +194,17 @@ impl Listening {
         let clients = clients
             .map(|path| roots_in("--client-ca", path))
             .transpose()?;
+        // Each endpoint counts its own.
+        let most = max_connections / self.workers.unwrap_or(1);
+        if most == 0 {
+            let expected = "at least as many as --workers, which divide them";
+            let error = InvalidOption::new("--max-connections", max_connections, expected);
+            return Err(Failure::usage(error));
+        }
         let config = identity
             .config(self.connections.cipher, alpn, clients)?
             .transport_config(transport)
-            .max_connections(max_connections as usize);
+            .max_connections(most as usize);
         prefer(config, &self.preferred_address)
     }
 
@@ -236,15 +248,15 @@ impl Listening {
         }
     }
 
-    fn endpoint(
+    async fn endpoints(
         &self,
         config: ServerConfig,
         reset_key: Option<[u8; 32]>,
         fleet: Option<&Fleet>,
-    ) -> Result<Endpoint, Failure> {
+    ) -> Result<Endpoints, Failure> {
         let options = reset_key.map(|key| EndpointOptions::new(key).build());
         let options = options.transpose().map_err(Failure::usage)?;
-        let bind = |addresses: &[SocketAddr]| {
+        let builder = |addresses: &[SocketAddr]| {
             let mut builder = Endpoint::builder();
             if let Some(options) = &options {
                 builder = builder.endpoint_config(options.clone());
@@ -255,30 +267,36 @@ impl Listening {
             let builder = builder
                 .supported_versions(self.connections.versions.list())
                 .server(config.clone());
-            let builder = addresses
-                .iter()
-                .fold(builder, |builder, address| builder.bind(*address));
-            builder.build()
+            let addresses = addresses.iter();
+            addresses.fold(builder, |builder, address| builder.bind(*address))
         };
-        let endpoint = if self.listen.is_empty() {
-            let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
-            let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
-            // For systems without IPv6.
-            bind(&[any]).or_else(|_| bind(&[v4]))
-        } else {
-            bind(&self.listen)
+        let cannot_listen =
+            |error| Failure::other(format!("cannot listen: {error}; try another --listen"));
+        let Some(count) = self.workers else {
+            let endpoint = self.bind(|addresses| builder(addresses).build());
+            return Ok(Endpoints::one(endpoint.map_err(cannot_listen)?));
         };
-        endpoint.map_err(|error| {
-            Failure::other(format!("cannot listen: {error}; try another --listen"))
-        })
+        let workers = self.bind(|addresses| builder(addresses).workers(count as usize));
+        let endpoints = Endpoints::of_workers(workers.map_err(cannot_listen)?).await;
+        endpoints.map_err(cannot_listen)
+    }
+
+    fn bind<T>(&self, bind: impl Fn(&[SocketAddr]) -> io::Result<T>) -> io::Result<T> {
+        if !self.listen.is_empty() {
+            return bind(&self.listen);
+        }
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
+        let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
+        // For systems without IPv6.
+        bind(&[any]).or_else(|_| bind(&[v4]))
     }
 }
 
 impl Server {
     /// The port that clients are told.
     pub(crate) fn port(&self) -> u16 {
-        let local = self.endpoint.local_addr();
-        local.map_or(DEFAULT_PORT, |local| local.port())
+        let local = self.endpoints.local_addrs();
+        local.first().map_or(DEFAULT_PORT, SocketAddr::port)
     }
 
     /// Serves until a signal comes, then finishes what is open: all of it, or what the `limit` of
@@ -288,8 +306,8 @@ impl Server {
         if let Some(metrics) = self.metrics {
             metrics.abort();
         }
-        self.endpoint.close(NO_ERROR, ENDS);
-        let _ = tokio::time::timeout(CLOSE_TIME, self.endpoint.wait_idle()).await;
+        let closed = self.endpoints.close(NO_ERROR, ENDS);
+        let _ = tokio::time::timeout(CLOSE_TIME, closed).await;
         self.observer.finish();
     }
 }

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use mpquic_core::{PathState, PathStats};
-use mpquic_tokio::{Connection, Endpoint};
+use mpquic_tokio::Connection;
 use serde::Serialize;
 
+use crate::endpoints::Endpoints;
 use crate::observer::Observer;
 use crate::report::state_name;
 
@@ -42,7 +43,7 @@ struct PathNow {
 }
 
 /// How the paths are now.
-pub(crate) fn json(observer: &Observer, endpoint: &Endpoint) -> String {
+pub(crate) fn json(observer: &Observer, endpoints: &Endpoints) -> String {
     let mut open: Vec<_> = observer.connections();
     let carried = |(_, connection): &(u64, Connection)| {
         let stats = connection.stats();
@@ -60,7 +61,7 @@ pub(crate) fn json(observer: &Observer, endpoint: &Endpoint) -> String {
         ConnectionNow { number, paths }
     });
     let now = Now {
-        open: endpoint.open_connections(),
+        open: endpoints.open_connections(),
         connections: connections.collect(),
     };
     // There is nothing in it that JSON cannot say.

@@ -30,6 +30,7 @@ mod directory_page;
 mod download;
 mod drain;
 mod drill;
+mod endpoints;
 mod failure;
 mod fetch;
 mod files;

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mpquic_core::{ConnectionStats, PathState};
-use mpquic_tokio::{Connection, Endpoint};
+use mpquic_core::{ConnectionStats, EndpointStats, PathState};
+use mpquic_tokio::Connection;
 
 use crate::access_log::{AccessLog, Entry};
+use crate::endpoints::Endpoints;
 use crate::perf_latency::nearest_rank;
 use crate::report::state_name;
 
@@ -120,44 +121,55 @@ impl Observer {
         }
     }
 
-    /// All figures, in the text format of Prometheus.
-    pub(crate) fn metrics(&self, endpoint: &Endpoint) -> String {
+    /// All figures, in the text format of Prometheus: the sums of all endpoints.
+    pub(crate) fn metrics(&self, endpoints: &Endpoints) -> String {
         let mut text = Text::default();
-        let stats = endpoint.stats();
-        let open = endpoint.open_connections() as u64;
+        let stats = endpoints.stats();
+        let sum = |figure: fn(&EndpointStats) -> u64| stats.iter().map(figure).sum::<u64>();
+        let open = endpoints.open_connections() as u64;
         text.figure("mpquic_connections", "gauge", "Open connections.", open);
         text.family("mpquic_handshakes_total", "counter", "Connection attempts.");
         for (result, count) in [
-            ("accepted", stats.accepted_handshakes),
-            ("refused", stats.refused_handshakes),
+            ("accepted", sum(|it| it.accepted_handshakes)),
+            ("refused", sum(|it| it.refused_handshakes)),
             (
                 "refused_at_max_connections",
-                stats.refused_at_max_connections,
+                sum(|it| it.refused_at_max_connections),
             ),
-            ("refused_at_memory_limit", stats.refused_at_memory_limit),
-            ("dropped_at_max_half_open", stats.dropped_at_max_half_open),
-            ("dropped_at_max_lag", stats.dropped_at_max_lag),
-            ("ignored", stats.ignored_handshakes),
+            (
+                "refused_at_memory_limit",
+                sum(|it| it.refused_at_memory_limit),
+            ),
+            (
+                "dropped_at_max_half_open",
+                sum(|it| it.dropped_at_max_half_open),
+            ),
+            ("dropped_at_max_lag", sum(|it| it.dropped_at_max_lag)),
+            ("ignored", sum(|it| it.ignored_handshakes)),
         ] {
             text.sample(&format!("{{result=\"{result}\"}}"), count as f64);
         }
         for (name, help, count) in [
-            ("mpquic_retries_total", "Retry packets sent.", stats.retries),
+            (
+                "mpquic_retries_total",
+                "Retry packets sent.",
+                sum(|it| it.retries),
+            ),
             (
                 "mpquic_stateless_resets_total",
                 "Stateless resets sent.",
-                stats.stateless_resets,
+                sum(|it| it.stateless_resets),
             ),
             (
                 "mpquic_datagrams_dropped_total",
                 "Datagrams of no connection.",
-                stats.datagrams_dropped,
+                sum(|it| it.datagrams_dropped),
             ),
         ] {
             text.figure(name, "counter", help, count);
         }
         let help = "Memory that connections keep.";
-        text.figure("mpquic_memory_bytes", "gauge", help, stats.memory);
+        text.figure("mpquic_memory_bytes", "gauge", help, sum(|it| it.memory));
         self.requests(&mut text);
         self.paths(&mut text);
         text.0

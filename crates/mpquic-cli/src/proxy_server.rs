@@ -107,10 +107,10 @@ pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
     };
     let _answering = args.status.answer(Role::Server, status)?;
     service_manager::ready();
-    let endpoint = server.endpoint.clone();
+    let endpoints = server.endpoints.clone();
     let serving = async {
         tokio::select! {
-            () = serve::accept(&endpoint, listening.retry, serve, draining) => {}
+            () = serve::accept(&endpoints, listening.retry, serve, draining) => {}
             never = reload(&proxy, &report, hangups) => match never {},
         }
     };

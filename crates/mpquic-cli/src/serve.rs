@@ -14,6 +14,7 @@ use crate::args::Serve;
 use crate::delivery::{QuicSession, Session};
 use crate::drain::Draining;
 use crate::drill::{self, Step};
+use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::files::{Directory, Source};
 use crate::fleet::Fleet;
@@ -36,7 +37,8 @@ use crate::trust::Fingerprint;
 const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
 
 /// Runs until interrupted, and then until open requests are answered.
-pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
+pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
+    args.listening.workers = args.workers;
     let directory = Directory::new(&args.dir, args.dot_files)
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
         .max_upload(args.allow_put.then_some(args.max_put_size << 20));
@@ -50,7 +52,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     let alpn = alpn(&args);
     let started = listening.start(&alpn, transport(&args)?, max_connections, None);
     let (server, draining) = started.await?;
-    let tcp = tcp_listeners(&args, &server.endpoint).await?;
+    let tcp = tcp_listeners(&args, &server.endpoints).await?;
     if let Some(fingerprint) = server.fingerprint {
         let port = server.port();
         let command = match args.perf {
@@ -68,19 +70,19 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         observer: server.observer.clone(),
         ..Service::new(Arc::new(directory))
     };
-    let endpoint = server.endpoint.clone();
+    let endpoints = server.endpoints.clone();
     let cipher = listening.connections.cipher;
     let tls = watch::Sender::new(server.identity.tls(cipher, &http_tcp::ALPN)?);
     if !tcp.is_empty() {
-        let announced = http_tcp::alternatives(&endpoint.local_addrs());
+        let announced = http_tcp::alternatives(&endpoints.local_addrs());
         let beside = service.over_tcp(tls.subscribe(), announced);
         tokio::spawn(beside.accept(tcp, draining.clone()));
     }
     let fleet = server.fleet.clone();
     let serving = async {
         tokio::select! {
-            () = service.accept(&endpoint, draining) => Ok(()),
-            never = reload(&args, &endpoint, &tls, fleet, hangups) => match never {},
+            () = service.accept(&endpoints, draining) => Ok(()),
+            never = reload(&args, &endpoints, &tls, fleet, hangups) => match never {},
         }
     };
     let view = args.live.view(args.dir.display(), Direction::Both);
@@ -113,11 +115,11 @@ fn transport(args: &Serve) -> Result<TransportOptions, Failure> {
 }
 
 /// Where the files are served over TCP: nowhere, on one address, or on those of the endpoint.
-async fn tcp_listeners(args: &Serve, endpoint: &Endpoint) -> Result<Vec<TcpListener>, Failure> {
+async fn tcp_listeners(args: &Serve, endpoints: &Endpoints) -> Result<Vec<TcpListener>, Failure> {
     let addresses = match args.alt_svc {
         None => Vec::new(),
         Some(Some(address)) => vec![address],
-        Some(None) => endpoint.local_addrs(),
+        Some(None) => endpoints.local_addrs(),
     };
     let mut listeners = Vec::new();
     for address in addresses {
@@ -132,7 +134,7 @@ async fn tcp_listeners(args: &Serve, endpoint: &Endpoint) -> Result<Vec<TcpListe
 /// be used changes nothing.
 async fn reload(
     args: &Serve,
-    endpoint: &Endpoint,
+    endpoints: &Endpoints,
     tls: &watch::Sender<TlsConfig>,
     fleet: Option<Fleet>,
     mut hangups: Hangups,
@@ -145,7 +147,7 @@ async fn reload(
             let most = args.limits.max_connections;
             let config = listening.config(&identity, &alpn(args), transport(args)?, most)?;
             let over_tcp = identity.tls(listening.connections.cipher, &http_tcp::ALPN)?;
-            let replaced = endpoint.set_server_config(Some(config));
+            let replaced = endpoints.set_server_config(config);
             replaced.map_err(Failure::usage)?;
             tls.send_replace(over_tcp);
             identity.fingerprint()
@@ -154,7 +156,7 @@ async fn reload(
             Ok(fingerprint) => tracing::info!("read again: certificate {fingerprint}"),
             Err(failure) => tracing::error!("the certificate stays: {}", failure.message()),
         }
-        match fleet.as_ref().map(|fleet| fleet.reread(endpoint)) {
+        match fleet.as_ref().map(|fleet| fleet.reread(endpoints)) {
             Some(Ok(())) => tracing::info!("clients get new connection IDs"),
             Some(Err(failure)) => tracing::error!("connection IDs stay: {}", failure.message()),
             None => {}
@@ -195,9 +197,9 @@ impl Service {
         })
     }
 
-    /// Serves every client on a task of its own until the endpoint is closed; refuses them once the
+    /// Serves every client on a task of its own until the endpoints are closed; refuses them once the
     /// end begins.
-    pub(crate) async fn accept(self, endpoint: &Endpoint, draining: Draining) {
+    pub(crate) async fn accept(self, endpoints: &Endpoints, draining: Draining) {
         let retry = self.retry;
         let task = Arc::new(ClientTask {
             source: self.source,
@@ -209,20 +211,46 @@ impl Service {
             let task = task.clone();
             async move { task.run(address, connection, draining).await }
         };
-        accept(endpoint, retry, serve, draining).await;
+        accept(endpoints, retry, serve, draining).await;
     }
 }
 
-/// Serves every client on a task of its own until the endpoint is closed; refuses them once the end
+/// Serves every client on a task of its own until the endpoints are closed; refuses them once the end
 /// begins.
 pub(crate) async fn accept<F: Future<Output = String> + Send + 'static>(
-    endpoint: &Endpoint,
+    endpoints: &Endpoints,
     retry: bool,
     serve: impl Fn(SocketAddr, Connection, Draining) -> F + Clone + Send + 'static,
+    draining: Draining,
+) {
+    let logs = Logs {
+        retries: Flood::new("Retry packets sent"),
+        failures: Flood::new("connections failed"),
+    };
+    let mut accepting = endpoints.spawn(|endpoint| {
+        let (serve, logs, draining) = (serve.clone(), logs.clone(), draining.clone());
+        accept_of(endpoint, retry, serve, logs, draining)
+    });
+    // Whoever waits for them is not busy with a client.
+    drop(draining);
+    while accepting.join_next().await.is_some() {}
+}
+
+/// What clients can make happen at any rate.
+#[derive(Clone)]
+struct Logs {
+    retries: Arc<Flood>,
+    failures: Arc<Flood>,
+}
+
+/// [`accept`] for one of the endpoints.
+async fn accept_of<F: Future<Output = String> + Send + 'static>(
+    endpoint: Endpoint,
+    retry: bool,
+    serve: impl Fn(SocketAddr, Connection, Draining) -> F + Clone + Send + 'static,
+    logs: Logs,
     mut draining: Draining,
 ) {
-    let retries = Flood::new("Retry packets sent");
-    let failures = Flood::new("connections failed");
     loop {
         let incoming = tokio::select! {
             incoming = endpoint.accept() => incoming,
@@ -233,13 +261,14 @@ pub(crate) async fn accept<F: Future<Output = String> + Send + 'static>(
         };
         if retry && !incoming.remote_address_validated() {
             if let Some(client) = incoming.remote_address() {
-                retries.log(format_args!("{client}: sent a Retry"));
+                logs.retries.log(format_args!("{client}: sent a Retry"));
             }
             // Fails for validated addresses only.
             let _ = incoming.retry();
             continue;
         }
-        let (serve, failures, draining) = (serve.clone(), failures.clone(), draining.clone());
+        let (serve, failures) = (serve.clone(), logs.failures.clone());
+        let draining = draining.clone();
         tokio::spawn(async move {
             let Some(address) = incoming.remote_address() else {
                 // Forgotten before its turn came.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint};
 
 use crate::drain::{Drain, drain};
+use crate::endpoints::Endpoints;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::limits::{self, Limits};
 use crate::options::{Alpn, Cipher};
@@ -117,7 +118,7 @@ impl Served {
             ..Service::new(Arc::new(source))
         };
         let (drain, draining) = drain();
-        tokio::spawn(async move { service.accept(&server, draining).await });
+        tokio::spawn(async move { service.accept(&Endpoints::one(server), draining).await });
         Self {
             address,
             pin,

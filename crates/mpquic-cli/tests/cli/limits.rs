@@ -65,6 +65,7 @@ fn limits_have_ranges() {
         ("--client-rate", "20", "such as 800k, 20M or 1.5G"),
         ("--stall-timeout", "0", "1..=3600"),
         ("--drain-timeout", "86401", "0..=86400"),
+        ("--workers", "129", "1..=128"),
     ] {
         let output = run(&["serve", option, value]);
         assert_exit(&output, 2);

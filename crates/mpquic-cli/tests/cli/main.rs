@@ -21,6 +21,7 @@ mod rate;
 mod record;
 mod resume;
 mod tree;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::fs;

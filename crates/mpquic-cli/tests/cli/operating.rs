@@ -58,7 +58,7 @@ fn a_restart_is_noticed_soon() {
     let named = address.to_string();
     let mut server = Server::start_on(&named, served.path(), &["--client-rate", "8M"]);
     // While the server is away, the client must not hear from the system that nobody is there.
-    let front = relay(address);
+    let front = relay(address, usize::MAX);
     let file = target.path().join("copy");
     let url = format!("https://{front}/file");
     let get = crate::mpquic(&["get", &url, "--insecure", "-o", file.to_str().unwrap()])
@@ -77,17 +77,23 @@ fn a_restart_is_noticed_soon() {
     assert!(fs::read(&file).unwrap() == content);
 }
 
-/// An address that carries the datagrams of one client to a server, as long as the tests run.
-fn relay(server: SocketAddr) -> SocketAddr {
+/// An address that carries the datagrams of one client to a server: of the client's, so many bytes, and then
+/// nothing more in either direction.
+pub(crate) fn relay(server: SocketAddr, most: usize) -> SocketAddr {
     let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
     let (front, back) = (bind(), bind());
     let address = front.local_addr().unwrap();
     let client = Arc::new(Mutex::new(None));
     let (from, to, origin) = (front.clone(), back.clone(), client.clone());
     thread::spawn(move || {
+        let mut left = most;
         forward(&from, |datagram, source| {
-            *origin.lock().unwrap() = Some(source);
-            to.send_to(datagram, server)
+            left = left.saturating_sub(datagram.len());
+            *origin.lock().unwrap() = (left > 0).then_some(source);
+            match left {
+                0 => Ok(0),
+                _ => to.send_to(datagram, server),
+            }
         });
     });
     thread::spawn(move || {

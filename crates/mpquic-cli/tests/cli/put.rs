@@ -7,6 +7,7 @@ use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 use crate::http3::Client;
+use crate::operating::relay;
 use crate::{Server, assert_exit, data, directories, mpquic, names, reports, run, stderr};
 
 /// Sends a file to a path of a server.
@@ -49,6 +50,30 @@ fn a_file_is_sent_over_two_paths_and_replaces_another() {
     }
     assert_eq!(names(served.path()), ["file", "sub"]);
     assert_eq!(names(&served.path().join("sub")), ["a b"]);
+}
+
+/// From one network to the other: the first path falls silent in mid-transfer, and nobody is told.
+#[test]
+fn an_upload_goes_on_where_its_first_path_falls_silent() {
+    const CARRIED: usize = 1 << 20;
+    let content = data(8 << 20);
+    let (served, source) = directories(b"old");
+    let file = source.path().join("file");
+    fs::write(&file, &content).unwrap();
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let first = relay(server.address, CARRIED);
+    let (first, direct) = (first.to_string(), server.address.to_string());
+    let both = ["--server-addr", &first, "--server-addr", &direct];
+    let policy = ["--scheduler", "round-robin", "--json"];
+    let output = put(&server, "/file", &file, &[&both[..], &policy].concat());
+    assert_exit(&output, 0);
+    assert!(fs::read(served.path().join("file")).unwrap() == content);
+    // It was one connection: nothing was begun anew.
+    let report = &reports(&output)[0];
+    assert!(!stderr(&output).contains("trying again"), "{output:?}");
+    let sent = |path: &serde_json::Value| path["bytes_sent"].as_u64().unwrap();
+    let most = report["paths"].as_array().unwrap().iter().map(sent).max();
+    assert!(most.unwrap() > (content.len() - CARRIED) as u64, "{report}");
 }
 
 #[test]
