@@ -226,7 +226,9 @@ fn logged(event: &PathEvent) -> Option<(PathId, PathChange)> {
         PathEvent::Suspect(_) => PathChange::Suspect,
         PathEvent::Recovered(_) => PathChange::Recovered,
         PathEvent::RemoteStatus(_, status) => PathChange::PeerStatus(*status),
-        _ => return None,
+        PathEvent::Migrated(..) | PathEvent::Available | PathEvent::ServerAddresses(_) => {
+            return None;
+        }
     };
     Some((event.path()?, change))
 }
