@@ -11,7 +11,7 @@ use rustls::RootCertStore;
 #[cfg(feature = "self-signed")]
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use thiserror::Error;
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
@@ -155,6 +155,20 @@ impl ClientConfig {
         Ok(Self::new(Arc::new(crypto)))
     }
 
+    /// Trusts the server with this public key, which it shows without a certificate (RFC 7250); see
+    /// [`ServerConfig::with_raw_public_key`].
+    ///
+    /// # Errors
+    ///
+    /// If no protocol is named, or TLS refuses the configuration.
+    pub fn with_raw_public_key(
+        key: SubjectPublicKeyInfoDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, ConfigError> {
+        let crypto = QuicClientConfig::with_raw_public_key(key, protocols(alpn)?)?;
+        Ok(Self::new(Arc::new(crypto)))
+    }
+
     /// Trusts every server: encryption without authentication. For tests and measurements.
     ///
     /// # Errors
@@ -276,6 +290,33 @@ impl ServerConfig {
     pub fn with_pem(chain: &[u8], key: &[u8], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let key = PrivateKeyDer::from_pem_slice(key).map_err(ConfigError::Pem)?;
         Self::with_certificate(certificates(chain)?, key, alpn)
+    }
+
+    /// Identifies the server by its public key alone, without a certificate (RFC 7250): for peers that know each
+    /// other's keys. Returns the public key, which clients have to know.
+    ///
+    /// # Errors
+    ///
+    /// If no protocol is named, or the key is of no known kind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mpquic_tokio::rustls::pki_types::PrivatePkcs8KeyDer;
+    /// use mpquic_tokio::{ClientConfig, ServerConfig};
+    ///
+    /// let key = rcgen::KeyPair::generate()?; // kept in a file, for example
+    /// let private = PrivatePkcs8KeyDer::from(key.serialize_der());
+    /// let (server, public) = ServerConfig::with_raw_public_key(private.into(), &[b"hello"])?;
+    /// let client = ClientConfig::with_raw_public_key(public, &[b"hello"])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_raw_public_key(
+        key: PrivateKeyDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<(Self, SubjectPublicKeyInfoDer<'static>), ConfigError> {
+        let (crypto, public) = QuicServerConfig::with_raw_public_key(key, protocols(alpn)?)?;
+        Ok((Self::new(Arc::new(crypto))?, public))
     }
 
     /// Identifies the server by a new self-signed certificate for these names, which clients have

@@ -178,7 +178,8 @@ pub mod crypto {
     /// TLS by rustls.
     pub mod rustls {
         pub use mpquic_core::crypto::rustls::{
-            QuicClientConfig, QuicServerConfig, TlsConfigError, provider,
+            QuicClientConfig, QuicServerConfig, RawKeyVerifier, SharedTickets, TlsConfigError,
+            provider,
         };
     }
 }

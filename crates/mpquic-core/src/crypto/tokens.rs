@@ -53,6 +53,15 @@ impl TokenKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
+    /// The key for another purpose, which is named in other than [`NONCE_LENGTH`] bytes.
+    pub(crate) fn derived(secret: &[u8; 32], purpose: &[u8]) -> Self {
+        let Self(key) = Self::new(secret);
+        Self(hmac::Key::new(
+            hmac::HMAC_SHA256,
+            hmac::sign(&key, purpose).as_ref(),
+        ))
+    }
+
     fn aead(&self, nonce: &[u8]) -> Option<aead::LessSafeKey> {
         let secret = hmac::sign(&self.0, nonce);
         let key = aead::UnboundKey::new(&aead::CHACHA20_POLY1305, secret.as_ref()).ok()?;
@@ -297,7 +306,7 @@ fn put_ip(out: &mut Vec<u8>, ip: IpAddr) {
     }
 }
 
-fn put_time(out: &mut Vec<u8>, time: SystemTime) {
+pub(crate) fn put_time(out: &mut Vec<u8>, time: SystemTime) {
     let seconds = time
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
@@ -325,7 +334,7 @@ fn take_ip(rest: &mut &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn take_time(rest: &mut &[u8]) -> Option<SystemTime> {
+pub(crate) fn take_time(rest: &mut &[u8]) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(u64::from_be_bytes(take(rest)?)))
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use mpquic_tokio::crypto::rustls::{QuicClientConfig, QuicServerConfig, provider};
+use mpquic_tokio::crypto::rustls::{QuicClientConfig, QuicServerConfig, SharedTickets, provider};
 use mpquic_tokio::rustls::client::{ClientSessionMemoryCache, Resumption};
 use mpquic_tokio::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use mpquic_tokio::rustls::server::{
@@ -12,10 +12,13 @@ use mpquic_tokio::rustls::server::{
 };
 use mpquic_tokio::rustls::sign::CertifiedKey;
 use mpquic_tokio::rustls::{self, KeyLog, RootCertStore};
-use mpquic_tokio::{ClientConfig, ConnectionError, Endpoint, ServerConfig};
+use mpquic_tokio::{
+    ClientConfig, Connection, ConnectionError, Endpoint, ServerConfig, certificate_fingerprint,
+};
 
-use crate::harness::{Error, TestResult};
+use crate::harness::{Error, TestResult, within};
 
+const ALPN: &[&[u8]] = &[b"test"];
 const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 fn certificate(name: &str) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), Error> {
@@ -197,4 +200,116 @@ async fn rustls_own_configuration_decides_all_of_tls() -> TestResult {
     }
     assert!(sessions.0.lock().unwrap().iter().any(|note| note == "put"));
     Ok(())
+}
+
+/// A server that keeps each connection until its client closes it.
+fn serve(config: ServerConfig) -> Result<Endpoint, Error> {
+    let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+    let accepting = server.clone();
+    tokio::spawn(async move {
+        while let Some(incoming) = accepting.accept().await {
+            tokio::spawn(async move { Ok::<_, Error>(incoming.await?.closed().await) });
+        }
+    });
+    Ok(server)
+}
+
+/// RFC 7250.
+#[tokio::test]
+async fn a_server_is_known_by_its_public_key_alone() -> TestResult {
+    let key = || {
+        let key = rcgen::KeyPair::generate()?;
+        Ok::<_, Error>(PrivateKeyDer::try_from(key.serialize_der())?)
+    };
+    let (config, public) = ServerConfig::with_raw_public_key(key()?, ALPN)?;
+    let (_, other) = ServerConfig::with_raw_public_key(key()?, ALPN)?;
+    let server = serve(config)?;
+    let client = Endpoint::client("127.0.0.1:0".parse()?)?;
+    let connect = |config| {
+        let connecting = client.connect_with(config, server.local_addr()?, "any.name");
+        Ok::<_, Error>(within("handshake", connecting?))
+    };
+    let knows = ClientConfig::with_raw_public_key(public.clone(), ALPN)?;
+    let connection = connect(knows.clone())?.await??;
+    connection.handshake_confirmed().await?;
+    let shown = connection.peer_certificates().ok_or("no key")?;
+    assert_eq!(shown, [CertificateDer::from(public.to_vec())]);
+    connection.close(0u32.into(), b"");
+    // Sessions are resumed as with certificates.
+    let Ok((again, accepted)) = client
+        .connect_with(knows, server.local_addr()?, "any.name")?
+        .into_0rtt()
+    else {
+        return Err("no 0-RTT".into());
+    };
+    assert!(within("handshake", accepted).await?);
+    again.close(0u32.into(), b"");
+
+    let wrong = ClientConfig::with_raw_public_key(other, ALPN)?;
+    let refused = connect(wrong)?.await?.err().ok_or("another key")?;
+    let ConnectionError::TransportError(error) = &refused else {
+        return Err(refused.into());
+    };
+    let told = "CRYPTO_ERROR (TLS alert 49): the certificate is not the pinned one";
+    assert_eq!(error.to_string(), told);
+    // One who wants a certificate gets none.
+    let wants = ClientConfig::dangerous_insecure(ALPN)?;
+    let refused = connect(wants)?.await?.err().ok_or("no certificate")?;
+    assert!(refused.to_string().contains("TLS alert 40"), "{refused}");
+    Ok(())
+}
+
+/// A server of a fleet: with a certificate of its own, so that clients of another one get here only if they
+/// resume their session.
+fn of_the_fleet(tickets: Arc<SharedTickets>) -> Result<(Endpoint, CertificateDer<'static>), Error> {
+    let (leaf, key) = certificate("fleet")?;
+    let crypto = QuicServerConfig::with_certificate(vec![leaf.clone()], key, ALPN)?;
+    let crypto = crypto.with_shared_tickets(tickets);
+    Ok((serve(ServerConfig::new(Arc::new(crypto))?)?, leaf))
+}
+
+/// The client wanted a certificate, and it was another one.
+fn assert_is_not_pinned(result: Result<Connection, ConnectionError>) -> TestResult {
+    let refused = result.err().ok_or("the session was resumed")?;
+    assert!(
+        refused
+            .to_string()
+            .ends_with("the certificate is not the pinned one"),
+        "{refused}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_is_resumed_at_another_server_of_the_fleet() -> TestResult {
+    let secret = [7; 32];
+    let tickets = [0; 2].map(|_| Arc::new(SharedTickets::new(secret)));
+    let (one, leaf) = of_the_fleet(tickets[0].clone())?;
+    let (other, _) = of_the_fleet(tickets[1].clone())?;
+    let client = Endpoint::client("127.0.0.1:0".parse()?)?;
+    let config = ClientConfig::with_pin(certificate_fingerprint(&leaf), ALPN)?;
+    let connect = |server: &Endpoint, config: &ClientConfig| {
+        let connecting = client.connect_with(config.clone(), server.local_addr()?, "fleet")?;
+        // 0-RTT is neither offered nor taken: each of the servers would take the same data.
+        let connecting = connecting.into_0rtt().err().ok_or("0-RTT")?;
+        Ok::<_, Error>(within("handshake", connecting))
+    };
+    let fresh = ClientConfig::with_pin(certificate_fingerprint(&leaf), ALPN)?;
+    assert_is_not_pinned(connect(&other, &fresh)?.await?)?;
+    for server in [&one, &other, &one] {
+        let connection = connect(server, &config)?.await??;
+        // Tickets have come by then.
+        connection.handshake_confirmed().await?;
+        connection.close(0u32.into(), b"");
+    }
+    tickets[1].change([8; 32], &[secret]);
+    let connection = connect(&other, &config)?.await??;
+    connection.handshake_confirmed().await?;
+    connection.close(0u32.into(), b"");
+    // What it has sealed since then is nothing to the first one, which gives new ones.
+    let connection = connect(&one, &config)?.await??;
+    connection.handshake_confirmed().await?;
+    connection.close(0u32.into(), b"");
+    tickets[1].change([8; 32], &[]);
+    assert_is_not_pinned(connect(&other, &config)?.await?)
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use quinn_proto::{ConnectionId, Side};
 use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, SubjectPublicKeyInfoDer};
 use rustls::quic::{self, Suite};
 use rustls::{KeyLogFile, RootCertStore};
 
@@ -17,7 +18,7 @@ use super::suites::{
     PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
 };
 use super::tickets::{ClientTickets, ConnectionTickets};
-use super::verifier::PinVerifier;
+use super::verifier::{PinVerifier, RawKeyVerifier};
 use crate::crypto::{ClientCrypto, InitialCrypto, InvalidServerName, Keys, Session};
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
@@ -121,8 +122,23 @@ impl QuicClientConfig {
         Self::with_verifier(verifier, provider, alpn)
     }
 
+    /// Trusts the server with this public key, which it shows without a certificate (RFC 7250). `alpn` as
+    /// for [`Self::with_roots`].
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if rustls refuses the configuration.
+    pub fn with_raw_public_key(
+        key: SubjectPublicKeyInfoDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsConfigError> {
+        let provider = provider();
+        let verifier = RawKeyVerifier::new(key, &provider);
+        Self::with_verifier(verifier, provider, alpn)
+    }
+
     fn with_verifier(
-        verifier: PinVerifier,
+        verifier: impl ServerCertVerifier + 'static,
         provider: CryptoProvider,
         alpn: &[&[u8]],
     ) -> Result<Self, TlsConfigError> {

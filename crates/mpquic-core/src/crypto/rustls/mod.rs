@@ -15,14 +15,16 @@ mod post_handshake_messages;
 mod secret_log;
 mod server;
 mod session;
+mod shared_tickets;
 mod suites;
 mod tickets;
 mod verifier;
 
 pub use client::QuicClientConfig;
 pub use server::QuicServerConfig;
+pub use shared_tickets::SharedTickets;
 pub use suites::{TlsConfigError, provider};
-pub use verifier::{PinVerifier, certificate_fingerprint};
+pub use verifier::{PinVerifier, RawKeyVerifier, certificate_fingerprint};
 
 #[cfg(test)]
 mod tests;

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use quinn_proto::{ConnectionId, Side};
 use rustls::KeyLogFile;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::quic::{self, Suite};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::sign::CertifiedKey;
 
 use super::client_hello;
 use super::keys::initial_keys;
 use super::secret_log::{self, SecretLog};
 use super::session::TlsSession;
+use super::shared_tickets::SharedTickets;
 use super::suites::{
     PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
 };
@@ -80,10 +83,53 @@ impl QuicServerConfig {
         key: PrivateKeyDer<'static>,
         alpn: &[&[u8]],
     ) -> Result<Self, TlsConfigError> {
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
+        Self::finish(config, alpn)
+    }
+
+    /// Identifies the server by its public key alone, without a certificate (RFC 7250), accepts 0-RTT and
+    /// speaks the given protocols, the preferred one first. Returns the public key, which clients have to
+    /// know: [`QuicClientConfig::with_raw_public_key`](super::QuicClientConfig::with_raw_public_key).
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if the key is of no known kind.
+    pub fn with_raw_public_key(
+        key: PrivateKeyDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<(Self, SubjectPublicKeyInfoDer<'static>), TlsConfigError> {
+        let provider = Arc::new(provider());
+        let key = provider.key_provider.load_private_key(key)?;
+        let Some(public) = key.public_key() else {
+            let error = rustls::Error::General("the key does not tell its public key".to_owned());
+            return Err(error.into());
+        };
+        let public = public.into_owned();
+        let shown = vec![CertificateDer::from(public.to_vec())];
+        let shown = CertifiedKey::new(shown, key);
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(
+                shown.into(),
+            )));
+        Ok((Self::finish(config, alpn)?, public))
+    }
+
+    /// Sessions can be resumed at each server with the same tickets. Turns 0-RTT off: a server cannot tell
+    /// which data came to another one before (RFC 9001 section 9.2).
+    #[must_use]
+    pub fn with_shared_tickets(mut self, tickets: Arc<SharedTickets>) -> Self {
+        let config = Arc::make_mut(&mut self.inner);
+        config.max_early_data_size = 0;
+        config.ticketer = tickets;
+        self
+    }
+
+    fn finish(mut config: rustls::ServerConfig, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         config.max_early_data_size = u32::MAX;
         config.key_log = Arc::new(KeyLogFile::new());

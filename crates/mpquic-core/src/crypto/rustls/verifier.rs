@@ -1,4 +1,4 @@
-//! Certificates that a client trusts by their fingerprint.
+//! Servers that a client trusts by the fingerprint of their certificate, or by their public key.
 
 #[cfg(feature = "aws-lc-rs")]
 use aws_lc_rs::digest;
@@ -7,9 +7,10 @@ use ring::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
 };
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, SignatureScheme};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, PeerIncompatible, SignatureScheme};
 
 /// SHA-256 of a certificate's DER encoding: what [`PinVerifier`] compares.
 pub fn certificate_fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
@@ -77,7 +78,7 @@ impl ServerCertVerifier for PinVerifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.pin {
             Some(pin) if pin != certificate_fingerprint(end_entity) => {
-                Err(rustls::CertificateError::ApplicationVerificationFailure.into())
+                Err(CertificateError::ApplicationVerificationFailure.into())
             }
             _ => Ok(ServerCertVerified::assertion()),
         }
@@ -103,5 +104,68 @@ impl ServerCertVerifier for PinVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
+    }
+}
+
+/// Trusts the server with one public key, which it shows without a certificate (RFC 7250). That it holds
+/// the private key is always checked.
+///
+/// [`QuicClientConfig::with_raw_public_key`](super::QuicClientConfig::with_raw_public_key) is the short
+/// way; this is for rustls configurations of one's own.
+#[derive(Debug)]
+pub struct RawKeyVerifier {
+    key: SubjectPublicKeyInfoDer<'static>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl RawKeyVerifier {
+    /// Trusts this key. Signatures are checked with the algorithms of `provider`.
+    pub fn new(key: SubjectPublicKeyInfoDer<'static>, provider: &CryptoProvider) -> Self {
+        Self {
+            key,
+            algorithms: provider.signature_verification_algorithms,
+        }
+    }
+}
+
+impl ServerCertVerifier for RawKeyVerifier {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match shown.as_ref() == self.key.as_ref() {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _shown: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls13RequiredForQuic.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        _shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature_with_raw_key(message, &self.key, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
     }
 }
