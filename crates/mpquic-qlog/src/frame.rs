@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mpquic_core::qlog::frame::{Ack, Close, Frame, NewConnectionId, PathAck};
+use mpquic_core::qlog::frame::{
+    Ack, AddressEntry, AlternativeAddress, Close, Frame, NewConnectionId, PathAck,
+};
 use mpquic_core::{PathId, PathStatus, TransportErrorCode};
 use serde_json::{Value, json};
 
@@ -21,6 +23,7 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
             "requested_max_ack_delay": request.requested_max_ack_delay,
             "reordering_threshold": request.reordering_threshold,
         }),
+        Frame::AlternativeAddress(frame) => alternative_address(frame),
         Frame::HandshakeDone => json!({ "frame_type": "handshake_done" }),
         Frame::Ack(ack) => acknowledgement("ack", None, ack, ack_delay_exponent),
         Frame::PathAck(PathAck { path_id, ack }) => {
@@ -97,6 +100,26 @@ fn raw(length: usize) -> Value {
 
 fn probe(name: &str, data: &[u8; 8]) -> Value {
     json!({ "frame_type": name, "data": hex(data) })
+}
+
+/// The addresses before and after the one of the current path.
+fn alternative_address(frame: &AlternativeAddress) -> Value {
+    let addresses = |entries: &[AddressEntry]| -> Vec<Value> {
+        let entries = entries.iter().map(|entry| {
+            json!({
+                "ip": entry.address.ip().to_string(),
+                "port": entry.address.port(),
+                "priority_hint": entry.priority_hint,
+            })
+        });
+        entries.collect()
+    };
+    json!({
+        "frame_type": "alternative_address",
+        "sequence_number": frame.sequence_number,
+        "preferred": addresses(&frame.preferred),
+        "backup": addresses(&frame.backup),
+    })
 }
 
 fn acknowledgement(name: &str, path: Option<PathId>, ack: &Ack, exponent: u8) -> Value {
@@ -287,8 +310,14 @@ mod tests {
 
     #[test]
     fn every_frame_has_a_name() {
-        let frames: Vec<_> = (0..0x4000).filter_map(frame).collect();
+        let mut frames: Vec<_> = (0..0x4000).filter_map(frame).collect();
         assert_eq!(frames.len(), 46);
+        // Those with longer types.
+        frames.push(Frame::AlternativeAddress(AlternativeAddress {
+            sequence_number: 0,
+            preferred: Vec::new(),
+            backup: Vec::new(),
+        }));
         for frame in frames {
             let value = value(&frame, 3);
             assert_ne!(value["frame_type"], "unknown", "{frame:?}");

@@ -36,6 +36,7 @@ pub(crate) fn members(parameters: &TransportParameters) -> Members {
         ),
         ("grease_quic_bit", parameters.grease_quic_bit),
         ("reset_stream_at", parameters.reset_stream_at),
+        ("alternative_address", parameters.alternative_address),
     ];
     for (name, value) in flags {
         members.insert(name.to_owned(), value.into());

@@ -134,6 +134,12 @@ const PREFERRED_ADDRESS: Kind = Kind::Object(&[
     must("stateless_reset_token", TOKEN),
 ]);
 
+const ADDRESSES: Kind = Kind::List(&Kind::Object(&[
+    must("ip", Kind::Text),
+    must("port", U16),
+    must("priority_hint", U64),
+]));
+
 /// The first record.
 pub(super) const HEAD: &[Field] = &[
     must(
@@ -352,6 +358,8 @@ const PARAMETERS: &[Field] = &[
     may("initial_max_path_id", U32),
     // draft-ietf-quic-ack-frequency-14
     may("min_ack_delay", U64),
+    // draft-munizaga-quic-alternative-server-address-01
+    may("alternative_address", Kind::Bool),
 ];
 
 const RESTORED: &[Field] = &[
@@ -508,4 +516,13 @@ pub(super) const FRAMES: &[(&str, &[Field])] = &[
         ],
     ),
     ("immediate_ack", &[]),
+    // draft-munizaga-quic-alternative-server-address-01
+    (
+        "alternative_address",
+        &[
+            SEQUENCE,
+            must("preferred", ADDRESSES),
+            must("backup", ADDRESSES),
+        ],
+    ),
 ];
