@@ -213,6 +213,20 @@ impl ClientConfig {
         self
     }
 
+    /// Whether the server is asked for its further addresses, to which paths open as to those of
+    /// [`Self::server_addresses`], and are closed when the server withdraws them; off by default.
+    /// [`PathEvent::ServerAddresses`](crate::PathEvent::ServerAddresses) tells of them. Servers without
+    /// draft-munizaga-quic-alternative-server-address-01 ignore it.
+    ///
+    /// No server can make its client send to private addresses, or to those of the client's own machine,
+    /// unless the client has found the server at such a one. What else it names is asked with a few
+    /// datagrams before anything else is sent there.
+    #[must_use]
+    pub fn use_alternative_addresses(mut self, used: bool) -> Self {
+        self.core.use_alternative_addresses = used;
+        self
+    }
+
     /// Whether paths open on their own, one from every local address to every server address; on
     /// by default. Otherwise [`Connection::open_path`](crate::Connection::open_path) opens them.
     #[must_use]

@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use mpquic_core::crypto::{ExportError, HandshakeData};
-use mpquic_core::{ConnectionStats, Dir, PathState, PathStats, Side, VarInt, Version, ZeroRtt};
+use mpquic_core::{
+    AnnounceError, ConnectionStats, Dir, PathState, PathStats, ServerAddress, Side, VarInt,
+    Version, ZeroRtt,
+};
 use rustls::pki_types::CertificateDer;
 
 use crate::clock;
@@ -164,6 +167,23 @@ impl Connection {
     /// section 5.1.2): for example after the key changed that encrypts them.
     pub fn replace_connection_ids(&self) {
         self.0.replace_connection_ids();
+    }
+
+    /// Server: announces further addresses to this client alone, until
+    /// [`Endpoint::announce_addresses`](crate::Endpoint::announce_addresses), which explains them, is
+    /// called next.
+    ///
+    /// # Errors
+    ///
+    /// Those of `Endpoint::announce_addresses`, [`AnnounceError::ClientSide`] on a client, and
+    /// [`AnnounceError::Closed`] if the connection has ended.
+    pub fn announce_addresses(&self, addresses: &[ServerAddress]) -> Result<(), AnnounceError> {
+        let announce = |engine: &mut LockedConnection<'_>| {
+            engine.wake_task();
+            engine.core.announce_addresses(addresses)
+        };
+        let announced = self.0.lock().contain(announce);
+        announced.unwrap_or(Err(AnnounceError::Closed))
     }
 
     /// Identifies the connection within its endpoint; the same for all clones of the handle. The

@@ -403,6 +403,17 @@ impl LockedConnection<'_> {
             .on_panic(connection.handle, connection);
     }
 
+    /// Announces what its endpoint announces now.
+    pub(crate) fn announce_addresses(&mut self) {
+        let connection = self.connection;
+        self.contain(|engine| {
+            let announced = connection.endpoint.lock().announced.clone();
+            // Fails for connections of a client, and for those that have ended.
+            let _ = engine.core.announce_addresses(&announced);
+            engine.wake_task();
+        });
+    }
+
     /// An ICMP message says that a datagram from a socket did not reach one of the peer's addresses.
     /// Anybody can send such a message, so it ends nothing that works: the path is asked whether it does. A client
     /// that has heard nothing of its server gives up, if nobody listens there and the message quotes

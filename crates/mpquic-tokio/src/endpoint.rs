@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use mpquic_core::{EndpointStats, VarInt};
+use mpquic_core::{AnnounceError, EndpointStats, ServerAddress, VarInt};
 use thiserror::Error;
 
 use crate::config::{ClientConfig, ConfigError, ServerConfig};
@@ -285,6 +285,45 @@ impl Endpoint {
         for connection in connections {
             connection.replace_connection_ids();
         }
+    }
+
+    /// Server: announces all addresses at which it can be reached besides those that clients connect to,
+    /// the best first, to the clients of all connections and of those to come. Those announced before and
+    /// missing now are withdrawn. Clients that asked for them open paths there
+    /// ([`ClientConfig::use_alternative_addresses`]), others are not told.
+    ///
+    /// There must be a socket for each ([`Self::add_local`]), or one for all addresses of the machine; or
+    /// a forwarder whose datagrams arrive at one.
+    ///
+    /// # Errors
+    ///
+    /// [`AnnounceError::TooMany`] for more than [`ServerAddress::MAX`], [`AnnounceError::NotUsable`] and
+    /// [`AnnounceError::Twice`] for one that cannot be announced. What was announced before stays then.
+    ///
+    /// # Examples
+    ///
+    /// A second uplink comes, and goes:
+    ///
+    /// ```no_run
+    /// # use mpquic_tokio::{Endpoint, ServerAddress};
+    /// # async fn example(server: Endpoint) -> Result<(), Box<dyn std::error::Error>> {
+    /// let uplink = server.add_local("198.51.100.7:443".parse()?)?;
+    /// server.announce_addresses(&[ServerAddress::new(uplink)])?;
+    /// // Later:
+    /// server.announce_addresses(&[])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn announce_addresses(&self, addresses: &[ServerAddress]) -> Result<(), AnnounceError> {
+        ServerAddress::check_all(addresses)?;
+        let mut registry = self.state().lock();
+        registry.announced = addresses.into();
+        let connections = registry.connections();
+        drop(registry);
+        for connection in connections {
+            connection.lock().announce_addresses();
+        }
+        Ok(())
     }
 
     /// Waits until no connection is left. A closed connection stays for three probe timeouts, to

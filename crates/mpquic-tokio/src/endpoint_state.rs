@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use mpquic_core::{ConnectionHandle, EndpointEvent, Incoming, Transmit, VarInt};
+use mpquic_core::{ConnectionHandle, EndpointEvent, Incoming, ServerAddress, Transmit, VarInt};
 use tokio::sync::Notify;
 
 use crate::config::ClientConfig;
@@ -60,6 +60,7 @@ impl<C> EndpointState<C> {
                 became_idle: false,
                 panicked: 0,
                 receive_memory: 0,
+                announced: Arc::new([]),
             }),
             sockets: Sockets::new(socket_buffer),
             receive_memory: AtomicU64::new(0),
@@ -133,6 +134,8 @@ pub(crate) struct Registry<C> {
     panicked: u64,
     /// Bytes of memory that sockets hold to receive into.
     receive_memory: u64,
+    /// The further addresses that its connections announce.
+    pub(crate) announced: Arc<[ServerAddress]>,
 }
 
 impl<C> Registry<C> {

@@ -152,13 +152,13 @@ pub use mpquic_core::config::{
 };
 pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{
-    ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
+    AnnounceError, ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
     Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats,
-    PathStatus, ResetAtError, Resumption, Side, StdSystemTime, StreamId, TimeSource, TlsFailure,
-    TokenMemoryCache, TokenStore, TransportError, TransportErrorCode, VarInt, Version, Written,
-    ZeroRtt,
+    PathStatus, ResetAtError, Resumption, ServerAddress, Side, StdSystemTime, StreamId, TimeSource,
+    TlsFailure, TokenMemoryCache, TokenStore, TransportError, TransportErrorCode, VarInt, Version,
+    Written, ZeroRtt,
 };
 /// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
 #[doc(no_inline)]

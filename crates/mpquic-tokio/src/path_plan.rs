@@ -1,17 +1,17 @@
 //! [`PathPlan`]: which paths a client wants, and when to try them.
 //!
-//! Every local address gets a path to every address of the server. The order is such that even with
-//! few paths as many addresses of both sides as possible are in use. The plan opens missing paths,
-//! waits while the peer allows no more, tries failed paths again after a growing time, and follows
-//! changes of the local addresses.
+//! Every local address gets a path to every address of the server, those that the server announces
+//! among them. The order is such that even with few paths as many addresses of both sides as possible
+//! are in use. The plan opens missing paths, waits while the peer allows no more, tries failed paths
+//! again after a growing time, and follows changes of the local addresses and of what is announced.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_core::{
-    ClosePathError, Connection, FourTuple, OpenPathError, PathEvent, PathId, PathMut, PathStatus,
-    TransportErrorCode,
+    ClosePathError, Connection, FourTuple, OpenPathError, PathEvent, PathId, PathMut, PathState,
+    PathStatus, ServerAddress, TransportErrorCode,
 };
 
 use crate::socket::Socket;
@@ -24,10 +24,20 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// first time: trying again costs less than a hundredth of it.
 const WORTH_A_TRY: u64 = 1 << 20;
 
+/// A path to an announced address that never worked is not tried more often: the server may have named
+/// the address of somebody else.
+const ATTEMPTS_IF_ANNOUNCED: u32 = 3;
+
 /// Which paths a client connection should have.
 #[derive(Debug)]
 pub(crate) struct PathPlan {
     remotes: Vec<SocketAddr>,
+    /// What the server announces besides.
+    announced: Vec<ServerAddress>,
+    /// Addresses that it has withdrawn, with paths that are to be closed.
+    withdrawn: Vec<SocketAddr>,
+    /// What it announces has changed, and paths do not know yet whether they stand by.
+    has_news: bool,
     locals: Vec<Arc<Socket>>,
     targets: Vec<Target>,
     /// True once the handshake is confirmed, unless it turned out that no path can be opened at
@@ -46,6 +56,8 @@ struct Target {
     path: Option<PathId>,
     rest: Option<Rest>,
     backoff: Duration,
+    /// How often it failed, until it first worked; `None` from then on.
+    failures: Option<u32>,
     /// The status that the path was given.
     status: PathStatus,
     /// Bytes that the connection had carried when the path was last tried.
@@ -70,6 +82,7 @@ impl Target {
             path: None,
             rest: None,
             backoff: FIRST_BACKOFF,
+            failures: Some(0),
             status: PathStatus::Available,
             carried: 0,
             is_impossible: false,
@@ -78,8 +91,7 @@ impl Target {
 
     /// Sets the status of its path if that is another one where it starts now: what the application
     /// has set stays otherwise.
-    fn tell_status(&mut self, locals: &[Arc<Socket>], core: &mut Connection) {
-        let status = status_from(self.four_tuple.local, locals);
+    fn tell_status(&mut self, status: PathStatus, core: &mut Connection) {
         if let Some(path) = self.path.filter(|_| status != self.status)
             && let Ok(mut path) = core.path_mut(path)
         {
@@ -98,9 +110,13 @@ impl Target {
             })
     }
 
-    /// The path failed.
-    fn start_rest(&mut self, now: Instant) {
+    /// The path failed. If its address was announced, it is given up some time.
+    fn start_rest(&mut self, now: Instant, is_announced: bool) {
         self.path = None;
+        if let Some(failures) = &mut self.failures {
+            *failures += 1;
+            self.is_impossible |= is_announced && *failures >= ATTEMPTS_IF_ANNOUNCED;
+        }
         self.rest = Some(Rest {
             earliest: now + FIRST_BACKOFF,
             end: now + self.backoff,
@@ -123,6 +139,9 @@ impl PathPlan {
         target.path = Some(PathId::ZERO);
         Self {
             remotes,
+            announced: Vec::new(),
+            withdrawn: Vec::new(),
+            has_news: false,
             locals: Vec::new(),
             targets: vec![target],
             confirmed: false,
@@ -135,7 +154,15 @@ impl PathPlan {
     /// [`Self::follow`] does so for paths.
     pub(crate) fn set_locals(&mut self, locals: Vec<Arc<Socket>>) {
         self.locals = locals;
-        let pairs = address_pairs(&self.locals, &self.remotes);
+        self.review_targets();
+    }
+
+    /// Drops targets without a path between addresses that are gone, and adds those for new ones.
+    fn review_targets(&mut self) {
+        let mut remotes = self.remotes.clone();
+        let announced = self.announced.iter().map(|server| server.address);
+        remotes.extend(announced.filter(|address| !self.remotes.contains(address)));
+        let pairs = address_pairs(&self.locals, &remotes);
         self.targets
             .retain(|target| target.path.is_some() || pairs.contains(&target.four_tuple));
         for four_tuple in pairs {
@@ -181,7 +208,8 @@ impl PathPlan {
                     if has_moved {
                         alive = true;
                         target.four_tuple.local = local;
-                        target.tell_status(locals, core);
+                        let status = status_between(target.four_tuple, locals, &self.announced);
+                        target.tell_status(status, core);
                         moved = Some(target.four_tuple);
                     }
                     core.set_path_usable(now, path, has_moved)
@@ -200,10 +228,68 @@ impl PathPlan {
     pub(crate) fn on_confirmed(&mut self, core: &mut Connection) {
         self.confirmed = core.is_multipath();
         if self.confirmed {
-            for target in &mut self.targets {
-                target.tell_status(&self.locals, core);
+            self.tell_statuses(core);
+        }
+    }
+
+    fn tell_statuses(&mut self, core: &mut Connection) {
+        for target in &mut self.targets {
+            let status = status_between(target.four_tuple, &self.locals, &self.announced);
+            target.tell_status(status, core);
+        }
+    }
+
+    /// The server has announced these addresses, and no others any more.
+    fn on_server_addresses(&mut self, addresses: &[ServerAddress]) {
+        let before = std::mem::replace(&mut self.announced, addresses.to_vec());
+        self.withdrawn
+            .extend(before.iter().map(|server| server.address));
+        // Those that the application has named stay.
+        let stays = |address: &SocketAddr| {
+            let mut announced = self.announced.iter();
+            self.remotes.contains(address) || announced.any(|server| server.address == *address)
+        };
+        let has_path = |address: &SocketAddr| {
+            let mut used = self.targets.iter().filter(|target| target.path.is_some());
+            used.any(|target| target.four_tuple.remote == *address)
+        };
+        let is_to_be_left = |address: &SocketAddr| !stays(address) && has_path(address);
+        self.withdrawn.retain(is_to_be_left);
+        self.has_news = true;
+        self.review_targets();
+    }
+
+    /// Paths do what the server has announced.
+    fn follow_announcement(&mut self, core: &mut Connection, now: Instant) {
+        if std::mem::take(&mut self.has_news) && self.confirmed {
+            self.tell_statuses(core);
+        }
+        if !self.withdrawn.is_empty() {
+            self.close_withdrawn(core, now);
+        }
+    }
+
+    /// Abandons paths to addresses that were withdrawn, as soon as another path works.
+    fn close_withdrawn(&mut self, core: &mut Connection, now: Instant) {
+        let withdrawn = &self.withdrawn;
+        let is_withdrawn = |target: &Target| withdrawn.contains(&target.four_tuple.remote);
+        let works = |target: &Target| {
+            let stats = target.path.and_then(|path| core.path_stats(path));
+            stats.is_some_and(|stats| stats.state == PathState::Active)
+        };
+        let mut targets = self.targets.iter();
+        if !targets.any(|target| !is_withdrawn(target) && works(target)) {
+            return;
+        }
+        for target in self.targets.iter().filter(|target| is_withdrawn(target)) {
+            if let Some(path) = target.path {
+                // Fails only if the path is abandoned already, which is what we want.
+                let reason = TransportErrorCode::APPLICATION_ABANDON_PATH;
+                let _ = core.close_path(now, path, reason);
             }
         }
+        self.targets.retain(|target| !is_withdrawn(target));
+        self.withdrawn.clear();
     }
 
     /// Something happened to a path.
@@ -213,12 +299,18 @@ impl PathPlan {
             PathEvent::Established(path) => {
                 if let Some(target) = self.target(*path) {
                     target.backoff = FIRST_BACKOFF;
+                    target.failures = None;
                 }
             }
             PathEvent::Abandoned { path, .. } => {
                 let preferred = self.preferred;
-                if let Some(target) = self.target(*path) {
-                    target.start_rest(now);
+                let (remotes, mut announced) = (&self.remotes, self.announced.iter());
+                let mut targets = self.targets.iter_mut();
+                if let Some(target) = targets.find(|target| target.path == Some(*path)) {
+                    let remote = target.four_tuple.remote;
+                    let is_announced = !remotes.contains(&remote)
+                        && announced.any(|server| server.address == remote);
+                    target.start_rest(now, is_announced);
                     if let Some((before, after)) = preferred
                         && target.four_tuple.remote == before
                     {
@@ -227,11 +319,11 @@ impl PathPlan {
                 }
             }
             PathEvent::Migrated(path, four_tuple) => self.on_migrated(*path, *four_tuple),
+            PathEvent::ServerAddresses(addresses) => self.on_server_addresses(addresses),
             PathEvent::Discarded(_)
             | PathEvent::Suspect(_)
             | PathEvent::Recovered(_)
-            | PathEvent::RemoteStatus(..)
-            | PathEvent::ServerAddresses(_) => {}
+            | PathEvent::RemoteStatus(..) => {}
         }
     }
 
@@ -333,8 +425,9 @@ impl PathPlan {
         missing.filter_map(|target| Some(target.rest?.end)).min()
     }
 
-    /// Opens the paths that are due.
+    /// Opens the paths that are due, and closes those to addresses that were withdrawn.
     pub(crate) fn open(&mut self, core: &mut Connection, now: Instant) {
+        self.follow_announcement(core, now);
         if !self.confirmed || self.is_blocked {
             return;
         }
@@ -342,7 +435,7 @@ impl PathPlan {
             if !target.is_due(now, || carried(core)) {
                 continue;
             }
-            let status = status_from(target.four_tuple.local, &self.locals);
+            let status = status_between(target.four_tuple, &self.locals, &self.announced);
             match core.open_path(now, target.four_tuple, status) {
                 Ok(path) => {
                     target.path = Some(path);
@@ -369,10 +462,15 @@ impl PathPlan {
     }
 }
 
-/// How paths from an address are to be used.
-fn status_from(local: SocketAddr, locals: &[Arc<Socket>]) -> PathStatus {
+/// How paths between two addresses are to be used.
+fn status_between(
+    FourTuple { local, remote }: FourTuple,
+    locals: &[Arc<Socket>],
+    announced: &[ServerAddress],
+) -> PathStatus {
     let from = locals.iter().find(|socket| socket.owns(local));
-    match from.is_some_and(|socket| socket.is_backup()) {
+    let is_backup = from.is_some_and(|socket| socket.is_backup());
+    match is_backup || announced.contains(&ServerAddress::new(remote).backup()) {
         true => PathStatus::Backup,
         false => PathStatus::Available,
     }
@@ -478,6 +576,43 @@ mod tests {
         }
         plan.set_locals(vec![a]);
         assert_eq!(plan.targets.len(), 1);
+    }
+
+    /// A path that has worked once is tried for ever.
+    #[test]
+    fn announced_addresses_that_never_answer_are_given_up() {
+        let now = clock::now();
+        let local = socket("127.0.0.1:1");
+        let first = FourTuple::new(local.local(), "127.0.0.3:1".parse().unwrap());
+        let announced = ServerAddress::new("127.0.0.4:1".parse().unwrap());
+        for has_worked in [false, true] {
+            let mut plan = PathPlan::new(first, &[]);
+            plan.set_locals(vec![local.clone()]);
+            plan.confirmed = true;
+            plan.on_event(&PathEvent::ServerAddresses([announced].into()), now);
+            assert_eq!(plan.targets.len(), 2);
+            for failures in 1..=5 {
+                plan.targets[1].path = Some(PathId(1));
+                if has_worked {
+                    plan.on_event(&PathEvent::Established(PathId(1)), now);
+                }
+                plan.on_event(
+                    &PathEvent::Abandoned {
+                        path: PathId(1),
+                        error_code: TransportErrorCode::PATH_UNSTABLE_OR_POOR,
+                        by_peer: false,
+                    },
+                    now,
+                );
+                let tries = plan.next_timeout().is_some();
+                assert_eq!(tries, has_worked || failures < 3, "{failures}");
+            }
+            // One that the server has announced anew is new.
+            plan.on_event(&PathEvent::ServerAddresses([].into()), now);
+            assert_eq!(plan.targets.len(), 1);
+            plan.on_event(&PathEvent::ServerAddresses([announced].into()), now);
+            assert!(plan.targets[1].is_due(now, || 0));
+        }
     }
 
     #[test]

@@ -123,8 +123,12 @@ pub(crate) fn accept(
     let late = registry.core.finish_accept(now, accepted);
     registry.insert(handle, connection.clone());
     let closed = registry.closed().cloned();
+    let announces = !registry.announced.is_empty();
     drop(registry);
     drop(starting);
+    if announces {
+        engine.announce_addresses();
+    }
     engine.contain(|engine| {
         for datagram in late {
             engine.core.handle_datagram(datagram);

@@ -12,6 +12,7 @@ mod metrics;
 mod panics;
 mod plan;
 mod reading;
+mod server_addresses;
 mod spans;
 mod timers;
 mod unreachable;
