@@ -151,7 +151,9 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Put(args) => until_interrupted(put::run(args)).await,
             Command::Proxy(Proxy::Server(args)) => proxy_server::run(args).await,
             Command::Proxy(Proxy::Client(args)) => until_interrupted(proxy_client::run(args)).await,
-            Command::Proxy(Proxy::Status(args)) => proxy_status::run(&args),
+            Command::Proxy(Proxy::Status(args)) => {
+                until_interrupted(proxy_status::run(&args)).await
+            }
             #[cfg(target_os = "linux")]
             Command::Proxy(Proxy::Down(args)) => proxy_tun::down(&args),
             Command::Paths(args) => until_interrupted(paths::run(args)).await,

@@ -1,20 +1,31 @@
 //! `mpquic proxy status`: a running proxy, or client of one, tells what it has open, over a Unix socket.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use mpquic_proxy::{FlowKind, FlowStats, Target};
 use mpquic_tokio::Connection;
+use ratatui::crossterm::cursor::MoveTo;
+use ratatui::crossterm::queue;
+use ratatui::crossterm::terminal::{self, Clear, ClearType};
 use serde::{Deserialize, Serialize};
 
 use crate::backup;
+use crate::clock;
 use crate::failure::Failure;
 use crate::report::{self, PathReport};
 
+/// How often it is asked with `--live`.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Show the paths and flows of a proxy, or of a client of one, that runs on this machine
 ///
-/// Asks the Unix socket that both make (--status-socket). Prints a row for each path, and one for each flow.
+/// Asks the Unix socket that both make (--status-socket). Prints a row for each path, and one for each flow. With
+/// --live it does so each second until it is interrupted, with the rates of that second, the busiest flows first.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyStatus {
     /// The socket to ask [default: that of a client, or else of a server, in $RUNTIME_DIRECTORY,
@@ -23,6 +34,9 @@ pub(crate) struct ProxyStatus {
     /// Print JSON: an object with `role`, `connections`, which have `paths` like those of `mpquic get --json`, and `flows`
     #[arg(long)]
     json: bool,
+    /// Show them again each second, and how much each path and flow carried in it
+    #[arg(long, conflicts_with = "json")]
+    live: bool,
 }
 
 // (A doc comment here would replace the help text of the command.)
@@ -59,6 +73,8 @@ struct ConnectionRow {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct FlowRow {
+    /// Counts from the first flow on.
+    number: u64,
     protocol: String,
     target: String,
     user: Option<String>,
@@ -77,8 +93,8 @@ impl Status {
         }
     }
 
-    /// A row for each path, and for each flow.
-    fn table(&self) -> String {
+    /// A row for each path, and for each flow; if it is known what was told before, with rates since.
+    fn table(&self, before: Option<&Before>) -> String {
         let role = match self.role {
             Role::Client => "client",
             Role::Server => "server",
@@ -97,9 +113,10 @@ impl Status {
             "lost",
         ];
         let mut rows = vec![headings.map(str::to_owned).to_vec()];
+        rows[0].extend(rate_headings(before));
         for (number, connection) in self.connections.iter().enumerate() {
             rows.extend(connection.paths.iter().map(|path| {
-                vec![
+                let mut row = vec![
                     match connection.multipath {
                         true => number.to_string(),
                         false => format!("{number} (no multipath)"),
@@ -112,7 +129,12 @@ impl Status {
                     path.bytes_sent.to_string(),
                     path.bytes_received.to_string(),
                     path.lost.to_string(),
-                ]
+                ];
+                row.extend(before.into_iter().flat_map(|before| {
+                    let bytes = [path.bytes_sent, path.bytes_received];
+                    before.rates(before.of_path(connection, path), bytes)
+                }));
+                row
             }));
         }
         align(&mut text, &rows);
@@ -120,8 +142,9 @@ impl Status {
             "flow", "target", "user", "class", "sent", "received", "seconds",
         ];
         let mut rows = vec![headings.map(str::to_owned).to_vec()];
+        rows[0].extend(rate_headings(before));
         rows.extend(self.flows.iter().map(|flow| {
-            vec![
+            let mut row = vec![
                 flow.protocol.clone(),
                 flow.target.clone(),
                 flow.user.clone().unwrap_or_default(),
@@ -129,10 +152,51 @@ impl Status {
                 flow.bytes_sent.to_string(),
                 flow.bytes_received.to_string(),
                 format!("{:.0}", flow.seconds),
-            ]
+            ];
+            row.extend(before.into_iter().flat_map(|before| {
+                let bytes = [flow.bytes_sent, flow.bytes_received];
+                before.rates(before.of_flow(flow), bytes)
+            }));
+            row
         }));
         align(&mut text, &rows);
         text
+    }
+}
+
+fn rate_headings(before: Option<&Before>) -> impl Iterator<Item = String> {
+    let headings = ["sends", "receives"].map(str::to_owned);
+    before.into_iter().flat_map(move |_| headings.clone())
+}
+
+/// What was told a while ago.
+struct Before {
+    status: Status,
+    seconds: f64,
+}
+
+impl Before {
+    /// Bytes sent and received on a path then; none if it is new.
+    fn of_path(&self, connection: &ConnectionRow, path: &PathReport) -> [u64; 2] {
+        let same = |row: &&ConnectionRow| row.peer == connection.peer;
+        let mut paths = (self.status.connections.iter().filter(same)).flat_map(|row| &row.paths);
+        let known = paths.find(|row| row.id == path.id);
+        known.map_or([0; 2], |row| [row.bytes_sent, row.bytes_received])
+    }
+
+    /// The same of a flow.
+    fn of_flow(&self, flow: &FlowRow) -> [u64; 2] {
+        let place = (self.status.flows).binary_search_by_key(&flow.number, |row| row.number);
+        place.map_or([0; 2], |place| {
+            let row = &self.status.flows[place];
+            [row.bytes_sent, row.bytes_received]
+        })
+    }
+
+    /// What was carried per second since.
+    fn rates(&self, then: [u64; 2], now: [u64; 2]) -> [String; 2] {
+        let rate = |which: usize| now[which].saturating_sub(then[which]) as f64 / self.seconds;
+        [0, 1].map(|which| report::rate(rate(which)))
     }
 }
 
@@ -148,6 +212,7 @@ fn connection_row(connection: &Connection) -> ConnectionRow {
 
 fn flow_row(flow: &FlowStats) -> FlowRow {
     FlowRow {
+        number: flow.number,
         protocol: match flow.kind {
             FlowKind::Tcp => "tcp",
             FlowKind::Udp => "udp",
@@ -180,17 +245,53 @@ fn align(text: &mut String, rows: &[Vec<String>]) {
     }
 }
 
-/// Asks, and prints the answer.
-pub(crate) fn run(args: &ProxyStatus) -> Result<(), Failure> {
-    let status = socket::ask(args.socket.as_deref())?;
-    match args.json {
-        true => println!(
-            "{}",
-            serde_json::to_string(&status).map_err(Failure::other)?
-        ),
-        false => print!("{}", status.table()),
+/// Asks, and prints the answer; with `--live` again and again, until it is dropped or nobody answers.
+pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
+    let socket = args.socket.as_deref();
+    let status = socket::ask(socket)?;
+    if args.json {
+        let json = serde_json::to_string(&status).map_err(Failure::other)?;
+        println!("{json}");
+        return Ok(());
     }
-    Ok(())
+    if !args.live {
+        print!("{}", status.table(None));
+        return Ok(());
+    }
+    let mut before = Before {
+        status,
+        seconds: 0.0,
+    };
+    let mut asked = clock::now();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let mut status = socket::ask(socket)?;
+        let now = clock::now();
+        before.seconds = now.duration_since(asked).as_secs_f64();
+        asked = now;
+        status.flows.sort_by_cached_key(|flow| {
+            let then: u64 = before.of_flow(flow).iter().sum();
+            Reverse((flow.bytes_sent + flow.bytes_received).saturating_sub(then))
+        });
+        show(&status.table(Some(&before))).map_err(Failure::other)?;
+        status.flows.sort_by_key(|flow| flow.number);
+        before.status = status;
+    }
+}
+
+/// Replaces what is on the terminal, as far as there is room; where there is none, lines follow each other.
+fn show(table: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let Some((columns, rows)) = terminal::size().ok().filter(|_| out.is_terminal()) else {
+        return writeln!(out, "{table}");
+    };
+    queue!(out, MoveTo(0, 0), Clear(ClearType::All))?;
+    // The last row keeps the cursor.
+    for line in table.lines().take(usize::from(rows).saturating_sub(1)) {
+        let line: String = line.chars().take(columns.into()).collect();
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
 }
 
 #[cfg(unix)]

@@ -15,6 +15,8 @@ use crate::target::Target;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FlowStats {
+    /// Counts the flows of this client or server, from 0 on.
+    pub number: u64,
     /// What it carries.
     pub kind: FlowKind,
     /// Where it goes; `None` for IP packets, which go anywhere.
@@ -48,6 +50,7 @@ impl Carried {
 /// What is known of a flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
+    id: u64,
     kind: FlowKind,
     target: Option<Target>,
     user: Option<String>,
@@ -79,6 +82,7 @@ impl Flow {
 
     fn stats(&self) -> FlowStats {
         FlowStats {
+            number: self.id,
             kind: self.kind,
             target: self.target.clone(),
             user: self.user.clone(),
@@ -101,7 +105,6 @@ pub(crate) struct FlowTable {
 #[derive(Debug)]
 pub(crate) struct OpenFlow {
     table: Arc<FlowTable>,
-    id: u64,
     flow: Arc<Flow>,
 }
 
@@ -115,7 +118,7 @@ impl Deref for OpenFlow {
 
 impl Drop for OpenFlow {
     fn drop(&mut self) {
-        self.table.lock().remove(&self.id);
+        self.table.lock().remove(&self.flow.id);
     }
 }
 
@@ -133,7 +136,9 @@ impl FlowTable {
         said: Option<Class>,
     ) -> OpenFlow {
         let now = Instant::now();
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
         let flow = Arc::new(Flow {
+            id,
             kind,
             target: target.cloned(),
             user: user.map(str::to_owned),
@@ -142,11 +147,9 @@ impl FlowTable {
             guess: Mutex::new(Guess::new(kind, target.map_or(0, Target::port), said, now)),
             number: AtomicU64::new(0),
         });
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(id, flow.clone());
         OpenFlow {
             table: self.clone(),
-            id,
             flow,
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use crate::{Server, assert_exit, mpquic, run, stderr, wait_until};
 
@@ -232,6 +233,30 @@ fn a_proxy_and_its_client_tell_what_is_open() {
         let table = String::from_utf8(output.stdout).unwrap();
         assert!(table.contains(&target.to_string()), "{table}");
     }
+    // Each second, until it is interrupted or nobody answers any more: rates besides, the busiest flow first.
+    let mut live = mpquic(&["proxy", "status", &here, "--live"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut busy = TcpStream::connect(client.entrances[0]).unwrap();
+    std::thread::spawn(move || {
+        while busy.write_all(&[0; 1000]).is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let mut lines = BufReader::new(live.stdout.take().unwrap()).lines();
+    let shown = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("tcp")));
+    let shown = shown.unwrap().unwrap();
+    let mut rates = shown
+        .split("  ")
+        .map(str::trim)
+        .filter(|cell| cell.ends_with("bit/s"));
+    assert!(
+        rates.next().is_some_and(|sends| sends != "0 kbit/s"),
+        "{shown}"
+    );
+    assert_eq!(rates.next(), Some("0 kbit/s"), "{shown}");
     // A second one is not let in, and does not break the first.
     let more = ["--open", "--status-socket", &there];
     let output = run(&[&command[..4], &more].concat());
@@ -241,6 +266,9 @@ fn a_proxy_and_its_client_tell_what_is_open() {
     drop(server);
     let output = run(&["proxy", "status", &there]);
     assert_exit(&output, 5);
+    drop(client);
+    lines.for_each(drop);
+    assert_exit(&live.wait_with_output().unwrap(), 5);
 }
 
 #[test]
