@@ -116,6 +116,11 @@ pub(crate) struct ProxyClient {
     /// An HTTP proxy at this port, of loopback unless another address is named; repeat for several
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_entrance)]
     pub(crate) http: Vec<SocketAddr>,
+    /// Take TCP connections to anywhere that the system diverts to this port with TPROXY, of loopback unless another
+    /// address is named; needs root or the capability CAP_NET_ADMIN. Repeat for several
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_entrance)]
+    pub(crate) tproxy: Vec<SocketAddr>,
     /// Lead a port, of loopback unless another address is named, to this target: TCP, or UDP with
     /// `udp:` in front; repeat for several
     #[arg(short = 'L', long, value_name = "[udp:][ADDR:]PORT:HOST:PORT")]

@@ -1,5 +1,6 @@
 //! `mpquic proxy client`.
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -145,6 +146,8 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
     let forwards = args.forward.iter().cloned();
     let forwards = forwards.map(|Forward { entrance, listen }| (entrance, listen));
     let mut wanted: Vec<_> = socks.chain(http).chain(forwards).collect();
+    #[cfg(target_os = "linux")]
+    wanted.extend((args.tproxy.iter()).map(|address| (Entrance::Transparent, *address)));
     if wanted.is_empty() && !has_device(args) {
         wanted.push((Entrance::Socks, DEFAULT));
     }
@@ -155,10 +158,22 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
             Entrance::Http => "http".to_owned(),
             Entrance::Tcp(target) => format!("tcp to {target}"),
             Entrance::Udp(target) => format!("udp to {target}"),
+            Entrance::Transparent => "tproxy".to_owned(),
         };
-        let listener = client.listen(entrance, address).await.map_err(|error| {
-            Failure::other(format!("cannot listen on {address} for {kind}: {error}"))
-        })?;
+        let listener = client
+            .listen(entrance.clone(), address)
+            .await
+            .map_err(|error| {
+                let needs = match error.kind() {
+                    ErrorKind::PermissionDenied if entrance == Entrance::Transparent => {
+                        "; run mpquic as root, or with the capability CAP_NET_ADMIN"
+                    }
+                    _ => "",
+                };
+                Failure::other(format!(
+                    "cannot listen on {address} for {kind}: {error}{needs}"
+                ))
+            })?;
         let address = listener.address();
         println!("{kind} on {address}");
         if !address.ip().is_loopback() {

@@ -167,15 +167,21 @@ impl Network {
 
     /// A client; it has changed what it changes.
     fn start(&self, server: &Server, more: &[&str]) -> Client {
+        let more = [&["--tun"], more].concat();
+        self.start_with(server, &more, "tun on mpquic0")
+    }
+
+    /// A client that has said this.
+    fn start_with(&self, server: &Server, more: &[&str], says: &str) -> Client {
         let url = server.url("");
-        let fixed = ["client", &url, "--pin", &server.pin, "--tun"];
+        let fixed = ["client", &url, "--pin", &server.pin];
         let mut child = (self.command(&[&fixed[..], more].concat()))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), "tun on mpquic0");
+        assert_eq!(lines.next().unwrap().unwrap(), says);
         Client(child)
     }
 }
@@ -380,6 +386,85 @@ fn neighbours_are_routed_for_and_what_was_there_before_goes_on() {
         let refused = TcpStream::connect((TARGETS[0], 1)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     });
+}
+
+/// What a router diverts reaches its target by way of the proxy, and what is sent to the entrance itself does not.
+#[test]
+#[ignore = "needs root, for network namespaces"]
+fn diverted_connections_reach_their_targets() {
+    let network = Network::new();
+    let (server, port) = network.serve();
+    let client = &network.client;
+    let entrances = [
+        "--tproxy",
+        "192.168.77.1:1082",
+        "--tproxy",
+        "[fd77::1]:1082",
+    ];
+    ip(&format!("-n {client} address add fd77::1/64 dev lan nodad"));
+    let neighbour = &network.neighbour;
+    ip(&format!(
+        "-n {neighbour} address add fd77::2/64 dev edge nodad"
+    ));
+    ip(&format!("-n {neighbour} route add default via fd77::1"));
+    for version in [4, 6] {
+        ip(&format!(
+            "-{version} -n {client} rule add fwmark 1 lookup 100"
+        ));
+        ip(&format!(
+            "-{version} -n {client} route add local default dev lo table 100"
+        ));
+    }
+    let rules = "table inet mpquic {
+        chain divert {
+            type filter hook prerouting priority mangle;
+            iifname lan ip daddr 203.0.113.0/24 meta l4proto tcp tproxy ip to 192.168.77.1:1082 meta mark set 1
+            iifname lan ip6 daddr 2001:db8:113::/48 meta l4proto tcp tproxy ip6 to [fd77::1]:1082 meta mark set 1
+        }
+    }";
+    let nft = ["netns", "exec", client, "nft", rules];
+    let divert = Command::new("ip").args(nft).output().unwrap();
+    assert!(divert.status.success(), "{divert:?}");
+    let _client = network.start_with(&server, &entrances, "tproxy on 192.168.77.1:1082");
+    let content = data(1 << 20);
+    Network::within(&network.neighbour, || {
+        for target in TARGETS {
+            let target = SocketAddr::new(target.parse().unwrap(), port);
+            // Without a connection to the proxy yet, it is reset.
+            wait_until("an answer", || {
+                let mut stream = TcpStream::connect(target).unwrap();
+                let _ = stream.write_all(b"hello");
+                let _ = stream.shutdown(Shutdown::Write);
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).is_ok() && answer == b"hello"
+            });
+            assert!(exchange(target, &content) == content, "{target}");
+        }
+        let mut itself = TcpStream::connect("192.168.77.1:1082").unwrap();
+        let error = itself.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    });
+}
+
+/// Without the privilege there is one line that says what it takes.
+#[test]
+#[ignore = "needs root, for network namespaces"]
+fn who_has_no_privilege_is_told() {
+    let without = ["--bounding-set=-net_admin", "--inh-caps=-net_admin"];
+    let output = Command::new("setpriv")
+        .args(without)
+        .args([env!("CARGO_BIN_EXE_mpquic"), "proxy", "client"])
+        .args(["https://127.0.0.1:1", "--insecure", "--tun"])
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap();
+    assert_exit(&output, 1);
+    let said = stderr(&output);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("device mpquic0") && said.contains("CAP_NET_ADMIN"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::association::Association;
 use super::flows::{Client, NoFlow};
 use super::socks::{self, Command, Reply};
-use super::{forward, http_proxy};
+use super::{forward, http_proxy, transparent};
 use crate::datagrams::with_room;
 use crate::target::Target;
 
@@ -38,6 +38,10 @@ pub enum Entrance {
     Tcp(Target),
     /// A UDP port that leads to this target.
     Udp(Target),
+    /// TCP connections to anywhere that the system diverts here with their addresses (Linux, TPROXY): each leads
+    /// to where its application wanted. Opening it takes the capability `CAP_NET_ADMIN`, and an address of its
+    /// own: connections to that itself are reset, for they would lead in a circle.
+    Transparent,
 }
 
 /// An entrance that stands open. Dropped, it is closed; what came in goes on.
@@ -75,7 +79,10 @@ impl Client {
             let task = tokio::spawn(forward::udp(socket, target, client));
             return Ok(Listener { address, task });
         }
-        let listener = TcpListener::bind(address).await?;
+        let listener = match entrance {
+            Entrance::Transparent => transparent::listen(address)?,
+            _ => TcpListener::bind(address).await?,
+        };
         let address = listener.local_addr()?;
         let task = tokio::spawn(accept(listener, Arc::new(entrance), client));
         Ok(Listener { address, task })
@@ -107,6 +114,7 @@ fn status(reason: NoFlow) -> StatusCode {
 }
 
 async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) {
+    let own = listener.local_addr().ok();
     let open = Arc::new(Semaphore::new(MOST));
     loop {
         let Ok(permit) = open.clone().acquire_owned().await else {
@@ -123,6 +131,7 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) 
                 Entrance::Socks => serve_socks(tcp, &client).await,
                 Entrance::Http => serve_http(tcp, &client).await,
                 Entrance::Tcp(target) => serve_forward(tcp, target, &client).await,
+                Entrance::Transparent => serve_diverted(tcp, own, &client).await,
                 // It has a socket of its own.
                 Entrance::Udp(_) => Ok(()),
             };
@@ -195,6 +204,19 @@ async fn serve_forward(tcp: TcpStream, target: &Target, client: &Client) -> io::
         }
     }
     Ok(())
+}
+
+/// Whom an application wants to reach is the local address of a connection that was diverted.
+async fn serve_diverted(
+    tcp: TcpStream,
+    own: Option<SocketAddr>,
+    client: &Client,
+) -> io::Result<()> {
+    let target = tcp.local_addr()?;
+    if Some(target) == own {
+        return tcp.set_zero_linger();
+    }
+    serve_forward(tcp, &target.into(), client).await
 }
 
 async fn serve_socks(tcp: TcpStream, client: &Client) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod flows;
 mod forward;
 mod http_proxy;
 mod socks;
+mod transparent;
 #[cfg(all(feature = "tun", target_os = "linux"))]
 mod tun;
 

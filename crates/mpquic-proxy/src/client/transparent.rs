@@ -1,0 +1,43 @@
+//! Sockets for connections that the system diverts (TPROXY).
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+/// Listens for connections to any address.
+///
+/// # Errors
+///
+/// Without the capability `CAP_NET_ADMIN`; if the address is none in particular, for then those to it
+/// could not be told from others.
+#[cfg(target_os = "linux")]
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    use socket2::{Domain, Protocol, Socket, Type};
+
+    /// Connections that wait to be accepted.
+    const WAITING: i32 = 1024;
+
+    if address.ip().is_unspecified() {
+        let why = "diverted connections need an address of one interface, such as 127.0.0.1";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    match address {
+        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
+        SocketAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(WAITING)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Other systems divert in other ways.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn listen(_: SocketAddr) -> io::Result<TcpListener> {
+    let why = "connections are diverted on Linux only";
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+}
