@@ -84,7 +84,8 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
     // Every request has one of the senders until its answer has arrived.
     let (open, mut answered) = mpsc::channel::<Infallible>(1);
     let begin = |request| {
-        let (answered, open) = (answer(request), open.clone());
+        // It would be moved several times on its way to its task, and it is large.
+        let (answered, open) = (Box::pin(answer(request)), open.clone());
         tokio::spawn(async move {
             answered.await;
             drop(open);
