@@ -90,7 +90,7 @@ pub(crate) struct Serve {
     /// Give clients to this many threads, each with sockets of its own: for many clients with little each.
     /// A connection stays on its thread. Limits and figures are for all together, but --max-connections is
     /// divided among the threads [default: one socket for each --listen, and all processors for all clients]
-    #[arg(long, value_name = "N", conflicts_with = "preferred_address", value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["announce", "preferred_address"], value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) workers: Option<u32>,
     /// Application protocols to offer, the preferred one first
     #[arg(

@@ -41,6 +41,14 @@ impl Endpoints {
         Ok(Self(places.into()))
     }
 
+    /// The one there is, unless there are workers.
+    pub(crate) fn only(&self) -> Option<&Endpoint> {
+        match &*self.0 {
+            [place] => Some(&place.endpoint),
+            _ => None,
+        }
+    }
+
     /// The addresses that all have.
     pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
         let first = self.0.first();

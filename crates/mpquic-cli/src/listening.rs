@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mpquic_core::config::{EndpointOptions, TransportOptions};
-use mpquic_tokio::{Endpoint, InvalidOption, ServerConfig, VarInt};
+use mpquic_tokio::{Endpoint, InvalidOption, ServerAddress, ServerConfig, VarInt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -28,6 +28,8 @@ use crate::trust::{Fingerprint, roots_in};
 
 /// Port used when none is named.
 const DEFAULT_PORT: u16 = 4433;
+/// What an address is expected to be that clients are told.
+const ONE_ADDRESS: &str = "one address, not all of them";
 /// The code that clients are told at the end: H3_NO_ERROR.
 const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 
@@ -51,6 +53,10 @@ pub(crate) struct Listening {
     /// many servers share the address that clients connect to; once for IPv4, once for IPv6
     #[arg(long, value_name = "ADDR:PORT")]
     preferred_address: Vec<SocketAddr>,
+    /// Listen on this address as well, and tell clients of it, which open further paths to it; repeat for
+    /// several. With port 0, any free port
+    #[arg(long, value_name = "ADDR:PORT")]
+    announce: Vec<SocketAddr>,
     /// Behind a load balancer that speaks QUIC-LB: this file says which server this is, and how that stands
     /// in its connection IDs. SIGHUP makes `mpquic serve` read it again
     #[arg(long, value_name = "FILE")]
@@ -124,6 +130,7 @@ impl Listening {
         let signals = Signals::new();
         let fleet = self.quic_lb.as_deref().map(Fleet::read).transpose()?;
         let endpoints = self.endpoints(config, reset_key, fleet.as_ref()).await?;
+        announce(&endpoints, &self.announce)?;
         let metrics = metrics_listener(self.metrics).await?;
         for address in endpoints.local_addrs() {
             println!("listening on {address}");
@@ -364,13 +371,41 @@ pub(crate) async fn bind(
     Ok((listener, bound))
 }
 
+/// Listens on further addresses, unless a socket for all addresses has their port, and tells clients of them.
+fn announce(endpoints: &Endpoints, addresses: &[SocketAddr]) -> Result<(), Failure> {
+    let Some(endpoint) = endpoints.only() else {
+        return Ok(());
+    };
+    let mut announced = Vec::new();
+    for &address in addresses {
+        if address.ip().is_unspecified() {
+            let error = InvalidOption::new("--announce", address, ONE_ADDRESS);
+            return Err(Failure::usage(error));
+        }
+        let is_listened_on = |local: &SocketAddr| {
+            let is_any = local.ip().is_unspecified() && (local.is_ipv6() || address.is_ipv4());
+            local.port() == address.port() && (is_any || local.ip() == address.ip())
+        };
+        let local = match endpoint.local_addrs().iter().any(is_listened_on) {
+            true => address,
+            false => endpoint.add_local(address).map_err(|error| {
+                Failure::other(format!(
+                    "cannot listen on {address} for --announce: {error}"
+                ))
+            })?,
+        };
+        announced.push(ServerAddress::new(local));
+    }
+    let refused = endpoint.announce_addresses(&announced);
+    refused.map_err(|error| Failure::usage(format!("--announce: {error}")))
+}
+
 /// Adds the addresses that clients are asked to move to.
 fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig, Failure> {
     let (mut v4, mut v6) = (None, None);
     for address in addresses {
         if address.ip().is_unspecified() {
-            let expected = "one address, not all of them";
-            let error = InvalidOption::new("--preferred-address", address, expected);
+            let error = InvalidOption::new("--preferred-address", address, ONE_ADDRESS);
             return Err(Failure::usage(error));
         }
         let earlier = match address {

@@ -175,7 +175,8 @@ impl<'a> Sessions<'a> {
         let shown = Identity::shown_by(args)?;
         let config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
             .transport_config(transport)
-            .server_addresses(args.server_addr.clone());
+            .server_addresses(args.server_addr.clone())
+            .use_alternative_addresses(true);
         Ok(Self {
             reach: args,
             purpose,

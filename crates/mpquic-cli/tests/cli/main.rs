@@ -264,6 +264,32 @@ fn clients_are_asked_to_move_to_the_preferred_address() {
     assert!(remote.starts_with("127.0.0.9:"), "{report}");
 }
 
+/// The server tells of its second address, of which the command line says nothing.
+#[test]
+fn paths_lead_to_addresses_that_the_server_announces() {
+    let content = data(24 << 20);
+    let (served, target) = directories(&content);
+    let arguments = ["--announce", "127.0.0.9:0", "--scheduler", "round-robin"];
+    let server = Server::start(served.path(), &arguments);
+    let file = target.path().join("copy");
+    let file = file.to_str().unwrap();
+    let output = server.get("/file", &["-o", file, "--json", "--local", "127.0.0.1"]);
+    assert_exit(&output, 0);
+    assert!(fs::read(file).unwrap() == content);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let paths = report["paths"].as_array().unwrap();
+    let announced = paths.iter().filter(|path| {
+        let remote = path["remote"].as_str().unwrap();
+        remote.starts_with("127.0.0.9:")
+    });
+    let carried: Vec<_> = announced.map(|path| &path["bytes_received"]).collect();
+    let [carried] = carried[..] else {
+        panic!("{report}");
+    };
+    // How much depends on the machine's load; it is data in any case, not just probes.
+    assert!(carried.as_u64().unwrap() > 100_000, "{report}");
+}
+
 #[test]
 fn a_file_arrives_over_two_paths() {
     let content = data(24 << 20);
@@ -552,7 +578,7 @@ fn what_is_not_there_is_reported_and_leaves_no_file() {
 #[test]
 fn usage_errors_say_what_there_is() {
     let url = "https://127.0.0.1:1/file";
-    let cases: [(&[&str], &[&str]); 15] = [
+    let cases: [(&[&str], &[&str]); 16] = [
         (&[], &["Usage"]),
         (&["get"], &["URL"]),
         (&["get", "http://a/b"], &["https://"]),
@@ -584,6 +610,10 @@ fn usage_errors_say_what_there_is() {
         (
             &["serve", "--preferred-address", "0.0.0.0:443"],
             &["--preferred-address is 0.0.0.0:443, but must be one address"],
+        ),
+        (
+            &["serve", "--announce", "0.0.0.0:443"],
+            &["--announce is 0.0.0.0:443, but must be one address"],
         ),
         (
             &["serve", "--max-paths", "65"],
