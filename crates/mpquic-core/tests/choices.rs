@@ -260,3 +260,21 @@ fn a_redundant_scheduler_copies_datagrams() {
     numbers.dedup();
     assert_eq!(numbers.len(), 200);
 }
+
+/// More than the near link carries, and less than both together: none is dropped.
+#[test]
+fn datagrams_that_one_path_cannot_carry_take_others() {
+    const COUNT: usize = 15_000;
+    let mut pair = pair(Setup::new());
+    let before = sent(&mut pair, [0; 2]);
+    for _ in 0..COUNT {
+        // 26.7 Mbit/s
+        let payload = Bytes::from(vec![7; 1000]);
+        pair.client().datagrams().send(payload).unwrap();
+        pair.drive(300 * MS / 1000);
+    }
+    pair.drive(SECOND);
+    let [near, far] = sent(&mut pair, before);
+    assert!(near > 8_000_000 && far > 3_000_000, "{near}, {far}");
+    assert_eq!(received(&pair).len(), COUNT);
+}
