@@ -250,7 +250,11 @@ fn every_limit_names_tests_that_exist() {
     let text = fs::read_to_string(&path).expect("SECURITY.md");
     let mut sources = Sources::default();
     let (mut tests, mut faults) = (0, Vec::new());
-    for row in text.lines().filter(|line| line.starts_with("| ")).skip(2) {
+    let is_limit = |line: &&str| {
+        let is_head = line.ends_with("Test |") || line.ends_with("Tests |");
+        line.starts_with("| ") && !line.starts_with("| ---") && !is_head
+    };
+    for row in text.lines().filter(is_limit) {
         let named = quoted(row).into_iter().filter(|word| word.contains("::"));
         let before = tests;
         for test in named {

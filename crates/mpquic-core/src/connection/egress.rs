@@ -229,7 +229,6 @@ impl Connection {
                 plan.size = built.size;
                 plan.align = true;
             }
-            let full = built.size == plan.size && built.ack_eliciting;
             let goes_on = match &plan.data {
                 Some(DataSelection::Next) => self.has_demand(),
                 Some(DataSelection::Datagram) => self.datagrams.wants_to_send() && !plan.copied,
@@ -237,7 +236,7 @@ impl Connection {
                 Some(_) => false,
                 None => self.datagrams.has_bound(plan.path) || self.streams.has_bound(plan.path),
             };
-            if !full || !goes_on {
+            if built.size != plan.size || !built.ack_eliciting || !goes_on {
                 break;
             }
         }

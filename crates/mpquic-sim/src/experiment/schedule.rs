@@ -3,11 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 
-use super::results::{Run, Trace};
-use super::{Experiment, Outcomes, ScenarioResults};
-
-/// Into how many parts the repetitions of an experiment fall that stops early.
-pub(super) const PARTS: usize = 3;
+use super::results::{Run, ScenarioResults, Trace};
+use super::runs::{Experiment, Outcomes, PARTS};
 
 /// Does all runs of several experiments in this many threads, and calls `progress` after each run.
 /// `done` gets the results of each experiment, in order, as soon as these and those of all earlier
@@ -53,6 +50,21 @@ pub fn run_all(
             }
         }
     });
+}
+
+impl Experiment {
+    /// Does all runs in this many threads, and calls `progress` after each. The results do not
+    /// depend on the number of threads.
+    pub fn run(&self, threads: usize, progress: &(dyn Fn() + Sync)) -> ScenarioResults {
+        let mut results = None;
+        run_all(
+            std::slice::from_ref(self),
+            threads,
+            &|_| progress(),
+            &mut |_, done| results = Some(done),
+        );
+        results.unwrap_or_else(|| self.results(Vec::new(), Vec::new()))
+    }
 }
 
 /// What is left to run.

@@ -5,6 +5,7 @@ use mpquic_core::sched::{Decision, Needs, Scheduler, View};
 
 use super::*;
 use crate::policies::Policies;
+use crate::scenario::Scenario;
 
 const TWO_PATHS: &str = "
     schedulers = [\"lrf\", \"round-robin\"]
