@@ -1,4 +1,4 @@
-//! Experiments: the runs of a [`Scenario`], on all cores, and their results.
+//! Experiments: the runs of a [`Scenario`](crate::scenario::Scenario), on all cores, and their results.
 //!
 //! ```
 //! use mpquic_sim::experiment::Experiment;
