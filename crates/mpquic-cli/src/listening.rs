@@ -96,6 +96,8 @@ pub(crate) struct Listening {
 /// A server that listens.
 pub(crate) struct Server {
     pub(crate) endpoints: Endpoints,
+    /// The addresses that clients are to connect to.
+    pub(crate) listened: Vec<SocketAddr>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) identity: Identity,
     /// If it is one of several.
@@ -130,6 +132,8 @@ impl Listening {
         let signals = Signals::new();
         let fleet = self.quic_lb.as_deref().map(Fleet::read).transpose()?;
         let endpoints = self.endpoints(config, reset_key, fleet.as_ref()).await?;
+        // Of those that are announced, TCP and `Alt-Svc` know nothing.
+        let listened = endpoints.local_addrs();
         announce(&endpoints, &self.announce)?;
         let metrics = metrics_listener(self.metrics).await?;
         for address in endpoints.local_addrs() {
@@ -149,6 +153,7 @@ impl Listening {
         }
         let server = Server {
             endpoints,
+            listened,
             observer,
             identity,
             fleet,
@@ -302,8 +307,7 @@ impl Listening {
 impl Server {
     /// The port that clients are told.
     pub(crate) fn port(&self) -> u16 {
-        let local = self.endpoints.local_addrs();
-        local.first().map_or(DEFAULT_PORT, SocketAddr::port)
+        self.listened.first().map_or(DEFAULT_PORT, SocketAddr::port)
     }
 
     /// Serves until a signal comes, then finishes what is open: all of it, or what the `limit` of

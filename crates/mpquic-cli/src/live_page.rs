@@ -95,6 +95,8 @@ fn network(address: IpAddr) -> String {
         }
         IpAddr::V6(address) => {
             let [a, b, c, ..] = address.segments();
+            // In those of 6to4 there is an IPv4 address, which is in a network of 24 bits.
+            let c = if a == 0x2002 { c & 0xff00 } else { c };
             format!("{}/48", Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
         }
     }
@@ -110,5 +112,6 @@ mod tests {
         assert_eq!(told("203.0.113.77"), "203.0.113.0/24");
         assert_eq!(told("::ffff:203.0.113.77"), "203.0.113.0/24");
         assert_eq!(told("2001:db8:1:2:3:4:5:6"), "2001:db8:1::/48");
+        assert_eq!(told("2002:cb00:714d::1"), "2002:cb00:7100::/48");
     }
 }

@@ -112,7 +112,7 @@ const EVENTS: &[&str] = &[
 pub(crate) fn run(args: &QlogPage) -> Result<(), Failure> {
     let mut room = MAX_PAGE;
     let mut data = String::new();
-    for file in &args.logs {
+    for (number, file) in (1..).zip(&args.logs) {
         let logs = read(file, &mut room)
             .map_err(|what| Cause::File.failed(format_args!("{}: {what}", file.display())))?;
         let name = file
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &QlogPage) -> Result<(), Failure> {
             .unwrap_or(file.as_os_str())
             .to_string_lossy();
         for log in logs {
-            data += &pages::data(&name, &log);
+            data += &pages::data(&shown_name(&name, number), &log);
         }
     }
     write(&args.output, &pages::QLOG.with(&data))
@@ -214,9 +214,8 @@ fn sequence(mut lines: impl BufRead, path: &Path, room: &mut usize) -> Result<St
         }
         match serde_json::from_slice::<Map<String, Value>>(text) {
             Ok(record) => {
-                let time = record.get("time").cloned().unwrap_or_default();
                 if !log.add(Value::Object(record), room) {
-                    log.end(path, &time);
+                    log.end(path);
                     return Ok(log.text);
                 }
             }
@@ -226,7 +225,11 @@ fn sequence(mut lines: impl BufRead, path: &Path, room: &mut usize) -> Result<St
     match (log.text.is_empty(), damage) {
         (true, Some(damage)) => Err(format!("no qlog: {damage}")),
         (true, None) => Err("no qlog: it is empty".to_owned()),
-        (false, _) => Ok(log.text),
+        (false, Some(_)) => {
+            log.cut_short(path);
+            Ok(log.text)
+        }
+        (false, None) => Ok(log.text),
     }
 }
 
@@ -260,10 +263,9 @@ fn whole(file: impl Read, path: &Path, room: &mut usize) -> Result<Vec<String>, 
         let mut fits = log.add(head, room);
         if let Value::Array(events) = events {
             for event in events {
-                let time = event["time"].clone();
                 fits = fits && log.add(event, room);
                 if !fits {
-                    log.end(path, &time);
+                    log.end(path);
                     break;
                 }
             }
@@ -279,11 +281,15 @@ struct Trace {
     text: String,
     /// True once the first record, the head, is there.
     begun: bool,
+    /// Times are those since the event before, of which not all are taken: they become times since the start.
+    counts_from_event: bool,
+    last_time: Value,
 }
 
 impl Trace {
     /// Adds a record, unless the page shows nothing of it; false if there is no room.
     fn add(&mut self, mut record: Value, room: &mut usize) -> bool {
+        self.note_time(&mut record);
         let name = record["name"].as_str();
         let name = name.map(|name| name.rsplit(':').next().unwrap_or(name));
         if self.begun && !name.is_some_and(|name| EVENTS.contains(&name)) {
@@ -303,18 +309,84 @@ impl Trace {
         true
     }
 
+    fn note_time(&mut self, record: &mut Value) {
+        if !self.begun {
+            self.counts_from_event = counts_from_event(record);
+            return;
+        }
+        if let Some(time) = record["time"].as_f64() {
+            let before = match self.counts_from_event {
+                true => self.last_time.as_f64().unwrap_or(0.0),
+                false => 0.0,
+            };
+            self.last_time = json!(before + time);
+            if self.counts_from_event {
+                record["time"] = self.last_time.clone();
+            }
+        }
+    }
+
+    /// Says that the last record is not whole, here and in the page.
+    fn cut_short(&mut self, path: &Path) {
+        let what = "the last line is cut short, and left out";
+        eprintln!("{}: {what}", path.display());
+        self.notice(what);
+    }
+
+    /// A warning that the page shows.
+    fn notice(&mut self, what: &str) {
+        let time = &self.last_time;
+        let notice =
+            json!({ "time": time, "name": "loglevel:warning", "data": { "message": what } });
+        self.text += &notice.to_string();
+        self.text.push('\n');
+    }
+
     /// Says that the rest is left out, here and in the page.
-    fn end(&mut self, path: &Path, time: &Value) {
+    fn end(&mut self, path: &Path) {
+        let time = self.last_time.clone();
         let what = format!(
             "the rest, from {time} ms on, is left out: a page takes {}",
             size(MAX_PAGE as u64)
         );
         let how = "the empty page, of `mpquic qlog` alone, opens larger logs";
         eprintln!("{}: {what}; {how}", path.display());
-        let notice =
-            json!({ "time": time, "name": "loglevel:warning", "data": { "message": what } });
-        self.text += &notice.to_string();
-        self.text.push('\n');
+        self.notice(&what);
+    }
+}
+
+/// True if times are those since the event before; then the head says that they are since the start.
+fn counts_from_event(value: &mut Value) -> bool {
+    match value {
+        Value::Object(members) => {
+            let mut counts = false;
+            for (name, value) in members {
+                let format = value.as_str();
+                if name == "time_format"
+                    && matches!(format, Some("relative_to_previous_event" | "delta"))
+                {
+                    *value = json!("relative_to_epoch");
+                    counts = true;
+                }
+                counts |= counts_from_event(value);
+            }
+            counts
+        }
+        _ => false,
+    }
+}
+
+/// The name of a log in the page. Those that mpquic writes begin with a connection ID, which the page does not
+/// have.
+fn shown_name(name: &str, number: usize) -> String {
+    let of_ours = name
+        .strip_suffix(".sqlog")
+        .and_then(|name| name.rsplit_once('_'));
+    match of_ours {
+        Some((id, side)) if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            format!("log {number}, {side}")
+        }
+        _ => name.to_owned(),
     }
 }
 

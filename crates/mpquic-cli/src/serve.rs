@@ -52,7 +52,7 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     let alpn = alpn(&args);
     let started = listening.start(&alpn, transport(&args)?, max_connections, None);
     let (server, draining) = started.await?;
-    let tcp = tcp_listeners(&args, &server.endpoints).await?;
+    let tcp = tcp_listeners(&args, &server.listened).await?;
     if let Some(fingerprint) = server.fingerprint {
         let port = server.port();
         let command = match args.perf {
@@ -74,7 +74,7 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     let cipher = listening.connections.cipher;
     let tls = watch::Sender::new(server.identity.tls(cipher, &http_tcp::ALPN)?);
     if !tcp.is_empty() {
-        let announced = http_tcp::alternatives(&endpoints.local_addrs());
+        let announced = http_tcp::alternatives(&server.listened);
         let beside = service.over_tcp(tls.subscribe(), announced);
         tokio::spawn(beside.accept(tcp, draining.clone()));
     }
@@ -115,11 +115,11 @@ fn transport(args: &Serve) -> Result<TransportOptions, Failure> {
 }
 
 /// Where the files are served over TCP: nowhere, on one address, or on those of the endpoint.
-async fn tcp_listeners(args: &Serve, endpoints: &Endpoints) -> Result<Vec<TcpListener>, Failure> {
+async fn tcp_listeners(args: &Serve, listened: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
     let addresses = match args.alt_svc {
         None => Vec::new(),
         Some(Some(address)) => vec![address],
-        Some(None) => endpoints.local_addrs(),
+        Some(None) => listened.to_vec(),
     };
     let mut listeners = Vec::new();
     for address in addresses {

@@ -1,6 +1,6 @@
 //! [`ServerAddress`]: a further address of a server, and which addresses may be one.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thiserror::Error;
 
@@ -122,8 +122,16 @@ impl Reach {
             // Only together with an interface, of which the frame says nothing.
             IpAddr::V6(ip) if ip.is_unicast_link_local() || ip.is_multicast() => Self::Nowhere,
             IpAddr::V6(ip) if ip.is_loopback() => Self::Machine,
-            IpAddr::V6(ip) if ip.is_unique_local() => Self::Private,
-            IpAddr::V6(_) => Self::Global,
+            IpAddr::V6(ip) => match ip.segments() {
+                // Unique local, site-local, and NAT64 of a network's own (RFC 8215).
+                [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => Self::Private,
+                // An IPv4 address is in it (RFC 6052, RFC 3056), and is what is reached.
+                [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+                    let [[a, b], [c, d]] = [high.to_be_bytes(), low.to_be_bytes()];
+                    Self::of(Ipv4Addr::new(a, b, c, d).into())
+                }
+                _ => Self::Global,
+            },
         }
     }
 }
@@ -135,4 +143,27 @@ pub(crate) fn is_usable(address: SocketAddr, known: SocketAddr) -> bool {
     let reach = Reach::of(address.ip());
     let known = Reach::of(known.ip().to_canonical());
     address.port() != 0 && reach != Reach::Nowhere && (reach == Reach::Global || reach == known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_within_addresses_count() {
+        for (address, reach) in [
+            ("192.168.1.1", Reach::Private),
+            ("64:ff9b::c0a8:101", Reach::Private),
+            ("64:ff9b::cb00:7101", Reach::Global),
+            ("64:ff9b:1::cb00:7101", Reach::Private),
+            ("2002:a00:1::1", Reach::Private),
+            ("2002:cb00:7101::1", Reach::Global),
+            ("2002:7f00:1::1", Reach::Machine),
+            ("fec0::1", Reach::Private),
+            ("fd00::1", Reach::Private),
+            ("2001:db8::1", Reach::Global),
+        ] {
+            assert_eq!(Reach::of(address.parse().unwrap()), reach, "{address}");
+        }
+    }
 }

@@ -20,6 +20,8 @@ use crate::units::{Frame, FrameTooLong, Unit, Units};
 /// Pieces read while the connection is locked once. What was read no longer waits in the connection, which would copy
 /// it some day to use memory well, so they are few.
 const PIECES: usize = 4;
+/// Shorter pieces are copied if they wait, bytes.
+const SHORT: usize = 512;
 
 /// A stream for a request and its response.
 #[derive(Debug)]
@@ -321,7 +323,12 @@ impl Receiving {
         let read = ready!(self.stream.poll_read_chunks(cx, &mut pieces)).map_err(error::of_read)?;
         let mut pieces = pieces.into_iter().take(read.unwrap_or_default());
         let first = pieces.next();
-        self.arrived.extend(pieces);
+        // What waits here counts nowhere: short pieces do not keep the datagrams they came in.
+        let own = |piece: Bytes| match piece.len() < SHORT {
+            true => Bytes::copy_from_slice(&piece),
+            false => piece,
+        };
+        self.arrived.extend(pieces.map(own));
         Poll::Ready(Ok(first))
     }
 

@@ -42,6 +42,8 @@ const MAX_PAYLOAD: u64 = 65_535;
 const OUTAGE: f64 = 2.0;
 /// The rate of an outage, Mbit/s: a link of a scenario never stands still.
 const STANDSTILL: f64 = 0.01;
+/// A shorter queue holds no packet, bytes.
+const ONE_PACKET: f64 = 1500.0;
 /// UDP payload of datagrams in scenarios.
 const MTU: std::ops::RangeInclusive<u64> = 1200..=1452;
 
@@ -261,7 +263,9 @@ impl PathRecording {
         let waits: Vec<_> = waits.collect();
         let longest = waits.iter().map(|(wait, _)| *wait).fold(0.0, f64::max);
         let full = waits.iter().filter(|(wait, _)| *wait >= FULL * longest);
-        let mut full: Vec<_> = full.map(|(_, mbit)| *mbit).collect();
+        // A round trip may span windows in which nothing arrived.
+        let full = full.map(|(_, mbit)| *mbit).filter(|mbit| *mbit > 0.0);
+        let mut full: Vec<_> = full.collect();
         full.sort_by(f64::total_cmp);
         let mbit = quantile(&full, 0.5);
         let (loss, overflowed) = losses(&windows, longest);
@@ -273,7 +277,8 @@ impl PathRecording {
             jitter_ms,
             loss_pct: 100.0 * loss,
             queue_bytes: (overflowed || longest > DEFAULT_QUEUE.max(rtt_ms))
-                .then_some(longest * mbit * 125.0),
+                .then_some(longest * mbit * 125.0)
+                .filter(|bytes| *bytes >= ONE_PACKET),
             is_filled,
         })
     }

@@ -64,6 +64,8 @@ struct Target {
     carried: u64,
     /// The peer will never accept such a path, or the application does not want it.
     is_impossible: bool,
+    /// It failed too often for an address that the server has announced.
+    is_given_up: bool,
 }
 
 /// The path failed, and is not to be tried again at once.
@@ -86,6 +88,7 @@ impl Target {
             status: PathStatus::Available,
             carried: 0,
             is_impossible: false,
+            is_given_up: false,
         }
     }
 
@@ -104,6 +107,7 @@ impl Target {
     fn is_due(&self, now: Instant, carried: impl FnOnce() -> u64) -> bool {
         self.path.is_none()
             && !self.is_impossible
+            && !self.is_given_up
             && self.rest.is_none_or(|rest| {
                 let is_worth_it = || carried().saturating_sub(self.carried) >= WORTH_A_TRY;
                 rest.end <= now || rest.earliest <= now && is_worth_it()
@@ -115,7 +119,7 @@ impl Target {
         self.path = None;
         if let Some(failures) = &mut self.failures {
             *failures += 1;
-            self.is_impossible |= is_announced && *failures >= ATTEMPTS_IF_ANNOUNCED;
+            self.is_given_up = is_announced && *failures >= ATTEMPTS_IF_ANNOUNCED;
         }
         self.rest = Some(Rest {
             earliest: now + FIRST_BACKOFF,
@@ -300,6 +304,8 @@ impl PathPlan {
                 if let Some(target) = self.target(*path) {
                     target.backoff = FIRST_BACKOFF;
                     target.failures = None;
+                    let local = target.four_tuple.local;
+                    self.try_given_up(local);
                 }
             }
             PathEvent::Abandoned { path, .. } => {
@@ -324,6 +330,16 @@ impl PathPlan {
             | PathEvent::Suspect(_)
             | PathEvent::Recovered(_)
             | PathEvent::RemoteStatus(..) => {}
+        }
+    }
+
+    /// The network at this local address works: what failed there may have failed because it did not.
+    fn try_given_up(&mut self, local: SocketAddr) {
+        let given_up =
+            |target: &&mut Target| target.is_given_up && target.four_tuple.local == local;
+        for target in self.targets.iter_mut().filter(given_up) {
+            target.is_given_up = false;
+            target.failures = Some(0);
         }
     }
 
@@ -420,7 +436,9 @@ impl PathPlan {
         if !self.confirmed || self.is_blocked {
             return None;
         }
-        let is_missing = |target: &&Target| target.path.is_none() && !target.is_impossible;
+        let is_missing = |target: &&Target| {
+            target.path.is_none() && !target.is_impossible && !target.is_given_up
+        };
         let missing = self.targets.iter().filter(is_missing);
         missing.filter_map(|target| Some(target.rest?.end)).min()
     }

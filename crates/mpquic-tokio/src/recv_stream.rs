@@ -392,6 +392,11 @@ impl RecvStream {
                     self.end = Some(End::Finished);
                     break None;
                 }
+                Err(ReadStreamError::Reset(code)) if any => {
+                    // The connection says that once: it is told after what was read.
+                    self.end = Some(End::Reset(code));
+                    break None;
+                }
                 Err(_) if any => break None,
                 Err(error) => break Some(error),
             }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::ids::PathId;
 use crate::packet::delivery::Delivery;
@@ -284,7 +285,9 @@ impl DatagramSender {
             let Some(waiting) = self.pop(path, bound) else {
                 return;
             };
-            self.on_written(waiting, path, is_late, copied);
+            if self.count_written(&waiting, is_late) && (copied || waiting.wants_copy) {
+                self.sent.push(SentDatagram { waiting, path });
+            }
         }
     }
 
@@ -302,35 +305,40 @@ impl DatagramSender {
             before += waiting.data.len() as u64;
             is_behind
         });
-        let Some(index) = index else {
+        // If the place is within the last one, it is that one.
+        let within_last = (before > behind).then(|| self.free.len() - 1);
+        let Some(index) = index.or(within_last) else {
             return;
         };
-        while let Some(waiting) = self.free.get(index) {
-            let is_late = waiting.is_late(now);
-            if !is_late && !write_frame(writer, &waiting.data) {
-                return;
+        let mut end = index;
+        while let Some(waiting) = self.free.get(end) {
+            if !waiting.is_late(now) && !write_frame(writer, &waiting.data) {
+                break;
             }
-            let Some(waiting) = self.free.remove(index) else {
-                return;
-            };
+            end += 1;
+        }
+        // What is behind them is moved once.
+        let written: SmallVec<[Waiting; 8]> = self.free.drain(index..end).collect();
+        for waiting in written {
             self.forget(&waiting, false);
-            self.on_written(waiting, path, is_late, false);
+            if self.count_written(&waiting, waiting.is_late(now)) && waiting.wants_copy {
+                self.sent.push(SentDatagram { waiting, path });
+            }
         }
     }
 
-    /// A payload was written, or came too late for that.
+    /// A payload was written, or came too late for that. True if it was sent for the first time.
     #[inline]
-    fn on_written(&mut self, waiting: Waiting, path: PathId, is_late: bool, copied: bool) {
+    fn count_written(&mut self, waiting: &Waiting, is_late: bool) -> bool {
         if is_late {
             self.counts.expired += 1;
         } else if waiting.is_copy {
             self.counts.copied += waiting.data.len() as u64;
         } else {
             self.sent_bytes += waiting.data.len() as u64;
-            if copied || waiting.wants_copy {
-                self.sent.push(SentDatagram { waiting, path });
-            }
+            return true;
         }
+        false
     }
 
     fn front(&self, path: PathId, bound: bool) -> Option<&Waiting> {

@@ -365,7 +365,7 @@ fn several_experiments_share_the_threads_and_keep_their_order() {
 fn an_experiment_stops_when_its_claims_are_decided() {
     let text = |first: &str, second: &str| {
         format!(
-            "runs = 18\n{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_kb = 500\n\
+            "runs = 27\n{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_kb = 500\n\
              [[published]]\norder = [\"{first}\", \"{second}\"]"
         )
         .replace("\"round-robin\"", "\"round-robin\", \"backup\"")
@@ -390,22 +390,22 @@ fn an_experiment_stops_when_its_claims_are_decided() {
     let runs: Vec<_> = alone.iter().map(|results| results.runs.len()).collect();
     assert_eq!(
         runs,
-        [18, 18],
-        "six of eighteen repetitions, each with three contenders"
+        [27, 27],
+        "nine of 27 repetitions, each with three contenders"
     );
     assert_eq!(alone[0].traces.len(), 3);
     assert_eq!(alone, run(4));
     // They are every third of all, and the same.
     let all = self::run(&clear);
-    assert_eq!(all.runs.len(), 54);
+    assert_eq!(all.runs.len(), 81);
     for run in &alone[0].runs {
         assert!(run.run % 3 == 0 && all.runs.contains(run));
     }
     let in_words = clear.replace("order = ", "text = \"in words\" # ");
     // Four repetitions decide nothing, however clear.
-    let too_few = clear.replace("runs = 18", "runs = 6");
+    let too_few = clear.replace("runs = 27", "runs = 6");
     let counts = [in_words, too_few].map(|text| run_alone(&experiment(&text)));
-    assert_eq!(counts, [54, 18]);
+    assert_eq!(counts, [81, 18]);
 }
 
 /// How many runs an experiment comes to.

@@ -93,7 +93,10 @@ impl Test {
 
     /// True if more runs would not change what it says.
     fn is_settled(&self, corrected: f64) -> bool {
-        corrected <= EARLY_LEVEL && (self.says.is_some() || self.is_negligible)
+        // So few runs may all be on one side by chance, whatever resampling says of them.
+        let by_sign = 0.5_f64.powi(self.runs.saturating_sub(1).min(1_000) as i32);
+        let is_decided = self.says.is_some() && corrected.max(by_sign) <= EARLY_LEVEL;
+        is_decided || self.is_negligible && corrected <= EARLY_LEVEL
     }
 }
 
@@ -329,8 +332,14 @@ impl ScenarioResults {
         let forms = forms.filter_map(|claim| claim.of_published(&self.as_published));
         let columns = [self.published.clone(), forms.collect()];
         let is_settled = |claims: &Vec<Published>| {
-            let drafts = claims.iter().map(|claim| self.draft(claim));
-            let tests: Vec<Test> = drafts.flat_map(|draft| draft.tests).collect();
+            let drafts: Vec<_> = claims.iter().map(|claim| self.draft(claim)).collect();
+            // Those of contenders that do not run are not decided, and never will be.
+            let says_nothing =
+                |draft: &Draft| draft.tests.is_empty() && draft.finding.outcome != Outcome::Words;
+            if drafts.iter().any(says_nothing) {
+                return false;
+            }
+            let tests: Vec<Test> = drafts.into_iter().flat_map(|draft| draft.tests).collect();
             let chances: Vec<_> = tests.iter().map(|test| test.chance).collect();
             let mut all = tests.iter().zip(corrected(&chances));
             all.all(|(test, chance)| test.is_settled(chance))
@@ -343,7 +352,12 @@ impl ScenarioResults {
         let kinds: Vec<_> = self.published.iter().filter_map(of_itself).collect();
         let enough = |cell| self.runs_of(cell).count() >= MIN_RUNS;
         let is_own = !kinds.is_empty() && kinds.into_iter().all(|own| own);
-        is_own && self.cells().all(enough) && columns.iter().all(is_settled)
+        // Nothing decides what is said of contenders that do not run.
+        let is_open = |claim: &Published| self.draft(claim).finding.outcome == Outcome::NotRun;
+        is_own
+            && !self.published.iter().any(is_open)
+            && self.cells().all(enough)
+            && columns.iter().all(is_settled)
     }
 
     /// Compares a claim that concerns only this scenario with its runs.

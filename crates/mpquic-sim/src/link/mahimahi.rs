@@ -79,13 +79,18 @@ impl RateTrace {
         if last == 0 {
             return Err(MahimahiError::Empty);
         }
-        let rate = |(index, packets): (usize, u64)| {
-            let from = index as u64 * every;
-            // The last interval may be a part of one.
-            let milliseconds = (last - from).min(every) as f64;
-            (packets as f64 * PACKET * 8.0 / 1e3 / milliseconds).max(STANDSTILL)
+        // What is left over at the end is no interval, unless there is no other: a rate lasts for a whole one.
+        let milliseconds = match packets.len() {
+            1 => last,
+            _ => every,
         };
-        let mbit: Arc<[f64]> = packets.into_iter().enumerate().map(rate).collect();
+        if packets.len() > 1 && !last.is_multiple_of(every) {
+            packets.pop();
+        }
+        let rate = |packets: u64| {
+            (packets as f64 * PACKET * 8.0 / 1e3 / milliseconds as f64).max(STANDSTILL)
+        };
+        let mbit: Arc<[f64]> = packets.into_iter().map(rate).collect();
         Ok(Self {
             every: Duration::from_millis(every),
             mbit,
@@ -107,8 +112,9 @@ mod tests {
         // One each millisecond is 12 Mbit/s; then nothing for 5 ms, then one each other millisecond.
         let times: Vec<_> = (1..=10).chain((15..=20).step_by(2)).collect();
         let text: String = times.iter().map(|time| format!("{time}\n")).collect();
-        assert_eq!(read(&text, 5).unwrap(), [12.0, 12.0, 2.4, 12.0 * 2.0 / 4.0]);
+        assert_eq!(read(&text, 5).unwrap(), [12.0, 12.0, 2.4]);
         assert_eq!(read("0\n0\n10\n", 5).unwrap(), [4.8, 2.4]);
+        assert_eq!(read("1\n3\n", 5).unwrap(), [8.0]);
         assert_eq!(read("1\n\n 20 \r\n", 5).unwrap(), [2.4, 0.01, 0.01, 2.4]);
     }
 

@@ -164,9 +164,14 @@ impl CoDel {
         };
         while late && now >= due {
             self.count += 1;
+            let marked = counters.ce_marked;
             (queued, late) = self.drop(now, queued, line, counters);
             due = self.after(due);
             self.drop_next = Some(due);
+            // A packet that stays is marked once, however late it is.
+            if counters.ce_marked > marked {
+                break;
+            }
         }
         if !late {
             self.last_next = self.drop_next.take();

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use mpquic_tokio::{ConnectionError, WriteError, default_transport};
+use mpquic_tokio::{ConnectionError, ReadError, WriteError, default_transport};
 
 use crate::harness::{Net, TestResult, client, pattern, within};
 
@@ -251,5 +251,25 @@ async fn the_end_is_seen_with_the_last_piece() -> TestResult {
         Poll::Ready(Ok(None))
     );
     assert_eq!(count.0.load(Ordering::SeqCst), 0);
+    Ok(())
+}
+
+/// The connection tells of the end once, when what arrived before it was read.
+#[tokio::test]
+async fn a_reset_behind_data_is_told_after_it() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    let mut send = a.open_uni().await?;
+    send.write_all(b"this much").await?;
+    send.reset_at(7u32.into(), 9)?;
+    let mut recv = within("accept", b.accept_uni()).await??;
+    within("its arrival", send.stopped()).await??;
+    let mut pieces = [const { Bytes::new() }; 4];
+    let read = poll_fn(|cx| recv.poll_read_chunks(cx, &mut pieces)).await?;
+    assert_eq!((read, &pieces[0][..]), (Some(1), &b"this much"[..]));
+    for _ in 0..2 {
+        let end = poll_fn(|cx| recv.poll_read_chunks(cx, &mut pieces)).await;
+        assert_eq!(end, Err(ReadError::Reset(7u32.into())));
+    }
     Ok(())
 }

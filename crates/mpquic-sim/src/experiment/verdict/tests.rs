@@ -235,7 +235,15 @@ fn many_claims_need_more_confidence_than_one() {
 fn more_runs_are_of_no_use_once_all_is_decided() {
     let with = |claims: &[Published]| {
         let mut results = three();
+        // Six runs may all be on one side by chance.
+        let again = results.runs.iter().map(|run| Run {
+            run: run.run + 100,
+            ..run.clone()
+        });
+        let again: Vec<_> = again.collect();
         results.published = claims.to_vec();
+        assert!(!results.is_decided());
+        results.runs.extend(again);
         results.is_decided()
     };
     let clear = published("a.owd_ms=1", order(&[&["a"], &["b"], &["c"]]));
@@ -244,6 +252,8 @@ fn more_runs_are_of_no_use_once_all_is_decided() {
     assert!(with(&[clear.clone(), words.clone()]));
     assert!(!with(&[clear.clone(), close]), "that is open");
     assert!(!with(&[words]), "there is nothing to decide");
+    let of_others = published("", order(&[&["a"], &["x"]]));
+    assert!(!with(&[clear.clone(), of_others]), "x did not run");
     let change = Claim::Change {
         contender: "a".into(),
         scenario: "x".into(),
