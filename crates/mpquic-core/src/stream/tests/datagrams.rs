@@ -87,7 +87,8 @@ fn what_lies_behind_is_sent_first_and_in_order() {
     };
     // Not a part of one, but all of it.
     assert_eq!(behind(60), (vec![2, 3], 150));
-    assert_eq!(behind(100), (vec![4], 100));
+    // The place is within the last one: it is that one, and not the first.
+    assert_eq!(behind(120), (vec![4], 100));
     assert_eq!(behind(100), (vec![], 100));
     assert_eq!(behind(0), (vec![0, 1], 0));
     assert_eq!(datagrams.sent_bytes(), 250);
