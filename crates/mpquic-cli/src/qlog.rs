@@ -314,16 +314,13 @@ impl Trace {
             self.counts_from_event = counts_from_event(record);
             return;
         }
-        if let Some(time) = record["time"].as_f64() {
-            let before = match self.counts_from_event {
-                true => self.last_time.as_f64().unwrap_or(0.0),
-                false => 0.0,
-            };
-            self.last_time = json!(before + time);
-            if self.counts_from_event {
-                record["time"] = self.last_time.clone();
-            }
+        let Some(time) = record["time"].as_f64() else {
+            return;
+        };
+        if self.counts_from_event {
+            record["time"] = json!(self.last_time.as_f64().unwrap_or(0.0) + time);
         }
+        self.last_time = record["time"].clone();
     }
 
     /// Says that the last record is not whole, here and in the page.
@@ -418,6 +415,24 @@ mod tests {
         records.map(|record| format!("\u{1e}{record}\n")).collect()
     }
 
+    /// What is left out has taken its time as well.
+    #[test]
+    fn times_since_the_event_before_become_times_since_the_start() {
+        let log = "{\"trace\":{\"common_fields\":{\"time_format\":\"relative_to_previous_event\"}}}\n\
+                   {\"time\":5,\"name\":\"quic:packet_sent\"}\n\
+                   {\"time\":2,\"name\":\"quic:stream_data_moved\"}\n\
+                   {\"time\":3,\"name\":\"quic:packet_sent\"}\n";
+        let log = sequence(log.as_bytes(), Path::new("x"), &mut 10_000).unwrap();
+        let records: Vec<Value> = log
+            .lines()
+            .map(|it| serde_json::from_str(it).unwrap())
+            .collect();
+        let format = &records[0]["trace"]["common_fields"]["time_format"];
+        assert_eq!(format, "relative_to_epoch");
+        let times: Vec<_> = records[1..].iter().map(|it| it["time"].as_f64()).collect();
+        assert_eq!(times, [Some(5.0), Some(10.0)]);
+    }
+
     #[test]
     fn what_finds_no_room_is_left_out_and_that_is_said() {
         let all = packets(100);
@@ -433,6 +448,12 @@ mod tests {
         assert_eq!(last["time"], shown + 1);
         let message = last["data"]["message"].as_str().unwrap();
         assert!(message.starts_with(&format!("the rest, from {} ms on, is left out", shown + 1)));
+        // A log that ends within a record says so.
+        let mut room = 10_000;
+        let cut = &all[..all.len() - 20];
+        let log = sequence(cut.as_bytes(), Path::new("x"), &mut room).unwrap();
+        let last = log.lines().last().unwrap();
+        assert!(last.contains("the last line is cut short"), "{last}");
         // One in one object is cut in the same way.
         let events: Vec<Value> = all
             .lines()
