@@ -182,6 +182,8 @@ impl Network {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), says);
+        // It says more, and ends if nobody can hear it.
+        std::thread::spawn(|| lines.for_each(drop));
         Client(child)
     }
 }
