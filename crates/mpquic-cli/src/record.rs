@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use http::Uri;
 use mpquic_lab::PathRecording;
-use tokio::time::{Instant, sleep, sleep_until};
+use mpquic_tokio::Connection;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
 
 use crate::clock;
 use crate::failure::{Cause, Failure};
@@ -15,6 +16,7 @@ use crate::options::Alpn;
 use crate::origin::listed;
 use crate::paths::{Start, starts};
 use crate::perf_args::{parse_seconds, parse_server};
+use crate::perf_datagram::{FIELDS, Tally};
 use crate::perf_stream::{Client, HEADER};
 use crate::reach::{Reach, Stall};
 use crate::record_log;
@@ -24,8 +26,11 @@ use crate::session::{Purpose, Sessions, is_ours, leave};
 
 /// How long round trips are measured without load, at most.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long after an answer the next round trip begins, without load and with it.
+/// How long after an answer the next round trip begins without load.
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
+/// How often one begins with load,
+const LOADED_EVERY: Duration = Duration::from_millis(10);
+/// and after an answer, if the server takes no DATAGRAMs.
 const LOADED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Measure what the paths to a server are like, for `mpquic advise`
@@ -81,7 +86,10 @@ pub(crate) async fn run(args: Record) -> Result<(), Failure> {
 async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Failure> {
     let listed = listed()?;
     let tap = Tap::default();
-    let purpose = Purpose::look(server, &[Alpn::Perf]);
+    let purpose = Purpose {
+        datagrams: true,
+        ..Purpose::look(server, &[Alpn::Perf])
+    };
     let sessions = Sessions::with(&args.reach, purpose, |transport| {
         transport.qlog = Some(tap.before(transport.qlog.take()));
     })?;
@@ -146,22 +154,70 @@ async fn measure_path(
     tap.begin(clock::now(), recording);
     let began = Instant::now();
     let until = began + args.time;
-    let round_trips = async {
-        let mut round_trips = Vec::new();
-        while Instant::now() < until {
-            let rtt = client.ask(HEADER as u64, 1).await?;
-            round_trips.push((began.elapsed(), rtt));
-            sleep_until(until.min(Instant::now() + LOADED_PAUSE)).await;
-        }
-        Ok(round_trips)
-    };
+    let round_trips = round_trips(&client, began, until);
     let loaded = tokio::try_join!(client.download(until, |_| {}), round_trips);
     let recording = tap.end();
     leave(&endpoint, &connection, 0u32.into()).await;
     let ((), round_trips) = loaded?;
     let mut recording = recording.ok_or_else(|| Failure::other("nothing was recorded"))?;
+    if round_trips.is_empty() {
+        screen::say(format_args!(
+            "{name}: no round trip came back under load, so nothing is known of the queue"
+        ));
+    }
     for (at, rtt) in round_trips {
         recording.on_loaded_rtt(at.as_secs_f64(), rtt.as_secs_f64() * 1e3);
     }
     Ok(recording)
+}
+
+/// Round trips until then, each with when it ended.
+async fn round_trips(
+    client: &Client,
+    began: Instant,
+    until: Instant,
+) -> Result<Vec<(Duration, Duration)>, Failure> {
+    if client.connection.max_datagram_size() >= Some(FIELDS) {
+        return Ok(echoes(&client.connection, began, until).await);
+    }
+    let mut round_trips = Vec::new();
+    while Instant::now() < until {
+        let rtt = client.ask(HEADER as u64, 1).await?;
+        round_trips.push((began.elapsed(), rtt));
+        sleep_until(until.min(Instant::now() + LOADED_PAUSE)).await;
+    }
+    Ok(round_trips)
+}
+
+/// Round trips of DATAGRAMs: one that is lost in a full queue is not repeated, and so does not seem to have
+/// waited in it for as long as that takes.
+async fn echoes(
+    connection: &Connection,
+    began: Instant,
+    until: Instant,
+) -> Vec<(Duration, Duration)> {
+    let mut tally = Tally::new(clock::now());
+    let mut echoes = Vec::new();
+    let mut due = interval(LOADED_EVERY);
+    due.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let work = async {
+        loop {
+            tokio::select! {
+                _ = due.tick() => {
+                    // What has no room is one round trip less.
+                    let _ = connection.send_datagram(tally.next(FIELDS, clock::now()));
+                }
+                answer = connection.read_datagram() => match answer {
+                    Ok(answer) => {
+                        let took = tally.on_back(&answer, clock::now());
+                        echoes.extend(took.map(|took| (began.elapsed(), took)));
+                    }
+                    // The download tells why.
+                    Err(_) => return,
+                }
+            }
+        }
+    };
+    let _ = timeout_at(until, work).await;
+    echoes
 }

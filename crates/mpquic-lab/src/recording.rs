@@ -10,6 +10,8 @@ use crate::Failure;
 const INTERVAL: f64 = 0.02;
 /// and rates are those of so many intervals.
 const WINDOW: usize = 10;
+/// So many intervals of a window with a queue show the rate; one may be a burst.
+const LEAST_BUSY: usize = 3;
 /// Fewer windows than this say nothing.
 const LEAST_WINDOWS: usize = 2;
 /// A path is up to speed from the first window on that reaches this part of what it reaches later.
@@ -112,6 +114,8 @@ struct Window {
     burst: i64,
     /// The longest wait in the queue, ms; `None` if no round trip was under way in it.
     wait: Option<f64>,
+    /// There was a queue for long enough to show the rate.
+    is_busy: bool,
     /// Nothing arrived, although it was asked for.
     is_outage: bool,
 }
@@ -192,7 +196,27 @@ impl PathRecording {
         outages
     }
 
-    fn windows(&self, shortest: f64) -> Vec<Window> {
+    /// In which intervals what arrived had waited: at the end of a round trip that took longer than the
+    /// shortest by more than `least` (ms), and during this wait before.
+    fn busy_intervals(&self, shortest: f64, least: f64) -> Vec<bool> {
+        let mut busy = vec![false; self.arrivals.len()];
+        for (at, rtt) in &self.loaded_rtts {
+            let wait = rtt - shortest;
+            if wait <= least {
+                continue;
+            }
+            let last = (at / INTERVAL) as usize;
+            let first = ((at - wait / 1e3) / INTERVAL).ceil().max(0.0) as usize;
+            let waited = busy.iter_mut().take(last.saturating_add(1));
+            waited
+                .skip(first.min(last))
+                .for_each(|interval| *interval = true);
+        }
+        busy
+    }
+
+    /// `least`: a shorter wait (ms) is chance.
+    fn windows(&self, shortest: f64, least: f64) -> Vec<Window> {
         let seconds = INTERVAL * WINDOW as f64;
         // What is over before its time says nothing of the rate.
         let whole = self.arrivals.chunks_exact(WINDOW).enumerate();
@@ -207,6 +231,7 @@ impl PathRecording {
         });
         let round_trips: Vec<_> = round_trips.collect();
         let is_burst = |interval: &&Arrivals| interval.missing as f64 > BURST * (1.0 + usual);
+        let busy = self.busy_intervals(shortest, least);
         let window = |(index, intervals): (usize, &[Arrivals])| {
             let times = index as f64 * seconds..(index + 1) as f64 * seconds;
             let under_way = round_trips
@@ -214,9 +239,18 @@ impl PathRecording {
                 .filter(|(at, rtt)| *at >= times.start && at - rtt / 1e3 < times.end);
             let waits = under_way.map(|(_, rtt)| rtt - shortest);
             let bursts = intervals.iter().filter(is_burst);
-            let bytes: u64 = intervals.iter().map(|interval| interval.bytes).sum();
+            // While its queue is empty, a link carries less than it could.
+            let busy = intervals.iter().zip(&busy[index * WINDOW..]);
+            let busy = busy.filter_map(|(interval, is_busy)| is_busy.then_some(interval.bytes));
+            let (bytes, count) = busy.fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1));
+            let is_busy = count >= LEAST_BUSY;
+            let (bytes, count) = match is_busy {
+                true => (bytes, count),
+                false => (intervals.iter().map(|it| it.bytes).sum(), WINDOW),
+            };
             Window {
-                mbit: bytes as f64 * 8e-6 / seconds,
+                is_busy,
+                mbit: bytes as f64 * 8e-6 / (count as f64 * INTERVAL),
                 packets: intervals.iter().map(|interval| interval.packets).sum(),
                 missing: intervals.iter().map(|interval| interval.missing).sum(),
                 burst: bursts.map(|interval| interval.missing).sum(),
@@ -230,7 +264,10 @@ impl PathRecording {
     /// What the link is like; `None` if too little was seen.
     fn estimate(&self) -> Option<Estimate> {
         let shortest = self.shortest_rtt()?;
-        let mut windows = self.windows(shortest);
+        // What round trips differ by without load, they do with it.
+        let least = NO_QUEUE.0.max(NO_QUEUE.1 * shortest);
+        let least = least.max(self.idle_spread(shortest));
+        let mut windows = self.windows(shortest, least);
         let mut rates: Vec<_> = windows.iter().map(|window| window.mbit).collect();
         rates.sort_by(f64::total_cmp);
         let fast = UP_TO_SPEED * quantile(&rates, 0.75);
@@ -240,14 +277,10 @@ impl PathRecording {
         if fast <= 0.0 || windows.len() < LEAST_WINDOWS {
             return None;
         }
-        // What round trips differ by without load, they do with it.
-        let least = NO_QUEUE.0.max(NO_QUEUE.1 * shortest);
-        let least = least.max(self.idle_spread(shortest));
-        let is_busy = |window: &Window| window.wait.is_some_and(|wait| wait > least);
-        let busy = windows.iter().filter(|window| is_busy(window)).count();
+        let busy = windows.iter().filter(|window| window.is_busy).count();
         let outages = windows.iter().filter(|window| window.is_outage).count();
         let is_filled = 4 * busy >= windows.len() - outages;
-        let counted = |window: &&Window| !is_filled || is_busy(window) || window.is_outage;
+        let counted = |window: &&Window| !is_filled || window.is_busy || window.is_outage;
         let mut rates: Vec<_> = windows.iter().filter(counted).map(|w| w.mbit).collect();
         rates.sort_by(f64::total_cmp);
         let spread = Statistics::of(rates.iter().copied());
@@ -272,7 +305,7 @@ impl PathRecording {
         let (rtt_ms, jitter_ms) = self.delay(shortest);
         Some(Estimate {
             rate_mbit,
-            trace: (!is_steady).then(|| trace(&windows, is_filled.then_some(least))),
+            trace: (!is_steady).then(|| trace(&windows, is_filled)),
             rtt_ms,
             jitter_ms,
             loss_pct: 100.0 * loss,
@@ -341,14 +374,13 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
 }
 
 /// The rates of windows. One in which the queue was empty has that of the window before, if that was more.
-fn trace(windows: &[Window], least_wait: Option<f64>) -> Vec<f64> {
+fn trace(windows: &[Window], is_filled: bool) -> Vec<f64> {
     let mut rate: f64 = 0.0;
     let rates = windows.iter().map(|window| {
         if window.is_outage {
             return STANDSTILL;
         }
-        let is_busy = least_wait.is_none_or(|least| window.wait.is_some_and(|wait| wait > least));
-        rate = match is_busy {
+        rate = match !is_filled || window.is_busy {
             true => window.mbit,
             false => window.mbit.max(rate),
         };
@@ -593,6 +625,22 @@ mod tests {
         }
         let bytes = path.estimate().unwrap().queue_bytes.unwrap();
         assert!((bytes / 125_000.0 - 1.0).abs() < 0.01, "{bytes}");
+    }
+
+    #[test]
+    fn a_rate_is_that_of_a_link_with_a_queue() {
+        // For half of each window the sender leaves the link half empty.
+        let filled = |time: f64| (10.0 * time + 1e-6) as usize % 2 == 0;
+        let mut path = recording(|time| if filled(time) { 10.0 } else { 5.0 }, 0.0, u64::MAX);
+        for (at, rtt) in &mut path.loaded_rtts {
+            *rtt = if filled(*at) { 30.0 } else { 20.0 };
+        }
+        let estimate = path.estimate().unwrap();
+        assert!(
+            (estimate.rate_mbit / 10.0 - 1.0).abs() < 0.06,
+            "{estimate:?}"
+        );
+        assert_eq!(estimate.trace, None);
     }
 
     #[test]

@@ -42,6 +42,10 @@ fn what_was_measured_can_be_run() {
         stderr(&output).contains("measuring 127.0.0.2"),
         "{output:?}"
     );
+    assert!(
+        !stderr(&output).contains("no round trip came back"),
+        "{output:?}"
+    );
     let scenario = fs::read_to_string(file).unwrap();
     assert_eq!(of_paths(&scenario, "name"), ["127-0-0-1", "127-0-0-2"]);
     for rate in of_paths(&scenario, "rate_mbit") {
