@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mpquic_core::crypto::rustls::QuicServerConfig;
+use mpquic_core::crypto::rustls::{QuicServerConfig, SharedTickets};
 use mpquic_tokio::ServerConfig;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
@@ -106,19 +106,28 @@ impl Identity {
         hash.chain_update(self.key.secret_der()).finalize().into()
     }
 
+    /// Tickets by which servers with this identity resume each other's sessions.
+    pub(crate) fn tickets(&self) -> Arc<SharedTickets> {
+        Arc::new(SharedTickets::new(self.derived_key("mpquic TLS sessions")))
+    }
+
     /// A configuration with it for QUIC. Tokens of the time before a restart stay valid. Clients need
-    /// a certificate of `clients`, if there are such.
+    /// a certificate of `clients`, if there are such. With `tickets`, no 0-RTT data is taken.
     pub(crate) fn config(
         &self,
         cipher: Option<Cipher>,
         alpn: &[&[u8]],
         clients: Option<RootCertStore>,
+        tickets: Option<Arc<SharedTickets>>,
     ) -> Result<ServerConfig, Failure> {
         let token_key = self.derived_key("mpquic address validation tokens");
         let mut config = self.tls_config(cipher, alpn, clients)?;
         config.max_early_data_size = u32::MAX;
         config.key_log = Arc::new(rustls::KeyLogFile::new());
-        let crypto = QuicServerConfig::new(Arc::new(config)).map_err(unusable)?;
+        let mut crypto = QuicServerConfig::new(Arc::new(config)).map_err(unusable)?;
+        if let Some(tickets) = tickets {
+            crypto = crypto.with_shared_tickets(tickets);
+        }
         let config = ServerConfig::new(Arc::new(crypto)).map_err(Failure::other)?;
         Ok(config.token_key(token_key))
     }

@@ -206,6 +206,7 @@ impl Listening {
         let clients = clients
             .map(|path| roots_in("--client-ca", path))
             .transpose()?;
+        let tickets = self.quic_lb.is_some().then(|| identity.tickets());
         // Each endpoint counts its own.
         let most = max_connections / self.workers.unwrap_or(1);
         if most == 0 {
@@ -214,7 +215,7 @@ impl Listening {
             return Err(Failure::usage(error));
         }
         let config = identity
-            .config(self.connections.cipher, alpn, clients)?
+            .config(self.connections.cipher, alpn, clients, tickets)?
             .transport_config(transport)
             .max_connections(most as usize);
         prefer(config, &self.preferred_address)

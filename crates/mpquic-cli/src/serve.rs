@@ -349,5 +349,5 @@ pub(crate) fn self_signed(
 ) -> Result<(ServerConfig, Fingerprint), Failure> {
     let identity = Identity::make(addresses)?;
     let fingerprint = identity.fingerprint()?;
-    Ok((identity.config(cipher, alpn, None)?, fingerprint))
+    Ok((identity.config(cipher, alpn, None, None)?, fingerprint))
 }

@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use mpquic_tokio::{ClientConfig, Endpoint, certificate_fingerprint};
 use serde_json::Value;
 
 use crate::{Server, assert_exit, data, directories, run, stderr, wait_for_bytes, wait_until};
@@ -274,4 +276,65 @@ fn a_server_is_known_after_its_first_use() {
         let output = run(&[&["get", &url], more].concat());
         assert_exit(&output, 2);
     }
+}
+
+/// A server with this key and a certificate of its own, and the certificate's fingerprint.
+fn of_a_fleet(
+    directory: &Path,
+    key: &rcgen::KeyPair,
+    id: &str,
+    is_alone: bool,
+) -> (Server, [u8; 32]) {
+    let names = ["localhost".to_owned(), id.to_owned()];
+    let params = rcgen::CertificateParams::new(names).unwrap();
+    let made = params.self_signed(key).unwrap();
+    let write = |name: &str, text: String| {
+        let path = directory.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cert = write("cert.pem", made.pem());
+    let key = write("key.pem", key.serialize_pem());
+    let place = format!("server_id = \"{id}\"\nrotation = 0\nnonce_length = 6\n");
+    let place = write("place.toml", place);
+    let mut options = vec!["--cert", &cert, "--key", &key];
+    if !is_alone {
+        options.extend(["--quic-lb", &place]);
+    }
+    let fingerprint = certificate_fingerprint(made.der());
+    (Server::start(directory, &options), fingerprint)
+}
+
+/// Who pins the first server's certificate gets to another one only with a session of the first.
+#[tokio::test]
+async fn a_session_is_resumed_at_another_server_with_the_key() {
+    let (directory, _) = directories(b"x");
+    let key = rcgen::KeyPair::generate().unwrap();
+    let start = |id, is_alone| of_a_fleet(directory.path(), &key, id, is_alone);
+    let (one, pin) = start("01", false);
+    let (other, _) = start("02", false);
+    let (alone, _) = start("03", true);
+    let config = || ClientConfig::with_pin(pin, &[mpquic_h3::ALPN]).unwrap();
+    let client = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let connect = async |config: &ClientConfig, server: &Server| {
+        let connecting = client.connect_with(config.clone(), server.address, "localhost");
+        // 0-RTT data is not offered: each of the servers would take it.
+        let connecting = connecting.unwrap().into_0rtt().err().unwrap();
+        let connection = connecting.await.map_err(|error| error.to_string())?;
+        // Tickets have come by then.
+        let confirmed = connection.handshake_confirmed().await;
+        connection.close(0u32.into(), b"");
+        confirmed.map_err(|error| error.to_string())
+    };
+    let refused = |result: Result<(), String>| {
+        let told = result.unwrap_err();
+        assert!(told.ends_with("not the pinned one"), "{told}");
+    };
+    refused(connect(&config(), &other).await);
+    let known = config();
+    connect(&known, &one).await.unwrap();
+    connect(&known, &other).await.unwrap();
+    connect(&known, &one).await.unwrap();
+    // Servers that say nothing of a fleet keep their sessions to themselves.
+    refused(connect(&known, &alone).await);
 }
