@@ -1,10 +1,11 @@
 //! A server among others behind a load balancer: its ID stands in its connection IDs (QUIC-LB).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use mpquic_lb::{Config, Server, ServerId};
-use mpquic_tokio::ConnectionIds;
+use mpquic_tokio::{ConnectionIds, RetryTokenKey, RetryTokens};
 use serde::Deserialize;
 
 use crate::clock;
@@ -27,6 +28,17 @@ struct Place {
     rotation: u8,
     nonce_length: usize,
     key: Option<String>,
+    #[serde(default)]
+    retry_key: Vec<RetryKey>,
+}
+
+/// What the balancer seals the tokens of its Retry packets with.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetryKey {
+    sequence: u8,
+    key: String,
+    iv: String,
 }
 
 impl Fleet {
@@ -58,11 +70,36 @@ impl Fleet {
     }
 }
 
-fn place(file: &Path) -> Result<(Config, ServerId), Failure> {
+/// The tokens by which the balancer has clients prove their address, if the file has keys of such.
+pub(crate) fn retry_tokens(file: &Path) -> Result<Option<Arc<RetryTokens>>, Failure> {
+    let key = |read: &RetryKey| {
+        Some(RetryTokenKey {
+            sequence: read.sequence,
+            key: hex::bytes(&read.key)?,
+            iv: hex::bytes(&read.iv)?,
+        })
+    };
+    let read = read(file)?.retry_key;
+    if read.is_empty() {
+        return Ok(None);
+    }
+    let keys: Option<Vec<_>> = read.iter().map(key).collect();
+    let expected = "a retry_key has a key of 32 hexadecimal digits and an iv of 24";
+    let keys = keys.ok_or_else(|| about(file, expected))?;
+    let tokens = RetryTokens::new(&keys);
+    let tokens = tokens.map_err(|error| about(file, format_args!("retry_key: {error}")))?;
+    Ok(Some(Arc::new(tokens)))
+}
+
+fn read(file: &Path) -> Result<Place, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Cause::File.failed(format_args!("cannot read {}: {error}", file.display()))
     })?;
-    let place: Place = toml::from_str(&text).map_err(|error| about(file, error.message()))?;
+    toml::from_str(&text).map_err(|error| about(file, error.message()))
+}
+
+fn place(file: &Path) -> Result<(Config, ServerId), Failure> {
+    let place = read(file)?;
     let id: ServerId = place
         .server_id
         .parse()
@@ -120,8 +157,33 @@ mod tests {
         );
         assert!(message(&format!("{place}other = 1")).starts_with("unknown field `other`"));
         std::fs::write(&file, place).unwrap();
+        assert!(retry_tokens(&file).unwrap().is_none());
         assert_eq!(Fleet::read(&file).unwrap().connection_ids().length(), 9);
         let missing = Fleet::read(&directory.path().join("none")).unwrap_err();
         assert_eq!(missing.cause(), Some(Cause::File));
+
+        let with_keys = |iv: &str, sequences: &[u8]| {
+            let key = "09".repeat(16);
+            let keys = sequences.iter().map(|sequence| {
+                format!("[[retry_key]]\nsequence = {sequence}\nkey = \"{key}\"\niv = \"{iv}\"\n")
+            });
+            std::fs::write(&file, place.to_owned() + &keys.collect::<String>()).unwrap();
+            let tokens = retry_tokens(&file);
+            tokens.map_err(|failure| failure.message().to_owned())
+        };
+        let iv = "0a".repeat(12);
+        assert!(with_keys(&iv, &[0, 127]).unwrap().is_some());
+        for (iv, sequences, told) in [
+            (&iv[1..], &[0][..], "and an iv of 24"),
+            (
+                &iv,
+                &[128],
+                "retry_key: sequence is 128, but must be from 0 to 127",
+            ),
+            (&iv, &[1, 1], "but must be another one for each key"),
+        ] {
+            let message = with_keys(iv, sequences).unwrap_err();
+            assert!(message.ends_with(told), "{message}");
+        }
     }
 }

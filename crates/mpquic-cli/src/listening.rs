@@ -17,7 +17,7 @@ use crate::access_log::{AccessLog, Format};
 use crate::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
 use crate::endpoints::Endpoints;
 use crate::failure::{Cause, Failure};
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
 use crate::identity::{self, Identity};
 use crate::live_page;
 use crate::metrics_server::{self, Tell, Told};
@@ -218,6 +218,11 @@ impl Listening {
             .config(self.connections.cipher, alpn, clients, tickets)?
             .transport_config(transport)
             .max_connections(most as usize);
+        let retry_tokens = self.quic_lb.as_deref().map(fleet::retry_tokens);
+        let config = match retry_tokens.transpose()?.flatten() {
+            Some(tokens) => config.retry_tokens(tokens),
+            None => config,
+        };
         prefer(config, &self.preferred_address)
     }
 

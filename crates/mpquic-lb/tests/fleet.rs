@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_lb::{Balancer, Config, Server, ServerId};
 use mpquic_tokio::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointOptions, ServerConfig,
-    default_transport,
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointOptions, RetryTokenKey,
+    RetryTokens, ServerConfig, default_transport,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -93,7 +94,11 @@ async fn echo(endpoint: Endpoint, number: u8) {
 impl Fleet {
     async fn new(servers: u8) -> TestResult<Self> {
         let (accepting, _) = ServerConfig::self_signed(&["localhost"], &[b"echo"])?;
-        let accepting = accepting.token_key([5; 32]);
+        Self::of(servers, accepting.token_key([5; 32])).await
+    }
+
+    /// Servers that accept connections like this.
+    async fn of(servers: u8, accepting: ServerConfig) -> TestResult<Self> {
         let mut balancer = Balancer::new(1000);
         balancer.set_config(config(0)?);
         let mut backends = Vec::new();
@@ -198,6 +203,50 @@ async fn a_hundred_connections_with_three_paths_reach_their_servers() -> TestRes
     fleet.assert_none_misrouted();
     let counts = fleet.forwarder.with_balancer(|balancer| balancer.counts());
     assert!(counts.chosen >= 100 && counts.dropped == 0, "{counts:?}");
+    Ok(())
+}
+
+fn retry_tokens(sequences: &[u8]) -> TestResult<RetryTokens> {
+    let key = |sequence: &u8| RetryTokenKey {
+        sequence: *sequence,
+        key: [*sequence; 16],
+        iv: [9; 12],
+    };
+    let keys: Vec<_> = sequences.iter().map(key).collect();
+    Ok(RetryTokens::new(&keys)?)
+}
+
+/// Servers ask who has not proven its address: nobody, while the balancer does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_balancer_has_clients_prove_their_address() -> TestResult {
+    let (accepting, _) = ServerConfig::self_signed(&["localhost"], &[b"echo"])?;
+    let accepting = accepting.retry_tokens(Arc::new(retry_tokens(&[1, 2])?));
+    let fleet = Fleet::of(3, accepting).await?;
+    let retries = || {
+        let of_servers = fleet.backends.iter();
+        let of_servers: u64 = of_servers.map(|it| it.endpoint.stats().retries).sum();
+        (of_servers, fleet.forwarder.retries())
+    };
+    // It makes its tokens with a key that the servers take, and have for none of their own.
+    fleet.forwarder.set_retry_tokens(Some(retry_tokens(&[2])?));
+    let connections = within("connecting", fleet.connect(10)).await??;
+    within("messages", exchange_all(&connections)).await??;
+    let (of_servers, of_balancer) = retries();
+    assert!(of_servers == 0 && of_balancer >= 10, "{:?}", retries());
+
+    // Without it, servers make the tokens.
+    fleet.forwarder.set_retry_tokens(None);
+    let later = within("connecting", fleet.connect(10)).await??;
+    within("messages", exchange_all(&later)).await??;
+    assert!(
+        retries().0 >= 10 && retries().1 == of_balancer,
+        "{:?}",
+        retries()
+    );
+    // Those who are connected need no other proof when it begins again.
+    fleet.forwarder.set_retry_tokens(Some(retry_tokens(&[1])?));
+    within("messages", exchange_all(&later)).await??;
+    fleet.assert_none_misrouted();
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_core::config::{self, InvalidOption, TransportConfig, TransportOptions};
+use mpquic_core::crypto::RetryTokens;
 use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig, TlsConfigError, provider};
 use mpquic_core::{TimeSource, TokenMemoryCache, Version};
 use rustls::RootCertStore;
@@ -383,6 +384,14 @@ impl ServerConfig {
     #[must_use]
     pub fn token_key(mut self, key: [u8; 32]) -> Self {
         self.core.token_key = key;
+        self
+    }
+
+    /// Takes tokens that a service in front of the server has made with keys that both have, and makes such tokens itself;
+    /// see [`mpquic_core::config::ServerOptions::retry_tokens`].
+    #[must_use]
+    pub fn retry_tokens(mut self, tokens: Arc<RetryTokens>) -> Self {
+        self.core.retry_tokens = Some(tokens);
         self
     }
 

@@ -150,7 +150,7 @@ pub use mpquic_core::config::{
     AckFrequencyOptions, ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption,
     TransportConfig, TransportOptions,
 };
-pub use mpquic_core::crypto::{ExportError, HandshakeData};
+pub use mpquic_core::crypto::{ExportError, HandshakeData, RetryTokenKey, RetryTokens};
 pub use mpquic_core::{
     AnnounceError, ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,

@@ -22,7 +22,12 @@ pub struct ServerOptions {
     pub crypto: Arc<dyn crypto::ServerCrypto>,
     /// The secret that protects Retry and NEW_TOKEN tokens.
     pub token_key: [u8; 32],
-    /// How long a Retry token is valid, more than zero; 15 seconds by default.
+    /// Keys that a service in front of the server has as well, which asks clients for a proof of their address in its
+    /// place. The server then takes such tokens and makes such tokens itself, and sends no NEW_TOKEN frames: the service
+    /// would take their tokens for false ones. `None` by default.
+    pub retry_tokens: Option<Arc<crypto::RetryTokens>>,
+    /// How long a Retry token is valid, more than zero; 15 seconds by default. Those of [`Self::retry_tokens`] have a
+    /// lifetime of their own.
     pub retry_token_lifetime: Duration,
     /// How long a NEW_TOKEN token is valid; two weeks by default. With zero, none is sent.
     pub token_lifetime: Duration,
@@ -85,6 +90,7 @@ impl ServerOptions {
             transport,
             crypto,
             token_key,
+            retry_tokens: None,
             retry_token_lifetime: Duration::from_secs(15),
             token_lifetime: Duration::from_secs(14 * 24 * 3600),
             time_source: Arc::new(StdSystemTime),

@@ -10,6 +10,7 @@ mod awaiting_version;
 mod config;
 pub(crate) mod key_phase;
 mod keys;
+mod retry_tokens;
 pub mod rustls;
 mod session;
 pub(crate) mod tokens;
@@ -17,6 +18,8 @@ pub(crate) mod tokens;
 pub(crate) use awaiting_version::AwaitingVersion;
 pub use config::{ClientCrypto, FirstFlight, InitialCrypto, InvalidServerName, ServerCrypto};
 pub use keys::{CryptoError, HeaderKey, KeyPair, Keys, PacketKey};
+pub(crate) use retry_tokens::Opened;
+pub use retry_tokens::{RetryTokenKey, RetryTokens, Screened};
 pub use session::{ExportError, HandshakeData, Session};
 
 #[cfg(test)]

@@ -288,7 +288,7 @@ fn put_start(out: &mut Vec<u8>, kind: u8, version: Version, issued: SystemTime) 
     put_time(out, issued);
 }
 
-fn put_cid(out: &mut Vec<u8>, cid: &ConnectionId) {
+pub(crate) fn put_cid(out: &mut Vec<u8>, cid: &ConnectionId) {
     out.push(cid.len() as u8);
     out.extend_from_slice(cid);
 }
@@ -313,13 +313,13 @@ pub(crate) fn put_time(out: &mut Vec<u8>, time: SystemTime) {
     out.extend_from_slice(&seconds.to_be_bytes());
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk::<N>()?;
     *rest = tail;
     Some(*head)
 }
 
-fn take_cid(rest: &mut &[u8]) -> Option<ConnectionId> {
+pub(crate) fn take_cid(rest: &mut &[u8]) -> Option<ConnectionId> {
     let length = take::<1>(rest)?[0] as usize;
     let (cid, tail) = rest.split_at_checked(length)?;
     *rest = tail;

@@ -8,6 +8,7 @@ use quinn_proto::ConnectionId;
 
 use super::initial::FirstInitial;
 use super::server::Server;
+use crate::crypto::Opened;
 use crate::crypto::tokens::{Token, is_fresh};
 
 /// What the token in a client's first Initial tells about the client.
@@ -39,6 +40,18 @@ impl Admission {
         let FirstInitial { version, dcid, .. } = *initial;
         let config = &server.config;
         let now = config.time_source.now();
+        let shared = config.retry_tokens.as_deref();
+        match shared.and_then(|tokens| tokens.open(token, remote, &dcid, now)) {
+            Some(Opened::Valid(original_dcid)) => {
+                return Ok(Self {
+                    original_dcid,
+                    retry_scid: Some(dcid),
+                    address_validated: true,
+                });
+            }
+            Some(Opened::Invalid) => return Err(InvalidToken),
+            None => {}
+        }
         match Token::open(&server.token_key, token) {
             Some((
                 _,

@@ -94,14 +94,20 @@ impl Answers {
             four_tuple,
         } = client;
         let Server { config, token_key } = server;
-        let token = Token::Retry {
-            version: *version,
-            address: four_tuple.remote,
-            original_dcid: *dcid,
-            retry_scid,
-            issued: config.time_source.now(),
-        };
-        let token = token.seal(token_key, self.random.random());
+        let (address, now_of_day) = (four_tuple.remote, config.time_source.now());
+        let shared = config.retry_tokens.as_deref();
+        let number = self.random.random();
+        let shared = shared.and_then(|it| it.seal(number, address, dcid, &retry_scid, now_of_day));
+        let token = shared.unwrap_or_else(|| {
+            let token = Token::Retry {
+                version: *version,
+                address,
+                original_dcid: *dcid,
+                retry_scid,
+                issued: now_of_day,
+            };
+            token.seal(token_key, self.random.random())
+        });
         header::encode_retry(buf, *version, scid, &retry_scid, &token);
         let tag = config.crypto.retry_tag(*version, dcid, buf);
         buf.extend_from_slice(&tag);

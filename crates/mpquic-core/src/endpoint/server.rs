@@ -21,7 +21,7 @@ impl Server {
     /// Makes NEW_TOKEN tokens; `None` if none are sent.
     pub(super) fn token_issuer(&self) -> Option<TokenIssuer> {
         let time_source = self.config.time_source.clone();
-        (!self.config.token_lifetime.is_zero())
+        (!self.config.token_lifetime.is_zero() && self.config.retry_tokens.is_none())
             .then(|| TokenIssuer::new(self.token_key.clone(), time_source))
     }
 }

@@ -336,13 +336,27 @@ pub struct Peek<'a> {
     rest: &'a [u8],
 }
 
-impl Peek<'_> {
+impl<'a> Peek<'a> {
     /// True for an Initial without a token that does not end before its packet number.
     pub(crate) fn is_initial_without_token(&self) -> bool {
+        self.initial().is_some_and(|(token, _)| token.is_empty())
+    }
+
+    /// The token of an Initial that is not cut off, and what follows the packet.
+    pub(crate) fn initial(&self) -> Option<(&'a [u8], &'a [u8])> {
         let mut rest = self.rest;
-        self.kind == PacketKind::Initial
-            && take_varint(&mut rest) == Some(0)
-            && take_varint(&mut rest).is_some_and(|length| length <= rest.len() as u64)
+        let mut take = || {
+            let length = usize::try_from(take_varint(&mut rest)?).ok()?;
+            let (taken, after) = rest.split_at_checked(length)?;
+            rest = after;
+            Some(taken)
+        };
+        if self.kind != PacketKind::Initial {
+            return None;
+        }
+        let token = take()?;
+        take()?;
+        Some((token, rest))
     }
 }
 

@@ -1,12 +1,14 @@
 //! [`Forwarder`]: sockets for a [`Balancer`].
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use mpquic_core::FourTuple;
+use mpquic_core::crypto::{RetryTokens, Screened};
 use mpquic_lb::Balancer;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
@@ -33,6 +35,12 @@ struct Inner {
 
 struct State {
     balancer: Balancer,
+    /// With these, clients have to prove their address before a server hears of them.
+    retry_tokens: Option<RetryTokens>,
+    /// Retry packets sent.
+    retries: u64,
+    /// Which of our addresses each server sees.
+    sources: HashMap<SocketAddr, IpAddr>,
     /// The socket towards the servers for each address of a client.
     clients: HashMap<SocketAddr, Arc<UdpSocket>>,
 }
@@ -41,8 +49,13 @@ impl Forwarder {
     pub(crate) async fn bind(address: SocketAddr, balancer: Balancer) -> io::Result<Self> {
         let front = UdpSocket::bind(address).await?;
         let address = front.local_addr()?;
-        let clients = HashMap::new();
-        let state = Mutex::new(State { balancer, clients });
+        let state = Mutex::new(State {
+            balancer,
+            retry_tokens: None,
+            retries: 0,
+            sources: HashMap::new(),
+            clients: HashMap::new(),
+        });
         Ok(Self(Arc::new(Inner {
             front,
             address,
@@ -59,6 +72,16 @@ impl Forwarder {
         look(&mut self.state().balancer)
     }
 
+    /// From now on, clients have to prove their address with these tokens, or need not.
+    pub(crate) fn set_retry_tokens(&self, tokens: Option<RetryTokens>) {
+        self.state().retry_tokens = tokens;
+    }
+
+    /// How many clients were asked to prove their address.
+    pub(crate) fn retries(&self) -> u64 {
+        self.state().retries
+    }
+
     /// Forwards until it is dropped.
     pub(crate) async fn run(&self) {
         let mut datagram = vec![0; BUFFER];
@@ -72,13 +95,52 @@ impl Forwarder {
             #[expect(clippy::disallowed_methods, reason = "a program reads the clock")]
             let now = Instant::now();
             let routed = self.with_balancer(|it| it.route(now, tuple, datagram));
-            if let Some(routed) = routed
-                && let Some(socket) = self.socket_of(client, routed.server).await
-            {
-                // As any network may, it loses what cannot be sent.
-                let _ = socket.send_to(datagram, routed.server).await;
-            }
+            let Some(server) = routed.map(|routed| routed.server) else {
+                continue;
+            };
+            let Some(socket) = self.socket_of(client, server).await else {
+                continue;
+            };
+            // As any network may, it loses what cannot be sent.
+            let _ = match self.screen(datagram, &socket, server) {
+                Ok(Screened::Forward(datagram)) => socket.send_to(datagram, server).await,
+                Ok(Screened::Retry(retry)) => self.0.front.send_to(&retry, client).await,
+                Ok(Screened::Drop) | Err(_) => continue,
+            };
         }
+    }
+
+    /// Decides whether a server gets a client's datagram, by what is sent to servers from this socket, which is that of
+    /// no other client.
+    fn screen<'a>(
+        &self,
+        datagram: &'a [u8],
+        socket: &UdpSocket,
+        server: SocketAddr,
+    ) -> io::Result<Screened<'a>> {
+        let mut state = self.state();
+        let State {
+            retry_tokens: Some(tokens),
+            sources,
+            retries,
+            ..
+        } = &mut *state
+        else {
+            return Ok(Screened::Forward(datagram));
+        };
+        let source = match sources.entry(server) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(unknown) => *unknown.insert(source_towards(server)?),
+        };
+        // The server takes this address for the client's, so the token has to be for it.
+        let seen = SocketAddr::new(source, socket.local_addr()?.port());
+        #[expect(clippy::disallowed_methods, reason = "a program reads the clock")]
+        let now = SystemTime::now();
+        let screened = tokens.screen(datagram, seen, now, rand::random());
+        if let Screened::Retry(_) = screened {
+            *retries += 1;
+        }
+        Ok(screened)
     }
 
     /// The socket towards servers for a client's address, unless there are too many.
@@ -89,11 +151,7 @@ impl Forwarder {
         if self.state().clients.len() >= MAX_CLIENTS {
             return None;
         }
-        let any: IpAddr = match server {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let socket = Arc::new(UdpSocket::bind((any, 0)).await.ok()?);
+        let socket = Arc::new(UdpSocket::bind((any(server), 0)).await.ok()?);
         self.state().clients.insert(client, socket.clone());
         tokio::spawn(self.clone().send_back(client, socket.clone()));
         Some(socket)
@@ -117,4 +175,19 @@ impl Forwarder {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// All addresses of the family of this one.
+fn any(address: SocketAddr) -> IpAddr {
+    match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// The address from which the system sends to a server.
+fn source_towards(server: SocketAddr) -> io::Result<IpAddr> {
+    let socket = std::net::UdpSocket::bind((any(server), 0))?;
+    socket.connect(server)?;
+    Ok(socket.local_addr()?.ip())
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The file says where to listen, how connection IDs are read, and which servers there are. SIGHUP reads
-//! it again: with `drain = true` a server gets no new connections, and one that is gone gets nothing.
+//! it again: with `drain = true` a server gets no new connections, and one that is gone gets nothing. With a `retry_key`,
+//! clients have to prove their address before a server hears of them.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use mpquic_core::crypto::{RetryTokenKey, RetryTokens};
 use mpquic_lb::{Balancer, Config, ServerId};
 use serde::Deserialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,6 +38,9 @@ struct Pool {
     listen: SocketAddr,
     config: Vec<Read>,
     server: Vec<Backend>,
+    /// Those of tokens: made with the first, taken with all.
+    #[serde(default)]
+    retry_key: Vec<RetryKey>,
 }
 
 /// How connection IDs of one rotation are read.
@@ -47,6 +52,16 @@ struct Read {
     nonce_length: usize,
     /// 32 hexadecimal digits.
     key: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetryKey {
+    sequence: u8,
+    /// 32 hexadecimal digits.
+    key: String,
+    /// 24 hexadecimal digits.
+    iv: String,
 }
 
 #[derive(Deserialize)]
@@ -78,7 +93,7 @@ impl Pool {
         for read in &self.config {
             let config = Config::new(read.rotation, read.server_id_length, read.nonce_length)?;
             balancer.set_config(match &read.key {
-                Some(key) => config.with_key(key_of(key)?),
+                Some(key) => config.with_key(bytes(key)?),
                 None => config,
             });
         }
@@ -102,15 +117,41 @@ impl Pool {
         }
         Ok(())
     }
+
+    /// If clients are to prove their address.
+    fn retry_tokens(&self) -> Result<Option<RetryTokens>, Box<dyn Error>> {
+        let key = |read: &RetryKey| {
+            Ok(RetryTokenKey {
+                sequence: read.sequence,
+                key: bytes(&read.key)?,
+                iv: bytes(&read.iv)?,
+            })
+        };
+        let keys = self.retry_key.iter().map(key);
+        let keys = keys.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+        match keys[..] {
+            [] => Ok(None),
+            _ => Ok(Some(RetryTokens::new(&keys)?)),
+        }
+    }
 }
 
-fn key_of(text: &str) -> Result<[u8; 16], String> {
-    let wrong = || "a key has 32 hexadecimal digits".to_owned();
-    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+fn bytes<const N: usize>(text: &str) -> Result<[u8; N], String> {
+    let wrong = || {
+        format!(
+            "a key or an iv has not the {} hexadecimal digits it needs",
+            2 * N
+        )
+    };
+    if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(wrong());
     }
-    let number = u128::from_str_radix(text, 16).map_err(|_| wrong())?;
-    Ok(number.to_be_bytes())
+    let mut bytes = [0; N];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        let pair = &text[2 * index..2 * index + 2];
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+    }
+    Ok(bytes)
 }
 
 #[tokio::main]
@@ -128,13 +169,17 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let pool = Pool::read(&args.file)?;
     let mut balancer = Balancer::new(REMEMBERED);
     pool.apply(&mut balancer)?;
+    let tokens = pool.retry_tokens()?;
     let forwarder = Forwarder::bind(pool.listen, balancer).await?;
+    forwarder.set_retry_tokens(tokens);
     println!("listening on {}", forwarder.local_addr());
     let mut again = signal(SignalKind::hangup())?;
     let reading = async {
         while again.recv().await.is_some() {
-            let read = Pool::read(&args.file)
-                .and_then(|pool| forwarder.with_balancer(|balancer| pool.apply(balancer)));
+            let read = Pool::read(&args.file).and_then(|pool| {
+                forwarder.set_retry_tokens(pool.retry_tokens()?);
+                forwarder.with_balancer(|balancer| pool.apply(balancer))
+            });
             match read {
                 Ok(()) => eprintln!("{} was read again", args.file.display()),
                 Err(error) => eprintln!("{error}; nothing was changed after that place"),
@@ -146,6 +191,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         () = reading => {}
         _ = tokio::signal::ctrl_c() => {}
     }
+    println!("Retry packets: {}", forwarder.retries());
     println!(
         "{:?}",
         forwarder.with_balancer(|balancer| balancer.counts())

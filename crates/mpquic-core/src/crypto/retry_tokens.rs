@@ -1,0 +1,288 @@
+//! [`RetryTokens`]: tokens of Retry packets that a service in front of servers makes for them
+//! (draft-ietf-quic-retry-offload-00 section 5, "shared state").
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use quinn_proto::ConnectionId;
+
+use super::tokens::{put_cid, put_time, retry_tag, take, take_cid, take_time};
+use crate::error::InvalidOption;
+use crate::version::Version;
+use crate::wire::buf::MIN_DATAGRAM;
+use crate::wire::header::{self, PacketKind};
+
+#[cfg(feature = "aws-lc-rs")]
+use aws_lc_rs::aead;
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+use ring::aead;
+
+/// Bytes of the number of a token: each has another one, drawn at random.
+const NUMBER: usize = 12;
+/// Bytes of what is not encrypted: the kind and the key's sequence number in one, and the token's number.
+const CLEAR: usize = 1 + NUMBER;
+/// Bytes of the source connection ID of Retry packets.
+const RETRY_SCID: usize = 8;
+/// Fewest bytes of the connection ID that a client makes up (RFC 9000 section 7.2).
+const MIN_ORIGINAL_DCID: usize = 8;
+/// In the first byte, tells tokens of NEW_TOKEN frames.
+const NEW_TOKEN: u8 = 0x80;
+/// A token is good for so long after it has expired, for the clocks of service and server may differ.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
+
+/// A key of [`RetryTokens`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct RetryTokenKey {
+    /// Which key it is, from 0 to 127. It stands in each token.
+    pub sequence: u8,
+    /// The key of AES-128-GCM.
+    pub key: [u8; 16],
+    /// Random bytes that become part of each nonce.
+    pub iv: [u8; NUMBER],
+}
+
+impl fmt::Debug for RetryTokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sequence, .. } = self;
+        write!(f, "RetryTokenKey({sequence})")
+    }
+}
+
+/// Makes and checks the tokens of Retry packets with keys that servers share with a service in front of them, so that
+/// the service can have clients prove their address in place of the servers (draft-ietf-quic-retry-offload-00,
+/// "shared state").
+///
+/// A token is good for the client's address and port, for the connection ID that the Retry has given the client, and for
+/// [`Self::LIFETIME`]; in either version of QUIC. With one key, no more than 2^23 tokens should be made.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::SystemTime;
+///
+/// use mpquic_core::crypto::{RetryTokenKey, RetryTokens, Screened};
+///
+/// let key = RetryTokenKey { sequence: 0, key: [7; 16], iv: [8; 12] };
+/// let tokens = RetryTokens::new(&[key])?;
+/// // What is no Initial is for the server.
+/// let client = ([192, 0, 2, 1], 4433).into();
+/// let screened = tokens.screen(&[0x40; 30], client, SystemTime::now(), [0; 20]);
+/// assert_eq!(screened, Screened::Forward(&[0x40; 30]));
+/// # Ok::<_, mpquic_core::InvalidOption>(())
+/// ```
+pub struct RetryTokens {
+    keys: Vec<(RetryTokenKey, aead::LessSafeKey)>,
+}
+
+/// What becomes of a client's datagram: see [`RetryTokens::screen`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Screened<'a> {
+    /// This is for a server: all of it, or the part behind Initials without a token.
+    Forward(&'a [u8]),
+    /// The client gets this datagram, a Retry, and no server is asked.
+    Retry(Vec<u8>),
+    /// Nobody gets it.
+    Drop,
+}
+
+/// What a token of ours proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// The client has received the Retry at its address. Its very first Initial had this connection ID.
+    Valid(ConnectionId),
+    /// It has expired, or was for another port.
+    Invalid,
+}
+
+impl RetryTokens {
+    /// How long a token is good.
+    pub const LIFETIME: Duration = Duration::from_secs(15);
+
+    /// Makes tokens with the first key, and takes those of all. To change keys: all servers and services get the new one
+    /// as the last of theirs; then all get it as the first; and after [`Self::LIFETIME`] the old one can go.
+    ///
+    /// # Errors
+    ///
+    /// If there is no key, two have the same sequence number, or one is greater than 127.
+    pub fn new(keys: &[RetryTokenKey]) -> Result<Self, InvalidOption> {
+        if keys.is_empty() {
+            return Err(InvalidOption::new("keys", 0, "at least one"));
+        }
+        let mut made: Vec<(RetryTokenKey, aead::LessSafeKey)> = Vec::with_capacity(keys.len());
+        for key in keys {
+            InvalidOption::unless_within("sequence", key.sequence, 0..=!NEW_TOKEN)?;
+            if made.iter().any(|(other, _)| other.sequence == key.sequence) {
+                let expected = "another one for each key";
+                return Err(InvalidOption::new("sequence", key.sequence, expected));
+            }
+            let aead = aead::UnboundKey::new(&aead::AES_128_GCM, &key.key);
+            let aead = aead.map_err(|_| InvalidOption::new("key", "unusable", "16 bytes"))?;
+            made.push((key.clone(), aead::LessSafeKey::new(aead)));
+        }
+        Ok(Self { keys: made })
+    }
+
+    /// Decides what becomes of a datagram from a client, in front of its server: a first Initial has to come with a
+    /// token, and gets a Retry otherwise. `client` is its address as the server sees it; `random` must be, for each call.
+    ///
+    /// Nothing is remembered: a connection that began before clients had to prove their address may end if a packet of
+    /// its handshake is lost.
+    pub fn screen<'a>(
+        &self,
+        datagram: &'a [u8],
+        client: SocketAddr,
+        now: SystemTime,
+        random: [u8; NUMBER + RETRY_SCID],
+    ) -> Screened<'a> {
+        let mut rest = datagram;
+        let first = loop {
+            match header::peek(rest, 0) {
+                Some(peek) if peek.kind == PacketKind::Initial => match peek.initial() {
+                    None => return Screened::Drop,
+                    Some((token, _)) if !token.is_empty() => break Some((peek, token)),
+                    // What follows may continue a handshake that needs no proof any more.
+                    Some((_, [])) => break None,
+                    Some((_, after)) => rest = after,
+                },
+                Some(peek) if peek.kind == PacketKind::Handshake => return Screened::Forward(rest),
+                // The rest of the datagram is padding, or 0-RTT data.
+                _ if rest.len() < datagram.len() => break None,
+                _ => return Screened::Forward(datagram),
+            }
+        };
+        if let Some((peek, token)) = first
+            && token.first().is_some_and(|kind| kind & NEW_TOKEN == 0)
+        {
+            return match self.open(token, client, peek.dcid, now) {
+                Some(Opened::Valid(_)) => Screened::Forward(datagram),
+                Some(Opened::Invalid) | None => Screened::Drop,
+            };
+        }
+        let retry = self.retry(datagram, client, now, random);
+        retry.map_or(Screened::Drop, Screened::Retry)
+    }
+
+    /// The Retry that answers the Initial at the start of a datagram; `None` if it can be no client's first.
+    fn retry(
+        &self,
+        datagram: &[u8],
+        client: SocketAddr,
+        now: SystemTime,
+        random: [u8; NUMBER + RETRY_SCID],
+    ) -> Option<Vec<u8>> {
+        let peek = header::peek(datagram, 0)?;
+        let version = Version::from_u32(peek.version)?;
+        if datagram.len() < MIN_DATAGRAM || peek.dcid.len() < MIN_ORIGINAL_DCID {
+            return None;
+        }
+        let (number, scid) = random.split_first_chunk()?;
+        let (original_dcid, scid) = (ConnectionId::new(peek.dcid), ConnectionId::new(scid));
+        let token = self.seal(*number, client, &original_dcid, &scid, now)?;
+        let mut packet = Vec::new();
+        header::encode_retry(
+            &mut packet,
+            version,
+            &ConnectionId::new(peek.scid),
+            &scid,
+            &token,
+        );
+        let tag = retry_tag(version, &original_dcid, &packet);
+        packet.extend_from_slice(&tag);
+        Some(packet)
+    }
+
+    /// A token for a client whose first Initial had this connection ID. It is answered with a Retry from `retry_scid`.
+    /// `number` must be random.
+    pub(crate) fn seal(
+        &self,
+        number: [u8; NUMBER],
+        client: SocketAddr,
+        original_dcid: &ConnectionId,
+        retry_scid: &ConnectionId,
+        now: SystemTime,
+    ) -> Option<Vec<u8>> {
+        let (key, aead) = self.keys.first()?;
+        let mut token = vec![key.sequence];
+        token.extend_from_slice(&number);
+        let bound = bound_to(client.ip(), &token, retry_scid);
+        let mut body = Vec::new();
+        put_time(&mut body, now + Self::LIFETIME);
+        put_cid(&mut body, original_dcid);
+        body.extend_from_slice(&client.port().to_be_bytes());
+        let sealed = aead.seal_in_place_append_tag(
+            nonce(key, number),
+            aead::Aad::from(bound.as_slice()),
+            &mut body,
+        );
+        sealed.ok()?;
+        token.extend_from_slice(&body);
+        Some(token)
+    }
+
+    /// What a token proves of this client, whose Initial has the connection ID `dcid`; `None` if it was made with none of
+    /// the keys, or for another address or connection ID.
+    pub(crate) fn open(
+        &self,
+        token: &[u8],
+        client: SocketAddr,
+        dcid: &[u8],
+        now: SystemTime,
+    ) -> Option<Opened> {
+        let (clear, sealed) = token.split_first_chunk::<CLEAR>()?;
+        let [sequence, number @ ..] = *clear;
+        let mut keys = self.keys.iter();
+        let (key, aead) = keys.find(|(key, _)| key.sequence == sequence)?;
+        let bound = bound_to(client.ip(), clear, dcid);
+        let mut body = sealed.to_vec();
+        let nonce = nonce(key, number);
+        let bound = aead::Aad::from(bound.as_slice());
+        let body = aead.open_in_place(nonce, bound, &mut body).ok()?;
+        let original_dcid = proven(body, client.port(), now);
+        Some(original_dcid.map_or(Opened::Invalid, Opened::Valid))
+    }
+}
+
+/// The connection ID of the client's very first Initial, if the token is still good and was for this port.
+fn proven(mut body: &[u8], port: u16, now: SystemTime) -> Option<ConnectionId> {
+    let expires = take_time(&mut body)?;
+    let original_dcid = take_cid(&mut body)?;
+    // What other servers add to their tokens may follow.
+    let is_good = now <= expires.checked_add(CLOCK_DIFFERENCE)?
+        && u16::from_be_bytes(take(&mut body)?) == port
+        && original_dcid.len() >= MIN_ORIGINAL_DCID;
+    is_good.then_some(original_dcid)
+}
+
+impl fmt::Debug for RetryTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.keys.iter().map(|(key, _)| key))
+            .finish()
+    }
+}
+
+fn nonce(key: &RetryTokenKey, number: [u8; NUMBER]) -> aead::Nonce {
+    let mut nonce = key.iv;
+    for (byte, other) in nonce.iter_mut().zip(number) {
+        *byte ^= other;
+    }
+    aead::Nonce::assume_unique_for_key(nonce)
+}
+
+/// What a token is bound to: it opens for no other address and no other connection ID.
+fn bound_to(ip: IpAddr, clear: &[u8], retry_scid: &[u8]) -> Vec<u8> {
+    let mut bound = match ip {
+        // Zeros follow, unlike in addresses that are mapped to IPv6.
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    bound.resize(16, 0);
+    bound.extend_from_slice(clear);
+    bound.push(retry_scid.len() as u8);
+    bound.extend_from_slice(retry_scid);
+    bound
+}
+
+#[cfg(test)]
+mod tests;
