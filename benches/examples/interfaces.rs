@@ -1,12 +1,13 @@
-//! A download over all network interfaces, which tells what happens to it. `benches/interfaces` runs it
-//! while links and addresses change.
+//! A download over all network interfaces, which tells what happens to it. `benches/interfaces` and `benches/fleet`
+//! run it while links and addresses change.
 //!
 //! ```text
 //! interfaces server PORT
 //! interfaces client ADDRESS [ADDRESS..]
 //! ```
 //!
-//! The server sends to each client until that goes away. The client takes the server's addresses, the first
+//! The server sends to each client until that goes away. Of its input, each line has all addresses that it announces
+//! from then on, separated by spaces. The client takes the server's addresses, the first
 //! of which it connects to, and stops when its input ends. Each of its lines begins with the seconds since 1970:
 //!
 //! ```text
@@ -15,12 +16,12 @@
 //! 1.5 ended BYTES                     all was well
 //! ```
 
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use mpquic_benches::process::Failure;
-use mpquic_tokio::{ClientConfig, Connection, Endpoint, ServerConfig};
+use mpquic_tokio::{ClientConfig, Connection, Endpoint, ServerAddress, ServerConfig};
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
@@ -47,6 +48,9 @@ async fn serve(port: u16) -> Result<(), Failure> {
     let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
     let server = Endpoint::server(config, (Ipv6Addr::UNSPECIFIED, port).into())?;
     println!("{}", server.local_addr()?);
+    let announcing = server.clone();
+    // A thread of its own: a runtime would wait for the end of the input.
+    std::thread::spawn(move || announce(&announcing));
     while let Some(incoming) = server.accept().await {
         tokio::spawn(async move {
             let connection = incoming.await?;
@@ -60,9 +64,24 @@ async fn serve(port: u16) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Announces what the input says, until it ends.
+fn announce(server: &Endpoint) -> Result<(), Failure> {
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let addresses = line
+            .split_whitespace()
+            .map(|address| Ok(ServerAddress::new(address.parse()?)));
+        let addresses = addresses.collect::<Result<Vec<_>, Failure>>()?;
+        server.announce_addresses(&addresses)?;
+    }
+    Ok(())
+}
+
 async fn download(addresses: Vec<SocketAddr>) -> Result<(), Failure> {
     let first = *addresses.first().ok_or("no address")?;
-    let config = ClientConfig::dangerous_insecure(ALPN)?.server_addresses(addresses);
+    let config = ClientConfig::dangerous_insecure(ALPN)?
+        .server_addresses(addresses)
+        .use_alternative_addresses(true);
     let client = Endpoint::builder()
         .all_interfaces()
         .client(config)
