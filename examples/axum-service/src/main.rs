@@ -98,11 +98,17 @@ async fn main() -> Result<(), Failure> {
         _ => return Err("usage: axum-service ADDRESS:PORT [CHAIN.pem KEY.pem]".into()),
     };
     let endpoint = Endpoint::server(config, address.parse()?)?;
-    println!("https://{}/hello/you", endpoint.local_addr()?);
-    if let Some(pin) = pin {
-        let pin = pin.map(|byte| format!("{byte:02x}")).concat();
-        println!("mpquic get --pin {pin} finds it");
-    }
+    let trust = match pin {
+        Some(pin) => format!(
+            "--pin sha256:{} ",
+            pin.map(|byte| format!("{byte:02x}")).concat()
+        ),
+        None => String::new(),
+    };
+    println!(
+        "mpquic get {trust}-o - https://{}/paths",
+        endpoint.local_addr()?
+    );
     serve::serve(endpoint, service(), told_to_end()?, GRACE).await;
     Ok(())
 }
