@@ -1,5 +1,6 @@
 //! Address validation tokens: what they say comes back, once they were changed in any way nothing
-//! does, and authentic nonsense is no token.
+//! does, and authentic nonsense is no token. A service that makes them in place of servers survives whatever comes, and
+//! sends nobody much.
 
 #![no_main]
 
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use mpquic_core::Version;
+use mpquic_core::crypto::{RetryTokenKey, RetryTokens, Screened};
 use mpquic_core::testing::{TokenContent, Tokens, is_fresh};
 use mpquic_fuzz::number::Cid;
 
@@ -54,6 +56,7 @@ fuzz_target!(|input: Input| {
     };
     let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(input.issued.into());
     check_freshness(&input, issued);
+    check_service(&input.text, issued);
     let content = match &input.content {
         Content::Retry {
             ip,
@@ -95,6 +98,22 @@ fuzz_target!(|input: Input| {
         assert!(text.len() == input.text.len() || is_list);
     }
 });
+
+/// The datagram is from a client that may have proven nothing.
+fn check_service(datagram: &[u8], now: SystemTime) {
+    let key = RetryTokenKey {
+        sequence: 0,
+        key: [1; 16],
+        iv: [2; 12],
+    };
+    let tokens = RetryTokens::new(&[key]).expect("a key");
+    let client = SocketAddr::from(([192, 0, 2, 1], 443));
+    match tokens.screen(datagram, client, now, [3; 20]) {
+        Screened::Forward(rest) => assert!(datagram.ends_with(rest)),
+        Screened::Retry(retry) => assert!(retry.len() < datagram.len()),
+        Screened::Drop => assert!(!datagram.is_empty()),
+    }
+}
 
 fn check_changes(ours: &Tokens, token: &[u8], changes: &[Change]) {
     let mut changed = token.to_vec();
