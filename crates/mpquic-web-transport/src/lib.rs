@@ -2,7 +2,7 @@
 //! with streams and datagrams, such as media over QUIC, then uses all paths.
 //!
 //! This is QUIC itself, with the application protocol that both sides have agreed on. It is not WebTransport over HTTP/3,
-//! which browsers speak.
+//! which browsers speak. The asynchronous traits are there, those of [`web_transport_trait::poll`] are not.
 //!
 //! ```
 //! use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, certificate_fingerprint};
