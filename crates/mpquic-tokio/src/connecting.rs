@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -176,6 +176,12 @@ impl Connecting {
                 }
             })
             .await
+    }
+
+    /// Our IP address in the first attempt; `None` if the socket is bound to all addresses and the system does not
+    /// report which one is used.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        self.attempts.first()?.connection.local_ip()
     }
 
     /// The peer's address in the first attempt.

@@ -60,8 +60,7 @@ impl Connection {
     /// Our IP address on the first path; `None` if the socket is bound to all addresses and the
     /// system does not report which one is used.
     pub fn local_ip(&self) -> Option<IpAddr> {
-        let local = self.local_address()?.ip();
-        Some(local).filter(|ip| !ip.is_unspecified())
+        self.0.local_ip()
     }
 
     /// Whether what was sent before the end of the handshake was 0-RTT, and what became of it.

@@ -1,6 +1,7 @@
 //! [`ConnectionRef`]: a reference that keeps a connection open.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -31,6 +32,12 @@ impl ConnectionRef {
         let engine = self.lock();
         let first = engine.core.paths().next()?;
         engine.core.path_stats(first).map(|stats| stats.four_tuple)
+    }
+
+    /// Our IP address on the first path, if it is known which one it is.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        let local = self.first_path()?.local.ip();
+        Some(local).filter(|ip| !ip.is_unspecified())
     }
 }
 

@@ -8,7 +8,7 @@ use mpquic_tokio::{
 };
 use rustls::pki_types::CertificateDer;
 
-use crate::harness::{ALPN, Error, Net, TestResult, address_with, client, exchange, within};
+use crate::harness::{ALPN, Net, TestResult, address_with, client, exchange, within};
 
 #[tokio::test]
 async fn both_sides_export_the_same_keying_material() -> TestResult {
@@ -112,9 +112,13 @@ async fn a_server_on_all_addresses_knows_which_one_is_used() -> TestResult {
     let connecting = client_endpoint.connect_with(config, to, "localhost")?;
     let incoming = within("attempt", server.accept()).await?.ok_or("closed")?;
     assert_eq!(incoming.local_ip(), Some([127, 0, 0, 5].into()));
-    let accepted = async { Ok::<_, Error>(incoming.await?) };
-    let connected = async { Ok::<_, Error>(connecting.await?) };
-    let (_a, b) = within("handshake", async { tokio::try_join!(connected, accepted) }).await??;
+    let accepting = incoming.accept()?;
+    assert_eq!(accepting.local_ip(), Some([127, 0, 0, 5].into()));
+    assert_eq!(connecting.local_ip(), Some([127, 0, 0, 1].into()));
+    let (_a, b) = within("handshake", async {
+        tokio::try_join!(connecting, accepting)
+    })
+    .await??;
     assert_eq!(b.local_ip(), Some([127, 0, 0, 5].into()));
     Ok(())
 }
