@@ -32,7 +32,8 @@ pub struct LinkConfig {
     /// of these in the real world; an endpoint must survive the rest.
     pub corrupt: f64,
     /// When the queue is full; `None` allows one round trip (twice the delay) or 50 ms of the rate,
-    /// whichever is larger, and with active management 1000 packets, or 10240 for all flows.
+    /// whichever is larger; with active management 1000 packets, 10240 for all flows
+    /// ([`Discipline::FqCoDel`]), or 250 ms of the rate ([`Discipline::DualPi2`]).
     pub queue: Option<Backlog>,
     /// In which order packets leave the queue, and which are dropped before it is full.
     pub discipline: Discipline,
@@ -185,8 +186,10 @@ impl LinkConfig {
         self.queue.unwrap_or_else(|| match self.discipline {
             Discipline::Fifo => Backlog::time((self.delay * 2).max(Duration::from_millis(50))),
             // What Linux allows.
-            Discipline::CoDel => Backlog::packets(1000),
+            Discipline::CoDel | Discipline::Pie => Backlog::packets(1000),
             Discipline::FqCoDel => Backlog::packets(10_240),
+            // RFC 9332 appendix A.1.
+            Discipline::DualPi2 => Backlog::time(Duration::from_millis(250)),
         })
     }
 
@@ -239,6 +242,13 @@ pub enum Discipline {
     /// Each flow in turn and with controlled delay, new ones first; a full queue drops packets of the
     /// flow that has most in it (RFC 8290).
     FqCoDel,
+    /// In the order of their arrival; what arrives is dropped with a probability that follows the
+    /// delay, so that this is about 15 ms (RFC 8033).
+    Pie,
+    /// Two queues: packets that are ECT(1) or CE first, marked once they have waited for about 1 ms;
+    /// all others with at least a tenth of the rate, and dropped so that they wait for about 15 ms. The
+    /// marks of the first follow the drops of the second (RFC 9332). mpquic's own packets are ECT(0).
+    DualPi2,
 }
 
 /// The random part of a delay.

@@ -49,7 +49,7 @@ pub struct Link {
     /// The packet that is being sent.
     head: Option<Queued>,
     /// What waits behind it.
-    queue: Queue,
+    queue: Box<dyn Queue>,
     head_started: Instant,
     head_finishes: Instant,
     /// Sorted by due time.
@@ -63,7 +63,8 @@ impl Link {
     pub fn new(mut config: LinkConfig, seed: u64, now: Instant) -> Self {
         config.schedule.sort_by_key(|(time, _)| *time);
         let variation = config.variation;
-        let queue = Queue::new(config.discipline);
+        // Not the draws of losses, so that these are the same with any queue.
+        let queue = queue::new(config.discipline, !seed);
         Self {
             start: now,
             current: LinkConfig {
@@ -119,7 +120,7 @@ impl Link {
             packet,
         };
         match self.head {
-            Some(_) => self.queue.push(queued),
+            Some(_) => self.queue.push(queued, &mut self.counters),
             None => self.start(now, queued),
         }
     }

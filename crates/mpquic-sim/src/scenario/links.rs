@@ -14,10 +14,12 @@ const SHARE: Limits = Limits::new(0.0, 100.0, "%");
 const BACKLOG: Limits = Limits::new(1.0, 1e9, "an empty queue cannot send");
 const SECONDS: Limits = Limits::new(0.0, 1e5, "s");
 /// Names of disciplines.
-const AQM: [(&str, Discipline); 3] = [
+const AQM: [(&str, Discipline); 5] = [
     ("none", Discipline::Fifo),
     ("codel", Discipline::CoDel),
     ("fq-codel", Discipline::FqCoDel),
+    ("pie", Discipline::Pie),
+    ("dualpi2", Discipline::DualPi2),
 ];
 /// A queue of some bandwidth-delay products holds at least this much.
 const MIN_QUEUE_BYTES: f64 = 20.0 * 1500.0;

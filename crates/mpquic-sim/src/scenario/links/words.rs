@@ -59,6 +59,8 @@ impl LinkSpec {
             Some(Number::Fixed(index)) => match AQM.get(index as usize) {
                 Some((_, Discipline::CoDel)) => words += ", managed by CoDel",
                 Some((_, Discipline::FqCoDel)) => words += ", managed by FQ-CoDel",
+                Some((_, Discipline::Pie)) => words += ", managed by PIE",
+                Some((_, Discipline::DualPi2)) => words += ", managed by DualPI2",
                 Some((_, Discipline::Fifo)) | None => {}
             },
             Some(Number::Varied(_)) => words += ", its queue managed in several ways",

@@ -1,0 +1,244 @@
+//! [`Dual`]: two coupled queues, one of them for senders that keep it short (L4S, RFC 9332).
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::EcnCodepoint;
+
+use super::line::{Line, Queue, Queued};
+use crate::link::counters::LinkCounters;
+
+/// The delay that the classic queue aims at, seconds (RFC 9332 appendix A.1).
+const TARGET: f64 = 0.015;
+/// The longest round trip that it is made for, seconds.
+const MAX_RTT: f64 = 0.1;
+/// How often the probability changes: the target, or a third of the round trip if that is less.
+const INTERVAL: Duration = Duration::from_millis(15);
+/// How much the distance from the target counts, and how much the change since the last time, per second.
+const ALPHA: f64 = 0.1 * 0.015 / (MAX_RTT * MAX_RTT);
+const BETA: f64 = 0.3 / MAX_RTT;
+/// How many times as probable a mark in the low-latency queue is.
+const COUPLING: f64 = 2.0;
+/// From this probability on, packets of the classic queue are dropped even if they could be marked.
+const MAX_CLASSIC: f64 = 1.0 / (COUPLING * COUPLING);
+/// Packets of the low-latency queue are marked more and more from the first of these waits, and all
+/// from the second on.
+const FIRST_MARKS: f64 = 0.0008;
+const ALL_MARKS: f64 = 0.0012;
+/// What the classic queue may send for each byte of the other one while both wait, as one part of so
+/// many: a tenth of the rate.
+const LOW_PARTS: i64 = 9;
+
+/// Two lines: one for packets whose senders react to marks in proportion (ECT(1) or CE), one for all
+/// others. The probability of drops and marks in the classic one follows its delay; the marks in the
+/// other one are coupled to it, so that flows of both kinds get like rates.
+#[derive(Default)]
+pub(super) struct Dual {
+    low: Lane,
+    classic: Lane,
+    control: Control,
+    next_update: Option<Instant>,
+    /// Bytes that the classic line may send before it waits for the other one, in parts.
+    credit: i64,
+}
+
+/// A line, and the sum of the probabilities since its last drop or mark.
+#[derive(Default)]
+struct Lane {
+    line: Line,
+    sum: f64,
+}
+
+impl Lane {
+    /// True for this share of all packets, at equal distances (`recur` of the RFC).
+    fn recurs(&mut self, share: f64) -> bool {
+        self.sum += share;
+        let recurs = self.sum > 1.0;
+        if recurs {
+            self.sum -= 1.0;
+        }
+        recurs
+    }
+}
+
+impl Dual {
+    /// Makes all updates that were due by now.
+    fn update(&mut self, now: Instant) {
+        let mut next = self.next_update.unwrap_or(now + INTERVAL);
+        while next <= now {
+            let lanes = [&self.classic, &self.low];
+            let waits = lanes.map(|lane| lane.line.waited(next).as_secs_f64());
+            let delay = waits[0].max(waits[1]);
+            if delay == 0.0 && self.control.is_at_rest() {
+                next = now;
+            }
+            self.control.update(delay);
+            next += INTERVAL;
+        }
+        self.next_update = Some(next);
+    }
+
+    /// Takes the next packet, and says whether it is one of the low-latency line: that is first, as long
+    /// as the other one gets its share.
+    fn take(&mut self) -> Option<(Queued, bool)> {
+        let both = !self.low.line.is_empty() && !self.classic.line.is_empty();
+        if !both {
+            self.credit = 0;
+        }
+        let is_low =
+            !self.low.line.is_empty() && (self.classic.line.is_empty() || self.credit <= 0);
+        let lane = if is_low {
+            &mut self.low
+        } else {
+            &mut self.classic
+        };
+        let queued = lane.line.take()?;
+        if both {
+            let size = queued.size() as i64;
+            self.credit += if is_low { size } else { -LOW_PARTS * size };
+        }
+        Some((queued, is_low))
+    }
+
+    /// Whether a packet of the low-latency line is sent; marks it if it has to be.
+    fn admits_low(
+        &mut self,
+        now: Instant,
+        queued: &mut Queued,
+        counters: &mut LinkCounters,
+    ) -> bool {
+        let coupled = self.control.coupled();
+        if coupled < 1.0 {
+            // What is alone in its line may only have waited for a packet of the other one.
+            let alone = self.low.line.is_empty();
+            let own = if alone { 0.0 } else { ramp(queued.waited(now)) };
+            if self.low.recurs(own.max(coupled)) {
+                queued.mark(counters);
+            }
+            return true;
+        }
+        // Marks are not enough: drops like those of the other line, and all others are marked.
+        if self.low.recurs(self.control.classic()) {
+            return false;
+        }
+        queued.mark(counters);
+        true
+    }
+
+    /// Whether a packet of the classic line is sent; marks it if it has to be, and can.
+    fn admits_classic(&mut self, queued: &mut Queued, counters: &mut LinkCounters) -> bool {
+        let share = self.control.classic();
+        !self.classic.recurs(share) || share < MAX_CLASSIC && queued.mark(counters)
+    }
+}
+
+impl Queue for Dual {
+    fn packets(&self) -> usize {
+        self.low.line.len() + self.classic.line.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.low.line.bytes() + self.classic.line.bytes()
+    }
+
+    fn push(&mut self, queued: Queued, _: &mut LinkCounters) {
+        self.update(queued.arrived);
+        let lane = match queued.packet.ecn {
+            Some(EcnCodepoint::Ect1 | EcnCodepoint::Ce) => &mut self.low,
+            Some(EcnCodepoint::Ect0) | None => &mut self.classic,
+        };
+        lane.line.append(queued);
+    }
+
+    /// RFC 9332 appendix A.2.
+    fn pop(&mut self, now: Instant, counters: &mut LinkCounters) -> Option<Queued> {
+        self.update(now);
+        loop {
+            let (mut queued, is_low) = self.take()?;
+            let admits = match is_low {
+                true => self.admits_low(now, &mut queued, counters),
+                false => self.admits_classic(&mut queued, counters),
+            };
+            if admits {
+                return Some(queued);
+            }
+            counters.dropped_queue += 1;
+        }
+    }
+}
+
+/// The share of marks after a wait (`laqm` of the RFC).
+fn ramp(waited: Duration) -> f64 {
+    let share = (waited.as_secs_f64() - FIRST_MARKS) / (ALL_MARKS - FIRST_MARKS);
+    share.clamp(0.0, 1.0)
+}
+
+/// The probability from which those of both lines follow.
+#[derive(Debug, Clone, Copy, Default)]
+struct Control {
+    base: f64,
+    /// The delay at the last update, seconds.
+    delay: f64,
+}
+
+impl Control {
+    fn update(&mut self, delay: f64) {
+        let change = ALPHA * (delay - TARGET) + BETA * (delay - self.delay);
+        self.base = (self.base + change).clamp(0.0, 1.0);
+        self.delay = delay;
+    }
+
+    /// The share of drops (or marks) in the classic line: the square, because the rates of its flows
+    /// go with its root.
+    fn classic(&self) -> f64 {
+        self.base * self.base
+    }
+
+    /// The share of marks in the low-latency line.
+    fn coupled(&self) -> f64 {
+        COUPLING * self.base
+    }
+
+    /// True if no update would change anything while nothing waits.
+    fn is_at_rest(&self) -> bool {
+        self.base == 0.0 && self.delay == 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probability_follows_delay_and_trend_and_couples_both_lines() {
+        let mut control = Control {
+            base: 0.1,
+            delay: 0.020,
+        };
+        // 0.15 * 15 ms + 3 * 10 ms.
+        control.update(0.030);
+        assert!((control.base - 0.132_25).abs() < 1e-12);
+        assert!((control.classic() - 0.132_25 * 0.132_25).abs() < 1e-12);
+        assert!((control.coupled() - 0.2645).abs() < 1e-12);
+        // On the target, but shrinking by 15 ms.
+        control.update(0.015);
+        assert!((control.base - 0.087_25).abs() < 1e-12);
+        control.update(0.0);
+        (0..1000).for_each(|_| control.update(0.0));
+        assert!(control.is_at_rest());
+        (0..1000).for_each(|_| control.update(1.0));
+        assert_eq!(control.base, 1.0);
+    }
+
+    #[test]
+    fn marks_begin_at_800_microseconds_and_are_at_equal_distances() {
+        let share = |microseconds| ramp(Duration::from_micros(microseconds));
+        assert_eq!(
+            [share(0), share(800), share(1200), share(9000)],
+            [0.0, 0.0, 1.0, 1.0]
+        );
+        assert!((share(900) - 0.25).abs() < 1e-9);
+        let mut lane = Lane::default();
+        let recurred: Vec<_> = (1..=16).filter(|_| lane.recurs(0.25)).collect();
+        assert_eq!(recurred, [5, 9, 13]);
+    }
+}

@@ -1,0 +1,248 @@
+//! [`Pie`]: proportional integral controller enhanced (RFC 8033).
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use super::line::{Line, Queue, Queued};
+use crate::link::counters::LinkCounters;
+
+/// The delay it aims at, seconds (RFC 8033 section 4.2, `QDELAY_REF`).
+const TARGET: f64 = 0.015;
+/// How often the probability of drops changes (`T_UPDATE`).
+const INTERVAL: Duration = Duration::from_millis(15);
+/// For how long a queue that builds up is left alone (section 4.4, `MAX_BURST`).
+const MAX_BURST: Duration = Duration::from_millis(150);
+/// How much the distance from the target counts, and how much the change since the last time, per second.
+const ALPHA: f64 = 0.125;
+const BETA: f64 = 1.25;
+/// A queue of no more bytes is left alone: two packets of mean size (section 4.1).
+const SHORT: u64 = 2 * 1024;
+/// Packets are marked instead of dropped below this probability (section 5.1).
+const MARKS_BELOW: f64 = 0.1;
+/// Drops are not too near to each other, and not too far from each other: sums of the probabilities
+/// since the last one (section 5.4).
+const NO_DROP_BELOW: f64 = 0.85;
+const DROP_ABOVE: f64 = 8.5;
+
+/// A line from which packets are dropped (or marked) on arrival with a probability that follows its
+/// delay. The delay is how long the last packet waited that left it (section 5.2).
+pub(super) struct Pie {
+    line: Line,
+    control: Control,
+    next_update: Option<Instant>,
+    /// How long the last packet waited that left, seconds.
+    waited: f64,
+    /// The sum of the probabilities since the last drop.
+    since_drop: f64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Pie {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            line: Line::default(),
+            control: Control::default(),
+            next_update: None,
+            waited: 0.0,
+            since_drop: 0.0,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+        }
+    }
+
+    fn delay(&self) -> f64 {
+        if self.line.is_empty() {
+            0.0
+        } else {
+            self.waited
+        }
+    }
+
+    /// Makes all updates that were due by now.
+    fn update(&mut self, now: Instant) {
+        let mut next = self.next_update.unwrap_or(now + INTERVAL);
+        let delay = self.delay();
+        while next <= now {
+            if delay == 0.0 && self.control.is_at_rest() {
+                next = now;
+            }
+            self.control.update(delay);
+            next += INTERVAL;
+        }
+        self.next_update = Some(next);
+    }
+
+    /// Whether a packet that arrives is dropped (sections 4.1, 4.4 and 5.4).
+    fn drops(&mut self) -> bool {
+        let delay = self.delay();
+        self.control.on_arrival(delay);
+        let control = &self.control;
+        let harmless = control.delay < TARGET / 2.0 && control.probability < 0.2;
+        if !control.burst.is_zero() || harmless || self.line.bytes() <= SHORT {
+            return false;
+        }
+        if control.probability == 0.0 {
+            self.since_drop = 0.0;
+        }
+        self.since_drop += control.probability;
+        let chance = self.random.random::<f64>() < control.probability;
+        let drops = self.since_drop >= DROP_ABOVE || self.since_drop >= NO_DROP_BELOW && chance;
+        if drops {
+            self.since_drop = 0.0;
+        }
+        drops
+    }
+}
+
+impl Queue for Pie {
+    fn packets(&self) -> usize {
+        self.line.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.line.bytes()
+    }
+
+    fn push(&mut self, mut queued: Queued, counters: &mut LinkCounters) {
+        self.update(queued.arrived);
+        if self.drops() {
+            let marks = self.control.probability < MARKS_BELOW;
+            if !(marks && queued.mark(counters)) {
+                counters.dropped_queue += 1;
+                return;
+            }
+        }
+        self.line.append(queued);
+    }
+
+    fn pop(&mut self, now: Instant, _: &mut LinkCounters) -> Option<Queued> {
+        self.update(now);
+        let queued = self.line.take()?;
+        self.waited = queued.waited(now).as_secs_f64();
+        Some(queued)
+    }
+}
+
+/// The probability of drops, and what it follows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Control {
+    probability: f64,
+    /// The delay at the last update, seconds.
+    delay: f64,
+    /// For how much longer nothing is dropped.
+    burst: Duration,
+}
+
+impl Control {
+    /// RFC 8033 section 4.2, with the limit of section 5.5.
+    fn update(&mut self, delay: f64) {
+        let change = ALPHA * (delay - TARGET) + BETA * (delay - self.delay);
+        let mut change = change * tuning(self.probability);
+        if self.probability >= 0.1 {
+            change = change.min(0.02);
+        }
+        self.probability += change;
+        if delay == 0.0 && self.delay == 0.0 {
+            self.probability *= 0.98;
+        }
+        self.probability = self.probability.clamp(0.0, 1.0);
+        self.delay = delay;
+        self.burst = self.burst.saturating_sub(INTERVAL);
+    }
+
+    /// A queue that was short may build up once more.
+    fn on_arrival(&mut self, delay: f64) {
+        let short = delay < TARGET / 2.0 && self.delay < TARGET / 2.0;
+        if self.probability == 0.0 && short {
+            self.burst = MAX_BURST;
+        }
+    }
+
+    /// True if no update would change anything while nothing waits.
+    fn is_at_rest(&self) -> bool {
+        self.probability == 0.0 && self.delay == 0.0 && self.burst.is_zero()
+    }
+}
+
+/// How much of a change is made: little while the probability is small (section 4.2).
+fn tuning(probability: f64) -> f64 {
+    let steps = [
+        (1e-6, 2048.0),
+        (1e-5, 512.0),
+        (1e-4, 128.0),
+        (1e-3, 32.0),
+        (1e-2, 8.0),
+        (1e-1, 2.0),
+    ];
+    let step = steps.iter().find(|(below, _)| probability < *below);
+    step.map_or(1.0, |(_, divisor)| 1.0 / divisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probability_follows_delay_and_trend() {
+        let mut control = Control {
+            probability: 0.05,
+            delay: 0.020,
+            ..Control::default()
+        };
+        // 0.125 * 15 ms + 1.25 * 10 ms = 0.014375, half of which counts below 10 %.
+        control.update(0.030);
+        assert!((control.probability - 0.057_187_5).abs() < 1e-12);
+        // At the target, but shrinking: 1.25 * -15 ms, half.
+        control.update(0.015);
+        assert!((control.probability - 0.047_812_5).abs() < 1e-12);
+        // On the target: nothing changes.
+        control.update(0.015);
+        assert!((control.probability - 0.047_812_5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn small_probabilities_change_in_small_steps_and_large_ones_by_two_percent_at_most() {
+        for (probability, change) in [
+            (0.0, 0.0625 / 2048.0),
+            (5e-6, 0.0625 / 512.0),
+            (5e-5, 0.0625 / 128.0),
+            (5e-4, 0.0625 / 32.0),
+            (5e-3, 0.0625 / 8.0),
+            (5e-2, 0.0625 / 2.0),
+            (0.1, 0.02),
+            (0.9, 0.02),
+        ] {
+            let mut control = Control {
+                probability,
+                delay: 0.515,
+                ..Control::default()
+            };
+            // 500 ms above the target, and no trend.
+            control.update(0.515);
+            let changed = control.probability - probability;
+            assert!((changed - change).abs() < 1e-12, "{probability}: {changed}");
+        }
+    }
+
+    #[test]
+    fn an_empty_queue_forgets_and_a_burst_is_let_through_once() {
+        let mut control = Control {
+            probability: 0.5,
+            ..Control::default()
+        };
+        control.update(0.0);
+        // 0.125 * -15 ms, and 2 % of the rest.
+        assert!((control.probability - (0.5 - 0.001_875) * 0.98).abs() < 1e-12);
+        while control.probability > 0.0 {
+            control.update(0.0);
+        }
+        assert!(control.is_at_rest());
+        control.on_arrival(0.0);
+        assert_eq!(control.burst, MAX_BURST);
+        (0..10).for_each(|_| control.update(0.1));
+        assert_eq!(control.burst, Duration::ZERO);
+        control.on_arrival(0.1);
+        assert_eq!(control.burst, Duration::ZERO, "the queue is long");
+    }
+}
