@@ -158,6 +158,11 @@ impl Network {
         Some(LocalQueue::new(link.queue_bytes(now), rate))
     }
 
+    /// Bytes in the queue of a link.
+    pub(crate) fn queue_bytes(&mut self, now: Instant, LinkId(index): LinkId) -> u64 {
+        self.links[index].queue_bytes(now)
+    }
+
     /// When [`Self::poll`] may have something next.
     pub fn next_event(&self) -> Option<Instant> {
         let link = self.events.peek().map(|Reverse((time, _))| *time);
@@ -184,8 +189,9 @@ impl Network {
                 return;
             }
             let source = &mut self.sources[index];
-            let payload = source.send(time).saturating_sub(HEADERS);
-            let mut packet = Packet::new(NOBODY, NOBODY, None, BytesMut::zeroed(payload));
+            let (bytes, ecn) = source.send(time);
+            let payload = BytesMut::zeroed(bytes.saturating_sub(HEADERS));
+            let mut packet = Packet::new(NOBODY, NOBODY, ecn, payload);
             packet.route = source.route;
             self.forward(time, packet);
         }
@@ -390,6 +396,7 @@ mod tests {
                 rate: 2e6,
                 packet_bytes: 500,
                 arrivals,
+                ecn: None,
                 from: start + from * MS,
                 to: Some(start + (from + 1000) * MS),
             };

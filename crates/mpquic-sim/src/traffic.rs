@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use mpquic_core::EcnCodepoint;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -23,6 +24,8 @@ pub struct Traffic {
     pub packet_bytes: usize,
     /// When packets are sent.
     pub arrivals: Arrivals,
+    /// How they are marked; [`EcnCodepoint::Ect1`] for senders that keep queues short (L4S).
+    pub ecn: Option<EcnCodepoint>,
     /// When it starts.
     pub from: Instant,
     /// When it ends; `None` for never.
@@ -54,10 +57,10 @@ impl Source {
         self.next
     }
 
-    /// Sends a packet: its size in IP bytes.
-    pub(crate) fn send(&mut self, now: Instant) -> usize {
+    /// Sends a packet: its size in IP bytes, and its mark.
+    pub(crate) fn send(&mut self, now: Instant) -> (usize, Option<EcnCodepoint>) {
         self.schedule(now);
-        self.traffic.packet_bytes
+        (self.traffic.packet_bytes, self.traffic.ecn)
     }
 
     fn schedule(&mut self, now: Instant) {

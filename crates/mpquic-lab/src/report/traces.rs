@@ -1,4 +1,4 @@
-//! Charts over time: goodput, bytes per path, windows, round trip times.
+//! Charts over time: goodput, and for each path bytes, windows, round trip times and queues.
 
 use mpquic_sim::experiment::{ScenarioResults, Trace};
 
@@ -14,6 +14,8 @@ const RATE_POINTS: usize = 40;
 const MIN_SAMPLES: usize = 2;
 /// Traces are drawn for at most this many combinations of swept values.
 const MAX_SWEEPS: usize = 2;
+/// More competitors are drawn as one.
+const MAX_COMPETITORS: usize = 3;
 
 fn samples(trace: &Trace) -> usize {
     trace.received.first().map_or(0, Vec::len)
@@ -79,20 +81,32 @@ fn goodput(
     let mut lines = Vec::new();
     for trace in traces {
         let name = &scenario.contenders[trace.contender];
-        for (flow, received) in trace.received.iter().enumerate() {
-            let competitor = flow
-                .checked_sub(1)
-                .and_then(|index| scenario.competitors.get(index));
+        let mut line = |name: String, thin: bool, received: &[u64]| {
             lines.push(Line {
-                name: match competitor {
-                    Some(competitor) => format!("{competitor}, against {name}"),
-                    None => name.clone(),
-                },
-                series: series(contenders, name),
-                thin: flow > 0,
+                name,
+                series: series(contenders, &scenario.contenders[trace.contender]),
+                thin,
                 points: rate(trace, received),
                 ..Line::default()
             });
+        };
+        let Some((own, others)) = trace.received.split_first() else {
+            continue;
+        };
+        line(name.clone(), false, own);
+        if others.len() > MAX_COMPETITORS {
+            let all = (0..own.len()).map(|index| others.iter().map(|other| other[index]).sum());
+            let all: Vec<u64> = all.collect();
+            let others = others.len();
+            line(
+                format!("{others} others together, against {name}"),
+                true,
+                &all,
+            );
+        } else {
+            for (competitor, received) in scenario.competitors.iter().zip(others) {
+                line(format!("{competitor}, against {name}"), true, received);
+            }
         }
     }
     let what = match scenario.competitors.as_slice() {
@@ -168,7 +182,7 @@ fn silences(trace: &Trace, path: usize) -> Vec<(f64, f64)> {
     silences
 }
 
-/// Bytes and windows of the paths, for one contender.
+/// Bytes, windows, round trip times and queues of the paths, for one contender.
 fn paths(scenario: &ScenarioResults, trace: &Trace) -> String {
     let name = &scenario.contenders[trace.contender];
     let lines = |value: &dyn Fn(usize) -> Vec<(f64, f64)>| -> Vec<Line> {
@@ -184,10 +198,23 @@ fn paths(scenario: &ScenarioResults, trace: &Trace) -> String {
     };
     let bytes = |path: usize| over_time(trace, |index| trace.path_bytes[path][index] as f64 / 1e6);
     let window = |path: usize| over_time(trace, |index| trace.window[path][index] as f64 / 1e3);
-    let charts = [
+    let rtt = |path: usize| over_time(trace, |index| trace.rtt_ms[path][index]);
+    let queue = |path: usize| {
+        let queue = trace.queue.get(path);
+        let waiting = |index: usize| queue.and_then(|queue| queue.get(index));
+        over_time(trace, |index| {
+            waiting(index).copied().unwrap_or(0) as f64 / 1e3
+        })
+    };
+    let mut charts = vec![
         ("received per path", "received [MB]", lines(&bytes)),
         ("congestion windows", "window [kB]", lines(&window)),
+        ("smoothed round trip times", "round trip [ms]", lines(&rtt)),
     ];
+    if !trace.queue.is_empty() {
+        let what = "queues on the links of each path";
+        charts.push((what, "queue [kB]", lines(&queue)));
+    }
     let mut html = shares(scenario, trace);
     for (what, axis, lines) in charts {
         let plot = Plot {

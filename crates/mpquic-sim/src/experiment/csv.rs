@@ -149,5 +149,8 @@ fn write_trace(csv: &mut String, scenario: &ScenarioResults, trace: &Trace) {
         let silent = trace.silent[path].iter();
         let silent = silent.map(|silent| f64::from(u8::from(*silent)));
         series(format!("{name}.silent"), silent.collect());
+        if let Some(queue) = trace.queue.get(path) {
+            series(format!("{name}.queue_bytes"), integers(queue));
+        }
     }
 }

@@ -124,6 +124,13 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
                 add(&metric::stream(&object.name), mean);
             }
         }
+        Kind::Messages { deadline, .. } => {
+            if let Some(deadline) = deadline {
+                let is_late = |times: &&_| took(times) > deadline.as_secs_f64();
+                let late = times.iter().filter(is_late).count();
+                add(LATE, 100.0 * late as f64 / times.len().max(1) as f64);
+            }
+        }
         Kind::Constant { .. } | Kind::Bulk { .. } => {
             add(THROUGHPUT, flows.first().copied().unwrap_or(0.0));
         }
@@ -142,7 +149,7 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
         add(TIMES_COMPETITOR, flows[0] / others.max(1e-9));
     }
     add_waits(stage, &times, &mut metrics);
-    if let Kind::Flows { .. } | Kind::Page { .. } = &scenario.workload.kind {
+    if scenario.workload.kind.is_of_objects() {
         add_percentiles(times.iter().map(took).collect(), &mut metrics);
     }
     add_network(stage, &mut metrics);

@@ -42,6 +42,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod tunnel;
 mod verdict;
 mod video;
 

@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
 use super::video::Video;
 use crate::scenario::{Kind, Page, Workload};
 
@@ -17,7 +20,9 @@ pub(super) struct Object {
     /// Bytes.
     pub(super) request: Request,
     /// Objects that must have arrived before it is asked for.
-    pub(super) after: Range<usize>,
+    pub(super) after: Vec<Range<usize>>,
+    /// How long after them it is asked for, or after the beginning.
+    pub(super) wait: Duration,
 }
 
 /// What is asked for.
@@ -66,7 +71,8 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    pub(super) fn new(workload: &Workload, values: &[f64]) -> Self {
+    /// `seed` is for what is random in the plan.
+    pub(super) fn new(workload: &Workload, values: &[f64], seed: u64) -> Self {
         let endless = |rate: f64| Request {
             size: ENDLESS,
             rate,
@@ -84,6 +90,16 @@ impl Plan {
                 Self::Stream(endless(rate.at(values) * 1e6), *duration)
             }
             Kind::Bulk { duration } => Self::Stream(endless(0.0), *duration),
+            Kind::Messages {
+                every,
+                poisson,
+                size,
+                duration,
+                ..
+            } => {
+                let times = times(*every, *poisson, *duration, seed);
+                Self::Objects(messages(&times, size.bytes(values)))
+            }
             Kind::Video {
                 rates,
                 segment,
@@ -109,11 +125,11 @@ impl Plan {
         }
     }
 
-    /// Transfers as much as possible, until it is stopped.
-    pub(super) fn competitor() -> Self {
+    /// Transfers as much as possible, or so many Mbit/s, until it is stopped.
+    pub(super) fn competitor(rate: Option<f64>) -> Self {
         let request = Request {
             size: ENDLESS,
-            rate: 0.0,
+            rate: rate.unwrap_or(0.0) * 1e6,
             priority: 0,
         };
         Self::Stream(request, Duration::MAX)
@@ -128,9 +144,39 @@ fn flows(count: usize, size: u64) -> Vec<Object> {
             rate: 0.0,
             priority: 0,
         },
-        after: index.saturating_sub(1)..index,
+        after: std::iter::once(index.saturating_sub(1)..index).collect(),
+        wait: Duration::ZERO,
     };
     (0..count).map(object).collect()
+}
+
+/// When messages begin; the first one begins at once.
+fn times(every: Duration, poisson: bool, duration: Duration, seed: u64) -> Vec<Duration> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut at = Duration::ZERO;
+    let mut times = Vec::new();
+    while at < duration {
+        times.push(at);
+        at += match poisson {
+            true => every.mul_f64(-(1.0 - random.random::<f64>()).ln()),
+            false => every,
+        };
+    }
+    times
+}
+
+fn messages(times: &[Duration], size: u64) -> Vec<Object> {
+    let message = |wait: &Duration| Object {
+        kind: 0,
+        request: Request {
+            size,
+            rate: 0.0,
+            priority: 0,
+        },
+        after: Vec::new(),
+        wait: *wait,
+    };
+    times.iter().map(message).collect()
 }
 
 fn page_objects(page: &Page, values: &[f64]) -> Vec<Object> {
@@ -138,7 +184,8 @@ fn page_objects(page: &Page, values: &[f64]) -> Vec<Object> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (kind, of_kind) in page.objects.iter().enumerate() {
         let first = objects.len();
-        let after = of_kind.after.map_or(0..0, |kind| ranges[kind].clone());
+        let after = of_kind.after.iter().map(|kind| ranges[*kind].clone());
+        let after: Vec<_> = after.collect();
         let request = Request {
             size: of_kind.size.bytes(values),
             rate: 0.0,
@@ -148,6 +195,7 @@ fn page_objects(page: &Page, values: &[f64]) -> Vec<Object> {
             kind,
             request,
             after: after.clone(),
+            wait: of_kind.wait,
         }));
         ranges.push(first..objects.len());
     }
@@ -159,4 +207,26 @@ fn page_objects(page: &Page, values: &[f64]) -> Vec<Object> {
 pub(super) struct Progress {
     pub(super) requested: Option<Instant>,
     pub(super) finished: Option<Instant>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_at_equal_distances_or_at_random() {
+        let (every, second) = (Duration::from_millis(10), Duration::from_secs(1));
+        let equal = times(every, false, second, 1);
+        assert_eq!(equal.len(), 100);
+        assert_eq!((equal[0], equal[99]), (Duration::ZERO, every * 99));
+        let random = times(every, true, 100 * second, 1);
+        assert_eq!(random, times(every, true, 100 * second, 1));
+        assert_ne!(random, times(every, true, 100 * second, 2));
+        // 10000 are to be expected, give or take four deviations.
+        assert!((9600..10_400).contains(&random.len()), "{}", random.len());
+        // A share of 1/e of the distances is longer than the mean.
+        let long = random.windows(2).filter(|pair| pair[1] - pair[0] > every);
+        let share = long.count() as f64 / random.len() as f64;
+        assert!((share - 0.368).abs() < 0.02, "{share}");
+    }
 }

@@ -12,8 +12,10 @@ use mpquic_core::{
 };
 
 use super::feed::{self, Feed};
-use super::plan::{Plan, Progress, Request};
+use super::plan::{Object, Plan, Progress, Request};
+use super::tunnel::Tunnel;
 use crate::application::Application;
+use crate::pair::Setup;
 use crate::pattern;
 
 /// What a stream has delivered.
@@ -61,7 +63,9 @@ pub(super) struct Client {
     /// One entry per object of the plan; for videos and endless plans, per request made.
     pub(super) progress: Vec<Progress>,
     streams: BTreeMap<StreamId, usize>,
-    begun: bool,
+    begun: Option<Instant>,
+    /// When something is asked for next whose time is already known.
+    due: Option<Instant>,
 }
 
 impl Client {
@@ -77,8 +81,18 @@ impl Client {
             paths,
             progress: vec![Progress::default(); objects],
             streams: BTreeMap::new(),
-            begun: false,
+            begun: None,
+            due: None,
         }
+    }
+
+    /// When an object may be asked for, if that is known: once all it needs has arrived, and its wait
+    /// is over.
+    fn ready(&self, begun: Instant, object: &Object) -> Option<Instant> {
+        let needed = object.after.iter().cloned().flatten();
+        let mut arrived = needed.map(|index| self.progress[index].finished);
+        let last = arrived.try_fold(begun, |last, arrived| Some(last.max(arrived?)));
+        Some(last? + object.wait)
     }
 
     /// The object a stream carries.
@@ -102,7 +116,9 @@ pub(super) struct Player {
     /// When the handshake was complete.
     pub(super) connected: Option<Instant>,
     /// Why the connection ended, if it did.
-    pub(super) lost: Option<String>,
+    lost: Option<String>,
+    /// The connection inside of this one that does the transfers, if they are not done by this one.
+    pub(super) tunnel: Option<Box<Tunnel>>,
 }
 
 impl Player {
@@ -111,6 +127,47 @@ impl Player {
             client: Some(client),
             ..Self::default()
         }
+    }
+
+    /// A client that opens paths, and lets another connection inside do what it would do.
+    pub(super) fn client_of_tunnel(client: Client, inner: &Setup) -> Self {
+        let inside = Client {
+            paths: PathsToOpen::default(),
+            wait_for_paths: false,
+            ..client.clone()
+        };
+        let nothing = Plan::Objects(Vec::new());
+        Self {
+            tunnel: Some(Box::new(Tunnel::client(inner.clone(), inside))),
+            ..Self::client(Client::new(
+                nothing,
+                false,
+                client.wait_for_paths,
+                client.paths,
+            ))
+        }
+    }
+
+    /// The server of the same.
+    pub(super) fn server_of_tunnel(inner: &Setup) -> Self {
+        Self {
+            tunnel: Some(Box::new(Tunnel::server(inner.clone()))),
+            ..Self::default()
+        }
+    }
+
+    /// The application that transfers something: this one, or the one inside.
+    pub(super) fn measured(&self) -> Option<&Self> {
+        match &self.tunnel {
+            Some(tunnel) => tunnel.player(),
+            None => Some(self),
+        }
+    }
+
+    /// Why the connection ended, or the one inside.
+    pub(super) fn lost(&self) -> Option<&String> {
+        let inside = self.tunnel.as_ref().and_then(|tunnel| tunnel.player());
+        self.lost.as_ref().or_else(|| inside?.lost.as_ref())
     }
 
     fn fail(&mut self, reason: impl Into<String>) {
@@ -157,33 +214,44 @@ impl Player {
         };
         let paths = &client.paths;
         let ready = !client.wait_for_paths || paths.established >= paths.wanted.len();
-        if self.connected.is_none() || !(ready || client.begun) {
+        if self.connected.is_none() || !(ready || client.begun.is_some()) {
             return;
         }
-        let first = !client.begun;
-        client.begun = true;
+        let first = client.begun.is_none();
+        let begun = *client.begun.get_or_insert(now);
+        if let Some(tunnel) = self.tunnel.as_mut().filter(|_| first)
+            && let Err(reason) = tunnel.connect(now, connection)
+        {
+            return self.fail(reason);
+        }
         let mut requests = Vec::new();
-        match &mut client.plan {
+        let mut due: Option<Instant> = None;
+        match &client.plan {
             Plan::Objects(objects) => {
                 for (index, object) in objects.iter().enumerate() {
-                    let waits = client.progress[index].requested.is_none();
-                    let arrived = |index: usize| client.progress[index].finished.is_some();
-                    if waits && object.after.clone().all(arrived) {
-                        requests.push((index, object.request));
+                    if client.progress[index].requested.is_some() {
+                        continue;
+                    }
+                    match client.ready(begun, object) {
+                        Some(ready) if ready <= now => requests.push((index, object.request)),
+                        Some(ready) => due = Some(due.map_or(ready, |due| due.min(ready))),
+                        None => {}
                     }
                 }
             }
             Plan::Stream(request, _) => requests.extend(first.then_some((0, *request))),
-            Plan::Video(video) => {
-                if first || video.next_request().is_some_and(|time| time <= now) {
-                    let request = Request {
-                        size: video.request(now),
-                        rate: 0.0,
-                        priority: 0,
-                    };
-                    requests.push((client.progress.len(), request));
-                }
-            }
+            Plan::Video(_) => {}
+        }
+        client.due = due;
+        if let Plan::Video(video) = &mut client.plan
+            && (first || video.next_request().is_some_and(|time| time <= now))
+        {
+            let request = Request {
+                size: video.request(now),
+                rate: 0.0,
+                priority: 0,
+            };
+            requests.push((client.progress.len(), request));
         }
         for (index, request) in requests {
             if !self.ask(now, connection, index, &request) {
@@ -353,20 +421,32 @@ impl Application for Player {
             Event::HandshakeConfirmed => self.open_paths(now, connection),
             Event::Path(event) => self.on_path_event(now, connection, event),
             Event::ConnectionLost { reason } => self.fail(reason.to_string()),
+            Event::DatagramReceived => {
+                if let Some(tunnel) = &mut self.tunnel {
+                    tunnel.receive(now, connection);
+                }
+            }
             _ => {}
         }
     }
 
     fn next_timeout(&self) -> Option<Instant> {
         let feeds = self.feeds.values().filter_map(Feed::next_timeout).min();
-        let video = self.client.as_ref().and_then(|client| match &client.plan {
-            Plan::Video(video) if client.begun => video.next_request(),
-            _ => None,
+        let client = self.client.as_ref().and_then(|client| match &client.plan {
+            Plan::Video(video) if client.begun.is_some() => video.next_request(),
+            _ => client.due,
         });
-        [feeds, video].into_iter().flatten().min()
+        let tunnel = self
+            .tunnel
+            .as_ref()
+            .and_then(|tunnel| tunnel.next_timeout());
+        [feeds, client, tunnel].into_iter().flatten().min()
     }
 
     fn on_timeout(&mut self, now: Instant, connection: &mut Connection) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.on_timeout(now, connection);
+        }
         let due = |feed: &Feed| feed.next_timeout().is_some_and(|time| time <= now);
         let feeds = self.feeds.iter().filter(|(_, feed)| due(feed));
         let feeds: Vec<_> = feeds.map(|(id, _)| *id).collect();

@@ -86,6 +86,10 @@ pub struct Trace {
     pub lost: Vec<Vec<u64>>,
     /// Whether the sender suspected the path, because it did not answer, per path.
     pub silent: Vec<Vec<bool>>,
+    /// Bytes that waited on the links of each path then, those of others and on shared links included;
+    /// empty in results of versions that did not record it.
+    #[serde(default)]
+    pub queue: Vec<Vec<u64>>,
 }
 
 /// All runs of a scenario.

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use mpquic_core::Side;
-
 use super::case::Case;
 use super::results::{Run, ScenarioResults, State, Trace};
 use super::stage::Stage;
@@ -174,7 +172,7 @@ impl Experiment {
                 warm = true;
                 before = measure::received(&stage);
             }
-            tracer.sample(&stage);
+            tracer.sample(&mut stage);
             if let Some(state) = self.state(&mut stage) {
                 break state;
             }
@@ -206,9 +204,7 @@ impl Experiment {
         if measure::is_done(stage) {
             return Some(State::Finished);
         }
-        let players = [Side::Client, Side::Server].map(|side| stage.player(0, side));
-        let lost = players.into_iter().find_map(|player| player?.lost.clone());
-        if let Some(reason) = lost {
+        if let Some(reason) = stage.lost() {
             return Some(State::Failed(reason));
         }
         let over = stage.elapsed() >= self.scenario.limit || stage.is_over();

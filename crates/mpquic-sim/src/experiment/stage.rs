@@ -24,6 +24,10 @@ const CLIENT_PORT: u16 = 50_000;
 const SERVER_PORT: u16 = 4433;
 /// How many streams a client may have open; pages have hundreds of objects.
 const MAX_STREAMS: u64 = 1000;
+/// The UDP payload of a connection inside of another one.
+const INNER_MTU: u16 = 1200;
+/// Keeps the seed of a connection inside of another one away from those of competitors.
+const INNER_SEED: u64 = 1 << 20;
 
 /// A connection of a run, from both ends.
 pub(super) struct Flow {
@@ -35,6 +39,8 @@ pub(super) struct Flow {
     pub(super) paths: Vec<usize>,
     pub(super) start: Duration,
     stop: Option<Duration>,
+    /// What the connection inside of this one is made from, if there is one.
+    inner: Option<Setup>,
     connected: bool,
     stopped: bool,
 }
@@ -64,12 +70,14 @@ pub(super) struct Stage {
     pub(super) flows: Vec<Flow>,
     /// The links of each path: from the client, to the client.
     paths: Vec<[LinkId; 2]>,
+    /// The shared links behind each path, in both directions.
+    vias: Vec<Vec<[LinkId; 2]>>,
     /// Propagation delays of each path, the shared links included.
     one_way: Vec<[Duration; 2]>,
 }
 
 fn address(flow: usize, path: usize, host: u8) -> IpAddr {
-    // Scenarios have few flows and at most eight paths.
+    // Scenarios have at most 201 flows and eight paths.
     Ipv4Addr::new(10, flow as u8, path as u8, host).into()
 }
 
@@ -93,9 +101,10 @@ impl Stage {
             lab: Lab::new(seed),
             flows: Vec::new(),
             paths: Vec::new(),
+            vias: Vec::new(),
             one_way: Vec::new(),
         };
-        let vias = stage.build_links(scenario, values, seed);
+        stage.build_links(scenario, values, seed);
         stage.add_cross_traffic(scenario, values);
         let used = used_paths(scenario, contender.paths, values);
         let mut scheduler = self::scheduler(scenario, &contender.scheduler)?;
@@ -104,7 +113,14 @@ impl Stage {
             scheduler = Informed::factory(scheduler, rates.collect());
         }
         let main = setup(scenario, scheduler, &contender.controller)?;
-        stage.add_main(scenario, contender, values, used, main.seed(seed));
+        let inner = scenario.workload.inner.as_deref();
+        let inner = inner.map(|controller| inner_setup(scenario, controller, seed));
+        let flow = Flow {
+            inner: inner.transpose()?,
+            paths: used,
+            ..stage.new_flow(main.seed(seed))
+        };
+        stage.add_main(scenario, contender, values, flow);
         for (index, competitor) in scenario.competitors.iter().enumerate() {
             let scheduler = self::scheduler(scenario, &competitor.scheduler)?;
             let alike = || scenario.policies.single_path(&contender.controller);
@@ -113,18 +129,13 @@ impl Stage {
             stage.add_competitor(scenario, competitor, setup.seed(seed + 1 + index as u64));
         }
         for flow in 0..stage.flows.len() {
-            stage.add_routes(flow, &vias);
+            stage.add_routes(flow);
         }
         Ok(stage)
     }
 
-    /// Makes all links. Returns the shared links behind each path, in both directions.
-    fn build_links(
-        &mut self,
-        scenario: &Scenario,
-        values: &[f64],
-        seed: u64,
-    ) -> Vec<Vec<[LinkId; 2]>> {
+    /// Makes all links.
+    fn build_links(&mut self, scenario: &Scenario, values: &[f64], seed: u64) {
         let distinct = |index: usize| seed.rotate_left(17) ^ ((index as u64 + 1) << 8);
         let shared: Vec<_> = scenario.links.iter().enumerate().collect();
         let shared: Vec<[LinkId; 2]> = shared
@@ -161,8 +172,8 @@ impl Stage {
             }));
         }
         let vias = scenario.paths.iter();
-        vias.map(|path| path.via.iter().map(|link| shared[*link]).collect())
-            .collect()
+        let vias = vias.map(|path| path.via.iter().map(|link| shared[*link]).collect());
+        self.vias = vias.collect();
     }
 
     fn add_cross_traffic(&mut self, scenario: &Scenario, values: &[f64]) {
@@ -176,6 +187,7 @@ impl Stage {
                 } else {
                     Arrivals::Constant
                 },
+                ecn: cross.ecn,
                 from: epoch() + cross.from,
                 to: cross.to.map(|to| epoch() + to),
             };
@@ -183,25 +195,16 @@ impl Stage {
         }
     }
 
-    fn add_main(
-        &mut self,
-        scenario: &Scenario,
-        contender: &Contender,
-        values: &[f64],
-        paths: Vec<usize>,
-        setup: Setup,
-    ) {
+    fn add_main(&mut self, scenario: &Scenario, contender: &Contender, values: &[f64], flow: Flow) {
         let workload = &scenario.workload;
-        let mut plan = Plan::new(workload, values);
+        let mut plan = Plan::new(workload, values, flow.setup.seed);
         if !contender.priorities {
             plan.forget_priorities();
         }
         let flow = Flow {
             upload: workload.upload,
-            paths,
             start: workload.start,
-            stop: None,
-            ..self.new_flow(setup)
+            ..flow
         };
         self.add_flow(scenario, flow, plan, workload.wait_for_paths);
     }
@@ -214,7 +217,7 @@ impl Stage {
             stop: competitor.stop,
             ..self.new_flow(setup)
         };
-        self.add_flow(scenario, flow, Plan::competitor(), false);
+        self.add_flow(scenario, flow, Plan::competitor(competitor.rate), false);
     }
 
     /// A flow between the next two hosts.
@@ -228,6 +231,7 @@ impl Stage {
             paths: Vec::new(),
             start: Duration::ZERO,
             stop: None,
+            inner: None,
             connected: false,
             stopped: false,
         }
@@ -249,6 +253,8 @@ impl Stage {
             wanted: wanted.collect(),
             ..PathsToOpen::default()
         };
+        let inner = flow.inner.clone();
+        let inside = inner.clone();
         let client = Client::new(plan, flow.upload, wait_for_paths, paths);
         if flow.paths.len() == 1 {
             flow.setup = flow
@@ -261,13 +267,19 @@ impl Stage {
             setup.endpoint_config(Side::Client),
             None,
             seed + 1,
-            move || Player::client(client.clone()),
+            move || match &inner {
+                Some(inner) => Player::client_of_tunnel(client.clone(), inner),
+                None => Player::client(client.clone()),
+            },
         );
         let mut server_host = Host::new(
             setup.endpoint_config(Side::Server),
             Some(setup.server_config()),
             seed + 2,
-            Player::default,
+            move || match &inside {
+                Some(inner) => Player::server_of_tunnel(inner),
+                None => Player::default(),
+            },
         );
         for host in [&mut client_host, &mut server_host] {
             host.set_checks(false);
@@ -281,9 +293,9 @@ impl Stage {
         self.flows.push(flow);
     }
 
-    fn add_routes(&mut self, flow: usize, vias: &[Vec<[LinkId; 2]>]) {
+    fn add_routes(&mut self, flow: usize) {
         let Flow { client, server, .. } = self.flows[flow];
-        for (path, via) in vias.iter().enumerate() {
+        for (path, via) in self.vias.iter().enumerate() {
             let (near, far) = (address(flow, path, 1), address(flow, path, 2));
             let shared = |direction: usize| via.iter().map(move |link| Hop::Link(link[direction]));
             let [up, down] = self.paths[path].map(Hop::Link);
@@ -362,7 +374,7 @@ impl Stage {
         self.lab.host(host).connections().first()
     }
 
-    /// A flow's application on a side, once it has a connection.
+    /// The application that does a flow's transfers on a side, once it has a connection.
     pub(super) fn player(&self, flow: usize, side: Side) -> Option<&Player> {
         let flow = &self.flows[flow];
         let host = if side.is_client() {
@@ -370,13 +382,20 @@ impl Stage {
         } else {
             flow.server
         };
-        self.hosted(host).map(|hosted| &hosted.application)
+        self.hosted(host)?.application.measured()
     }
 
     /// The application that receives a flow's data.
     pub(super) fn receiver(&self, flow: usize) -> Option<&Player> {
-        let hosted = self.hosted(self.flows[flow].receiver());
-        hosted.map(|hosted| &hosted.application)
+        let hosted = self.hosted(self.flows[flow].receiver())?;
+        hosted.application.measured()
+    }
+
+    /// Why the first flow's connection ended, if it did.
+    pub(super) fn lost(&self) -> Option<String> {
+        let hosts = [self.flows[0].client, self.flows[0].server];
+        let lost = |host| self.hosted(host)?.application.lost().cloned();
+        hosts.into_iter().find_map(lost)
     }
 
     /// What a flow's sender and receiver know of each of the scenario's paths they use.
@@ -398,6 +417,18 @@ impl Stage {
             }
         }
         by_path
+    }
+
+    /// Bytes that wait on the links of a path, shared ones included, in the direction of the first
+    /// flow's data: those of everybody.
+    pub(super) fn queued(&mut self, path: usize) -> u64 {
+        let now = self.now();
+        let direction = usize::from(!self.flows[0].upload);
+        let links = self.vias[path].iter().chain([&self.paths[path]]);
+        let network = &mut self.lab.network;
+        links
+            .map(|link| network.queue_bytes(now, link[direction]))
+            .sum()
     }
 
     /// The link of a path in the direction of a flow's data, and its propagation delay.
@@ -446,6 +477,17 @@ fn setup(
             config.send_window = send_buffer;
         }
     }))
+}
+
+/// What a connection is made from that runs inside of another one, over one path.
+fn inner_setup(scenario: &Scenario, controller: &str, seed: u64) -> Result<Setup, String> {
+    let setup = setup(scenario, mpquic_sched::default(), controller)?;
+    let setup = setup.transport(|config| {
+        config.initial_mtu = INNER_MTU;
+        config.max_mtu = INNER_MTU;
+        config.max_concurrent_paths = 0;
+    });
+    Ok(setup.seed(seed.wrapping_add(INNER_SEED)))
 }
 
 /// The rate of a path in the direction of the data, bit/s.

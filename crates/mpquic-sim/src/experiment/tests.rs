@@ -517,3 +517,162 @@ fn senders_that_want_it_see_what_waits_on_their_first_links() {
         assert_eq!(most > 10_000, wanted && shown, "{most}");
     }
 }
+
+/// A path of 8 Mbit/s and 20 ms, with a workload.
+fn one_path(workload: &str) -> ScenarioResults {
+    run(&format!(
+        "schedulers = \"lrf\"
+        limit_s = 20
+        {workload}
+        [[path]]
+        name = \"a\"
+        rate_mbit = 8
+        rtt_ms = 20
+        "
+    ))
+}
+
+#[test]
+fn messages_begin_at_their_times_and_those_that_take_longer_are_late() {
+    let messages = |deadline: u32, more: &str| {
+        let results = one_path(&format!(
+            "workload = {{ kind = \"messages\", every_ms = 10, size_kb = 1, deadline_ms = {deadline}, duration_s = 2{more} }}"
+        ));
+        assert_all_finished(&results);
+        let of = |name| metric(&results, 0, name);
+        (
+            of("late_pct"),
+            of("object_p50_s"),
+            results.runs[0].paths[0].bytes,
+        )
+    };
+    // A round trip, and 1 ms at the rate, for each of 200; some of which follow each other in a datagram.
+    let (late, median, bytes) = messages(30, "");
+    assert!(late < 2.0, "{late}");
+    assert!((0.02..0.03).contains(&median), "{median}");
+    assert!((200_000..260_000).contains(&bytes), "{bytes}");
+    assert_eq!(messages(15, "").0, 100.0);
+    // From the client, without a request.
+    let (late, median, _) = messages(15, ", direction = \"upload\"");
+    assert!(late < 2.0, "{late}");
+    assert!((0.01..0.015).contains(&median), "{median}");
+    // At random there are as many, but they wait for each other.
+    let (late, _, bytes) = messages(30, ", arrivals = \"poisson\"");
+    assert!((0.0..20.0).contains(&late), "{late}");
+    assert!((150_000..320_000).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn objects_wait_for_all_they_need_and_for_the_client() {
+    let page = |more: &str| {
+        let results = one_path(&format!(
+            "workload = {{ kind = \"page\", page = \"p\" }}
+            [[page]]
+            name = \"p\"
+            objects = [
+                {{ name = \"small\", size_kb = 1 }},
+                {{ name = \"large\", size_kb = 500 }},
+                {{ name = \"last\", size_kb = 1, {more} }},
+            ]"
+        ));
+        assert_all_finished(&results);
+        (
+            metric(&results, 0, "object_p50_s"),
+            metric(&results, 0, "page_s"),
+        )
+    };
+    // 500 kB take half a second; what needs them comes after that.
+    let (_, early) = page("after = \"small\"");
+    let (_, late) = page("after = [\"small\", \"large\"]");
+    assert!((0.018..0.06).contains(&(late - early)), "{early} {late}");
+    let (median, later) = page("after = [\"small\", \"large\"], wait_ms = 300");
+    assert!((later - late - 0.3).abs() < 0.005, "{late} {later}");
+    assert!(median < 0.3, "the wait does not count: {median}");
+}
+
+#[test]
+fn tens_of_others_share_a_link_and_send_no_more_than_they_have() {
+    let results = one_path(
+        "workload = { kind = \"bulk\", duration_s = 10 }
+        [[competitor]]
+        name = \"user\"
+        count = 20
+        rate_mbit = 0.1
+        every_s = 0.05
+        paths = \"a\"",
+    );
+    assert_all_finished(&results);
+    let (own, others) = results.runs[0].flows.split_first().unwrap();
+    assert_eq!(others.len(), 20);
+    assert_eq!(results.competitors[19], "user-20");
+    assert!(
+        others.iter().all(|rate| (0.07..0.11).contains(rate)),
+        "{others:?}"
+    );
+    assert!((4.5..6.0).contains(own), "{own}");
+    assert_eq!(
+        results.words.others,
+        [
+            "user-1 to user-20: 20 other connections, each of which sends 0.1 Mbit/s over a (newreno)"
+        ]
+    );
+}
+
+#[test]
+fn queues_are_recorded_over_time_on_all_links_of_a_path() {
+    let results = run("schedulers = \"lrf\"
+        controllers = [\"cubic\"]
+        workload = { kind = \"bulk\", duration_s = 3 }
+        [[link]]
+        name = \"narrow\"
+        rate_mbit = 8
+        owd_ms = 5
+        queue_packets = 40
+        [[path]]
+        name = \"a\"
+        rate_mbit = 100
+        owd_ms = 5
+        via = \"narrow\"
+        [[path]]
+        name = \"b\"
+        rate_mbit = 1000
+        owd_ms = 50
+        backup = true");
+    let queue = &results.traces[0].queue;
+    let most = queue[0].iter().max().unwrap();
+    // 40 packets of 1228 bytes are there before the first loss, and few when a sample is taken.
+    assert!((25_000..=49_120).contains(most), "{most}");
+    assert!(queue[1].iter().max().unwrap() < &5_000, "{:?}", queue[1]);
+    assert_eq!(queue[0].len(), results.traces[0].rtt_ms[0].len());
+}
+
+#[test]
+fn a_connection_inside_of_another_one_transfers_everything() {
+    let inner = |more: &str| {
+        let text = TWO_PATHS.replace("[\"lrf\", \"round-robin\"]", "\"lrf\"");
+        let workload = format!("kind = \"file\"\nsize_mb = 2\nwait_for_paths = true\n{more}");
+        let results = run(&format!(
+            "transport = {{ mtu = 1400 }}\n{}\n[workload]\n{workload}",
+            text.replace("\"0..0.5\"", "0")
+        ));
+        assert_all_finished(&results);
+        let of = |name| metric(&results, 0, name);
+        (of("completion_s"), of("handshake_s"), of("overhead_pct"))
+    };
+    let (_, handshake, overhead) = inner("");
+    let (took, inner_handshake, inner_overhead) = inner("inner = \"cubic\"");
+    // Two megabytes at 30 Mbit/s take 0.53 s at least; over one of the paths, 0.8 s.
+    assert!((0.6..2.0).contains(&took), "{took}");
+    // Its handshake begins when the paths are open.
+    assert!(
+        inner_handshake > 2.0 * handshake,
+        "{handshake} {inner_handshake}"
+    );
+    // Each of its packets has two headers.
+    assert!(
+        inner_overhead > overhead + 3.0,
+        "{overhead} {inner_overhead}"
+    );
+    let (upload, ..) = inner("inner = \"cubic\"\ndirection = \"upload\"");
+    assert!((0.6..2.0).contains(&upload), "{upload}");
+}

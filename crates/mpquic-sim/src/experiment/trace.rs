@@ -27,6 +27,7 @@ struct Sample {
     rtt_ms: Vec<f64>,
     lost: Vec<u64>,
     silent: Vec<bool>,
+    queue: Vec<u64>,
 }
 
 /// Samples a run over time.
@@ -47,6 +48,7 @@ impl Tracer {
             rtt_ms: vec![0.0; paths],
             lost: vec![0; paths],
             silent: vec![false; paths],
+            queue: vec![0; paths],
         };
         Self {
             interval: INTERVAL,
@@ -56,7 +58,7 @@ impl Tracer {
     }
 
     /// Takes a sample if it is time for one.
-    pub(super) fn sample(&mut self, stage: &Stage) {
+    pub(super) fn sample(&mut self, stage: &mut Stage) {
         let next = self.interval * u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
         if stage.elapsed() < next {
             return;
@@ -64,6 +66,7 @@ impl Tracer {
         let stats = stage.path_stats(0);
         let mut sample = Sample {
             received: received(stage),
+            queue: (0..self.paths).map(|path| stage.queued(path)).collect(),
             ..Sample::default()
         };
         for path in 0..self.paths {
@@ -187,6 +190,7 @@ impl Tracer {
             rtt_ms: (0..self.paths).map(rtt).collect(),
             lost: per_path(|sample| &sample.lost),
             silent: (0..self.paths).map(silent).collect(),
+            queue: per_path(|sample| &sample.queue),
         }
     }
 }

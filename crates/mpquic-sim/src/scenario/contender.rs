@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use mpquic_core::EcnCodepoint;
+
 use super::number::{Limits, Number};
-use super::reader::{Item, Result, Table};
-use super::workload::read_paths;
+use super::reader::{Item, Result, Table, controller, scheduler};
+use super::workload::{read_arrivals, read_paths};
 use crate::policies::Policies;
 
 /// One of the things a scenario compares.
@@ -57,22 +59,6 @@ const USED_PATHS: [(&str, UsedPaths); 3] = [
     ("lowest-delay", UsedPaths::LowestDelay),
     ("highest-rate", UsedPaths::HighestRate),
 ];
-
-/// Checks a scheduler's name; `all` is not one.
-pub(super) fn scheduler(item: &Item<'_>, name: &str) -> Result<String> {
-    match item.policies().scheduler(name) {
-        Ok(_) => Ok(name.into()),
-        Err(error) => Err(item.error(&error.to_string())),
-    }
-}
-
-/// Checks a controller's name.
-pub(super) fn controller(item: &Item<'_>, name: &str) -> Result<String> {
-    match item.policies().controller(name) {
-        Ok(_) => Ok(name.into()),
-        Err(error) => Err(item.error(&error.to_string())),
-    }
-}
 
 type Check = fn(&Item<'_>, &str) -> Result<String>;
 
@@ -209,7 +195,7 @@ pub(super) fn read_contenders(root: &Table<'_>, paths: &[String]) -> Result<Vec<
     Ok(contenders)
 }
 
-/// Another connection that sends as much as it can.
+/// Another connection that sends as much as it can, or what its source produces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Competitor {
     /// Its name.
@@ -226,9 +212,14 @@ pub struct Competitor {
     pub start: Duration,
     /// When it stops; `None` for the end of the run.
     pub stop: Option<Duration>,
+    /// What its source produces, Mbit/s; `None` for as much as it can send.
+    pub rate: Option<f64>,
 }
 
 const TIME: Limits = Limits::new(0.0, 1e5, "s");
+const RATE: Limits = Limits::new(0.001, 1e6, "Mbit/s");
+/// Addresses have one byte for the number of a connection.
+const MAX_COMPETITORS: u64 = 200;
 /// The value of a competitor's `controller` that stands for the single-path counterpart of the
 /// contender's.
 const SINGLE_PATH: &str = "single-path";
@@ -241,6 +232,8 @@ pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec
     let read = |table: Table<'_>| {
         let name = table.required("name")?.text()?;
         let table = table.named(&format!("competitor {name}"));
+        let count = table.optional("count");
+        let count = count.map_or(Ok(1), |item| item.integer(1, MAX_COMPETITORS))?;
         let given = |key, check: Check, default: &str| {
             let item = table.optional(key);
             item.map_or(Ok(default.to_owned()), |item| check(&item, item.text()?))
@@ -257,6 +250,8 @@ pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec
             name => controller(item, name),
         };
         let controller = given("controller", check_controller, "newreno")?;
+        let rate = table.optional("rate_mbit");
+        let every = time("every_s")?.unwrap_or_default();
         let competitor = Competitor {
             name: name.into(),
             scheduler: given("scheduler", scheduler, mpquic_sched::list()[0].name)?,
@@ -265,11 +260,25 @@ pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec
             upload,
             start: time("start_s")?.unwrap_or_default(),
             stop: time("stop_s")?,
+            rate: rate.map(|item| item.fixed(RATE)).transpose()?,
         };
         table.finish()?;
-        Ok(competitor)
+        let one = |number: u64| Competitor {
+            name: match count {
+                1 => competitor.name.clone(),
+                _ => format!("{name}-{number}"),
+            },
+            start: competitor.start + every * (number as u32 - 1),
+            ..competitor.clone()
+        };
+        Ok((1..=count).map(one).collect())
     };
-    item.tables()?.into_iter().map(read).collect()
+    let read: Result<Vec<Vec<_>>> = item.tables()?.into_iter().map(read).collect();
+    let competitors = read?.concat();
+    if competitors.len() as u64 > MAX_COMPETITORS {
+        return Err(item.error(&format!("at most {MAX_COMPETITORS} are possible")));
+    }
+    Ok(competitors)
 }
 
 /// Cross traffic: packets that belong to no connection and use up the rate of a path.
@@ -285,6 +294,8 @@ pub struct CrossTraffic {
     pub packet_bytes: usize,
     /// True for random gaps between packets, false for equal ones.
     pub poisson: bool,
+    /// How the packets are marked.
+    pub ecn: Option<EcnCodepoint>,
     /// When it starts.
     pub from: Duration,
     /// When it stops; `None` for the end of the run.
@@ -303,7 +314,6 @@ pub(super) fn read_cross_traffic(root: &Table<'_>, paths: &[String]) -> Result<V
             .enumerate()
             .map(|(i, name)| (name.as_str(), i))
             .collect();
-        let rate = Limits::new(0.001, 1e6, "Mbit/s");
         let packet_bytes = table.optional("packet_bytes");
         let time = |key| {
             let item = table.optional(key);
@@ -316,10 +326,15 @@ pub(super) fn read_cross_traffic(root: &Table<'_>, paths: &[String]) -> Result<V
             })?,
             rate: table
                 .required("rate_mbit")?
-                .number(rate, &format!("cross{index}.rate_mbit"))?,
+                .number(RATE, &format!("cross{index}.rate_mbit"))?,
             packet_bytes: packet_bytes.map_or(Ok(1500), |item| item.integer(29, 65_535))? as usize,
-            poisson: table.optional("arrivals").map_or(Ok(false), |item| {
-                item.choice(&[("constant", false), ("poisson", true)])
+            poisson: read_arrivals(&table)?,
+            ecn: table.optional("ecn").map_or(Ok(None), |item| {
+                item.choice(&[
+                    ("none", None),
+                    ("ect0", Some(EcnCodepoint::Ect0)),
+                    ("ect1", Some(EcnCodepoint::Ect1)),
+                ])
             })?,
             from: time("from")?.unwrap_or_default(),
             to: time("to")?,

@@ -19,6 +19,7 @@ macro_rules! files {
 }
 
 static FILES: &[BuiltIn] = files! {
+    "etc-example"
     "etc-l-hhlh"
     "etc-l-hlhh"
     "etc-l-hhll"
@@ -84,6 +85,7 @@ static FILES: &[BuiltIn] = files! {
     "msab-4p-script"
     "qa-sim-cbr-66"
     "qa-sim-cbr-126"
+    "qa-sim-three"
     "qa-sim-loss-66"
     "qa-sim-loss-126"
     "qa-sim-file"
@@ -129,6 +131,16 @@ static FILES: &[BuiltIn] = files! {
     "all-bad-helper"
     "queue-aqm"
     "trace-drive"
+    "app-video"
+    "app-page"
+    "app-rpc"
+    "app-live"
+    "app-vr"
+    "app-game"
+    "app-objects"
+    "users"
+    "both-ways"
+    "inner-quic"
 };
 
 /// All scenarios that come with the crate.

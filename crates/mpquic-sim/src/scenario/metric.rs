@@ -21,6 +21,7 @@ pub(crate) const JAIN: &str = "jain_index";
 pub(crate) const TIMES_COMPETITOR: &str = "times_competitor";
 pub(crate) const WINDOW_GAP: &str = "window_gap_pct";
 pub(crate) const GAP: &str = "gap_s";
+pub(crate) const LATE: &str = "late_pct";
 /// Percentiles of the times that objects take.
 pub(crate) const PERCENTILES: [(&str, f64); 3] = [
     ("object_p50_s", 0.5),
@@ -52,6 +53,7 @@ pub fn default_metric(kind: &Kind) -> String {
             let first = reported(kind).next();
             first.map_or(PAGE.into(), |object| stream(&object.name))
         }
+        Kind::Messages { .. } => "object_p99_s".into(),
         Kind::Constant { .. } | Kind::Bulk { .. } => THROUGHPUT.into(),
         Kind::Video { .. } => BITRATE.into(),
     }
@@ -72,12 +74,16 @@ impl Scenario {
             Kind::Page { .. } => &[PAGE],
             Kind::Constant { .. } => &[THROUGHPUT],
             Kind::Bulk { .. } => &[THROUGHPUT, WINDOW_GAP],
+            Kind::Messages {
+                deadline: Some(_), ..
+            } => &[LATE],
+            Kind::Messages { deadline: None, .. } => &[],
             Kind::Video { .. } => &[BITRATE, STALL],
         };
         let streams = reported(kind).map(|object| stream(&object.name));
         let mut names: Vec<String> = streams.collect();
         names.extend(of_kind.iter().map(|name| (*name).to_owned()));
-        if let Kind::Flows { .. } | Kind::Page { .. } = kind {
+        if kind.is_of_objects() {
             names.extend(PERCENTILES.map(|(name, _)| name.to_owned()));
         }
         if !self.competitors.is_empty() {

@@ -11,6 +11,9 @@ use super::reader::{Item, Result, Table, Text};
 use super::workload::{Kind, Workload, read_pages};
 use crate::policies::Policies;
 
+/// The UDP payload of a connection from which on its DATAGRAMs carry the packets of another one.
+const MTU_WITH_INNER: u16 = 1280;
+
 impl Scenario {
     /// Reads a scenario. `file` is how messages name the text; its name without directories and
     /// extension becomes the scenario's.
@@ -87,7 +90,9 @@ impl Scenario {
     /// Checks rules that concern several fields.
     fn check(&self, root: &Table<'_>) -> Result<()> {
         let ends = match self.workload.kind {
-            Kind::Constant { duration, .. } | Kind::Bulk { duration } => duration,
+            Kind::Constant { duration, .. }
+            | Kind::Bulk { duration }
+            | Kind::Messages { duration, .. } => duration,
             _ => Duration::ZERO,
         };
         let ends = ends + self.workload.start;
@@ -95,6 +100,11 @@ impl Scenario {
             let item = root.required("workload")?;
             let limit = self.limit.as_secs_f64();
             return Err(item.error(&format!("it must end within `limit_s` = {limit}")));
+        }
+        if self.workload.inner.is_some() && self.transport.mtu < MTU_WITH_INNER {
+            let item = root.required("workload")?;
+            let problem = format!("`inner` needs `transport.mtu` of at least {MTU_WITH_INNER}");
+            return Err(item.error(&problem));
         }
         let mut lengths = self
             .parameters

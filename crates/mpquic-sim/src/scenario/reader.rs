@@ -379,3 +379,19 @@ impl<'a> Item<'a> {
         })
     }
 }
+
+/// Checks a scheduler's name; `all` is not one.
+pub(super) fn scheduler(item: &Item<'_>, name: &str) -> Result<String> {
+    match item.policies().scheduler(name) {
+        Ok(_) => Ok(name.into()),
+        Err(error) => Err(item.error(&error.to_string())),
+    }
+}
+
+/// Checks a controller's name.
+pub(super) fn controller(item: &Item<'_>, name: &str) -> Result<String> {
+    match item.policies().controller(name) {
+        Ok(_) => Ok(name.into()),
+        Err(error) => Err(item.error(&error.to_string())),
+    }
+}

@@ -1,12 +1,14 @@
 //! A scenario in words, for people who have not read its file.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::contender::Competitor;
 use super::model::Scenario;
 use super::number::{Number, Parameter};
-use super::workload::{Kind, Size};
+use super::workload::{Kind, Page, Size};
 
 /// What a scenario is about: the network and the transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -61,18 +63,10 @@ impl Scenario {
                 format!("{count} files of {}, one after another", size(*bytes))
             }
             Kind::Page { pages, .. } => {
-                let page = |page: &super::workload::Page| {
-                    let objects = page.objects.iter();
-                    let objects = objects.map(|object| {
-                        let count = match object.count {
-                            1 => String::new(),
-                            count => format!("{count} x "),
-                        };
-                        format!("{} ({count}{})", object.name, size(object.size))
-                    });
-                    objects.collect::<Vec<_>>().join(", ")
-                };
-                let pages: Vec<_> = pages.iter().map(page).collect();
+                let pages = pages.iter();
+                let pages: Vec<_> = pages
+                    .map(|page| page_words(page, &self.parameters))
+                    .collect();
                 format!("objects: {}", pages.join("; or "))
             }
             Kind::Constant { rate, duration } => format!(
@@ -82,6 +76,28 @@ impl Scenario {
             ),
             Kind::Bulk { duration } => {
                 format!("as much as possible for {} s", duration.as_secs_f64())
+            }
+            Kind::Messages {
+                every,
+                poisson,
+                size: bytes,
+                deadline,
+                duration,
+            } => {
+                let deadline = deadline.map_or(String::new(), |deadline| {
+                    format!(", late after {} ms", milliseconds(deadline))
+                });
+                format!(
+                    "messages of {}, one every {} ms{} for {} s{deadline}",
+                    size(*bytes),
+                    milliseconds(*every),
+                    if *poisson {
+                        " in the mean, at random"
+                    } else {
+                        ""
+                    },
+                    duration.as_secs_f64()
+                )
             }
             Kind::Video {
                 rates,
@@ -101,6 +117,12 @@ impl Scenario {
             true => ", from the client to the server",
             false => ", from the server to the client",
         };
+        if let Some(controller) = &workload.inner {
+            let _ = write!(
+                words,
+                ", by a connection ({controller}) inside of DATAGRAMs"
+            );
+        }
         if workload.paths.len() < names.len() {
             let used: Vec<_> = workload.paths.iter().map(|path| names[*path]).collect();
             let _ = write!(words, ", over {}", used.join(" and "));
@@ -109,14 +131,32 @@ impl Scenario {
     }
 
     fn others(&self, names: &[&str]) -> Vec<String> {
-        let competitors = self.competitors.iter().map(|competitor| {
+        let like = |competitor: &Competitor| {
             let paths: Vec<_> = competitor.paths.iter().map(|path| names[*path]).collect();
             let controller = competitor.controller.as_deref().unwrap_or("single-path");
-            format!(
-                "{}: another connection ({controller}) that sends all it can over {}",
-                competitor.name,
-                paths.join(" and ")
-            )
+            let what = match competitor.rate {
+                Some(rate) => format!("{rate} Mbit/s"),
+                None => "all it can".to_owned(),
+            };
+            let direction = match competitor.upload {
+                true => " from the client",
+                false => "",
+            };
+            let paths = paths.join(" and ");
+            format!("{what}{direction} over {paths} ({controller})")
+        };
+        let alike = self.competitors.chunk_by(|a, b| like(a) == like(b));
+        let competitors = alike.map(|alike| {
+            let like = like(&alike[0]);
+            match alike {
+                [first, .., last] => format!(
+                    "{} to {}: {} other connections, each of which sends {like}",
+                    first.name,
+                    last.name,
+                    alike.len()
+                ),
+                _ => format!("{}: another connection, which sends {like}", alike[0].name),
+            }
         });
         let cross = self.cross_traffic.iter().map(|cross| {
             format!(
@@ -131,6 +171,22 @@ impl Scenario {
         });
         competitors.chain(cross).chain(swaps).collect()
     }
+}
+
+fn page_words(page: &Page, parameters: &[Parameter]) -> String {
+    let objects = page.objects.iter().map(|object| {
+        let count = match object.count {
+            1 => String::new(),
+            count => format!("{count} x "),
+        };
+        let size = size_words(object.size, parameters);
+        format!("{} ({count}{size})", object.name)
+    });
+    objects.collect::<Vec<_>>().join(", ")
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 fn size_words(size: Size, parameters: &[Parameter]) -> String {

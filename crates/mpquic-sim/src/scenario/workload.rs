@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use super::number::{Limits, Number};
-use super::reader::{Item, Result, Table};
+use super::reader::{Item, Result, Table, controller};
 
 const SIZE_MB: Limits = Limits::new(1e-6, 1e6, "MB");
 const SIZE_KB: Limits = Limits::new(1e-3, 1e9, "kB");
 const RATE: Limits = Limits::new(0.001, 1e6, "Mbit/s");
 const DURATION: Limits = Limits::new(0.001, 1e5, "s");
+const WAIT: Limits = Limits::new(0.0, 1e5, "ms");
+const DISTANCE: Limits = Limits::new(0.1, 1e5, "ms");
 
 /// What a connection transfers, and how its success is measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +27,9 @@ pub struct Workload {
     pub start: Duration,
     /// Whether to request nothing before all paths are open.
     pub wait_for_paths: bool,
+    /// The controller of another connection inside of the contender's, whose packets are its DATAGRAMs
+    /// and which transfers everything; `None` if the contender's does.
+    pub inner: Option<String>,
 }
 
 /// What is transferred.
@@ -61,6 +66,19 @@ pub enum Kind {
         /// For how long.
         duration: Duration,
     },
+    /// Messages whose times do not depend on when others arrive: requests, frames, the ticks of a game.
+    Messages {
+        /// The mean time from one to the next.
+        every: Duration,
+        /// True for random times (a Poisson process), false for equal distances.
+        poisson: bool,
+        /// The size of each, bytes.
+        size: Size,
+        /// What takes longer is late.
+        deadline: Option<Duration>,
+        /// Messages begin for so long.
+        duration: Duration,
+    },
     /// A video in segments, whose quality follows the throughput.
     Video {
         /// Bit rates there are, Mbit/s, rising.
@@ -70,6 +88,16 @@ pub enum Kind {
         /// Playing time of the video.
         duration: Duration,
     },
+}
+
+impl Kind {
+    /// True if it consists of objects whose times are of interest one by one.
+    pub(crate) fn is_of_objects(&self) -> bool {
+        matches!(
+            self,
+            Self::Flows { .. } | Self::Page { .. } | Self::Messages { .. }
+        )
+    }
 }
 
 /// A number of bytes that may differ between runs.
@@ -111,8 +139,10 @@ pub struct PageObject {
     pub size: Size,
     /// Stream priority: larger is more urgent.
     pub priority: i32,
-    /// The kind of objects that must have arrived before.
-    pub after: Option<usize>,
+    /// The kinds of objects that must have arrived before.
+    pub after: Vec<usize>,
+    /// How long the client is busy with them before it asks.
+    pub wait: Duration,
     /// Report its completion time by itself.
     pub reported: bool,
 }
@@ -137,18 +167,24 @@ fn read_objects(item: &Item<'_>, page: &str, reported: bool) -> Result<Vec<PageO
         let table = table.named(&format!("{page}, object {name}"));
         let count = table.optional("count");
         let priority = table.optional("priority");
-        let after = table.optional("after").map(|item| {
+        let after = table.optional("after").map_or(Ok(Vec::new()), |item| {
             let names: Vec<_> = objects.iter().map(|o| o.name.clone()).enumerate().collect();
             let choices: Vec<_> = names.iter().map(|(i, name)| (name.as_str(), *i)).collect();
-            item.choice(&choices)
+            let items = item.texts()?;
+            items
+                .iter()
+                .map(|(item, _)| item.choice(&choices))
+                .collect()
         });
+        let wait = table.optional("wait_ms");
         objects.push(PageObject {
             name: name.into(),
             count: count.map_or(Ok(1), |item| item.integer(1, 10_000))? as usize,
             size: read_size(&table, &format!("{page}.{name}"))?,
             priority: priority.map_or(Ok(0.0), |item| item.fixed(Limits::new(-1e6, 1e6, "")))?
                 as i32,
-            after: after.transpose()?,
+            after: after?,
+            wait: wait.map_or(Ok(Duration::ZERO), |item| item.duration(WAIT, 1e-3))?,
             reported,
         });
         table.finish()?;
@@ -205,6 +241,10 @@ impl Workload {
             handshake_path,
             start,
             wait_for_paths: wait.map_or(Ok(false), |item| item.boolean())?,
+            inner: table
+                .optional("inner")
+                .map(|item| controller(&item, item.text()?))
+                .transpose()?,
         };
         table.finish()?;
         Ok(workload)
@@ -229,6 +269,13 @@ pub(super) fn read_paths(table: &Table<'_>, names: &[String]) -> Result<Vec<usiz
     item.texts()?.iter().map(index).collect()
 }
 
+/// Reads `arrivals`: true if they are random.
+pub(super) fn read_arrivals(table: &Table<'_>) -> Result<bool> {
+    table.optional("arrivals").map_or(Ok(false), |item| {
+        item.choice(&[("constant", false), ("poisson", true)])
+    })
+}
+
 fn read_kind(table: &Table<'_>, pages: Vec<Page>) -> Result<Kind> {
     #[derive(Clone, Copy)]
     enum Name {
@@ -238,6 +285,7 @@ fn read_kind(table: &Table<'_>, pages: Vec<Page>) -> Result<Kind> {
         Page,
         Constant,
         Bulk,
+        Messages,
         Video,
     }
     let names = [
@@ -247,6 +295,7 @@ fn read_kind(table: &Table<'_>, pages: Vec<Page>) -> Result<Kind> {
         ("page", Name::Page),
         ("cbr", Name::Constant),
         ("bulk", Name::Bulk),
+        ("messages", Name::Messages),
         ("video", Name::Video),
     ];
     let duration = || table.required("duration_s")?.duration(DURATION, 1.0);
@@ -279,6 +328,16 @@ fn read_kind(table: &Table<'_>, pages: Vec<Page>) -> Result<Kind> {
             duration: duration()?,
         },
         Name::Bulk => Kind::Bulk {
+            duration: duration()?,
+        },
+        Name::Messages => Kind::Messages {
+            every: table.required("every_ms")?.duration(DISTANCE, 1e-3)?,
+            poisson: read_arrivals(table)?,
+            size: read_size(table, "workload")?,
+            deadline: table
+                .optional("deadline_ms")
+                .map(|item| item.duration(DISTANCE, 1e-3))
+                .transpose()?,
             duration: duration()?,
         },
         Name::Video => {

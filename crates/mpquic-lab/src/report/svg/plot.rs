@@ -12,7 +12,7 @@ pub(super) const RIGHT: f64 = 12.0;
 pub(super) const TOP: f64 = 10.0;
 pub(super) const BOTTOM: f64 = 42.0;
 /// The approximate width of a character of a small label.
-pub(super) const CHARACTER: f64 = 5.8;
+pub(super) const CHARACTER: f64 = 6.5;
 
 /// Number of colours.
 pub(in super::super) const COLOURS: usize = 8;

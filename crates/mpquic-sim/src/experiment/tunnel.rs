@@ -1,0 +1,135 @@
+//! [`Tunnel`]: a connection inside of another one, whose packets are DATAGRAMs of that.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use mpquic_core::{Connection, FourTuple, Side};
+
+use super::player::{Client, Player};
+use crate::host::Host;
+use crate::link::{Backlog, LinkConfig};
+use crate::network::{Hop, HostId, Network};
+use crate::packet::Packet;
+use crate::pair::Setup;
+use crate::tls::SERVER_NAME;
+
+/// The addresses inside of the tunnel.
+const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1);
+const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 2);
+
+/// One end of a connection inside of another one. What the outer one does not take is dropped, as
+/// a full interface does.
+pub(super) struct Tunnel {
+    setup: Setup,
+    side: Side,
+    host: Host<Player>,
+    /// What the host sends waits here for the outer connection.
+    network: Network,
+}
+
+impl Tunnel {
+    /// The client's end; its application does what this client does.
+    pub(super) fn client(setup: Setup, client: Client) -> Self {
+        let config = setup.endpoint_config(Side::Client);
+        let host = Host::new(config, None, setup.seed.wrapping_mul(2), move || {
+            Player::client(client.clone())
+        });
+        Self::new(setup, Side::Client, host)
+    }
+
+    /// The server's end.
+    pub(super) fn server(setup: Setup) -> Self {
+        let config = setup.endpoint_config(Side::Server);
+        let server = Some(setup.server_config());
+        let host = Host::new(
+            config,
+            server,
+            setup.seed.wrapping_mul(2) + 1,
+            Player::default,
+        );
+        Self::new(setup, Side::Server, host)
+    }
+
+    fn new(setup: Setup, side: Side, mut host: Host<Player>) -> Self {
+        host.set_checks(false);
+        let mut network = Network::new(setup.seed, crate::lab::epoch());
+        let direct = LinkConfig::new(f64::INFINITY, Duration::ZERO).queue(Backlog::UNLIMITED);
+        let link = network.add_link(direct);
+        let (near, far) = match side {
+            Side::Client => (CLIENT, SERVER),
+            Side::Server => (SERVER, CLIENT),
+        };
+        network.add_route(near.ip(), far.ip(), vec![Hop::Link(link)], HostId(0));
+        Self {
+            setup,
+            side,
+            host,
+            network,
+        }
+    }
+
+    /// The application inside, once there is a connection.
+    pub(super) fn player(&self) -> Option<&Player> {
+        let hosted = self.host.connections().first();
+        hosted.map(|hosted| &hosted.application)
+    }
+
+    /// Connects, through the tunnel.
+    pub(super) fn connect(&mut self, now: Instant, outer: &mut Connection) -> Result<(), String> {
+        self.network.set_now(now);
+        let config = self.setup.client_config();
+        let connected =
+            (self.host).connect(now, config, FourTuple::new(CLIENT, SERVER), SERVER_NAME);
+        connected.map_err(|error| error.to_string())?;
+        self.serve(now, outer);
+        Ok(())
+    }
+
+    /// Takes what has arrived.
+    pub(super) fn receive(&mut self, now: Instant, outer: &mut Connection) {
+        self.network.set_now(now);
+        let (source, destination) = match self.side {
+            Side::Client => (SERVER, CLIENT),
+            Side::Server => (CLIENT, SERVER),
+        };
+        while let Some(data) = outer.datagrams().recv() {
+            let packet = Packet::new(source, destination, None, BytesMut::from(&data[..]));
+            self.host.receive(now, packet, &mut self.network);
+        }
+        self.serve(now, outer);
+    }
+
+    /// When to be called with [`Self::on_timeout`].
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let connected = !self.host.connections().is_empty();
+        connected.then(|| self.host.wake_time(0)).flatten()
+    }
+
+    /// The time of [`Self::next_timeout`] has come.
+    pub(super) fn on_timeout(&mut self, now: Instant, outer: &mut Connection) {
+        self.network.set_now(now);
+        if self.next_timeout().is_some_and(|time| time <= now) {
+            self.host.wake(now, 0);
+            self.serve(now, outer);
+        }
+    }
+
+    /// Gives what the host sends to the outer connection.
+    fn serve(&mut self, now: Instant, outer: &mut Connection) {
+        self.host.service(now, &mut self.network);
+        // There is one connection, which is asked for its time.
+        self.host.take_wake_ups();
+        while let Some((_, packet)) = self.network.poll(now) {
+            // If it is not taken, it is lost.
+            let _ = outer.datagrams().send(packet.data.freeze());
+        }
+    }
+}
+
+impl fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tunnel").finish_non_exhaustive()
+    }
+}
