@@ -311,6 +311,8 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use mpquic_core::EcnCodepoint;
+
     use super::*;
     use crate::traffic::Arrivals;
 
@@ -382,6 +384,27 @@ mod tests {
         network.send(start + 9 * MS, packet(server, seen.source));
         assert!(run(&mut network, start).is_empty());
         assert_eq!(network.unroutable(), 1);
+    }
+
+    #[test]
+    fn cross_traffic_is_marked_as_it_was_said() {
+        let start = crate::lab::epoch();
+        for (ecn, marked) in [(None, 0), (Some(EcnCodepoint::Ect1), 10)] {
+            let mut network = Network::new(1, start);
+            let marks_all = LinkConfig::new(8.0, MS).ecn(crate::link::Backlog::packets(0));
+            let link = network.add_link(marks_all);
+            let traffic = Traffic {
+                rate: 4e6,
+                packet_bytes: 500,
+                arrivals: Arrivals::Constant,
+                ecn,
+                from: start,
+                to: Some(start + 10 * MS + MS / 2),
+            };
+            network.add_traffic(traffic, &[link]);
+            run(&mut network, start);
+            assert_eq!(network.link(link).counters().ce_marked, marked);
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::numbers::unit;
 const MIN_RUNS_FOR_DISTRIBUTION: usize = 8;
 /// A distribution of ratios is drawn from this many runs on.
 const MIN_RUNS_FOR_RATIOS: usize = 20;
+/// More bars than this are drawn in rows: beside each other they have no room for names.
+const MAX_BARS: usize = 14;
 /// Distributions are drawn for at most this many combinations of swept values.
 const MAX_SWEEPS_FOR_DISTRIBUTION: usize = 2;
 
@@ -218,6 +220,21 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
         contenders: true,
         ..Plot::default()
     };
+    if contenders.len() > MAX_BARS {
+        let many = groups.iter().enumerate();
+        let rows = many.map(|(group, name)| {
+            let title = match groups.len() {
+                1 => plot.title.clone(),
+                _ => format!("{}, {name}", plot.title),
+            };
+            let plot = Plot {
+                title,
+                ..plot.clone()
+            };
+            figure(&plot, &svg::rows(&plot, &bars, group))
+        });
+        return rows.collect();
+    }
     // Bars narrower than a few pixels cannot be told apart.
     let per_chart = (60 / contenders.len().max(1)).clamp(1, 12);
     let mut html = String::new();

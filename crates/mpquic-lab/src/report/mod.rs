@@ -93,9 +93,12 @@ fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
     };
     write("index.html", page("mpquic lab", &gallery::cards(&results)))?;
     for scenario in results.scenarios {
+        let title = format!("mpquic lab: {}", scenario.id);
         let name = format!("{}.html", scenario.id);
         let scenarios = vec![scenario];
-        write(&name, html(&Results { scenarios }))?;
+        let back = "<p><a href=\"index.html\">All scenarios</a></p>\n";
+        let body = back.to_owned() + &body(&Results { scenarios });
+        write(&name, page(&title, &body))?;
     }
     eprintln!("written: {}", directory.join("index.html").display());
     Ok(())
@@ -130,6 +133,11 @@ fn group(results: &Results) -> Vec<Figure<'_>> {
 
 /// The page.
 pub(super) fn html(results: &Results) -> String {
+    page("mpquic lab report", &body(results))
+}
+
+/// What the page shows.
+fn body(results: &Results) -> String {
     let mut body = tables::summary(results);
     body += &tables::overview(results);
     let mut paper = None;
@@ -146,7 +154,7 @@ pub(super) fn html(results: &Results) -> String {
         }
         body += &section(results, figure);
     }
-    page("mpquic lab report", &body)
+    body
 }
 
 /// A page that needs nothing else.

@@ -17,12 +17,15 @@ pub(super) fn summary(results: &Results) -> String {
     let failed = runs()
         .filter(|run| matches!(run.state, State::Failed(_)))
         .count();
+    let scenarios = match results.scenarios.len() {
+        1 => "1 scenario".to_owned(),
+        count => format!("{count} scenarios"),
+    };
     format!(
-        "<p>{} scenarios, {} runs in virtual time; {late} did not finish within their time limit \
+        "<p>{scenarios}, {} runs in virtual time; {late} did not finish within their time limit \
          (they count with the limit), {failed} failed. Bars and lines are means with 95 % \
          confidence intervals, comparisons are of medians. A diamond marks what a paper \
          published: a ratio is applied to our value of what it was compared with.</p>\n",
-        results.scenarios.len(),
         runs().count(),
     )
 }

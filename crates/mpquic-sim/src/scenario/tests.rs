@@ -362,3 +362,32 @@ fn redrawn_ranges_vary_around_their_middle() {
     assert!((variation.delay - 0.25 / 10.25).abs() < 1e-9);
     assert_eq!(down.variation, Some(variation));
 }
+
+#[test]
+fn words_say_what_differs_between_the_directions() {
+    let words = |more: &str| {
+        let scenario = Scenario::parse("x.toml", &file("").replace("owd_ms = 5", more)).unwrap();
+        scenario.words().paths[0].clone()
+    };
+    for (more, expected) in [
+        ("owd_ms = 5", "10 Mbit/s, 5 ms one way"),
+        (
+            "owd_ms = 5\ns2c = { loss_pct = 2 }",
+            "10 Mbit/s, 5 ms one way, loses 2 % (to the client alone: loses 2 %)",
+        ),
+        (
+            "owd_ms = 5\nc2s = { rate_mbit = 1 }",
+            "10 Mbit/s, 5 ms one way; from the client: 1 Mbit/s",
+        ),
+        (
+            "owd_ms = 5\nc2s = { rate_mbit = 1 }\ns2c = { loss_pct = 2 }",
+            "10 Mbit/s, 5 ms one way, loses 2 %; from the client: 1 Mbit/s, 5 ms one way",
+        ),
+        (
+            "owd_ms = 5\njitter_ms = 1\naqm = \"dualpi2\"",
+            "10 Mbit/s, 5 ms one way ± 1 ms, managed by DualPI2",
+        ),
+    ] {
+        assert_eq!(words(more), expected);
+    }
+}

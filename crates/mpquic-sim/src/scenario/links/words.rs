@@ -9,16 +9,27 @@ use crate::link::Discipline;
 impl LinkPair {
     /// What the link is like, as "10 Mbit/s, 20 ms one way, loses 1 %".
     pub(in super::super) fn words(&self, parameters: &[Parameter]) -> String {
-        let [up, down] = [&self.up, &self.down].map(|link| link.words(parameters));
-        match up == down {
-            true => down,
-            false => format!("{down}; from the client: {up}"),
+        let [up, down] = [&self.up, &self.down].map(|link| link.parts(parameters));
+        let missing = |from: &[String], of: &[String]| -> Vec<String> {
+            let parts = of.iter().filter(|part| !from.contains(part));
+            parts.cloned().collect()
+        };
+        let (only_up, only_down) = (missing(&down, &up), missing(&up, &down));
+        let mut words = down.join(", ");
+        if only_up.is_empty() && !only_down.is_empty() {
+            let _ = write!(words, " (to the client alone: {})", only_down.join(", "));
+        } else if !only_up.is_empty() {
+            // What differs is enough if nothing is missing in its place.
+            let alike = only_up.len() == only_down.len();
+            let other = if alike { only_up } else { up };
+            let _ = write!(words, "; from the client: {}", other.join(", "));
         }
+        words
     }
 }
 
 impl LinkSpec {
-    fn words(&self, parameters: &[Parameter]) -> String {
+    fn parts(&self, parameters: &[Parameter]) -> Vec<String> {
         let fields = &self.fields;
         let rate = match &self.trace {
             Some(trace) => {
@@ -35,70 +46,77 @@ impl LinkSpec {
         if self.trace.is_some() {
             words += " in the mean, as recorded";
         }
+        let mut parts = vec![words];
         let delay = match fields.delay {
             Some(Delay::OneWay(delay)) => Some(delay.words(parameters, 1.0)),
             Some(Delay::RoundTrip(delay)) => Some(delay.words(parameters, 0.5)),
             None => None,
         };
         if let Some(delay) = delay {
-            let _ = write!(words, ", {delay} ms one way");
-        }
-        if let Some(jitter) = fields.jitter {
-            let _ = write!(words, " ± {}", jitter.words(parameters, 1.0));
+            let jitter = fields.jitter.map_or(String::new(), |jitter| {
+                format!(" ± {} ms", jitter.words(parameters, 1.0))
+            });
+            parts.push(format!("{delay} ms one way{jitter}"));
         }
         let loss = fields.loss.map(|loss| loss.words(parameters, 1.0));
-        if let Some(loss) = loss.filter(|loss| loss != "0") {
-            let _ = write!(words, ", loses {loss} %");
-        }
-        if let Some((mean, burst)) = fields.gilbert {
-            let _ = write!(words, ", loses {} % in bursts of {burst}", 100.0 * mean);
-        }
-        words += &self.queue_words(parameters);
-        match self.fields.aqm {
-            None => {}
-            Some(Number::Fixed(index)) => match AQM.get(index as usize) {
-                Some((_, Discipline::CoDel)) => words += ", managed by CoDel",
-                Some((_, Discipline::FqCoDel)) => words += ", managed by FQ-CoDel",
-                Some((_, Discipline::Pie)) => words += ", managed by PIE",
-                Some((_, Discipline::DualPi2)) => words += ", managed by DualPI2",
-                Some((_, Discipline::Fifo)) | None => {}
-            },
-            Some(Number::Varied(_)) => words += ", its queue managed in several ways",
-        }
+        let loss = loss.filter(|loss| loss != "0");
+        parts.extend(loss.map(|loss| format!("loses {loss} %")));
+        let bursts = fields
+            .gilbert
+            .map(|(mean, burst)| format!("loses {} % in bursts of {burst}", 100.0 * mean));
+        parts.extend(bursts);
+        parts.extend(self.queue_words(parameters));
+        parts.extend(self.management_words());
         if let Some(vary) = self.vary {
-            let every = vary.every.as_secs_f64();
-            let _ = write!(words, ", changes every {every} s");
-            if vary.rate > 0.0 {
-                let percent = (1e4 * vary.rate).round() / 1e2;
-                let _ = write!(words, " (rate ± {percent} %)");
-            }
+            let rate = match vary.rate > 0.0 {
+                true => format!(" (rate ± {} %)", (1e4 * vary.rate).round() / 1e2),
+                false => String::new(),
+            };
+            parts.push(format!(
+                "changes every {} s{rate}",
+                vary.every.as_secs_f64()
+            ));
         }
-        for (time, _) in &self.changes {
-            let _ = write!(words, ", changes at {} s", time.as_secs_f64());
-        }
-        for (from, to) in &self.outages {
-            let _ = write!(words, ", cut at {} s", from.as_secs_f64());
-            if let Some(to) = to {
-                let _ = write!(words, " until {} s", to.as_secs_f64());
-            }
-        }
-        words
+        let changes = self.changes.iter();
+        parts.extend(changes.map(|(time, _)| format!("changes at {} s", time.as_secs_f64())));
+        parts.extend(self.outages.iter().map(|(from, to)| {
+            let until = to.map_or(String::new(), |to| format!(" until {} s", to.as_secs_f64()));
+            format!("cut at {} s{until}", from.as_secs_f64())
+        }));
+        parts
     }
 
-    fn queue_words(&self, parameters: &[Parameter]) -> String {
+    fn management_words(&self) -> Option<String> {
+        let index = match self.fields.aqm? {
+            Number::Fixed(index) => index as usize,
+            Number::Varied(_) => return Some("its queue managed in several ways".to_owned()),
+        };
+        let name = match AQM.get(index)?.1 {
+            Discipline::Fifo => return None,
+            Discipline::CoDel => "CoDel",
+            Discipline::FqCoDel => "FQ-CoDel",
+            Discipline::Pie => "PIE",
+            Discipline::DualPi2 => "DualPI2",
+        };
+        Some(format!("managed by {name}"))
+    }
+
+    fn queue_words(&self, parameters: &[Parameter]) -> Option<String> {
         let number = |number: Number| number.words(parameters, 1.0);
         match self.fields.queue {
-            None | Some(QueueSpec::Auto) => String::new(),
-            Some(QueueSpec::Unlimited) => ", queue without limit".to_owned(),
+            None | Some(QueueSpec::Auto) => None,
+            Some(QueueSpec::Unlimited) => Some("queue without limit".to_owned()),
             Some(QueueSpec::Products(products)) => {
-                format!(", queue of {} bandwidth-delay products", number(products))
+                let products = number(products);
+                Some(format!("queue of {products} bandwidth-delay products"))
             }
             Some(QueueSpec::Limited([bytes, packets, time])) => {
                 let limits = [(bytes, "bytes"), (packets, "packets"), (time, "ms")];
                 let limits = limits.into_iter().filter_map(|(limit, unit)| {
                     limit.map(|limit| format!("{} {unit}", number(limit)))
                 });
-                format!(", queue of {}", limits.collect::<Vec<_>>().join(" or "))
+                let limits: Vec<_> = limits.collect();
+                Some(format!("queue of {}", limits.join(" or ")))
             }
         }
     }
