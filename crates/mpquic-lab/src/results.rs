@@ -107,7 +107,8 @@ fn fits_together(scenario: &ScenarioResults) -> bool {
             &trace.window,
             &trace.lost,
         ];
-        let mut lengths = counters.into_iter().flatten().map(Vec::len);
+        let counters = counters.into_iter().flatten().chain(&trace.queue);
+        let mut lengths = counters.map(Vec::len);
         is_cell(trace.contender, trace.sweep)
             && lengths.all(|length| length == samples)
             && trace.rtt_ms.iter().all(|values| values.len() == samples)
@@ -119,6 +120,7 @@ fn fits_together(scenario: &ScenarioResults) -> bool {
                 trace.lost.len(),
                 trace.silent.len(),
             ] == [paths; 5]
+            && [0, paths].contains(&trace.queue.len())
     };
     scenario.runs.iter().all(is_run) && scenario.traces.iter().all(is_trace)
 }

@@ -405,10 +405,33 @@ fn fairness(scenario: &ScenarioResults, contenders: &[&str]) -> String {
             contenders: true,
             ..Plot::default()
         };
-        html += &figure(&plot, &svg::bars(&plot, &flows, &bars));
+        if flows.len() > MAX_BARS {
+            html += &many_flows(&plot, &flows, &bars);
+        } else {
+            html += &figure(&plot, &svg::bars(&plot, &flows, &bars));
+        }
         html += &jain(scenario, contenders, sweep);
     }
     html
+}
+
+/// A chart for each contender, with a row for each connection.
+fn many_flows(plot: &Plot, flows: &[String], bars: &[Bars]) -> String {
+    let charts = bars.iter().map(|contender| {
+        let plot = Plot {
+            title: format!("{}, with {}", plot.title, contender.name),
+            ..plot.clone()
+        };
+        let flows = flows.iter().zip(&contender.values);
+        let rows = flows.map(|(flow, rate)| Bars {
+            name: flow.clone(),
+            series: contender.series,
+            values: vec![*rate],
+            ..Bars::default()
+        });
+        figure(&plot, &svg::rows(&plot, &rows.collect::<Vec<_>>(), 0))
+    });
+    charts.collect()
 }
 
 /// Jain's index of each contender beside its competitors: 1 is an equal share for each connection.
