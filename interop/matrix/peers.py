@@ -12,7 +12,7 @@ NAMES = ["quinn", "noq", "s2n-quic", "quiche", "tquic", "quic-go", "aioquic", "n
 SMOKE = ["quinn", "noq", "s2n-quic", "quiche"]
 MULTIPATH = ["noq", "picoquic"]
 # Those whose programs here speak HTTP/3 as well.
-HTTP3 = ["quic-go", "aioquic", "picoquic"]
+HTTP3 = ["quic-go", "aioquic", "ngtcp2", "picoquic"]
 
 SERVE, FETCH = "serve", "fetch"
 
@@ -22,7 +22,11 @@ NO_PATH_STEPS = "picoquicdemo has no option to abandon a path or to change its s
 LIMITS = {
     "quinn": {"v2": V1_ONLY},
     "noq": {"v2": V1_ONLY},
-    "ngtcp2": {"v2": "ngtcp2 0.12 has version 2 under the number of a draft only"},
+    "ngtcp2": {
+        "v2": "ngtcp2 0.12 has version 2 under the number of a draft only",
+        ("range", SERVE): "ngtcp2's client has no option for a field of a request",
+        ("range", FETCH): "ngtcp2's server sends whole files only",
+    },
     "s2n-quic": {
         "v2": V1_ONLY,
         "resumption": "s2n-quic sends and reads TLS tickets only with the s2n-tls provider and its"
