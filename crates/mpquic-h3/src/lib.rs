@@ -64,8 +64,8 @@
 //!
 //! Received bodies are slices of the datagrams they came in: [`bytes::Bytes`], never copied. Other
 //! frames are if they come in parts, so that a small one does not keep much memory. Bodies that are sent are
-//! copied once, into the send buffer, because `h3` shows them only as slices; so is what goes through
-//! [`SendStreamUnframed`](h3::quic::SendStreamUnframed), unless it is `Bytes`.
+//! copied once, into the send buffer, because `h3` shows them only as slices, unless they are a [`Body`]; so is what goes
+//! through [`SendStreamUnframed`](h3::quic::SendStreamUnframed), unless it is `Bytes`.
 //!
 //! # What becomes of errors
 //!
@@ -138,6 +138,7 @@
 //! wait until the client has closed the connection, with
 //! [`closed`](mpquic_tokio::Connection::closed) on a clone that it kept.
 
+mod body;
 mod connect;
 mod connection;
 mod control;
@@ -149,6 +150,7 @@ mod units;
 mod urgency;
 mod varint;
 
+pub use body::Body;
 pub use connect::CONNECT_IP;
 pub use connection::{Connection, OpenStreams};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};

@@ -11,6 +11,7 @@ use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use mpquic_tokio::Side;
 
+use crate::body;
 use crate::connect::{corrected, is_headers, marked};
 use crate::control::{Control, check_request_frame};
 use crate::error;
@@ -46,9 +47,18 @@ enum Writing<B> {
     AsGiven(WriteBuf<B>),
     /// A frame that was looked at, and perhaps changed.
     Frame(Bytes),
+    /// The header of a frame, and a body that is not copied.
+    Shared([Bytes; 2]),
 }
 
 impl<B: Buf> Writing<B> {
+    fn new(mut data: WriteBuf<B>, begins_request: bool) -> Self {
+        if begins_request {
+            return Self::Frame(corrected(data.copy_to_bytes(data.remaining())));
+        }
+        body::take(&mut data).map_or(Self::AsGiven(data), Self::Shared)
+    }
+
     /// Writes all of it.
     fn poll_write(
         &mut self,
@@ -59,6 +69,11 @@ impl<B: Buf> Writing<B> {
             let written = match self {
                 Self::AsGiven(data) => ready!(stream.poll_copy_buf(cx, data)),
                 Self::Frame(data) => ready!(stream.poll_copy_buf(cx, data)),
+                Self::Shared(pieces) if pieces.iter().all(Bytes::is_empty) => Ok(0),
+                Self::Shared(pieces) => {
+                    let written = ready!(stream.poll_write_chunks(cx, pieces));
+                    written.map(|written| written.bytes)
+                }
             };
             if written.map_err(error::of_write)? == 0 {
                 return Poll::Ready(Ok(()));
@@ -182,12 +197,8 @@ impl<B: Buf> quic::SendStream<B> for SendStream<B> {
             let error = "data was given to a stream that was not ready for it";
             return Err(StreamErrorIncoming::Unknown(error.into()));
         }
-        let mut data = data.into();
         let is_first = std::mem::take(&mut self.begins_request);
-        let mut data = match is_first {
-            true => Writing::Frame(corrected(data.copy_to_bytes(data.remaining()))),
-            false => Writing::AsGiven(data),
-        };
+        let mut data = Writing::new(data.into(), is_first);
         // Mostly there is room for all of it. If not, h3 asks next when there is some.
         let mut cx = Context::from_waker(Waker::noop());
         match data.poll_write(&mut cx, &mut self.stream) {

@@ -168,13 +168,7 @@ impl SendStream {
     ///
     /// If the peer stopped the stream, the stream is closed, or the connection ended.
     pub async fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
-        poll_fn(|cx| {
-            self.poll_with(cx, |stream| {
-                let written = stream.write_chunks(chunks)?;
-                Ok((written, written.bytes))
-            })
-        })
-        .await
+        poll_fn(|cx| self.poll_write_chunks(cx, chunks)).await
     }
 
     /// Writes all chunks without copying them. Not cancel-safe.
@@ -213,6 +207,22 @@ impl SendStream {
         self.poll_with(cx, |stream| {
             let written = stream.write(data)?;
             Ok((written, written))
+        })
+    }
+
+    /// Like [`Self::write_chunks`], for hand-written futures.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
+    pub fn poll_write_chunks(
+        &mut self,
+        cx: &mut Context<'_>,
+        chunks: &mut [Bytes],
+    ) -> Poll<Result<Written, WriteError>> {
+        self.poll_with(cx, |stream| {
+            let written = stream.write_chunks(chunks)?;
+            Ok((written, written.bytes))
         })
     }
 

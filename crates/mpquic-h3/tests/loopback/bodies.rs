@@ -6,7 +6,8 @@ use mpquic_h3::h3;
 use mpquic_tokio::{FrameKind, default_transport};
 
 use crate::harness::{
-    Error, Pair, ServerStream, TestResult, get, ok, pattern, read_request, read_response, within,
+    Error, Pair, ServerStream, TestResult, accept, get, ok, pattern, read_request, read_response,
+    within,
 };
 
 const LENGTHS: [usize; 3] = [0, 1, 10 << 20];
@@ -32,7 +33,7 @@ async fn echo(request: Request<()>, mut stream: ServerStream) -> TestResult {
     }
     stream.send_response(response.body(())?).await?;
     for piece in pieces(&body) {
-        stream.send_data(piece).await?;
+        stream.send_data(piece.into()).await?;
     }
     let mut trailers = HeaderMap::new();
     trailers.insert("x-length", body.len().into());
@@ -85,6 +86,23 @@ async fn bodies_of_all_sizes_go_both_ways_over_two_paths() -> TestResult {
     Ok(())
 }
 
+/// On one thread, so nobody acknowledges anything as long as the test goes on.
+#[tokio::test]
+async fn a_long_body_is_sent_from_where_it_is() -> TestResult {
+    let pair = Pair::new().await?;
+    let (mut server, mut requests) = pair.http().await?.run_client();
+    let mut request = requests.send_request(get("/")?).await?;
+    request.finish().await?;
+    let mut answer = accept(&mut server).await?;
+    answer.send_response(ok()).await?;
+    for (length, is_copied) in [(1000, true), (20_000, false)] {
+        let body = pattern(length, 3);
+        answer.send_data(body.clone().into()).await?;
+        assert_eq!(body.is_unique(), is_copied, "{length} bytes");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_answer_to_head_has_no_body() -> TestResult {
     let pair = Pair::new().await?;
@@ -107,7 +125,7 @@ async fn many_requests_run_at_once() -> TestResult {
     async fn path(request: Request<()>, mut stream: ServerStream) -> TestResult {
         stream.send_response(ok()).await?;
         let path = request.uri().path().to_owned();
-        stream.send_data(path.into()).await?;
+        stream.send_data(Bytes::from(path).into()).await?;
         stream.finish().await?;
         Ok(())
     }

@@ -33,7 +33,7 @@ fn assert_closed<T: std::fmt::Debug>(result: Result<T, StreamError>, expected: u
 /// Begins a response of which only a part is sent.
 async fn begin(stream: &mut ServerStream) -> TestResult {
     stream.send_response(ok()).await?;
-    stream.send_data(pattern(1000, 1)).await?;
+    stream.send_data(pattern(1000, 1).into()).await?;
     Ok(())
 }
 
@@ -50,7 +50,7 @@ async fn a_connection_closed_in_the_middle_of_a_response_is_no_clean_end() -> Te
     pair.server.close(VarInt::from_u32(0x107), b"too much");
     assert_closed(within("end", read_response(&mut stream)).await?, 0x107);
     // On the closing side, the error tells that it was this application.
-    let sent = answer.send_data(Bytes::from_static(b"more")).await;
+    let sent = answer.send_data(Bytes::from_static(b"more").into()).await;
     let Err(StreamError::ConnectionError(ConnectionError::Remote(
         ConnectionErrorIncoming::Undefined(error),
     ))) = sent
@@ -108,7 +108,7 @@ async fn a_request_that_is_dropped_is_cancelled_in_both_directions() -> TestResu
     assert_terminated::<()>(Err(*end.downcast()?), Code::H3_REQUEST_CANCELLED);
     let sending = async {
         loop {
-            request.send_data(pattern(1000, 2)).await?;
+            request.send_data(pattern(1000, 2).into()).await?;
         }
     };
     assert_terminated::<()>(within("end", sending).await?, Code::H3_REQUEST_CANCELLED);

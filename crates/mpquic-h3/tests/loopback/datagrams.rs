@@ -50,7 +50,7 @@ async fn datagrams_of_the_first_request_go_both_ways_by_h3_datagram() -> TestRes
         from_client.send_datagram(payload.clone())?;
         let received = within("datagram", at_server.read_datagram()).await??;
         assert_eq!(received.stream_id(), stream.id());
-        from_server.send_datagram(received.into_payload())?;
+        from_server.send_datagram(received.into_payload().into())?;
         let echoed = within("datagram", at_client.read_datagram()).await??;
         assert_eq!(echoed.into_payload(), payload);
     }

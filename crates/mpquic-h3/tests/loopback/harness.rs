@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use h3::client::SendRequest;
 use h3::error::Code;
 use http::{Request, Response};
-use mpquic_h3::{BidiStream, OpenStreams, h3};
+use mpquic_h3::{BidiStream, Body, OpenStreams, h3};
 use mpquic_tokio::{
     ClientConfig, Connection, ConnectionError, Endpoint, ServerConfig, TransportOptions,
     default_transport,
@@ -16,8 +16,8 @@ use mpquic_tokio::{
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type TestResult = Result<(), Error>;
-pub(crate) type ServerRequests = h3::server::Connection<mpquic_h3::Connection, Bytes>;
-pub(crate) type ServerStream = h3::server::RequestStream<BidiStream<Bytes>, Bytes>;
+pub(crate) type ServerRequests = h3::server::Connection<mpquic_h3::Connection, Body>;
+pub(crate) type ServerStream = h3::server::RequestStream<BidiStream<Body>, Body>;
 pub(crate) type ClientDriver = h3::client::Connection<mpquic_h3::Connection, Bytes>;
 pub(crate) type ClientStream = h3::client::RequestStream<BidiStream<Bytes>, Bytes>;
 

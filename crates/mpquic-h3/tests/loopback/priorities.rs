@@ -96,7 +96,7 @@ async fn first_to_arrive(answers: [(RecvStream, ServerStream); 2]) -> Result<Opt
     let mut received = Vec::new();
     for (recv, mut answer) in answers {
         // Into the send buffer: nothing is sent meanwhile, for the endpoint has no thread of its own.
-        within("send", answer.send_data(pattern(BODY, 1))).await??;
+        within("send", answer.send_data(pattern(BODY, 1).into())).await??;
         answer.finish().await?;
         received.push(recv);
     }
