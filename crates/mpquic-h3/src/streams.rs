@@ -1,8 +1,8 @@
 //! Streams as `h3` reads and writes them.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -20,7 +20,7 @@ use crate::units::{Frame, FrameTooLong, Unit, Units};
 
 /// Pieces read while the connection is locked once. What was read no longer waits in the connection, which would copy
 /// it some day to use memory well, so they are few.
-const PIECES: usize = 4;
+const PIECES: usize = 8;
 /// Shorter pieces are copied if they wait, bytes.
 const SHORT: usize = 512;
 
@@ -93,7 +93,9 @@ struct Receiving {
     stream: mpquic_tokio::RecvStream,
     units: Units,
     /// What was read, and comes after the units.
-    arrived: VecDeque<Bytes>,
+    arrived: [Bytes; PIECES],
+    /// Those that were not handed out.
+    waiting: Range<usize>,
     /// Of a unidirectional stream.
     control: Option<Control>,
     /// The peer's request was not handed out yet.
@@ -144,7 +146,8 @@ impl<B> BidiStream<B> {
                 connection: connection.clone(),
                 stream: recv,
                 units: Units::of_request(max_frame_size),
-                arrived: VecDeque::new(),
+                waiting: 0..0,
+                arrived: [const { Bytes::new() }; PIECES],
                 control: None,
                 begins_request: false,
                 is_answer: false,
@@ -254,7 +257,8 @@ impl RecvStream {
             connection: connection.clone(),
             stream,
             units: Units::of_unidirectional(max_frame_size),
-            arrived: VecDeque::new(),
+            waiting: 0..0,
+            arrived: [const { Bytes::new() }; PIECES],
             control: Some(Control::new(priorities)),
             begins_request: false,
             is_answer: false,
@@ -316,7 +320,12 @@ impl Receiving {
                 Err(FrameTooLong) => return Poll::Ready(Err(self.refuse())),
             }
             match ready!(self.poll_arrived(cx))? {
-                Some(bytes) => self.units.push(bytes),
+                Some(bytes) => {
+                    let unit = self.units.push(bytes);
+                    if unit.is_some() {
+                        return Poll::Ready(Ok(unit));
+                    }
+                }
                 None => return Poll::Ready(self.finished()),
             }
         }
@@ -327,20 +336,25 @@ impl Receiving {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
-        if let Some(bytes) = self.arrived.pop_front() {
+        if let Some(bytes) = self.next_arrived() {
             return Poll::Ready(Ok(Some(bytes)));
         }
-        let mut pieces = [const { Bytes::new() }; PIECES];
-        let read = ready!(self.stream.poll_read_chunks(cx, &mut pieces)).map_err(error::of_read)?;
-        let mut pieces = pieces.into_iter().take(read.unwrap_or_default());
-        let first = pieces.next();
+        let read = self.stream.poll_read_chunks(cx, &mut self.arrived);
+        let read = ready!(read).map_err(error::of_read)?.unwrap_or_default();
+        self.waiting = 0..read;
         // What waits here counts nowhere: short pieces do not keep the datagrams they came in.
-        let own = |piece: Bytes| match piece.len() < SHORT {
-            true => Bytes::copy_from_slice(&piece),
-            false => piece,
-        };
-        self.arrived.extend(pieces.map(own));
-        Poll::Ready(Ok(first))
+        for piece in self.arrived.iter_mut().take(read).skip(1) {
+            if piece.len() < SHORT {
+                *piece = Bytes::copy_from_slice(piece);
+            }
+        }
+        Poll::Ready(Ok(self.next_arrived()))
+    }
+
+    /// The next piece that was read and not handed out.
+    fn next_arrived(&mut self) -> Option<Bytes> {
+        let index = self.waiting.next()?;
+        self.arrived.get_mut(index).map(std::mem::take)
     }
 
     /// The end of the stream: what is left, if anything.

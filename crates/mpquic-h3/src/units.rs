@@ -108,10 +108,23 @@ impl Units {
         }
     }
 
-    /// More has arrived. Call it when there is no unit.
-    pub(crate) fn push(&mut self, chunk: Bytes) {
+    /// More has arrived. Call it when there is no unit. Returns what has arrived if it is a unit: some of a DATA frame.
+    #[must_use]
+    pub(crate) fn push(&mut self, chunk: Bytes) -> Option<Bytes> {
         debug_assert!(self.rest.is_empty(), "there are units");
-        self.rest = chunk;
+        let later = match self.next {
+            Next::Data(left) => left.checked_sub(chunk.len() as u64),
+            _ => None,
+        };
+        let Some(later) = later else {
+            self.rest = chunk;
+            return None;
+        };
+        self.next = match later {
+            0 => Next::FrameType,
+            left => Next::Data(left),
+        };
+        Some(chunk)
     }
 
     /// The next unit, if it begins with a frame and is all there: the header of a DATA frame, or another frame. It is
@@ -284,7 +297,7 @@ mod tests {
     fn units(mut units: Units, bytes: &[u8], size: usize) -> Result<Vec<Bytes>, FrameTooLong> {
         let mut all = Vec::new();
         for piece in bytes.chunks(size) {
-            units.push(Bytes::copy_from_slice(piece));
+            all.extend(units.push(Bytes::copy_from_slice(piece)));
             while let Some(unit) = units.next()? {
                 all.push(for_h3(unit));
             }
@@ -335,13 +348,12 @@ mod tests {
     fn bodies_are_not_copied() {
         let mut units = Units::of_request(LIMIT);
         let stream = Bytes::from(frame(0, 5000, 3000));
-        units.push(stream.clone());
+        assert_eq!(units.push(stream.clone()), None);
         assert!(units.next().unwrap().is_some(), "the header");
         let body = for_h3(units.next().unwrap().unwrap());
         assert_eq!(body.as_ptr(), stream[5..].as_ptr());
         let more = Bytes::from(vec![1; 2000]);
-        units.push(more.clone());
-        let next = for_h3(units.next().unwrap().unwrap());
+        let next = units.push(more.clone()).unwrap();
         assert_eq!(next.as_ptr(), more.as_ptr());
         assert_eq!(units.next(), Ok(None));
     }
@@ -354,7 +366,7 @@ mod tests {
             let mut units = Units::of_unidirectional(LIMIT);
             let mut frames = Vec::new();
             for piece in stream.chunks(size) {
-                units.push(Bytes::copy_from_slice(piece));
+                assert_eq!(units.push(Bytes::copy_from_slice(piece)), None);
                 while let Some(unit) = units.next().unwrap() {
                     match unit {
                         Unit::Frame(frame) => frames.push(frame),
@@ -400,7 +412,7 @@ mod tests {
         assert!(check(Units::of_request, &stream).unwrap() == [&stream[..]]);
         let mut units = Units::of_request(LIMIT);
         for (bytes, is_in_data) in [(frame(0, 50, 30), true), (vec![0xff; 20], false)] {
-            units.push(bytes.into());
+            let _ = units.push(bytes.into());
             while units.next().unwrap().is_some() {}
             assert_eq!(units.is_in_data(), is_in_data);
         }
