@@ -14,16 +14,18 @@ use crate::{Connection, Options, ReceiveStream, Result, SendStream, Stack, Workl
 
 /// A connection that h3 can drive.
 pub trait Http3: Connection {
+    /// What bodies are sent as.
+    type Body: Buf + From<Bytes> + Send + 'static;
     /// With the traits of h3.
     type Quic: quic::Connection<
-            Bytes,
+            Self::Body,
             OpenStreams: Clone + Send + Sync + 'static,
             RecvStream: Send + 'static,
         > + quic::OpenStreams<
-            Bytes,
+            Self::Body,
             SendStream: Send + 'static,
             BidiStream: quic::BidiStream<
-                Bytes,
+                Self::Body,
                 SendStream: Send + 'static,
                 RecvStream: quic::RecvStream<Buf: Send> + Send + 'static,
             > + Send
@@ -35,10 +37,11 @@ pub trait Http3: Connection {
     fn quic(&self) -> Self::Quic;
 }
 
-type Bidi<Q> = <Q as quic::OpenStreams<Bytes>>::BidiStream;
-type SendHalf<Q> = <Bidi<Q> as quic::BidiStream<Bytes>>::SendStream;
-type ReceiveHalf<Q> = <Bidi<Q> as quic::BidiStream<Bytes>>::RecvStream;
-type Opener<Q> = <Q as quic::Connection<Bytes>>::OpenStreams;
+type Body<C> = <C as Http3>::Body;
+type Bidi<C> = <<C as Http3>::Quic as quic::OpenStreams<Body<C>>>::BidiStream;
+type SendHalf<C> = <Bidi<C> as quic::BidiStream<Body<C>>>::SendStream;
+type ReceiveHalf<C> = <Bidi<C> as quic::BidiStream<Body<C>>>::RecvStream;
+type Opener<C> = <<C as Http3>::Quic as quic::Connection<Body<C>>>::OpenStreams;
 
 /// A stack with HTTP/3 on top.
 pub(crate) struct OverHttp3<S>(S);
@@ -94,12 +97,12 @@ impl<S: Stack<Connection: Http3>> Stack for OverHttp3<S> {
 /// HTTP/3 with the other side.
 pub(crate) struct Session<C: Http3> {
     connection: C,
-    role: Role<C::Quic>,
+    role: Role<C>,
 }
 
-enum Role<Q: quic::Connection<Bytes>> {
-    Client(client::SendRequest<Opener<Q>, Bytes>),
-    Server(Arc<Mutex<server::Connection<Q, Bytes>>>),
+enum Role<C: Http3> {
+    Client(client::SendRequest<Opener<C>, Body<C>>),
+    Server(Arc<Mutex<server::Connection<C::Quic, Body<C>>>>),
 }
 
 impl<C: Http3> Clone for Session<C> {
@@ -116,8 +119,8 @@ impl<C: Http3> Clone for Session<C> {
 }
 
 impl<C: Http3> Connection for Session<C> {
-    type Send = Sending<C::Quic>;
-    type Receive = Receiving<C::Quic>;
+    type Send = Sending<C>;
+    type Receive = Receiving<C>;
 
     async fn open(&self) -> Result<(Self::Send, Self::Receive)> {
         let Role::Client(requests) = &self.role else {
@@ -165,17 +168,14 @@ impl<C: Http3> Connection for Session<C> {
 /// The fields of an answer were there.
 pub(crate) struct Begun(bool);
 
-pub(crate) enum Sending<Q: quic::OpenStreams<Bytes, BidiStream: quic::BidiStream<Bytes>>> {
-    Request(client::RequestStream<SendHalf<Q>, Bytes>),
-    Answer(server::RequestStream<SendHalf<Q>, Bytes>, Begun),
+pub(crate) enum Sending<C: Http3> {
+    Request(client::RequestStream<SendHalf<C>, Body<C>>),
+    Answer(server::RequestStream<SendHalf<C>, Body<C>>, Begun),
 }
 
-impl<Q> SendStream for Sending<Q>
-where
-    Q: quic::OpenStreams<Bytes, BidiStream: quic::BidiStream<Bytes, SendStream: Send + 'static>>
-        + 'static,
-{
+impl<C: Http3> SendStream for Sending<C> {
     async fn write(&mut self, piece: Bytes) -> Result<()> {
+        let piece = piece.into();
         match self {
             Self::Request(stream) => stream.send_data(piece).await?,
             Self::Answer(stream, begun) => {
@@ -197,21 +197,12 @@ where
     }
 }
 
-pub(crate) enum Receiving<Q: quic::OpenStreams<Bytes, BidiStream: quic::BidiStream<Bytes>>> {
-    Request(server::RequestStream<ReceiveHalf<Q>, Bytes>),
-    Answer(client::RequestStream<ReceiveHalf<Q>, Bytes>, Begun),
+pub(crate) enum Receiving<C: Http3> {
+    Request(server::RequestStream<ReceiveHalf<C>, Body<C>>),
+    Answer(client::RequestStream<ReceiveHalf<C>, Body<C>>, Begun),
 }
 
-impl<Q> ReceiveStream for Receiving<Q>
-where
-    Q: quic::OpenStreams<
-            Bytes,
-            BidiStream: quic::BidiStream<
-                Bytes,
-                RecvStream: quic::RecvStream<Buf: Send> + Send + 'static,
-            >,
-        > + 'static,
-{
+impl<C: Http3> ReceiveStream for Receiving<C> {
     async fn read(&mut self, pieces: &mut [Bytes]) -> Result<Option<usize>> {
         let piece = match self {
             Self::Request(stream) => stream.recv_data().await?.map(bytes),

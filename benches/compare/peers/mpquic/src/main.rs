@@ -130,6 +130,7 @@ impl Connection for Peer {
 }
 
 impl Http3 for Peer {
+    type Body = mpquic_h3::Body;
     type Quic = mpquic_h3::Connection;
 
     fn quic(&self) -> mpquic_h3::Connection {

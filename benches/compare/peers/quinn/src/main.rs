@@ -130,6 +130,7 @@ impl Connection for Peer {
 }
 
 impl Http3 for Peer {
+    type Body = Bytes;
     type Quic = h3_quinn::Connection;
 
     fn quic(&self) -> h3_quinn::Connection {
