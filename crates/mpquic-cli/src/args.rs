@@ -10,7 +10,6 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, Uri};
 
-use crate::hex;
 use crate::listening::Listening;
 use crate::live_terminal::LiveArgs;
 use crate::manual::{Completions, Man};
@@ -25,6 +24,7 @@ use crate::rate::{Limit, Rate};
 use crate::reach::{Patience, Reach};
 use crate::record::Record;
 use crate::serve_limits::LimitArgs;
+use crate::{examples, hex};
 
 /// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
 ///
@@ -57,9 +57,9 @@ pub(crate) enum Command {
     Demo(Demo),
     Lab(mpquic_lab::Lab),
     /// List the built-in packet schedulers, with their sources
-    Schedulers,
+    Schedulers(List),
     /// List the built-in congestion controllers, with their sources
-    Controllers,
+    Controllers(List),
     Completions(Completions),
     Man(Man),
 }
@@ -73,6 +73,7 @@ pub(crate) enum Command {
 /// Runs until SIGINT or SIGTERM, then lets open requests finish (--drain-timeout). A client, where
 /// an option limits one, is an address.
 #[derive(Debug, Args)]
+#[command(after_help = examples::SERVE)]
 pub(crate) struct Serve {
     /// Directory to serve; nothing outside it is ever sent
     #[arg(default_value = ".")]
@@ -129,6 +130,7 @@ pub(crate) struct Serve {
 /// address of the server. A file appears once it is whole; until then there is FILE.part, and a
 /// connection that is lost is made anew.
 #[derive(Debug, Args)]
+#[command(after_help = examples::GET)]
 pub(crate) struct Get {
     /// What to fetch, as https://HOST[:PORT]/FILE
     #[arg(required = true, value_name = "URL", value_parser = parse_url)]
@@ -240,6 +242,14 @@ pub(crate) struct Demo {
     pub(crate) json: bool,
 }
 
+/// How policies are listed.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct List {
+    /// Print a JSON object for each: name, description and source
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// When a client makes a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Reconnect {
@@ -294,5 +304,22 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn examples_are_command_lines() {
+        use examples::{GET, PATHS, PERF, PUT, SERVE};
+        for examples in [SERVE, GET, PUT, PERF, PATHS] {
+            let lines = examples.lines().map(str::trim_start);
+            let commands = lines.filter(|line| line.starts_with("mpquic "));
+            // Interfaces have to be there.
+            let here = |word| match word {
+                "eth0" | "wlan0" | "wwan0" => "127.0.0.1",
+                other => other,
+            };
+            let parsed = commands.map(|line| Cli::try_parse_from(line.split(' ').map(here)));
+            let parsed: Vec<_> = parsed.collect::<Result<_, _>>().unwrap();
+            assert!(parsed.len() >= 2, "{examples}");
+        }
     }
 }

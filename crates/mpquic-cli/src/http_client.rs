@@ -18,11 +18,14 @@ const MAX_FIELDS: u32 = 64 << 10;
 /// Interim responses before the one that counts.
 const MAX_INTERIM: usize = 16;
 
+/// A request, and its response.
+type Stream = RequestStream<BidiStream<mpquic_h3::Body>, mpquic_h3::Body>;
+
 /// HTTP/3 over a connection, which has one. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Client {
     connection: Connection,
-    requests: SendRequest<OpenStreams, Bytes>,
+    requests: SendRequest<OpenStreams, mpquic_h3::Body>,
 }
 
 impl Client {
@@ -66,7 +69,7 @@ impl Client {
 /// A request with a body, which is sent piece by piece.
 pub(crate) struct Put {
     connection: Connection,
-    stream: RequestStream<BidiStream<Bytes>, Bytes>,
+    stream: Stream,
 }
 
 impl Client {
@@ -94,7 +97,7 @@ impl Client {
 impl Put {
     /// Sends a piece; false if the server wants no more, because its answer does not depend on it.
     pub(crate) async fn send(&mut self, piece: Bytes) -> Result<bool, RequestError> {
-        match self.stream.send_data(piece).await {
+        match self.stream.send_data(piece.into()).await {
             Ok(()) => Ok(true),
             Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {
                 Ok(false)
@@ -127,7 +130,7 @@ impl Put {
 /// A response's body.
 pub(crate) struct Body {
     connection: Connection,
-    stream: RequestStream<BidiStream<Bytes>, Bytes>,
+    stream: Stream,
     /// What was seen behind the last data, and is not told yet.
     end: Option<Result<(), StreamError>>,
 }
@@ -198,9 +201,7 @@ impl protocol::Body for Body {
     }
 }
 
-async fn data(
-    stream: &mut RequestStream<BidiStream<Bytes>, Bytes>,
-) -> Result<Option<Bytes>, StreamError> {
+async fn data(stream: &mut Stream) -> Result<Option<Bytes>, StreamError> {
     let data = stream.recv_data().await?;
     // No copy: it is `Bytes` inside.
     Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))

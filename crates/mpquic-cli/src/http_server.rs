@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use http::Response;
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::server::{self, RequestResolver, RequestStream};
-use mpquic_h3::{Priorities, RecvStream, SendStream, Urgency, h3};
+use mpquic_h3::{Body, Priorities, RecvStream, SendStream, Urgency, h3};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use tokio::sync::mpsc;
 
@@ -28,8 +28,8 @@ const MAX_BODY: usize = 8 << 10;
 const DATA_HEADER: usize = 9;
 
 /// HTTP/3 with one client, and one of its requests.
-type Connected = server::Connection<mpquic_h3::Connection, Bytes>;
-type Request = RequestResolver<mpquic_h3::Connection, Bytes>;
+type Connected<B> = server::Connection<mpquic_h3::Connection, B>;
+type Request<B> = RequestResolver<mpquic_h3::Connection, B>;
 
 /// Answers the requests of one client until the connection ends, and tells why it did.
 pub(crate) async fn serve(session: QuicSession, draining: Draining) -> String {
@@ -47,12 +47,16 @@ pub(crate) async fn serve(session: QuicSession, draining: Draining) -> String {
 
 /// Has each request of a client answered, on a task of its own, until the connection ends, and tells
 /// why it did.
-pub(crate) async fn serve_requests<F: Future<Output = ()> + Send + 'static>(
+pub(crate) async fn serve_requests<B, F>(
     connection: &Connection,
-    begin: impl Future<Output = Result<Connected, ConnectionError>>,
-    answer: impl Fn(Request) -> F,
+    begin: impl Future<Output = Result<Connected<B>, ConnectionError>>,
+    answer: impl Fn(Request<B>) -> F,
     draining: Draining,
-) -> String {
+) -> String
+where
+    B: Buf + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
     let ended = match begin.await {
         Ok(mut connected) => {
             let ended = accept(connection, &mut connected, answer, draining).await;
@@ -75,12 +79,16 @@ pub(crate) async fn serve_requests<F: Future<Output = ()> + Send + 'static>(
 
 /// Accepts requests until the client wants nothing more, or the server is about to end and every
 /// request is answered.
-async fn accept<F: Future<Output = ()> + Send + 'static>(
+async fn accept<B, F>(
     connection: &Connection,
-    connected: &mut Connected,
-    answer: impl Fn(Request) -> F,
+    connected: &mut Connected<B>,
+    answer: impl Fn(Request<B>) -> F,
     mut draining: Draining,
-) -> Result<(), ConnectionError> {
+) -> Result<(), ConnectionError>
+where
+    B: Buf + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
     // Every request has one of the senders until its answer has arrived.
     let (open, mut answered) = mpsc::channel::<Infallible>(1);
     let begin = |request| {
@@ -143,7 +151,7 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
 }
 
 /// Tells a client that nothing was done for its request, so that it may ask another server.
-async fn reject(request: Request) {
+async fn reject<B: Buf>(request: Request<B>) {
     if let Ok((_, mut stream)) = request.resolve_request().await {
         stream.stop_sending(Code::H3_REQUEST_REJECTED);
         stream.stop_stream(Code::H3_REQUEST_REJECTED);
@@ -151,7 +159,7 @@ async fn reject(request: Request) {
 }
 
 /// Receives a request and answers it.
-async fn receive(session: &QuicSession, priorities: &Priorities, request: Request) {
+async fn receive(session: &QuicSession, priorities: &Priorities, request: Request<Body>) {
     let (request, stream) = match session.limits.progress(request.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(StreamError::RemoteTerminate { .. })) => {
@@ -199,7 +207,7 @@ where
 
 /// Reads what follows a request, in most cases only the end of the stream. Dropping the stream
 /// earlier would tell the client to stop sending, which some clients take for a failure.
-async fn read_rest(session: &Session, recv: &mut RequestStream<RecvStream, Bytes>) {
+async fn read_rest(session: &Session, recv: &mut RequestStream<RecvStream, Body>) {
     let mut room = MAX_BODY;
     while room > 0 {
         let Ok(Ok(Some(data))) = session.limits.progress(recv.recv_data()).await else {
@@ -211,7 +219,7 @@ async fn read_rest(session: &Session, recv: &mut RequestStream<RecvStream, Bytes
 
 /// The answer to a request.
 struct Answer {
-    send: RequestStream<SendStream<Bytes>, Bytes>,
+    send: RequestStream<SendStream<Body>, Body>,
     watch: StreamWatch,
 }
 
@@ -236,7 +244,7 @@ impl Outlet for Answer {
         let room = self.watch.writable().await?;
         let length = room.saturating_sub(DATA_HEADER).clamp(1, piece.len());
         let data = piece.split_to(length);
-        self.send.send_data(data).await.map_err(refusal)
+        self.send.send_data(data.into()).await.map_err(refusal)
     }
 }
 
@@ -258,7 +266,7 @@ impl Exchange for Answer {
     }
 }
 
-impl RequestBody for RequestStream<RecvStream, Bytes> {
+impl RequestBody for RequestStream<RecvStream, Body> {
     async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
         let data = self.recv_data().await.map_err(refusal)?;
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))

@@ -10,7 +10,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, List};
 use crate::failure::Failure;
 use crate::proxy_args::Proxy;
 use crate::signals::Signals;
@@ -31,6 +31,7 @@ mod download;
 mod drain;
 mod drill;
 mod endpoints;
+mod examples;
 mod failure;
 mod fetch;
 mod files;
@@ -165,16 +166,18 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Lab(args) => Ok(args.run(&Policies::built_in())?),
             Command::Completions(args) => manual::completions(&args, Cli::command()),
             Command::Man(args) => manual::man(&args, Cli::command()),
-            Command::Schedulers => {
+            Command::Schedulers(how) => {
                 list(
+                    how,
                     mpquic_sched::list()
                         .iter()
                         .map(|s| (s.name, s.description, s.source)),
                 );
                 Ok(())
             }
-            Command::Controllers => {
+            Command::Controllers(how) => {
                 list(
+                    how,
                     mpquic_cc::list()
                         .iter()
                         .map(|c| (c.name, c.description, c.source)),
@@ -202,10 +205,16 @@ async fn until_interrupted(
     result
 }
 
-fn list(rows: impl Iterator<Item = (&'static str, &'static str, &'static str)> + Clone) {
+fn list(how: List, rows: impl Iterator<Item = (&'static str, &'static str, &'static str)> + Clone) {
     let width = rows.clone().map(|(name, ..)| name.len()).max();
     let width = width.unwrap_or(0);
     for (name, description, source) in rows {
-        println!("{name:width$}  {description} [{source}]");
+        match how.json {
+            true => println!(
+                "{}",
+                serde_json::json!({ "name": name, "description": description, "source": source })
+            ),
+            false => println!("{name:width$}  {description} [{source}]"),
+        }
     }
 }

@@ -12,6 +12,7 @@ use mpquic_tokio::{Connection, InterfaceAddress, SendStream};
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
+use crate::examples;
 use crate::failure::{Cause, Failure, one_line};
 use crate::options::{Alpn, Local, parse_url};
 use crate::origin::listed;
@@ -33,6 +34,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// each of the others gets a connection of its own to the server, of any protocol that this tool
 /// speaks; what is found is printed, and that is all: nothing is fetched.
 #[derive(Debug, Args)]
+#[command(after_help = examples::PATHS)]
 pub(crate) struct Paths {
     /// A server, as https://HOST[:PORT]
     #[arg(value_name = "URL", value_parser = parse_url)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use http::Uri;
 
+use crate::examples;
 use crate::live_terminal::LiveArgs;
 use crate::options::parse_url;
 use crate::preference::Preference;
@@ -21,6 +22,7 @@ const DEFAULT_PORT: u16 = 4433;
 /// graded by how much the median latency grows under load: A+ by less than 5 ms, A 30, B 60, C 200,
 /// D 400, else F.
 #[derive(Debug, Args)]
+#[command(after_help = examples::PERF)]
 pub(crate) struct Perf {
     /// The server, as HOST[:PORT] or https://HOST[:PORT]; the port is 4433 unless named
     #[arg(value_name = "SERVER", value_parser = parse_server)]

@@ -11,6 +11,7 @@ use http::Uri;
 use tokio::time::MissedTickBehavior;
 
 use crate::clock;
+use crate::examples;
 use crate::failure::{Cause, Failure};
 use crate::live::Direction;
 use crate::live_terminal::{LiveArgs, beside};
@@ -32,6 +33,7 @@ use crate::weight::{Weight, parse_weight};
 /// By PUT of HTTP/3: `mpquic serve --allow-put` takes them, and other servers that know the method. A
 /// file has its name there once it is whole.
 #[derive(Debug, Args)]
+#[command(after_help = examples::PUT)]
 pub(crate) struct Put {
     /// Where to, as https://HOST[:PORT]/FILE; after a slash at its end follow the names of the files
     #[arg(value_name = "URL", value_parser = parse_url)]

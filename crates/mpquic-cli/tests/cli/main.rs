@@ -790,11 +790,9 @@ fn the_lists_name_their_sources() {
             "{schedulers}"
         );
     }
-    let controllers = stdout(&run(&["controllers"]));
+    let controllers = reports(&run(&["controllers", "--json"]));
     for name in ["olia", "cubic", "newreno"] {
-        assert!(
-            controllers.lines().any(|line| line.starts_with(name)),
-            "{controllers}"
-        );
+        let named = controllers.iter().find(|listed| listed["name"] == name);
+        assert!(named.unwrap()["source"].is_string(), "{controllers:?}");
     }
 }
