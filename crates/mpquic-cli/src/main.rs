@@ -210,11 +210,10 @@ fn list(how: List, rows: impl Iterator<Item = (&'static str, &'static str, &'sta
     let width = width.unwrap_or(0);
     for (name, description, source) in rows {
         match how.json {
-            true => println!(
-                "{}",
-                serde_json::json!({ "name": name, "description": description, "source": source })
+            true => screen::print(
+                serde_json::json!({ "name": name, "description": description, "source": source }),
             ),
-            false => println!("{name:width$}  {description} [{source}]"),
+            false => screen::print(format_args!("{name:width$}  {description} [{source}]")),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is said to the user: at once, or once the live view no longer covers the terminal.
 
+use std::io::{self, ErrorKind, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Texts that wait, while the view is shown.
@@ -14,7 +15,13 @@ impl Text {
     fn print(self) {
         match self {
             Self::Error(text) => eprint!("{text}"),
-            Self::Output(text) => print!("{text}"),
+            Self::Output(text) => match io::stdout().write_all(text.as_bytes()) {
+                // Nobody need read it to the end.
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    eprintln!("mpquic: cannot write to standard output: {error}");
+                }
+                _ => {}
+            },
         }
     }
 }

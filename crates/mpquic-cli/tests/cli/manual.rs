@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::{assert_exit, names, run, stderr, stdout};
+use crate::{assert_exit, mpquic, names, run, stderr, stdout};
 
 #[test]
 fn every_command_has_a_man_page() {
@@ -34,6 +34,18 @@ fn every_command_has_a_man_page() {
     let output = run(&["man", file.to_str().unwrap()]);
     assert_exit(&output, 3);
     assert!(stderr(&output).contains("cannot write to"), "{output:?}");
+}
+
+/// As with `mpquic schedulers | head -1`.
+#[test]
+fn a_list_need_not_be_read_to_its_end() {
+    for arguments in [&["schedulers"][..], &["controllers", "--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = mpquic(arguments).stdout(writer).output().unwrap();
+        assert_exit(&output, 0);
+        assert_eq!(stderr(&output), "");
+    }
 }
 
 #[test]
