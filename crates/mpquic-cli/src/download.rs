@@ -1,5 +1,6 @@
 //! One file, watched while it arrives, over one connection or over several one after the other.
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -153,14 +154,18 @@ impl<'a> Download<'a> {
 
     /// What the user can do with what is there, if anything.
     pub(crate) fn rest(&self) -> Option<String> {
-        match self.destination {
-            Destination::File(path) if self.have > 0 && self.stamp.is_some() => Some(format!(
+        let Destination::File(path) = self.destination else {
+            return None;
+        };
+        // Devices and pipes have no part.
+        let has_part = fs::metadata(path).map_or(true, |there| there.is_file());
+        (has_part && self.have > 0 && self.stamp.is_some()).then(|| {
+            format!(
                 "{} are in {}.part, and --continue goes on behind them",
                 size(self.have),
                 path.display()
-            )),
-            _ => None,
-        }
+            )
+        })
     }
 
     pub(crate) fn have(&self) -> u64 {
