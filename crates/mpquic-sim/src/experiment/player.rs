@@ -118,7 +118,7 @@ pub(super) struct Player {
     /// Why the connection ended, if it did.
     lost: Option<String>,
     /// The connection inside of this one that does the transfers, if they are not done by this one.
-    pub(super) tunnel: Option<Box<Tunnel>>,
+    pub(super) tunnel: Option<Box<Tunnel<Self>>>,
 }
 
 impl Player {
@@ -137,8 +137,9 @@ impl Player {
             ..client.clone()
         };
         let nothing = Plan::Objects(Vec::new());
+        let tunnel = Tunnel::client(inner.clone(), move || Self::client(inside.clone()));
         Self {
-            tunnel: Some(Box::new(Tunnel::client(inner.clone(), inside))),
+            tunnel: Some(Box::new(tunnel)),
             ..Self::client(Client::new(
                 nothing,
                 false,
@@ -151,7 +152,7 @@ impl Player {
     /// The server of the same.
     pub(super) fn server_of_tunnel(inner: &Setup) -> Self {
         Self {
-            tunnel: Some(Box::new(Tunnel::server(inner.clone()))),
+            tunnel: Some(Box::new(Tunnel::server(inner.clone(), Self::default))),
             ..Self::default()
         }
     }
@@ -159,14 +160,14 @@ impl Player {
     /// The application that transfers something: this one, or the one inside.
     pub(super) fn measured(&self) -> Option<&Self> {
         match &self.tunnel {
-            Some(tunnel) => tunnel.player(),
+            Some(tunnel) => tunnel.application(),
             None => Some(self),
         }
     }
 
     /// Why the connection ended, or the one inside.
     pub(super) fn lost(&self) -> Option<&String> {
-        let inside = self.tunnel.as_ref().and_then(|tunnel| tunnel.player());
+        let inside = self.tunnel.as_ref().and_then(|tunnel| tunnel.application());
         self.lost.as_ref().or_else(|| inside?.lost.as_ref())
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use mpquic_core::{Connection, FourTuple, Side};
 
-use super::player::{Client, Player};
+use crate::application::Application;
 use crate::host::Host;
 use crate::link::{Backlog, LinkConfig};
 use crate::network::{Hop, HostId, Network};
@@ -21,38 +21,32 @@ const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(19
 
 /// One end of a connection inside of another one. What the outer one does not take is dropped, as
 /// a full interface does.
-pub(super) struct Tunnel {
+pub(super) struct Tunnel<A> {
     setup: Setup,
     side: Side,
-    host: Host<Player>,
+    host: Host<A>,
     /// What the host sends waits here for the outer connection.
     network: Network,
 }
 
-impl Tunnel {
-    /// The client's end; its application does what this client does.
-    pub(super) fn client(setup: Setup, client: Client) -> Self {
+impl<A: Application> Tunnel<A> {
+    /// The client's end, with what makes the application inside.
+    pub(super) fn client(setup: Setup, application: impl FnMut() -> A + 'static) -> Self {
         let config = setup.endpoint_config(Side::Client);
-        let host = Host::new(config, None, setup.seed.wrapping_mul(2), move || {
-            Player::client(client.clone())
-        });
+        let host = Host::new(config, None, setup.seed.wrapping_mul(2), application);
         Self::new(setup, Side::Client, host)
     }
 
-    /// The server's end.
-    pub(super) fn server(setup: Setup) -> Self {
+    /// The server's end, with what makes the application inside.
+    pub(super) fn server(setup: Setup, application: impl FnMut() -> A + 'static) -> Self {
         let config = setup.endpoint_config(Side::Server);
         let server = Some(setup.server_config());
-        let host = Host::new(
-            config,
-            server,
-            setup.seed.wrapping_mul(2) + 1,
-            Player::default,
-        );
+        let seed = setup.seed.wrapping_mul(2) + 1;
+        let host = Host::new(config, server, seed, application);
         Self::new(setup, Side::Server, host)
     }
 
-    fn new(setup: Setup, side: Side, mut host: Host<Player>) -> Self {
+    fn new(setup: Setup, side: Side, mut host: Host<A>) -> Self {
         host.set_checks(false);
         let mut network = Network::new(setup.seed, crate::lab::epoch());
         let direct = LinkConfig::new(f64::INFINITY, Duration::ZERO).queue(Backlog::UNLIMITED);
@@ -71,7 +65,7 @@ impl Tunnel {
     }
 
     /// The application inside, once there is a connection.
-    pub(super) fn player(&self) -> Option<&Player> {
+    pub(super) fn application(&self) -> Option<&A> {
         let hosted = self.host.connections().first();
         hosted.map(|hosted| &hosted.application)
     }
@@ -128,7 +122,7 @@ impl Tunnel {
     }
 }
 
-impl fmt::Debug for Tunnel {
+impl<A> fmt::Debug for Tunnel<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tunnel").finish_non_exhaustive()
     }
