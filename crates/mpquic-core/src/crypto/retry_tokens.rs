@@ -69,7 +69,7 @@ impl fmt::Debug for RetryTokenKey {
 /// let client = ([192, 0, 2, 1], 4433).into();
 /// let screened = tokens.screen(&[0x40; 30], client, SystemTime::now(), [0; 20]);
 /// assert_eq!(screened, Screened::Forward(&[0x40; 30]));
-/// # Ok::<_, mpquic_core::InvalidOption>(())
+/// # Ok::<_, mpquic_core::config::InvalidOption>(())
 /// ```
 pub struct RetryTokens {
     keys: Vec<(RetryTokenKey, aead::LessSafeKey)>,
