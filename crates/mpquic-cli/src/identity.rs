@@ -106,9 +106,18 @@ impl Identity {
         hash.chain_update(self.key.secret_der()).finalize().into()
     }
 
-    /// Tickets by which servers with this identity resume each other's sessions.
-    pub(crate) fn tickets(&self) -> Arc<SharedTickets> {
-        Arc::new(SharedTickets::new(self.derived_key("mpquic TLS sessions")))
+    /// Tickets by which servers with this identity, which ask clients for certificates of the same roots, resume each other's
+    /// sessions: one says who the client is, and nobody is asked again.
+    pub(crate) fn tickets(&self, clients: Option<&RootCertStore>) -> Arc<SharedTickets> {
+        let mut purpose = String::from("mpquic TLS sessions");
+        if let Some(clients) = clients {
+            let mut keys: Vec<_> = (clients.roots.iter())
+                .map(|root| Sha256::digest(&root.subject_public_key_info))
+                .collect();
+            keys.sort_unstable();
+            purpose += &format!(" of clients of {keys:?}");
+        }
+        Arc::new(SharedTickets::new(self.derived_key(&purpose)))
     }
 
     /// A configuration with it for QUIC. Tokens of the time before a restart stay valid. Clients need
@@ -235,6 +244,25 @@ mod tests {
             let mode = fs::metadata(directory.join(FILE)).unwrap().permissions();
             assert_eq!(mode.mode() & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn sessions_are_good_where_the_same_clients_are_asked_for() {
+        use rustls::server::ProducesTickets;
+
+        let identity = Identity::make(&[]).unwrap();
+        let roots = || {
+            let mut roots = RootCertStore::empty();
+            roots
+                .add(Identity::make(&[]).unwrap().chain[0].clone())
+                .unwrap();
+            roots
+        };
+        let (one, other) = (roots(), roots());
+        let ticket = identity.tickets(Some(&one)).encrypt(b"who").unwrap();
+        let opened = |roots| identity.tickets(roots).decrypt(&ticket);
+        assert_eq!(opened(Some(&one)).unwrap(), b"who");
+        assert_eq!((opened(Some(&other)), opened(None)), (None, None));
     }
 
     #[test]

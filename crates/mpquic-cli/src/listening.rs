@@ -23,6 +23,7 @@ use crate::live_page;
 use crate::metrics_server::{self, Tell, Told};
 use crate::observer::Observer;
 use crate::options::Connections;
+use crate::screen;
 use crate::signals::Signals;
 use crate::trust::{Fingerprint, roots_in};
 
@@ -137,19 +138,19 @@ impl Listening {
         announce(&endpoints, &self.announce)?;
         let metrics = metrics_listener(self.metrics).await?;
         for address in endpoints.local_addrs() {
-            println!("listening on {address}");
+            screen::print(format_args!("listening on {address}"));
         }
         let (drain, draining) = drain();
         let metrics = metrics.map(|(listener, address)| {
-            println!("metrics on http://{address}/metrics");
+            screen::print(format_args!("metrics on http://{address}/metrics"));
             if self.live_page {
-                println!("paths on http://{address}/paths");
+                screen::print(format_args!("paths on http://{address}/paths"));
             }
             let told = self.told(&observer, &endpoints, figures);
             tokio::spawn(metrics_server::serve(listener, told, drain.watch()))
         });
         if let Some(fingerprint) = fingerprint {
-            println!("certificate {fingerprint}");
+            screen::print(format_args!("certificate {fingerprint}"));
         }
         let server = Server {
             endpoints,
@@ -206,7 +207,10 @@ impl Listening {
         let clients = clients
             .map(|path| roots_in("--client-ca", path))
             .transpose()?;
-        let tickets = self.quic_lb.is_some().then(|| identity.tickets());
+        let tickets = self
+            .quic_lb
+            .is_some()
+            .then(|| identity.tickets(clients.as_ref()));
         // Each endpoint counts its own.
         let most = max_connections / self.workers.unwrap_or(1);
         if most == 0 {
