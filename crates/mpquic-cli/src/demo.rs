@@ -25,6 +25,7 @@ use crate::rate::Limit;
 use crate::rate_limit::limited;
 use crate::relay::Relay;
 use crate::report::{Report, rate};
+use crate::screen;
 use crate::serve::{self, Service};
 use crate::sink::Destination;
 use crate::trust::{Trust, Verifier};
@@ -103,8 +104,9 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let sent = generated.sha256.get().map(|hash| hex(hash));
     match sent {
         Some(sent) if sent == report.sha256 => {
+            let matching = "SHA-256 of what was sent and of what arrived match";
             if !args.json {
-                println!("SHA-256 of what was sent and of what arrived match: {sent}");
+                screen::print(format_args!("{matching}: {sent}"));
             }
             Ok(())
         }
@@ -137,19 +139,25 @@ fn announcement(args: &Demo) -> String {
 fn tell(args: &Demo, report: &Report, outage: Told) -> Result<(), Failure> {
     if args.json {
         let all = All { report, outage };
-        println!("{}", serde_json::to_string(&all).map_err(Failure::other)?);
+        screen::print(serde_json::to_string(&all).map_err(Failure::other)?);
         return Ok(());
     }
-    print!("{}", report.table());
-    println!("{}", report.summary());
+    screen::write(report.table());
+    screen::print(report.summary());
     if args.steady {
         return Ok(());
     }
     let gap = report.longest_gap_ms.unwrap_or_default();
-    println!("The longest time in which nothing arrived: {gap:.0} ms");
+    screen::print(format_args!(
+        "The longest time in which nothing arrived: {gap:.0} ms"
+    ));
     match outage.used_again_ms {
-        Some(time) => println!("The link that was cut carried data again after {time:.0} ms"),
-        None => println!("The link that was cut carried no data before the end"),
+        Some(time) => screen::print(format_args!(
+            "The link that was cut carried data again after {time:.0} ms"
+        )),
+        None => screen::print(format_args!(
+            "The link that was cut carried no data before the end"
+        )),
     }
     Ok(())
 }

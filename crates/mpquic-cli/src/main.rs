@@ -11,7 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{Cli, Command, List};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::proxy_args::Proxy;
 use crate::signals::Signals;
 
@@ -138,6 +138,7 @@ fn main() -> ExitCode {
         .with(wanted.unwrap_or(default_log))
         .init();
     match run(cli.command) {
+        Ok(()) if screen::has_failed() => ExitCode::from(Cause::File as u8),
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

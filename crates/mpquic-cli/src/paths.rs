@@ -17,6 +17,7 @@ use crate::failure::{Cause, Failure, one_line};
 use crate::options::{Alpn, Local, parse_url};
 use crate::origin::listed;
 use crate::reach::Reach;
+use crate::screen;
 use crate::session::{Purpose, Sessions, is_ours, leave};
 
 /// How long a connection is watched for its round trip and its largest datagram.
@@ -122,6 +123,9 @@ pub(crate) async fn run(args: Paths) -> Result<(), Failure> {
             Err(failure) if failure.cause().is_none() => return Err(failure),
             Err(failure) => drop(failure.report()),
             Ok(()) => {}
+        }
+        if screen::is_closed() {
+            break;
         }
     }
     Ok(())
@@ -337,11 +341,11 @@ impl Start {
 fn print(rows: &[Row], json: bool) {
     if json {
         for row in rows {
-            println!("{}", serde_json::to_string(row).unwrap_or_default());
+            screen::print(serde_json::to_string(row).unwrap_or_default());
         }
         return;
     }
-    print!("{}", table(rows));
+    screen::write(table(rows));
 }
 
 /// A line for each address.

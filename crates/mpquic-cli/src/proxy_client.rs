@@ -16,6 +16,7 @@ use crate::proxy_status::{Role, Status};
 #[cfg(target_os = "linux")]
 use crate::proxy_tun::{Device, failed as device_failed};
 use crate::retry::Retry;
+use crate::screen;
 use crate::service_manager;
 use crate::session::{Purpose, Sessions};
 #[cfg(target_os = "linux")]
@@ -175,7 +176,7 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
                 ))
             })?;
         let address = listener.address();
-        println!("{kind} on {address}");
+        screen::print(format_args!("{kind} on {address}"));
         if !address.ip().is_loopback() {
             tracing::warn!("whoever reaches {address} can use the proxy in your name");
         }

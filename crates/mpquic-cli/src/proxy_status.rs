@@ -18,6 +18,7 @@ use crate::backup;
 use crate::clock;
 use crate::failure::Failure;
 use crate::report::{self, PathReport};
+use crate::screen;
 
 /// How often it is asked with `--live`.
 const LOOK: Duration = Duration::from_secs(1);
@@ -251,11 +252,11 @@ pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
     let status = socket::ask(socket)?;
     if args.json {
         let json = serde_json::to_string(&status).map_err(Failure::other)?;
-        println!("{json}");
+        screen::print(json);
         return Ok(());
     }
     if !args.live {
-        print!("{}", status.table(None));
+        screen::write(status.table(None));
         return Ok(());
     }
     let mut before = Before {

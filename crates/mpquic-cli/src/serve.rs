@@ -30,6 +30,7 @@ use crate::live_terminal::beside;
 use crate::observer::Observer;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER};
 use crate::perf_server;
+use crate::screen;
 use crate::signals::Hangups;
 use crate::trust::Fingerprint;
 
@@ -124,7 +125,7 @@ async fn tcp_listeners(args: &Serve, listened: &[SocketAddr]) -> Result<Vec<TcpL
     let mut listeners = Vec::new();
     for address in addresses {
         let (listener, bound) = listening::bind(address, "--alt-svc").await?;
-        println!("https on {bound}");
+        screen::print(format_args!("https on {bound}"));
         listeners.push(listener);
     }
     Ok(listeners)

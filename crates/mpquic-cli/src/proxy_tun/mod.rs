@@ -13,6 +13,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use mpquic_proxy::{Carrier, Client, Tun};
 
 use crate::failure::Failure;
+use crate::screen;
 use command::{output, run};
 use resolver::Resolver;
 use state::{State, StateFile};
@@ -171,7 +172,7 @@ impl Device {
         if let Some(resolver) = resolver {
             resolver.set(&self.state.name, &self.servers)?;
         }
-        println!("tun on {}", self.state.name);
+        screen::print(format_args!("tun on {}", self.state.name));
         Ok(())
     }
 }
@@ -273,13 +274,13 @@ pub(crate) fn down(args: &ProxyDown) -> Result<(), Failure> {
         }
         found += 1;
         match clean(&file, &state) {
-            Ok(()) => println!("undone: {}", state.name),
+            Ok(()) => screen::print(format_args!("undone: {}", state.name)),
             Err(failure) => result = Err(failure),
         }
     }
     match (&args.name, found) {
-        (Some(name), 0) => println!("nothing to undo for {name}"),
-        (None, 0) => println!("nothing to undo"),
+        (Some(name), 0) => screen::print(format_args!("nothing to undo for {name}")),
+        (None, 0) => screen::print(format_args!("nothing to undo")),
         _ => {}
     }
     result

@@ -39,7 +39,12 @@ fn every_command_has_a_man_page() {
 /// As with `mpquic schedulers | head -1`.
 #[test]
 fn a_list_need_not_be_read_to_its_end() {
-    for arguments in [&["schedulers"][..], &["controllers", "--json"]] {
+    for arguments in [
+        &["schedulers"][..],
+        &["controllers", "--json"],
+        &["paths", "--json"],
+        &["paths", "--json", "--watch", "1"],
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = mpquic(arguments).stdout(writer).output().unwrap();
@@ -77,4 +82,16 @@ fn shells_complete_command_lines() {
         return;
     };
     assert_eq!(stdout(&output), "--sha256\n", "{output:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_list_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let output = mpquic(&["schedulers"]).stdout(full.unwrap()).output();
+    let output = output.unwrap();
+    assert_exit(&output, 3);
+    let told = stderr(&output);
+    assert!(told.contains("cannot write to standard output"), "{told}");
+    assert_eq!(told.lines().count(), 1);
 }
