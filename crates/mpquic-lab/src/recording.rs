@@ -198,9 +198,13 @@ impl PathRecording {
 
     /// In which intervals what arrived had waited: at the end of a round trip that took longer than the
     /// shortest by more than `least` (ms), and during this wait before.
-    fn busy_intervals(&self, shortest: f64, least: f64) -> Vec<bool> {
+    fn busy_intervals(
+        &self,
+        round_trips: &[&(f64, f64)],
+        (shortest, least): (f64, f64),
+    ) -> Vec<bool> {
         let mut busy = vec![false; self.arrivals.len()];
-        for (at, rtt) in &self.loaded_rtts {
+        for (at, rtt) in round_trips {
             let wait = rtt - shortest;
             if wait <= least {
                 continue;
@@ -231,7 +235,7 @@ impl PathRecording {
         });
         let round_trips: Vec<_> = round_trips.collect();
         let is_burst = |interval: &&Arrivals| interval.missing as f64 > BURST * (1.0 + usual);
-        let busy = self.busy_intervals(shortest, least);
+        let busy = self.busy_intervals(&round_trips, (shortest, least));
         let window = |(index, intervals): (usize, &[Arrivals])| {
             let times = index as f64 * seconds..(index + 1) as f64 * seconds;
             let under_way = round_trips
@@ -628,9 +632,19 @@ mod tests {
     }
 
     #[test]
+    fn who_waited_for_the_end_of_an_outage_was_in_no_queue() {
+        let mut path = recording(|_| 10.0, 0.0, u64::MAX);
+        path.arrivals[255..280].fill(Arrivals::default());
+        path.loaded_rtts.retain(|(at, _)| !(5.1..5.6).contains(at));
+        path.loaded_rtts.push((5.6, 520.0));
+        let windows = path.windows(20.0, 1.0);
+        assert!(!windows[25].is_busy && (windows[25].mbit - 5.0).abs() < 0.5);
+    }
+
+    #[test]
     fn a_rate_is_that_of_a_link_with_a_queue() {
         // For half of each window the sender leaves the link half empty.
-        let filled = |time: f64| (10.0 * time + 1e-6) as usize % 2 == 0;
+        let filled = |time: f64| ((10.0 * time + 1e-6) as usize).is_multiple_of(2);
         let mut path = recording(|time| if filled(time) { 10.0 } else { 5.0 }, 0.0, u64::MAX);
         for (at, rtt) in &mut path.loaded_rtts {
             *rtt = if filled(*at) { 30.0 } else { 20.0 };

@@ -57,7 +57,11 @@ impl Comparison {
     pub fn of(pairs: &[(f64, f64)], lower_is_better: bool) -> Option<Self> {
         let ours = Statistics::of(pairs.iter().map(|(ours, _)| *ours));
         let theirs = Statistics::of(pairs.iter().map(|(_, theirs)| *theirs));
-        let logarithms = pairs.iter().map(|(ours, theirs)| (ours / theirs).ln());
+        let least = least_of(pairs);
+        let logarithms = pairs.iter().map(|(ours, theirs)| match ours == theirs {
+            true => 0.0,
+            false => (ours.max(least) / theirs.max(least)).ln(),
+        });
         let logarithms = Statistics::of(logarithms.filter(|value| value.is_finite()));
         if pairs.is_empty() || logarithms.count == 0 || theirs.median == 0.0 {
             return None;
@@ -92,6 +96,13 @@ impl Comparison {
             better: better as f64 / pairs.len() as f64,
         })
     }
+}
+
+/// What counts for nothing at all, such as no late message: half of the least that was seen, so that the run is not left out.
+fn least_of(pairs: &[(f64, f64)]) -> f64 {
+    let values = pairs.iter().flat_map(|(ours, theirs)| [*ours, *theirs]);
+    let seen = values.filter(|value| *value > 0.0);
+    seen.fold(f64::INFINITY, f64::min) / 2.0
 }
 
 impl ScenarioResults {

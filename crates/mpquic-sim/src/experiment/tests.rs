@@ -676,3 +676,14 @@ fn a_connection_inside_of_another_one_transfers_everything() {
     let (upload, ..) = inner("inner = \"cubic\"\ndirection = \"upload\"");
     assert!((0.6..2.0).contains(&upload), "{upload}");
 }
+
+#[test]
+fn runs_with_nothing_late_count() {
+    let pairs = [(0.0, 1.4), (0.0, 1.2), (0.0, 1.6), (0.3, 1.4), (0.0, 1.5)];
+    let compared = Comparison::of(&pairs, true).unwrap();
+    assert_eq!((compared.ratio, compared.better), (0.0, 1.0));
+    assert!(compared.is_significant() && compared.paired < 0.5);
+    // Equal runs differ by nothing, also if nothing was late in both.
+    let alike = Comparison::of(&[(0.0, 0.0), (2.0, 2.0), (2.0, 2.0)], true);
+    assert_eq!(alike.unwrap().paired, 1.0);
+}
