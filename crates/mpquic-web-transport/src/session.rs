@@ -96,10 +96,6 @@ struct Sums {
 }
 
 impl Sums {
-    fn sum(&self, of: fn(&PathStats) -> u64) -> Option<u64> {
-        Some(self.paths.iter().map(of).sum())
-    }
-
     fn active(&self) -> impl Iterator<Item = &PathStats> {
         let is_active = |path: &&PathStats| path.state == PathState::Active;
         self.paths.iter().filter(is_active)
@@ -116,15 +112,11 @@ impl Stats for Sums {
     }
 
     fn packets_sent(&self) -> Option<u64> {
-        self.sum(|path| path.packets_sent)
+        Some(self.connection.datagrams_sent)
     }
 
     fn packets_received(&self) -> Option<u64> {
-        self.sum(|path| path.packets_received)
-    }
-
-    fn packets_lost(&self) -> Option<u64> {
-        self.sum(|path| path.packets_lost)
+        Some(self.connection.datagrams_received)
     }
 
     /// The smallest of all paths.

@@ -81,6 +81,5 @@ async fn datagrams_protocol_and_figures() -> TestResult {
     let stats = ours.stats();
     assert!(stats.bytes_sent() > Some(1000) && stats.packets_sent() > Some(1));
     assert!(stats.rtt().is_some() && stats.estimated_send_rate() > Some(0));
-    assert_eq!(stats.packets_lost(), Some(0));
     Ok(())
 }
