@@ -14,6 +14,7 @@ use crate::datagram_socket::DatagramSocket;
 use crate::endpoint::Endpoint;
 #[cfg(feature = "interfaces")]
 use crate::interface::{self, Selection};
+use crate::runtime::{Runtime, TokioRuntime};
 use crate::socket::Socket;
 use crate::start;
 
@@ -42,6 +43,8 @@ pub struct EndpointBuilder {
     memory_limit: Option<u64>,
     socket_buffer: usize,
     receivers: usize,
+    /// [`TokioRuntime`] if there is none.
+    runtime: Option<Arc<dyn Runtime>>,
 }
 
 impl Endpoint {
@@ -92,6 +95,7 @@ impl EndpointBuilder {
             memory_limit: None,
             socket_buffer: SOCKET_BUFFER,
             receivers: 1,
+            runtime: None,
         }
     }
 
@@ -214,7 +218,15 @@ impl EndpointBuilder {
         self
     }
 
-    /// Binds the sockets and starts to read from them. Must be called within a tokio runtime.
+    /// Runs the endpoint on another runtime than tokio, within which nothing has to be called then.
+    /// See [`Runtime`] for an example.
+    pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Binds the sockets and starts to read from them. Must be called within a tokio runtime, unless
+    /// there is another one ([`Self::runtime`]).
     ///
     /// # Errors
     ///
@@ -231,32 +243,36 @@ impl EndpointBuilder {
         if let Some(Selection::AllBut(excluded)) = &mut self.interfaces {
             excluded.append(&mut self.excluded);
         }
+        let tokio = || Arc::new(TokioRuntime) as Arc<dyn Runtime>;
+        let runtime = self.runtime.take().unwrap_or_else(tokio);
         let mut sockets = Vec::new();
         for address in &self.addresses {
-            self.bind_receivers(*address, &mut sockets)?;
+            self.bind_receivers(&*runtime, *address, &mut sockets)?;
         }
         for socket in self.bound.drain(..) {
-            sockets.push(Socket::adopt(socket, self.socket_buffer)?);
+            sockets.push(Socket::adopt(&*runtime, socket, self.socket_buffer)?);
         }
         for socket in self.abstracts.drain(..) {
             sockets.push(Socket::of(socket)?);
         }
         #[cfg(feature = "interfaces")]
-        self.bind_interfaces(&mut sockets)?;
+        self.bind_interfaces(&*runtime, &mut sockets)?;
         if sockets.is_empty() {
-            sockets.push(bind_any(self.socket_buffer)?);
+            sockets.push(bind_any(&*runtime, self.socket_buffer)?);
         }
-        self.bind_preferred(&mut sockets)?;
+        self.bind_preferred(&*runtime, &mut sockets)?;
         let state = state(
             config,
             self.server.as_ref(),
             self.client,
             self.socket_buffer,
+            runtime,
         )?;
         state.sockets.set_backups(self.backups);
         #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
-            tokio::spawn(interface::watch(state.clone(), selection));
+            let watch = interface::watch(state.clone(), selection);
+            state.runtime.spawn(Box::pin(watch));
         }
         read(&state, sockets);
         Ok(Endpoint::new(state))
@@ -269,12 +285,14 @@ pub(crate) fn state(
     server: Option<&ServerConfig>,
     client: Option<ClientConfig>,
     socket_buffer: usize,
+    runtime: Arc<dyn Runtime>,
 ) -> io::Result<Arc<SharedEndpoint>> {
     let server = server.map(ServerConfig::checked);
     let server = server.transpose().map_err(refused)?;
     let seed = random().map_err(io::Error::other)?;
     let core = mpquic_core::Endpoint::new(Arc::new(config), server, seed);
-    Ok(Arc::new(SharedEndpoint::new(core, client, socket_buffer)))
+    let state = SharedEndpoint::new(core, client, socket_buffer, runtime);
+    Ok(Arc::new(state))
 }
 
 /// Starts to read an endpoint's sockets.
@@ -306,6 +324,9 @@ impl EndpointBuilder {
         }
         if self.client.is_some() || self.backups.any() {
             return invalid("workers are servers: build another endpoint for clients");
+        }
+        if self.runtime.is_some() {
+            return invalid("workers run on tokio: give them no runtime");
         }
         if self.receivers != 1 {
             return invalid("receivers are for one endpoint: each worker has one");
@@ -352,7 +373,7 @@ impl EndpointBuilder {
 
     /// Binds the addresses that the selected interfaces have now.
     #[cfg(feature = "interfaces")]
-    fn bind_interfaces(&self, sockets: &mut Vec<Socket>) -> io::Result<()> {
+    fn bind_interfaces(&self, runtime: &dyn Runtime, sockets: &mut Vec<Socket>) -> io::Result<()> {
         let Some(selection) = &self.interfaces else {
             return Ok(());
         };
@@ -360,6 +381,7 @@ impl EndpointBuilder {
         for address in interface::usable(selection)? {
             let local = SocketAddr::new(address.ip, 0);
             sockets.push(Socket::bind(
+                runtime,
                 local,
                 Some(&address.name),
                 self.socket_buffer,
@@ -375,7 +397,11 @@ impl EndpointBuilder {
     }
 
     /// Binds the server's preferred addresses, unless a socket is bound to them already.
-    fn bind_preferred(&mut self, sockets: &mut Vec<Socket>) -> io::Result<()> {
+    fn bind_preferred(
+        &mut self,
+        runtime: &dyn Runtime,
+        sockets: &mut Vec<Socket>,
+    ) -> io::Result<()> {
         let Some(core) = self.server.as_ref().map(|server| &server.core) else {
             return Ok(());
         };
@@ -385,7 +411,7 @@ impl EndpointBuilder {
             if sockets.iter().any(|socket| socket.owns(address)) {
                 continue;
             }
-            self.bind_receivers(address, sockets)?;
+            self.bind_receivers(runtime, address, sockets)?;
             let bound = sockets.last().map(Socket::local);
             let core = self.server.as_mut().map(|server| &mut server.core);
             match (bound, core) {
@@ -398,14 +424,19 @@ impl EndpointBuilder {
     }
 
     /// Binds the sockets of one address.
-    fn bind_receivers(&self, address: SocketAddr, sockets: &mut Vec<Socket>) -> io::Result<()> {
+    fn bind_receivers(
+        &self,
+        runtime: &dyn Runtime,
+        address: SocketAddr,
+        sockets: &mut Vec<Socket>,
+    ) -> io::Result<()> {
         if self.receivers == 1 {
-            sockets.push(Socket::bind(address, None, self.socket_buffer)?);
+            sockets.push(Socket::bind(runtime, address, None, self.socket_buffer)?);
             return Ok(());
         }
         let mut address = address;
         for _ in 0..self.receivers {
-            let socket = Socket::bind_shared(address, self.socket_buffer)?;
+            let socket = Socket::bind_shared(runtime, address, self.socket_buffer)?;
             // The other sockets share the port that the first one was given.
             address = socket.local();
             sockets.push(socket);
@@ -420,8 +451,8 @@ pub(crate) fn refused(error: InvalidOption) -> io::Error {
 }
 
 /// One socket for both IP versions, or for IPv4 where there is no IPv6.
-fn bind_any(buffer: usize) -> io::Result<Socket> {
+fn bind_any(runtime: &dyn Runtime, buffer: usize) -> io::Result<Socket> {
     let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
     let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    Socket::bind(v6, None, buffer).or_else(|_| Socket::bind(v4, None, buffer))
+    Socket::bind(runtime, v6, None, buffer).or_else(|_| Socket::bind(runtime, v4, None, buffer))
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use mpquic_core::crypto::HandshakeData;
 use mpquic_core::{ConnectionError, FourTuple, Side, ZeroRtt};
-use tokio::time::Sleep;
 
 use crate::config::ClientConfig;
 use crate::connection::Connection;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::SharedEndpoint;
+use crate::runtime::Timer;
 use crate::start;
 
 /// How long an attempt may stay unanswered before the next one starts beside it.
@@ -44,7 +44,7 @@ struct Others {
     config: ClientConfig,
     server_name: String,
     four_tuples: VecDeque<FourTuple>,
-    next: Pin<Box<Sleep>>,
+    next: Pin<Box<dyn Timer>>,
 }
 
 impl fmt::Debug for Attempt {
@@ -126,7 +126,7 @@ impl Connecting {
                 config,
                 server_name: server_name.to_owned(),
                 four_tuples,
-                next: Box::pin(tokio::time::sleep(NEXT_ATTEMPT)),
+                next: endpoint.runtime.timer(endpoint.now() + NEXT_ATTEMPT),
             }));
         }
         self
@@ -251,10 +251,8 @@ impl Future for Connecting {
             if others.next.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            others
-                .next
-                .as_mut()
-                .reset(tokio::time::Instant::now() + NEXT_ATTEMPT);
+            let at = others.endpoint.now() + NEXT_ATTEMPT;
+            others.next.as_mut().reset(at);
             if others.four_tuples.is_empty() || this.attempts.iter().any(Attempt::has_answer) {
                 // The timer has nothing to do if there is no other address, or once the server
                 // answers: an attempt that fails starts the next one without it.

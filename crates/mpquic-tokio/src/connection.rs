@@ -11,7 +11,6 @@ use mpquic_core::{
 };
 use thiserror::Error;
 
-use crate::clock;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::LockedConnection;
 use crate::notifications::{Awaited, PollerId};
@@ -612,7 +611,7 @@ fn open_path(
     if let Some(error) = &engine.error {
         return Err(error.clone().into());
     }
-    let now = clock::now();
+    let now = engine.now();
     match engine.core.open_path(now, four_tuple, status) {
         Ok(id) => {
             if let Some(plan) = &mut engine.plan {

@@ -11,7 +11,6 @@ use mpquic_core::{
 };
 use rustls::pki_types::CertificateDer;
 
-use crate::clock;
 use crate::connection::Connection;
 use crate::connection_state::LockedConnection;
 
@@ -157,7 +156,8 @@ impl Connection {
     pub fn force_key_update(&self) -> bool {
         let start = |engine: &mut LockedConnection<'_>| {
             engine.wake_task();
-            engine.core.initiate_key_update(clock::now())
+            let now = engine.now();
+            engine.core.initiate_key_update(now)
         };
         self.0.lock().contain(start).unwrap_or(false)
     }

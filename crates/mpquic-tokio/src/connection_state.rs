@@ -25,10 +25,8 @@ use mpquic_core::{
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
-use tokio::time::Sleep;
 use tracing::Span;
 
-use crate::clock;
 use crate::endpoint_state::EndpointState;
 use crate::error_queue::Unreachable;
 #[cfg(feature = "metrics")]
@@ -38,6 +36,7 @@ use crate::path_events::{Listeners, PathEvents};
 use crate::path_plan::PathPlan;
 use crate::path_spans::PathSpans;
 use crate::receive_buffers::{SlabId, SlabsSeen};
+use crate::runtime;
 use crate::sending::{Next, Sending};
 use crate::socket::Socket;
 
@@ -120,7 +119,7 @@ pub(crate) struct Engine {
 /// The connection's timer. It is not moved to a later time before it expires: that is cheaper, and
 /// it is set anew then.
 struct Timer {
-    sleep: Pin<Box<Sleep>>,
+    sleep: Pin<Box<dyn runtime::Timer>>,
     armed: Option<Instant>,
 }
 
@@ -137,7 +136,7 @@ pub(crate) enum Turn {
 
 impl ConnectionState {
     /// The state of a new connection of an endpoint. The caller spawns the connection's task and
-    /// runs the connection. Must be called within a tokio runtime.
+    /// runs the connection.
     pub(crate) fn new(
         handle: ConnectionHandle,
         core: mpquic_core::Connection,
@@ -145,7 +144,7 @@ impl ConnectionState {
         transport: &TransportConfig,
         plan: Option<PathPlan>,
     ) -> Self {
-        let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
+        let sleep = endpoint.runtime.timer(endpoint.now());
         Self {
             handle,
             endpoint,
@@ -238,7 +237,7 @@ impl ConnectionState {
     /// Ends the connection from our side, as the application's `close` does.
     pub(crate) fn close(&self, error_code: VarInt, reason: Bytes) {
         let mut engine = self.lock();
-        let now = clock::now();
+        let now = self.endpoint.now();
         if engine.error.is_none() {
             engine.contain(|engine| engine.core.close(now, error_code, reason));
             engine.end(&self.notifications, ConnectionError::LocallyClosed);
@@ -305,6 +304,11 @@ impl Drop for LockedConnection<'_> {
 }
 
 impl LockedConnection<'_> {
+    /// The time now.
+    pub(crate) fn now(&self) -> Instant {
+        self.connection.endpoint.now()
+    }
+
     /// Runs a new connection of a client for the first time. If it may send 0-RTT data, its first
     /// flight leaves once the application had its turn: see [`Self::on_waits`].
     pub(crate) fn begin(&mut self, now: Instant) {
@@ -318,7 +322,7 @@ impl LockedConnection<'_> {
     /// before.
     pub(crate) fn on_waits(&mut self) {
         if self.held_until.take().is_some() {
-            self.run(clock::now());
+            self.run(self.now());
         }
     }
 
@@ -485,7 +489,7 @@ impl LockedConnection<'_> {
         self.written += bytes;
         if self.written >= enough {
             self.held_until = None;
-            self.run(clock::now());
+            self.run(self.now());
         } else {
             self.wake_task();
         }
@@ -519,7 +523,7 @@ impl LockedConnection<'_> {
                 break;
             }
             is_due = false;
-            let now = clock::now();
+            let now = self.now();
             if self.deadline().is_some_and(|deadline| deadline <= now) {
                 self.core.handle_timeout(now);
             }
@@ -596,7 +600,7 @@ impl Engine {
         };
         if self.timer.armed.is_none_or(|armed| deadline < armed) {
             self.timer.armed = Some(deadline);
-            self.timer.sleep.as_mut().reset(deadline.into());
+            self.timer.sleep.as_mut().reset(deadline);
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use mpquic_core::{AnnounceError, EndpointStats, ServerAddress, VarInt};
 use thiserror::Error;
+use tokio::runtime::Handle;
 
 use crate::config::{ClientConfig, ConfigError, ServerConfig};
 use crate::connecting::Connecting;
@@ -133,7 +134,7 @@ impl Endpoint {
     /// Connects with the default client configuration. The server's certificate must be valid for
     /// `server_name`.
     ///
-    /// Must be called within a tokio runtime.
+    /// Must be called within a tokio runtime, if that is the endpoint's.
     ///
     /// # Errors
     ///
@@ -150,7 +151,7 @@ impl Endpoint {
     /// Further paths open on their own once the handshake is confirmed. With
     /// [`ClientConfig::automatic_paths`] off, there is one attempt and one path.
     ///
-    /// Must be called within a tokio runtime.
+    /// Must be called within a tokio runtime, if that is the endpoint's.
     ///
     /// # Errors
     ///
@@ -177,11 +178,11 @@ impl Endpoint {
     /// Paths lead to the address that answered and to
     /// [`ClientConfig::server_addresses`], not to the others of the name: these may be other machines.
     ///
-    /// Must be called within a tokio runtime. Cancel-safe.
+    /// Must be called within a tokio runtime, whatever the endpoint's is: tokio resolves the name. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`ConnectToError::Name`] if the host has no address, and those of [`Self::connect`].
+    /// [`ConnectToError::Name`] if the host has no address or this is not tokio, and those of [`Self::connect`].
     ///
     /// # Examples
     ///
@@ -200,8 +201,9 @@ impl Endpoint {
     pub async fn connect_to(&self, host: &str, port: u16) -> Result<Connecting, ConnectToError> {
         let config = self.state().lock().default_client.clone();
         let config = config.ok_or(ConnectError::NoDefaultClientConfig)?;
-        let found = tokio::net::lookup_host((host, port)).await;
         let failed = |error| ConnectToError::Name(host.to_owned(), error);
+        Handle::try_current().map_err(|error| failed(io::Error::other(error)))?;
+        let found = tokio::net::lookup_host((host, port)).await;
         let mut addresses = found.map_err(failed)?;
         let none = || failed(io::ErrorKind::NotFound.into());
         let first = addresses.next().ok_or_else(none)?;
@@ -416,7 +418,7 @@ impl Endpoint {
     /// Binds one more local address; client connections open paths from it. With port 0, the system
     /// chooses a free port. Returns the address with its port.
     ///
-    /// Must be called within a tokio runtime.
+    /// Must be called within a tokio runtime, if that is the endpoint's.
     ///
     /// # Errors
     ///
@@ -430,7 +432,7 @@ impl Endpoint {
     /// Adds a socket that the application has bound; client connections open paths from its address,
     /// which is returned. [`Self::remove_local`] closes it.
     ///
-    /// Must be called within a tokio runtime.
+    /// Must be called within a tokio runtime, if that is the endpoint's.
     ///
     /// # Errors
     ///
@@ -474,7 +476,7 @@ impl Endpoint {
     ///
     /// To keep several local addresses, replace sockets one at a time with [`Self::rebind_local`].
     ///
-    /// Must be called within a tokio runtime.
+    /// Must be called within a tokio runtime, if that is the endpoint's.
     ///
     /// # Errors
     ///
@@ -486,7 +488,7 @@ impl Endpoint {
     /// Replaces the socket with this address by one that the application has bound, as
     /// [`Self::rebind`] does for all sockets.
     ///
-    /// Must be called within a tokio runtime.
+    /// Must be called within a tokio runtime, if that is the endpoint's.
     ///
     /// # Errors
     ///

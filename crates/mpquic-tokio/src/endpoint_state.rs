@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::config::ClientConfig;
 #[cfg(feature = "metrics")]
 use crate::metrics::EndpointTold;
+use crate::runtime::Runtime;
 use crate::socket::NoSending;
 use crate::sockets::Sockets;
 
@@ -25,6 +26,8 @@ const BATCHES_BEFORE_ATTEMPT: u32 = 16;
 /// parameter because that type names this one.
 pub(crate) struct EndpointState<C> {
     registry: Mutex<Registry<C>>,
+    /// Runs its tasks, and tells the time.
+    pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) sockets: Sockets,
     /// Bytes allocated to receive into, so far.
     pub(crate) receive_memory: AtomicU64,
@@ -44,6 +47,7 @@ impl<C> EndpointState<C> {
         core: mpquic_core::Endpoint,
         default_client: Option<ClientConfig>,
         socket_buffer: usize,
+        runtime: Arc<dyn Runtime>,
     ) -> Self {
         Self {
             registry: Mutex::new(Registry {
@@ -62,7 +66,8 @@ impl<C> EndpointState<C> {
                 receive_memory: 0,
                 announced: Arc::new([]),
             }),
-            sockets: Sockets::new(socket_buffer),
+            sockets: Sockets::new(runtime.clone(), socket_buffer),
+            runtime,
             receive_memory: AtomicU64::new(0),
             attempts: Notify::new(),
             idle: Notify::new(),
@@ -71,6 +76,11 @@ impl<C> EndpointState<C> {
             #[cfg(feature = "metrics")]
             told: Mutex::default(),
         }
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self) -> Instant {
+        self.runtime.now()
     }
 
     /// Exclusive access. Every task needs it to route datagrams, so hold it briefly: no
@@ -353,8 +363,8 @@ mod tests {
     use mpquic_core::{DatagramEvent, FourTuple};
 
     use super::*;
-    use crate::clock;
     use crate::config::ServerConfig;
+    use crate::runtime::TokioRuntime;
 
     type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -387,10 +397,11 @@ mod tests {
             mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32])
         };
         let mut client = endpoint(None, 1);
-        let state = EndpointState::<()>::new(endpoint(Some(server), 2), None, 0);
+        let state =
+            EndpointState::<()>::new(endpoint(Some(server), 2), None, 0, Arc::new(TokioRuntime));
         let mut registry = state.lock();
         let mut response = Vec::new();
-        let mut now = clock::now();
+        let mut now = TokioRuntime.now();
         let mut arrived = 0;
         for second in 0..240 {
             let data = first_datagram(&mut client, now).ok_or("no datagram")?;

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use mpquic_core::config::InvalidOption;
 use mpquic_core::{ConnectionError, ConnectionId, FourTuple};
 
-use crate::clock;
 use crate::config::ServerConfig;
 use crate::connecting::Connecting;
 use crate::connection::Connection;
@@ -113,10 +112,8 @@ impl Incoming {
             return Ok(());
         };
         let mut response = Vec::new();
-        let result = endpoint
-            .lock()
-            .core
-            .retry(clock::now(), core, &mut response);
+        let now = endpoint.now();
+        let result = endpoint.lock().core.retry(now, core, &mut response);
         match result {
             Ok(transmit) => {
                 endpoint.respond(&transmit, &response);

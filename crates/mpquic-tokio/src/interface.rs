@@ -236,7 +236,7 @@ fn choose(
 /// Binds and closes sockets as addresses appear and disappear, until the endpoint is gone.
 pub(crate) async fn watch(endpoint: Arc<SharedEndpoint>, selection: Selection) {
     let follow = async {
-        let mut changes = InterfaceChanges::new();
+        let mut changes = InterfaceChanges::new(endpoint.runtime.clone());
         loop {
             let all_done = adapt(&endpoint, &selection);
             changes.next(all_done).await;

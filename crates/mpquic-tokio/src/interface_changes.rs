@@ -1,8 +1,9 @@
 //! [`InterfaceChanges`]: when to look at the network interfaces again.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tokio::time::Instant;
+use crate::runtime::Runtime;
 
 /// How often to look where the system does not tell, and as long as something did not work that may
 /// work later.
@@ -12,23 +13,25 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_millis(20);
 
 /// Waits for changes of links, addresses and routes. Linux, Apple's systems and FreeBSD tell of them;
-/// elsewhere, and where programs may not listen, a second passes instead.
+/// elsewhere, where programs may not listen, and outside of tokio, a second passes instead.
 #[derive(Debug)]
 pub(crate) struct InterfaceChanges {
     #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
     events: Option<events::Events>,
     looked: Instant,
+    runtime: Arc<dyn Runtime>,
 }
 
 impl InterfaceChanges {
-    /// Changes from now on. Must be called within a tokio runtime.
-    pub(crate) fn new() -> Self {
+    /// Changes from now on.
+    pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Self {
         Self {
             #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
             events: events::Events::new()
                 .inspect_err(|error| tracing::debug!(%error, "interfaces are polled"))
                 .ok(),
-            looked: Instant::now(),
+            looked: runtime.now(),
+            runtime,
         }
     }
 
@@ -40,24 +43,28 @@ impl InterfaceChanges {
         if let Some(events) = &self.events {
             let told = async {
                 let told = events.told().await;
-                tokio::time::sleep_until(self.looked + LEAST).await;
+                self.runtime.timer(self.looked + LEAST).await;
                 // What came since then is seen by the look to come.
                 told.and_then(|()| events.forget())
             };
             let told = match all_done {
                 true => told.await,
-                false => tokio::time::timeout_at(later, told).await.unwrap_or(Ok(())),
+                false => tokio::select! {
+                    biased;
+                    told = told => told,
+                    () = self.runtime.timer(later) => Ok(()),
+                },
             };
             if let Err(error) = told {
                 tracing::debug!(%error, "no news of interfaces, they are polled");
                 self.events = None;
             }
-            self.looked = Instant::now();
+            self.looked = self.runtime.now();
             return;
         }
         let _ = all_done;
-        tokio::time::sleep_until(later).await;
-        self.looked = Instant::now();
+        self.runtime.timer(later).await;
+        self.looked = self.runtime.now();
     }
 }
 
@@ -67,6 +74,7 @@ mod events {
 
     use socket2::Socket;
     use tokio::net::UdpSocket;
+    use tokio::runtime::Handle;
 
     /// Messages that are thrown away at a time.
     const MOST: usize = 1024;
@@ -82,6 +90,8 @@ mod events {
 
     impl Events {
         pub(super) fn new() -> io::Result<Self> {
+            // Only tokio waits for sockets of this kind.
+            Handle::try_current().map_err(io::Error::other)?;
             let socket = open()?;
             socket.set_nonblocking(true)?;
             Ok(Self(UdpSocket::from_std(socket.into())?))

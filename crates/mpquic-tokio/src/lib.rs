@@ -55,6 +55,7 @@
 //! and go; [`EndpointBuilder::bind_interface`] uses some. Servers may listen on several addresses,
 //! which clients reach as [`ClientConfig::server_addresses`]. [`EndpointBuilder::socket`] takes a
 //! socket that is bound already, [`EndpointBuilder::abstract_socket`] whatever carries datagrams.
+//! [`EndpointBuilder::runtime`] takes another [`Runtime`] than tokio.
 //!
 //! # Features
 //!
@@ -79,7 +80,6 @@
 
 mod backups;
 mod builder;
-mod clock;
 mod config;
 mod connecting;
 mod connection;
@@ -109,6 +109,7 @@ mod path_plan;
 mod path_spans;
 mod receive_buffers;
 mod recv_stream;
+mod runtime;
 mod send_queues;
 mod send_stream;
 mod sending;
@@ -141,6 +142,7 @@ pub use memory_network::{MemoryNetwork, MemorySocket};
 pub use path::Path;
 pub use path_events::PathEvents;
 pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream, ResetError};
+pub use runtime::{Runtime, RuntimeSocket, Timer, TokioRuntime};
 pub use send_stream::{BindStreamError, SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 pub use stream_watch::StreamWatch;

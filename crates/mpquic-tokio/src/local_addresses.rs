@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use mpquic_core::{FourTuple, PathMut};
 
-use crate::clock;
 use crate::connection_state::{Engine, SharedEndpoint};
 use crate::path_plan::move_path;
 use crate::socket::Socket;
@@ -14,7 +13,7 @@ use crate::socket::Socket;
 pub(crate) fn follow(endpoint: &SharedEndpoint) {
     let locals = endpoint.sockets.all();
     let connections = endpoint.lock().connections();
-    let now = clock::now();
+    let now = endpoint.now();
     for connection in connections {
         connection.lock().contain(|engine| {
             let engine = &mut **engine;
@@ -31,7 +30,7 @@ pub(crate) fn follow(endpoint: &SharedEndpoint) {
 #[cfg(feature = "interfaces")]
 pub(crate) fn retry(endpoint: &SharedEndpoint) {
     let connections = endpoint.lock().connections();
-    let now = clock::now();
+    let now = endpoint.now();
     for connection in connections {
         connection.lock().contain(|engine| {
             let engine = &mut **engine;
@@ -50,7 +49,7 @@ pub(crate) fn retry(endpoint: &SharedEndpoint) {
 pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Socket>], new: &Socket) {
     let locals = endpoint.sockets.all();
     let connections = endpoint.lock().connections();
-    let now = clock::now();
+    let now = endpoint.now();
     for connection in connections {
         connection.lock().contain(|engine| {
             let owned = |tuple: FourTuple| endpoint.sockets.owner(tuple.local).is_some();

@@ -25,7 +25,8 @@ const FIRST_PORT: u16 = 49152;
 /// A network in memory. Datagrams between its sockets arrive in order after a delay; none is lost
 /// unless a socket is cut off or does not read.
 ///
-/// It needs no addresses of this machine. With the runtime's clock paused
+/// It needs no addresses of this machine, but tokio, whatever the endpoint's runtime is. With tokio's
+/// clock paused
 /// (`#[tokio::test(start_paused = true)]`), tests take no time, and each run is like the other.
 ///
 /// # Examples

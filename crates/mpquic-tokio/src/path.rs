@@ -7,7 +7,6 @@ use mpquic_core::{
     TransportErrorCode,
 };
 
-use crate::clock;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::Engine;
 
@@ -112,7 +111,7 @@ impl Path {
             return Err(ClosePathError::NoSuchPath);
         }
         let stats = engine.core.path_stats(self.id);
-        let now = clock::now();
+        let now = engine.now();
         engine.core.close_path(now, self.id, error_code)?;
         if let (Some(plan), Some(stats)) = (&mut engine.plan, stats) {
             plan.on_application(stats.four_tuple, None);

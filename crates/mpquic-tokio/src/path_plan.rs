@@ -536,7 +536,7 @@ pub(crate) fn move_path(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
+    use crate::runtime::{Runtime, TokioRuntime};
     use crate::testing::Network;
 
     fn socket(address: &str) -> Arc<Socket> {
@@ -559,7 +559,7 @@ mod tests {
 
     #[test]
     fn failed_paths_rest_and_lost_addresses_are_forgotten() {
-        let now = clock::now();
+        let now = TokioRuntime.now();
         let (a, b) = (socket("127.0.0.1:1"), socket("127.0.0.2:1"));
         let first = FourTuple::new(a.local(), "127.0.0.3:1".parse().unwrap());
         let mut plan = PathPlan::new(first, &[]);
@@ -599,7 +599,7 @@ mod tests {
     /// A path that has worked once is tried for ever.
     #[test]
     fn announced_addresses_that_never_answer_are_given_up() {
-        let now = clock::now();
+        let now = TokioRuntime.now();
         let local = socket("127.0.0.1:1");
         let first = FourTuple::new(local.local(), "127.0.0.3:1".parse().unwrap());
         let announced = ServerAddress::new("127.0.0.4:1".parse().unwrap());
@@ -635,7 +635,7 @@ mod tests {
 
     #[test]
     fn mp_019_further_paths_lead_to_the_preferred_address() {
-        let now = clock::now();
+        let now = TokioRuntime.now();
         let (a, b) = (socket("127.0.0.1:1"), socket("127.0.0.2:1"));
         let handshake = "127.0.0.3:1".parse().unwrap();
         let preferred: SocketAddr = "127.0.0.4:2".parse().unwrap();

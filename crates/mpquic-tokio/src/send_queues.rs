@@ -102,6 +102,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::{Runtime, TokioRuntime};
 
     #[test]
     #[cfg(target_endian = "little")]
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn the_kernel_is_not_asked_all_the_time() {
         let mut queues = SendQueues::default();
-        let now = crate::clock::now();
+        let now = TokioRuntime.now();
         let first = queues.refresh(now);
         assert_eq!(first.is_some(), cfg!(target_os = "linux"));
         assert_eq!(queues.refresh(now + INTERVAL / 2), first);

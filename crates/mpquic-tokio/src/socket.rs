@@ -11,7 +11,7 @@ use tracing::{debug, trace};
 
 use crate::datagram_socket::DatagramSocket;
 use crate::error_queue::Unreachable;
-use crate::kernel_socket::KernelSocket;
+use crate::runtime::Runtime;
 use crate::socket_io::Io;
 use crate::worker_socket::{Place, WorkerSocket};
 
@@ -68,6 +68,7 @@ impl Socket {
     /// Binds to `local` and, where the system allows it, to a network interface, so that packets
     /// leave by that interface whatever the routing table says.
     pub(crate) fn bind(
+        runtime: &dyn Runtime,
         local: SocketAddr,
         interface: Option<&str>,
         buffer_size: usize,
@@ -81,12 +82,16 @@ impl Socket {
             debug!(name, %error, "cannot bind to the interface, only to its address");
         }
         socket.bind(&local.into())?;
-        Self::from_std(socket.into(), interface.map(str::to_owned))
+        Self::from_std(runtime, socket.into(), interface.map(str::to_owned))
     }
 
     /// Binds to an address that other sockets of this process share.
-    pub(crate) fn bind_shared(local: SocketAddr, buffer_size: usize) -> io::Result<Self> {
-        Self::from_std(bind_shared(local, buffer_size)?, None)
+    pub(crate) fn bind_shared(
+        runtime: &dyn Runtime,
+        local: SocketAddr,
+        buffer_size: usize,
+    ) -> io::Result<Self> {
+        Self::from_std(runtime, bind_shared(local, buffer_size)?, None)
     }
 
     /// Makes one of a socket that is bound to an address which it shares with those of other workers.
@@ -96,15 +101,23 @@ impl Socket {
     }
 
     /// Makes one of a socket that the application has bound.
-    pub(crate) fn adopt(socket: std::net::UdpSocket, buffer_size: usize) -> io::Result<Self> {
+    pub(crate) fn adopt(
+        runtime: &dyn Runtime,
+        socket: std::net::UdpSocket,
+        buffer_size: usize,
+    ) -> io::Result<Self> {
         set_buffers(&socket2::SockRef::from(&socket), buffer_size);
-        socket.set_nonblocking(true)?;
-        Self::from_std(socket, None)
+        Self::from_std(runtime, socket, None)
     }
 
     /// Makes one of a socket that is bound already.
-    fn from_std(socket: std::net::UdpSocket, interface: Option<String>) -> io::Result<Self> {
-        Self::new(Io::Kernel(KernelSocket::new(socket)?), interface)
+    fn from_std(
+        runtime: &dyn Runtime,
+        socket: std::net::UdpSocket,
+        interface: Option<String>,
+    ) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Self::new(runtime.socket(socket)?.0, interface)
     }
 
     /// Makes one of what the application has in the place of a socket.
@@ -355,6 +368,7 @@ const NO_SUCH_DEVICE: i32 = 19;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::TokioRuntime;
 
     fn transmit(from: &Socket, to: &Socket, size: usize, segment: Option<usize>) -> Transmit {
         Transmit {
@@ -382,9 +396,9 @@ mod tests {
 
     #[tokio::test]
     async fn trains_arrive_whole_with_ecn_and_addresses() {
-        let a = Socket::bind("127.0.0.2:0".parse().unwrap(), None, 1 << 20);
+        let a = Socket::bind(&TokioRuntime, "127.0.0.2:0".parse().unwrap(), None, 1 << 20);
         let a = a.expect("a machine with 127.0.0.2, which CONTRIBUTING.md says how to add");
-        let b = Socket::bind("0.0.0.0:0".parse().unwrap(), None, 1 << 20).unwrap();
+        let b = Socket::bind(&TokioRuntime, "0.0.0.0:0".parse().unwrap(), None, 1 << 20).unwrap();
         let target = SocketAddr::new([127, 0, 0, 1].into(), b.local().port());
         let contents: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
         let mut transmit = transmit(&a, &b, contents.len(), Some(1200));
@@ -403,9 +417,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_dual_stack_socket_speaks_ipv4() {
-        let a = Socket::bind("[::]:0".parse().unwrap(), None, 1 << 20);
+        let a = Socket::bind(&TokioRuntime, "[::]:0".parse().unwrap(), None, 1 << 20);
         let a = a.expect("a machine with IPv6");
-        let b = Socket::bind("127.0.0.1:0".parse().unwrap(), None, 1 << 20).unwrap();
+        let b = Socket::bind(&TokioRuntime, "127.0.0.1:0".parse().unwrap(), None, 1 << 20).unwrap();
         let mut out = transmit(&a, &b, 3, None);
         out.four_tuple.local = a.local_towards(b.local());
         assert_eq!(a.send(&out, b"abc"), Sent::All);

@@ -11,7 +11,6 @@ use bytes::BytesMut;
 use mpquic_core::{ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
 use smallvec::SmallVec;
 
-use crate::clock;
 use crate::connection_state::{Arrival, ConnectionState, SharedEndpoint, message_of};
 use crate::endpoint_state::Registry;
 use crate::error_queue::Unreachable;
@@ -88,7 +87,7 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
             tokio::select! {
                 biased;
                 () = &mut closed => return,
-                () = tokio::time::sleep(PAUSE) => {}
+                () = endpoint.runtime.timer(endpoint.now() + PAUSE) => {}
             }
         }
     }
@@ -214,7 +213,7 @@ impl<'a> Reader<'a> {
         if errors.is_empty() {
             return;
         }
-        let now = clock::now();
+        let now = self.endpoint.now();
         if self
             .errors_since
             .is_none_or(|since| now >= since + ERROR_INTERVAL)
@@ -286,7 +285,7 @@ impl<'a> Reader<'a> {
         unanswered.bytes = 0;
         unanswered.since = None;
         if unanswered.any() {
-            let now = clock::now();
+            let now = self.endpoint.now();
             for connection in unanswered.connections.drain(..) {
                 connection.lock().answer(now);
             }
@@ -307,7 +306,7 @@ impl<'a> Reader<'a> {
             |meta, data, slab| {
                 bytes += data.len();
                 let message = Message {
-                    now: *now.get_or_insert_with(clock::now),
+                    now: *now.get_or_insert_with(|| endpoint.now()),
                     four_tuple: socket.four_tuple(meta),
                     ecn: socket::ecn(meta),
                     datagram_size: meta.stride,
@@ -420,10 +419,11 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::{Runtime, TokioRuntime};
 
     #[test]
     fn answers_wait_for_bytes_or_time_and_no_longer() {
-        let start = clock::now();
+        let start = TokioRuntime.now();
         let mut unanswered = Unanswered::default();
         unanswered.on_received(start, MAX_UNANSWERED - 1);
         assert!(!unanswered.is_enough());

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use crate::backups::Backups;
+use crate::runtime::Runtime;
 use crate::send_queues::SendQueues;
 use crate::socket::Socket;
 
 /// The sockets of an endpoint, and the send queues behind them.
 pub(crate) struct Sockets {
+    runtime: Arc<dyn Runtime>,
     open: RwLock<Vec<Arc<Socket>>>,
     /// Which of them paths start from that stand by.
     backups: OnceLock<Backups>,
@@ -23,8 +25,9 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// No sockets yet. Kernel buffers of `buffer_size` bytes are requested for each that comes.
-    pub(crate) fn new(buffer_size: usize) -> Self {
+    pub(crate) fn new(runtime: Arc<dyn Runtime>, buffer_size: usize) -> Self {
         Self {
+            runtime,
             open: RwLock::default(),
             backups: OnceLock::new(),
             watches_errors: AtomicBool::new(false),
@@ -40,13 +43,13 @@ impl Sockets {
 
     /// Binds a socket with the same settings as the others. [`Self::insert`] adds it to them.
     pub(crate) fn bind(&self, local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
-        Socket::bind(local, interface, self.buffer_size)
+        Socket::bind(&*self.runtime, local, interface, self.buffer_size)
     }
 
     /// Makes one of a socket that the application has bound. [`Self::insert`] adds it to the
     /// others.
     pub(crate) fn adopt(&self, socket: std::net::UdpSocket) -> io::Result<Socket> {
-        Socket::adopt(socket, self.buffer_size)
+        Socket::adopt(&*self.runtime, socket, self.buffer_size)
     }
 
     pub(crate) fn insert(&self, socket: Arc<Socket>) {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use mpquic_core::{ConnectionError, FourTuple, Incoming};
 use thiserror::Error;
 
-use crate::clock;
 use crate::config::ClientConfig;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::{ConnectionState, SharedEndpoint, message_of};
@@ -37,7 +36,9 @@ pub enum ConnectError {
 
 /// Starts to read a socket, and lets connections use it.
 pub(crate) fn read(endpoint: &Arc<SharedEndpoint>, socket: Arc<Socket>) {
-    tokio::spawn(read_socket(endpoint.clone(), socket.clone()));
+    endpoint
+        .runtime
+        .spawn(Box::pin(read_socket(endpoint.clone(), socket.clone())));
     endpoint.sockets.insert(socket);
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn connect(
         plan
     });
     let transport = config.core.transport.clone();
-    let now = clock::now();
+    let now = endpoint.now();
     let mut registry = endpoint.lock();
     if registry.closed().is_some() {
         return Err(ConnectError::EndpointStopping);
@@ -92,7 +93,7 @@ pub(crate) fn accept(
     let mut response = Vec::new();
     let mut registry = endpoint.lock();
     let core = &mut registry.core;
-    let accepting = match core.begin_accept(clock::now(), incoming, &mut response) {
+    let accepting = match core.begin_accept(endpoint.now(), incoming, &mut response) {
         Ok(accepting) => accepting,
         Err(error) => {
             drop(registry);
@@ -118,7 +119,7 @@ pub(crate) fn accept(
     // Locked before the endpoint knows the connection: datagrams that arrive from now on have to
     // wait until those that arrived meanwhile are handled.
     let mut engine = connection.lock();
-    let now = clock::now();
+    let now = endpoint.now();
     let mut registry = endpoint.lock();
     let late = registry.core.finish_accept(now, accepted);
     registry.insert(handle, connection.clone());
@@ -147,7 +148,8 @@ pub(crate) fn accept(
 
 /// Spawns the task of a connection that its endpoint knows.
 fn start_task(connection: Arc<ConnectionState>) -> ConnectionRef {
-    tokio::spawn(ConnectionTask::new(connection.clone()).run());
+    let task = ConnectionTask::new(connection.clone());
+    connection.endpoint.runtime.spawn(Box::pin(task.run()));
     ConnectionRef::new(connection)
 }
 
@@ -167,6 +169,7 @@ mod tests {
 
     use super::*;
     use crate::config::ServerConfig;
+    use crate::runtime::TokioRuntime;
     use crate::sending::Sending;
 
     type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -175,7 +178,12 @@ mod tests {
         let config = mpquic_core::config::EndpointConfig::new([1; 32]);
         let server = server.map(|server| server.checked().expect("defaults"));
         let core = mpquic_core::Endpoint::new(Arc::new(config), server, [2; 32]);
-        let endpoint = Arc::new(SharedEndpoint::new(core, None, 1 << 20));
+        let endpoint = Arc::new(SharedEndpoint::new(
+            core,
+            None,
+            1 << 20,
+            Arc::new(TokioRuntime),
+        ));
         bind(&endpoint, SocketAddr::from(([127, 0, 0, 1], 0)), None)?;
         Ok(endpoint)
     }

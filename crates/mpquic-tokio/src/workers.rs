@@ -11,6 +11,7 @@ use mpquic_core::{ConnectionId, ConnectionIdGenerator};
 use crate::builder::{self, Common, EndpointBuilder, refused};
 use crate::config::{ServerConfig, random};
 use crate::endpoint::Endpoint;
+use crate::runtime::TokioRuntime;
 use crate::socket::{self, Socket};
 use crate::worker_socket::{Group, Place, worker_of};
 
@@ -143,7 +144,13 @@ impl Worker {
         let sockets = sockets.map(|(socket, place)| Socket::of_worker(socket, place));
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         let server = Some(&self.server);
-        let state = builder::state(self.config, server, None, self.socket_buffer)?;
+        let state = builder::state(
+            self.config,
+            server,
+            None,
+            self.socket_buffer,
+            Arc::new(TokioRuntime),
+        )?;
         builder::read(&state, sockets);
         Ok(Endpoint::new(state))
     }

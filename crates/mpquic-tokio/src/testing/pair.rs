@@ -12,6 +12,7 @@ use super::network::{Network, Port};
 use crate::config::{ClientConfig, ServerConfig};
 use crate::connection_state::{ConnectionState, SharedEndpoint};
 use crate::endpoint::Endpoint;
+use crate::runtime::TokioRuntime;
 use crate::socket::Socket;
 use crate::{Connection, TransportOptions, local_addresses, start};
 
@@ -48,7 +49,7 @@ impl Host {
         let server = server.map(|server| server.checked()).transpose()?;
         let seed = [if server.is_some() { 1 } else { 2 }; 32];
         let core = mpquic_core::Endpoint::new(Arc::new(config), server, seed);
-        let state = Arc::new(SharedEndpoint::new(core, client, 0));
+        let state = Arc::new(SharedEndpoint::new(core, client, 0, Arc::new(TokioRuntime)));
         Ok(Self {
             endpoint: Endpoint::new(state.clone()),
             state,

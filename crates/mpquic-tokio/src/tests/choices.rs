@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use crate::clock;
+use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{DELAY, Error, Pair, TestResult, transfer};
 use crate::{
     BindStreamError, Connection, DatagramOptions, PathId, ReadError, SendDatagramError,
@@ -23,7 +23,7 @@ async fn connected() -> Result<(Pair, Connection, Connection), Error> {
 }
 
 fn soon(after: Duration) -> Instant {
-    clock::now() + after
+    TokioRuntime.now() + after
 }
 
 /// Bytes that so many calls of each socket of the client have sent.
@@ -81,7 +81,7 @@ async fn a_stream_is_reset_at_its_deadline() -> TestResult {
         }
     };
     assert_eq!(endless.await, WriteError::ClosedStream);
-    let late = clock::now().saturating_duration_since(deadline);
+    let late = TokioRuntime.now().saturating_duration_since(deadline);
     assert!(late <= Duration::from_millis(5), "{late:?}");
     assert_eq!(stream.stopped().await, Err(StoppedError::Expired));
     let mut incoming = b.accept_uni().await?;
@@ -121,7 +121,7 @@ async fn what_is_redundant_survives_a_path_without_delay() -> TestResult {
     stream.set_redundant(true)?;
     for silent in [0, 1] {
         pair.at_client[silent].silence(true);
-        let start = clock::now();
+        let start = TokioRuntime.now();
         if silent == 0 {
             stream.write_all(&[1; 10_000]).await?;
             stream.finish()?;
@@ -132,7 +132,7 @@ async fn what_is_redundant_survives_a_path_without_delay() -> TestResult {
             a.send_datagram_with(Bytes::from_static(b"once"), options)?;
             assert_eq!(b.read_datagram().await?, "once");
         }
-        let took = clock::now().saturating_duration_since(start);
+        let took = TokioRuntime.now().saturating_duration_since(start);
         assert!(
             took <= DELAY + Duration::from_millis(5),
             "{silent}: {took:?}"

@@ -5,8 +5,8 @@ use std::time::Duration;
 use mpquic_core::{ConnectionError, PathState};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::clock;
 use crate::error_queue::Unreachable;
+use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{Pair, TestResult, transfer};
 
 /// A message about a datagram from a socket of the client to the server, with its first bytes, reaches
@@ -18,7 +18,7 @@ fn tell(pair: &Pair, from: usize, quoted: &[u8]) -> Option<ConnectionError> {
     let connections = state.lock().connections();
     let mut told = connections.iter().filter_map(|connection| {
         let mut engine = connection.lock();
-        engine.on_unreachable(&socket, &error, clock::now());
+        engine.on_unreachable(&socket, &error, TokioRuntime.now());
         engine.error.clone()
     });
     told.next()

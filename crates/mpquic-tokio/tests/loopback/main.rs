@@ -1,5 +1,6 @@
 //! Whole connections over real sockets: two loopback addresses are two paths.
 
+mod async_io_runtime;
 mod attempts;
 mod cancel;
 mod connections;
@@ -13,6 +14,7 @@ mod panics;
 mod paths;
 mod polls;
 mod quinn;
+mod runtimes;
 mod slow_tls;
 mod sockets;
 mod tls;

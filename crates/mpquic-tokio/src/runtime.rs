@@ -1,0 +1,140 @@
+//! [`Runtime`]: what the driver asks of an async runtime, and [`TokioRuntime`], which answers for tokio.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::UdpSocket;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::datagram_socket::DatagramSocket;
+use crate::kernel_socket::KernelSocket;
+use crate::socket_io::Io;
+
+/// An async runtime: it runs tasks, tells the time, and waits for timers and sockets.
+///
+/// Endpoints run on [`TokioRuntime`] unless
+/// [`EndpointBuilder::runtime`](crate::EndpointBuilder::runtime) says otherwise. On another runtime,
+/// nothing has to be called within tokio, and all works but
+/// [`EndpointBuilder::workers`](crate::EndpointBuilder::workers) and
+/// [`Endpoint::connect_to`](crate::Endpoint::connect_to), which say so. Three things are slower there:
+/// network interfaces are looked at once a second, as nothing tells of their changes; no ICMP
+/// message ends an attempt to connect early; and how many datagrams pass with one call is up to the
+/// [`DatagramSocket`] that [`Self::socket`] makes.
+///
+/// # Examples
+///
+/// A runtime of the crates `async-io` and `async-executor`. Its sockets carry one datagram per call;
+/// with the crate `quinn-udp` they can carry many.
+///
+#[doc = concat!("```\n", include_str!("../tests/loopback/async_io_runtime.rs"))]
+///
+/// # fn main() -> io::Result<()> {
+/// // There is no tokio here.
+/// let executor = Arc::new(Executor::new());
+/// async_io::block_on(executor.run(async {
+///     let local = SocketAddr::from(([127, 0, 0, 1], 0));
+///     let runtime = Arc::new(AsyncIo(executor.clone()));
+///     let endpoint = mpquic_tokio::Endpoint::builder().runtime(runtime).bind(local).build()?;
+///     assert_eq!(endpoint.local_addr()?.ip(), local.ip());
+///     Ok(())
+/// }))
+/// # }
+/// ```
+pub trait Runtime: fmt::Debug + Send + Sync + 'static {
+    /// Runs a task to its end, beside the one that calls. The driver spawns one for each socket, one
+    /// for each connection, and one that follows network interfaces.
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
+
+    /// The time now, which never goes back. Each deadline that the application gives to the driver
+    /// is of this clock. It is read at least once for each batch of datagrams and each call of the
+    /// application that may send, so it should be cheap.
+    fn now(&self) -> Instant;
+
+    /// A timer that is ready at a time of [`Self::now`]'s clock, which may have passed.
+    fn timer(&self, at: Instant) -> Pin<Box<dyn Timer>>;
+
+    /// Makes the driver's socket of one that is bound and does not block. The driver has bound it
+    /// ([`EndpointBuilder::bind`](crate::EndpointBuilder::bind)), or the application
+    /// ([`EndpointBuilder::socket`](crate::EndpointBuilder::socket)).
+    ///
+    /// By default, this fails: the application then gives the endpoint nothing but what
+    /// [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket) takes, for which
+    /// this is not called.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be used; the call that needed it fails with this error.
+    fn socket(&self, socket: UdpSocket) -> io::Result<RuntimeSocket> {
+        drop(socket);
+        let message = "this runtime has no sockets: give the endpoint abstract ones";
+        Err(io::Error::new(io::ErrorKind::Unsupported, message))
+    }
+}
+
+/// A timer of a [`Runtime`]: a future that is ready once its time has come. It is then not polled
+/// again before [`Self::reset`].
+pub trait Timer: Future<Output = ()> + fmt::Debug + Send + Sync {
+    /// Sets another time, sooner or later. While the timer is not ready, the task that polled it last
+    /// is woken at the new time without polling it again.
+    fn reset(self: Pin<&mut Self>, at: Instant);
+}
+
+/// A socket as a [`Runtime`] makes it: made from an [`Arc`] of a [`DatagramSocket`], or by
+/// [`TokioRuntime`].
+#[derive(Debug)]
+pub struct RuntimeSocket(pub(crate) Io);
+
+impl<S: DatagramSocket> From<Arc<S>> for RuntimeSocket {
+    fn from(socket: Arc<S>) -> Self {
+        Self(Io::Abstract(socket))
+    }
+}
+
+/// The runtime tokio, within which all calls are made that spawn, bind or connect. It must have been
+/// built with I/O and time (`enable_all`). The time is tokio's, which tests can pause.
+///
+/// # Examples
+///
+/// It is what endpoints run on by default:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mpquic_tokio::{Endpoint, TokioRuntime};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let local = "127.0.0.1:0".parse()?;
+/// let endpoint = Endpoint::builder().runtime(Arc::new(TokioRuntime)).bind(local).build()?;
+/// # drop(endpoint);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TokioRuntime;
+
+impl Runtime for TokioRuntime {
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        tokio::spawn(task);
+    }
+
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+
+    fn timer(&self, at: Instant) -> Pin<Box<dyn Timer>> {
+        Box::pin(tokio::time::sleep_until(at.into()))
+    }
+
+    fn socket(&self, socket: UdpSocket) -> io::Result<RuntimeSocket> {
+        Ok(RuntimeSocket(Io::Kernel(KernelSocket::new(socket)?)))
+    }
+}
+
+impl Timer for tokio::time::Sleep {
+    fn reset(self: Pin<&mut Self>, at: Instant) {
+        tokio::time::Sleep::reset(self, at.into());
+    }
+}
