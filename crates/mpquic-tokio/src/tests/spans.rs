@@ -80,6 +80,9 @@ impl Notes {
 #[tokio::test(start_paused = true)]
 async fn connections_and_paths_have_spans() -> TestResult {
     let notes = Notes::default();
+    // With one subscriber, tracing asks the thread of another test whether it wants a span that it meets
+    // first, and then nobody gets it. With two, it asks the subscribers.
+    let _other = tracing::Dispatch::new(Notes::default());
     let _guard = tracing::subscriber::set_default(notes.clone());
     let pair = Pair::with_paths(2)?;
     let (a, _b) = pair.connect_over(2).await?;
