@@ -60,7 +60,11 @@ fuzz_target!(|input: Input| {
     let mut pieces = input.pieces.iter().chain(std::iter::repeat(&255));
     'arriving: while !rest.is_empty() {
         let length = usize::from(*pieces.next().unwrap_or(&255)).max(1);
-        units.push(rest.split_to(length.min(rest.len())));
+        let was_in_data = units.is_in_data();
+        if let Some(unit) = units.push(rest.split_to(length.min(rest.len()))) {
+            assert!(!unit.is_empty());
+            add(&mut found, &unit, was_in_data);
+        }
         loop {
             let was_in_data = units.is_in_data();
             match units.next() {
