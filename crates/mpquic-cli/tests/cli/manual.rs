@@ -43,7 +43,7 @@ fn a_list_need_not_be_read_to_its_end() {
         &["schedulers"][..],
         &["controllers", "--json"],
         &["paths", "--json"],
-        &["paths", "--json", "--watch", "1"],
+        &["paths", "--json", "--watch=1"],
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
