@@ -114,8 +114,8 @@ struct Window {
     burst: i64,
     /// The longest wait in the queue, ms; `None` if no round trip was under way in it.
     wait: Option<f64>,
-    /// There was a queue for long enough to show the rate.
-    is_busy: bool,
+    /// The rate of the parts with a queue, if these are long enough.
+    busy: Option<f64>,
     /// Nothing arrived, although it was asked for.
     is_outage: bool,
 }
@@ -247,14 +247,10 @@ impl PathRecording {
             let busy = intervals.iter().zip(&busy[index * WINDOW..]);
             let busy = busy.filter_map(|(interval, is_busy)| is_busy.then_some(interval.bytes));
             let (bytes, count) = busy.fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1));
-            let is_busy = count >= LEAST_BUSY;
-            let (bytes, count) = match is_busy {
-                true => (bytes, count),
-                false => (intervals.iter().map(|it| it.bytes).sum(), WINDOW),
-            };
+            let mbit = |bytes: u64, count: usize| bytes as f64 * 8e-6 / (count as f64 * INTERVAL);
             Window {
-                is_busy,
-                mbit: bytes as f64 * 8e-6 / (count as f64 * INTERVAL),
+                busy: (count >= LEAST_BUSY).then(|| mbit(bytes, count)),
+                mbit: mbit(intervals.iter().map(|it| it.bytes).sum(), WINDOW),
                 packets: intervals.iter().map(|interval| interval.packets).sum(),
                 missing: intervals.iter().map(|interval| interval.missing).sum(),
                 burst: bursts.map(|interval| interval.missing).sum(),
@@ -281,10 +277,14 @@ impl PathRecording {
         if fast <= 0.0 || windows.len() < LEAST_WINDOWS {
             return None;
         }
-        let busy = windows.iter().filter(|window| window.is_busy).count();
+        let busy = windows.iter().filter(|it| it.busy.is_some()).count();
         let outages = windows.iter().filter(|window| window.is_outage).count();
         let is_filled = 4 * busy >= windows.len() - outages;
-        let counted = |window: &&Window| !is_filled || window.is_busy || window.is_outage;
+        // Where it is not filled, what waited did so by chance.
+        for window in windows.iter_mut().filter(|_| is_filled) {
+            window.mbit = window.busy.unwrap_or(window.mbit);
+        }
+        let counted = |window: &&Window| !is_filled || window.busy.is_some() || window.is_outage;
         let mut rates: Vec<_> = windows.iter().filter(counted).map(|w| w.mbit).collect();
         rates.sort_by(f64::total_cmp);
         let spread = Statistics::of(rates.iter().copied());
@@ -384,7 +384,7 @@ fn trace(windows: &[Window], is_filled: bool) -> Vec<f64> {
         if window.is_outage {
             return STANDSTILL;
         }
-        rate = match !is_filled || window.is_busy {
+        rate = match !is_filled || window.busy.is_some() {
             true => window.mbit,
             false => window.mbit.max(rate),
         };
@@ -638,7 +638,7 @@ mod tests {
         path.loaded_rtts.retain(|(at, _)| !(5.1..5.6).contains(at));
         path.loaded_rtts.push((5.6, 520.0));
         let windows = path.windows(20.0, 1.0);
-        assert!(!windows[25].is_busy && (windows[25].mbit - 5.0).abs() < 0.5);
+        assert!(windows[25].busy.is_none() && (windows[25].mbit - 5.0).abs() < 0.5);
     }
 
     #[test]
