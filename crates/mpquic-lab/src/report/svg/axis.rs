@@ -1,5 +1,7 @@
 //! [`Axis`]: from values to positions.
 
+use std::fmt::Write as _;
+
 /// Values further apart than this are drawn on a logarithmic axis if the chart allows it.
 const LOGARITHMIC_FROM: f64 = 20.0;
 
@@ -90,6 +92,17 @@ impl Axis {
         let last = (self.high / step + 1e-9).floor() as i64;
         (first..=last).map(|n| n as f64 * step).collect()
     }
+}
+
+/// A line of the grid from the top to `bottom`, with its value below.
+pub(super) fn vertical_line(svg: &mut String, x: f64, bottom: f64, tick: f64) {
+    let _ = writeln!(
+        svg,
+        "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/>\
+         <text class=\"tick\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+        bottom + 12.0,
+        tick_label(tick)
+    );
 }
 
 pub(super) fn tick_label(value: f64) -> String {

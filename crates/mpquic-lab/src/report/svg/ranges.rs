@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::axis::tick_label;
+use super::axis::vertical_line;
 use super::plot::{CHARACTER, WIDTH, escape};
 
 /// The height of a row, and of what is below the last one.
@@ -46,13 +46,7 @@ pub(in super::super) fn ranges(title: &str, label: &str, ranges: &[Range]) -> St
     );
     for tick in ticks(far) {
         let x = at(tick);
-        let _ = writeln!(
-            svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/>\
-             <text class=\"tick\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            bottom + 12.0,
-            tick_label(tick)
-        );
+        vertical_line(&mut svg, x, bottom, tick);
     }
     for (index, range) in ranges.iter().enumerate() {
         let y = ROW * (index as f64 + 0.5);

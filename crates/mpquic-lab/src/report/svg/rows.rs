@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::axis::{Axis, tick_label};
+use super::axis::{Axis, vertical_line};
 use super::bars::Bars;
 use super::plot::{CHARACTER, COLOURS, Plot, WIDTH, escape, mark_published};
 use crate::numbers::short;
@@ -33,13 +33,7 @@ pub(in super::super) fn rows(plot: &Plot, bars: &[Bars], group: usize) -> String
     let bottom = height - FOOT;
     for tick in axis.ticks() {
         let x = axis.at(tick);
-        let _ = writeln!(
-            svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/>\
-             <text class=\"tick\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-            bottom + 12.0,
-            tick_label(tick)
-        );
+        vertical_line(&mut svg, x, bottom, tick);
     }
     for (index, bars) in bars.iter().enumerate() {
         plot.begin(&mut svg, bars.series);
