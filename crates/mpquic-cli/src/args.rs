@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use http::header::{
@@ -10,12 +11,13 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, Uri};
 
+use crate::json_output::Json;
 use crate::listening::Listening;
 use crate::live_terminal::LiveArgs;
 use crate::manual::{Completions, Man};
 use crate::options::{Alpn, Policy, Qlog, parse_url};
 use crate::paths::Paths;
-use crate::perf_args::Perf;
+use crate::perf_args::{Perf, parse_interval};
 use crate::preference::Preference;
 use crate::proxy_args::Proxy;
 use crate::put::Put;
@@ -207,9 +209,14 @@ pub(crate) struct Get {
     pub(crate) rate: Option<Rate>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// Print one JSON object per URL when done (to stderr if the file goes to stdout)
-    #[arg(long)]
-    pub(crate) json: bool,
+    /// Print a JSON object on a line for each file when it is done; with --json=events also for what
+    /// happens until then: paths that come, change and go, progress, new tries (to stderr if the file
+    /// goes to stdout)
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "result")]
+    pub(crate) json: Option<Json>,
+    /// How often --json=events tells how it goes; 0 for never
+    #[arg(long, value_name = "SECONDS", requires = "json", default_value = "1", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
     /// Print nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -74,15 +74,14 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     if !args.json {
         eprintln!("{}", announcement(&args));
     }
-    let url: Uri = "https://localhost/generated"
-        .parse()
-        .map_err(Failure::other)?;
+    let url = Uri::from_static("https://localhost/generated");
     let treatment = Treatment {
         total: Arc::default(),
         quiet: args.json,
         resume: false,
         pace: None,
         stall: STALL,
+        json: None,
     };
     let mut download = Download::start(&url, &Destination::Nowhere, treatment)?;
     download.length = Some(generated.length);

@@ -1,6 +1,5 @@
 //! One file, watched while it arrives, over one connection or over several one after the other.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use crate::clients::AnyClient;
 use crate::clock;
 use crate::failure::{Cause, Failure};
 use crate::hex::hex;
+use crate::json_output::JsonOutput;
 use crate::knock;
 use crate::options::Alpn;
 use crate::pace::Pace;
@@ -44,6 +44,8 @@ pub(crate) struct Treatment {
     pub(crate) stall: Duration,
     /// Counts what arrives of all files.
     pub(crate) total: Arc<AtomicU64>,
+    /// Tells of it as JSON.
+    pub(crate) json: Option<Arc<JsonOutput>>,
 }
 
 impl Treatment {
@@ -132,10 +134,12 @@ impl<'a> Download<'a> {
             before: Counters::default(),
             length: None,
         };
+        download.count.received.store(have, Ordering::Relaxed);
+        if let Some(json) = &download.treatment.json {
+            json.add(url, &download.count, have);
+        }
         if let Some(why) = begun.useless {
-            download.say(format_args!(
-                "what is there cannot be gone on with, {why}: starting over"
-            ));
+            download.say_restart(&format!("what is there cannot be gone on with, {why}"));
         } else if have > 0 {
             download.say(format_args!(
                 "going on behind the {} that are there",
@@ -152,20 +156,18 @@ impl<'a> Download<'a> {
         }
     }
 
-    /// What the user can do with what is there, if anything.
-    pub(crate) fn rest(&self) -> Option<String> {
-        let Destination::File(path) = self.destination else {
-            return None;
-        };
-        // Devices and pipes have no part.
-        let has_part = fs::metadata(path).map_or(true, |there| there.is_file());
-        (has_part && self.have > 0 && self.stamp.is_some()).then(|| {
-            format!(
-                "{} are in {}.part, and --continue goes on behind them",
-                size(self.have),
-                path.display()
-            )
-        })
+    fn say_restart(&self, why: &str) {
+        self.say(format_args!("{why}: starting over"));
+        if let Some(json) = &self.treatment.json {
+            json.restart(self.url, why);
+        }
+    }
+
+    /// Ends it as it is, and tells what the user can do with what is there, if anything.
+    pub(crate) fn leave(self) -> Option<String> {
+        let kept = self.sink.kept();
+        drop(self.sink);
+        rest(self.destination, &kept)
     }
 
     pub(crate) fn have(&self) -> u64 {
@@ -210,7 +212,7 @@ impl<'a> Download<'a> {
     }
 
     async fn restart(&mut self, why: &str) -> Result<(), Ended> {
-        self.say(format_args!("{why}: starting over"));
+        self.say_restart(why);
         self.have = 0;
         self.resumed_at = 0;
         self.stamp = None;
@@ -286,6 +288,7 @@ impl<'a> Download<'a> {
         progress.begin_at(self.have);
         let count = self.count.clone();
         count.received.store(self.have, Ordering::Relaxed);
+        count.set_length(length);
         count.writing.store(false, Ordering::Relaxed);
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -343,8 +346,12 @@ impl<'a> Download<'a> {
         let (extra_bytes_sent, extra_bytes_received) = after.extra_since(&self.before);
         let longest_gap = self.count.longest_gap();
         let destination = self.destination;
-        let written = |error| cannot_write(destination, &error);
-        let whole = self.sink.finish(expected).await.map_err(written)?;
+        let kept = self.sink.kept();
+        let whole = self
+            .sink
+            .finish(expected)
+            .await
+            .map_err(|error| cannot_write(destination, &error).and(rest(destination, &kept)))?;
         if let Some(expected) = expected.filter(|_| !whole.is_expected) {
             return Err(Cause::Content.failed(format_args!(
                 "its SHA-256 is {}, but {} was expected",
@@ -393,6 +400,8 @@ async fn closed(server: Option<std::net::SocketAddr>) {
 pub(crate) struct Count {
     /// Bytes of the file that are there.
     received: AtomicU64,
+    /// Of how many; zero if that is not known.
+    length: AtomicU64,
     /// It waits for the disk, or for whoever reads standard output.
     writing: AtomicBool,
     gap: Mutex<Gap>,
@@ -402,6 +411,15 @@ impl Count {
     /// Bytes of the file that are there.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// The length of the file, if it is known and not zero.
+    pub(crate) fn length(&self) -> Option<u64> {
+        Some(self.length.load(Ordering::Relaxed)).filter(|length| *length > 0)
+    }
+
+    fn set_length(&self, length: Option<u64>) {
+        self.length.store(length.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Something arrived.
@@ -480,6 +498,19 @@ async fn transfer<B: Body>(
             Err(RequestError::Truncated { length, received }.into())
         }
         _ => Ok(()),
+    }
+}
+
+/// What the user can do with so many bytes that are left of a file.
+fn rest(destination: &Destination, kept: &AtomicU64) -> Option<String> {
+    let kept = kept.load(Ordering::Acquire);
+    match destination {
+        Destination::File(path) if kept > 0 => Some(format!(
+            "{} are in {}.part, and --continue goes on behind them",
+            size(kept),
+            path.display()
+        )),
+        _ => None,
     }
 }
 

@@ -82,6 +82,11 @@ impl Failure {
         }
     }
 
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.cause().map_or(2, |cause| cause as u8)
+    }
+
     /// What is told.
     pub(crate) fn message(&self) -> &str {
         match self {
@@ -104,7 +109,7 @@ impl Failure {
             }
             Self::Reported(_) => {}
         }
-        ExitCode::from(self.cause().map_or(2, |cause| cause as u8))
+        ExitCode::from(self.code())
     }
 }
 

@@ -94,8 +94,11 @@ impl Fetch<'_> {
                 false => None,
             };
             let Some((pause, is_first)) = next else {
-                return Err(failure.and(download.rest()));
+                return Err(failure.and(download.leave()));
             };
+            if let Some(json) = &plan.treatment.json {
+                json.retry(self.url, &failure, download.have());
+            }
             if is_first {
                 let message = failure.message();
                 let have = size(download.have());

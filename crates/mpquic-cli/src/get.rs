@@ -13,6 +13,7 @@ use crate::download::Treatment;
 use crate::failure::{Cause, Failure};
 use crate::fetch::{Fetch, Plan};
 use crate::files::percent_decode;
+use crate::json_output::JsonOutput;
 use crate::live::Direction;
 use crate::live_terminal::beside;
 use crate::pace::Pace;
@@ -53,7 +54,16 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         urls => format!("{} files", urls.len()),
     };
     let view = args.live.view(title, Direction::Receiving);
-    let fetched = fetch_in_turn(&args, &plan, &sessions, destinations);
+    let fetched = async {
+        let fetched = fetch_in_turn(&args, &plan, &sessions, destinations);
+        let Some(json) = &plan.treatment.json else {
+            return fetched.await;
+        };
+        tokio::select! {
+            result = fetched => result,
+            never = json.watch(&sessions) => match never {},
+        }
+    };
     beside(view, || sessions.shown(), fetched).await
 }
 
@@ -107,7 +117,6 @@ async fn fetch_trees(
             sessions,
             parallel: args.parallel.unwrap_or(PARALLEL).into(),
             max_depth: args.max_depth.into(),
-            json: args.json,
             quiet: args.quiet,
             is_live: args.live.is_shown(),
         };
@@ -138,6 +147,9 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
             pace: args.rate.map(|rate| Arc::new(Pace::new(rate))),
             stall: args.patience.stall.limit(),
             total: Arc::default(),
+            json: args
+                .json
+                .map(|what| Arc::new(JsonOutput::new(what, args.interval, to_stdout(args)))),
         },
         retry: Duration::from_secs(args.patience.retry_time),
         // What is in a directory is on its server.
@@ -174,9 +186,15 @@ async fn fetch_all(
     let mut result = Ok(());
     while let Some((fetch, fetched)) = fetches.next().await {
         match fetched {
-            Ok(report) => tell(args, &report, &fetch.destination)?,
+            Ok(report) => match &plan.treatment.json {
+                Some(json) => json.result(&report, sessions),
+                None => tell(args, &report),
+            },
             Err(failure) => {
                 let cause = failure.cause().unwrap_or(Cause::Other);
+                if let Some(json) = &plan.treatment.json {
+                    json.failed(fetch.url, &failure);
+                }
                 failure.about(fetch.url).report();
                 result = result.and(Err(Failure::Reported(cause)));
             }
@@ -185,20 +203,12 @@ async fn fetch_all(
     result
 }
 
-fn tell(args: &Get, report: &Report, destination: &Destination) -> Result<(), Failure> {
-    if args.json {
-        let json = serde_json::to_string(report).map_err(Failure::other)?;
-        if *destination == Destination::Stdout {
-            screen::say(json);
-        } else {
-            screen::print(json);
-        }
-    } else if !args.quiet && args.method != Method::HEAD {
+fn tell(args: &Get, report: &Report) {
+    if !args.quiet && args.method != Method::HEAD {
         let file = report.file.as_deref().unwrap_or("standard output");
         let (summary, table) = (report.summary(), report.table());
         screen::say(format_args!("{file}: {summary}\n{}", table.trim_end()));
     }
-    Ok(())
 }
 
 fn to_stdout(args: &Get) -> bool {

@@ -46,6 +46,7 @@ mod http_service;
 mod http_tcp;
 mod http_upload;
 mod identity;
+mod json_output;
 mod knock;
 mod known_hosts;
 mod limits;

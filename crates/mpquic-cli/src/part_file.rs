@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -37,6 +39,8 @@ pub(crate) struct PartFile {
     bytes: u64,
     hash: Sha256,
     noted: Option<Instant>,
+    /// So many bytes a later download can go on with.
+    kept: Arc<AtomicU64>,
     finished: bool,
 }
 
@@ -72,6 +76,7 @@ impl PartFile {
             bytes: 0,
             hash: Sha256::new(),
             noted: None,
+            kept: Arc::default(),
             finished: false,
         };
         let mut begun = Begun::default();
@@ -119,7 +124,13 @@ impl PartFile {
         self.file.seek(SeekFrom::Start(note.bytes))?;
         self.bytes = note.bytes;
         self.stamp = Some(note.stamp.clone());
+        self.kept.store(note.bytes, Ordering::Release);
         Ok(Ok(note.stamp))
+    }
+
+    /// How many bytes a later download can go on with, now and after this is dropped.
+    pub(crate) fn kept(&self) -> Arc<AtomicU64> {
+        self.kept.clone()
     }
 
     /// Forgets what is there.
@@ -128,6 +139,7 @@ impl PartFile {
         self.bytes = 0;
         self.hash = Sha256::new();
         self.noted = None;
+        self.kept.store(0, Ordering::Release);
         if self.note.exists() {
             fs::remove_file(&self.note)?;
         }
@@ -168,9 +180,10 @@ impl PartFile {
             .map_err(io::Error::from)
             .and_then(|text| fs::write(&new, text))
             .and_then(|()| fs::rename(&new, &self.note));
-        if written.is_err() {
+        match written {
+            Ok(()) => self.kept.store(self.bytes, Ordering::Release),
             // The one before stays, and is right for what it says.
-            let _ = fs::remove_file(&new);
+            Err(_) => drop(fs::remove_file(&new)),
         }
         written
     }
@@ -203,6 +216,7 @@ impl Drop for PartFile {
         if is_useful && (self.write_note().is_ok() || self.note.exists()) {
             return;
         }
+        self.kept.store(0, Ordering::Release);
         // If they cannot be removed there is nothing more to do about it.
         let _ = fs::remove_file(&self.part);
         let _ = fs::remove_file(&self.note);

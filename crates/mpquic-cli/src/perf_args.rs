@@ -132,7 +132,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     duration(text, 0.1..=86_400.0)
 }
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(0.0) => Ok(Duration::ZERO),
         _ => duration(text, 0.1..=3600.0).map_err(|error| format!("{error}, or 0")),

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
@@ -95,6 +96,8 @@ pub(crate) struct Sessions<'a> {
     /// Those of the paths there are.
     weights: SplitWeights,
     current: Mutex<Option<Session>>,
+    /// Connections that were made.
+    made: AtomicU64,
     /// The server's addresses, if what this machine sends from no address in particular leads back to us.
     way_out: Option<Vec<SocketAddr>>,
     /// The protocol of the last connection, which 0-RTT goes on with.
@@ -103,6 +106,8 @@ pub(crate) struct Sessions<'a> {
 
 /// A connection, with its server.
 struct Session {
+    /// Counts the connections, from 1.
+    number: u64,
     endpoint: Endpoint,
     connection: Connection,
     authority: String,
@@ -185,6 +190,7 @@ impl<'a> Sessions<'a> {
             config,
             weights,
             current: Mutex::new(None),
+            made: AtomicU64::new(0),
             way_out: None,
             protocol: StdMutex::default(),
         })
@@ -224,8 +230,14 @@ impl<'a> Sessions<'a> {
 
     /// The last connection, if there is one and none is being made.
     pub(crate) fn open(&self) -> Option<Connection> {
+        self.current().map(|(_, connection)| connection)
+    }
+
+    /// The same, with a number that no other one has.
+    pub(crate) fn current(&self) -> Option<(u64, Connection)> {
         let current = self.current.try_lock().ok()?;
-        current.as_ref().map(|session| session.connection.clone())
+        let session = current.as_ref()?;
+        Some((session.number, session.connection.clone()))
     }
 
     /// The same, for the live view.
@@ -294,6 +306,7 @@ impl<'a> Sessions<'a> {
                         clients = clients.with_zero_rtt(protocol.clone(), accepted.clone());
                     }
                     return Ok(Session {
+                        number: self.made.fetch_add(1, Ordering::Relaxed) + 1,
                         endpoint,
                         connection,
                         authority: authority.to_string(),

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -110,12 +111,17 @@ pub(crate) struct Sink {
     thread: Option<thread::JoinHandle<io::Result<Received>>>,
     batch: Vec<Bytes>,
     batch_bytes: usize,
+    kept: Arc<AtomicU64>,
 }
 
 impl Sink {
     /// Makes sure that the destination can be written to, and tells what is there already. May block.
     pub(crate) fn create(destination: &Destination, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
         let (output, begun) = Output::create(destination, keep)?;
+        let kept = match &output {
+            Output::Part(part) => part.kept(),
+            Output::Stream(_) | Output::Memory(_) => Arc::default(),
+        };
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let thread = thread::Builder::new()
             .name("sink".to_owned())
@@ -125,8 +131,14 @@ impl Sink {
             thread: Some(thread),
             batch: Vec::new(),
             batch_bytes: 0,
+            kept,
         };
         Ok((sink, begun))
+    }
+
+    /// Once this is dropped or finished: how many bytes are left that a later download can go on with.
+    pub(crate) fn kept(&self) -> Arc<AtomicU64> {
+        self.kept.clone()
     }
 
     /// Accepts the next bytes; waits while too many are waiting for the disk.

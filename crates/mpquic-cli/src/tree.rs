@@ -38,7 +38,6 @@ pub(crate) struct Tree<'a> {
     pub(crate) parallel: usize,
     /// Directories in directories, at most.
     pub(crate) max_depth: usize,
-    pub(crate) json: bool,
     pub(crate) quiet: bool,
     /// The live view tells how it goes.
     pub(crate) is_live: bool,
@@ -124,9 +123,8 @@ impl Tree<'_> {
                 }
                 Ok(Done::Fetched(report)) => {
                     count += 1;
-                    if self.json {
-                        let json = serde_json::to_string(&report);
-                        screen::print(json.map_err(Failure::other)?);
+                    if let Some(json) = &self.plan.treatment.json {
+                        json.result(&report, self.sessions);
                     }
                     Vec::new()
                 }
@@ -139,12 +137,15 @@ impl Tree<'_> {
             for failure in failures {
                 let cause = failure.cause().unwrap_or(Cause::Other);
                 view.clear();
+                if let Some(json) = &self.plan.treatment.json {
+                    json.failed(&about, &failure);
+                }
                 failure.about(&about).report();
                 result = result.and(Err(Failure::Reported(cause)));
             }
         }
         view.clear();
-        if !self.quiet && !self.json {
+        if !self.quiet && self.plan.treatment.json.is_none() {
             let seconds = (clock::now() - began).as_secs_f64();
             self.tell(url, count, here, seconds);
         }
@@ -175,6 +176,7 @@ impl Tree<'_> {
             resume: false,
             // Lists are not what was asked for.
             total: Arc::default(),
+            json: None,
             ..lists.treatment
         };
         lists

@@ -6,6 +6,7 @@ mod ending;
 mod exit_codes;
 mod http3;
 mod http3_get;
+mod json;
 mod lab;
 mod limits;
 mod manual;

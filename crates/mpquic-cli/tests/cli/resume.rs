@@ -193,3 +193,31 @@ fn without_time_to_try_again_what_is_there_is_told() {
     assert_eq!(stdout(&output), "");
     assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
 }
+
+/// A limit of the system stands for a disk that is full.
+#[cfg(unix)]
+#[test]
+fn what_a_full_disk_has_is_told_and_gone_on_with() {
+    let content = data(8_000_000);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &[]);
+    let copy = target.path().join("copy");
+    let tool = mpquic(&["get", &server.url("/file"), "--insecure", "-o"]);
+    let output = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$@\"", "sh"])
+        .arg(tool.get_program())
+        .args(tool.get_args())
+        .arg(&copy)
+        .output()
+        .unwrap();
+    assert_exit(&output, 3);
+    let note = fs::read(target.path().join("copy.part.json")).unwrap();
+    let note: serde_json::Value = serde_json::from_slice(&note).unwrap();
+    let there = note["bytes"].as_u64().unwrap();
+    let told = format!("{:.1} MiB are in", there as f64 / f64::from(1 << 20));
+    assert!(stderr(&output).contains(&told), "{there}: {output:?}");
+    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    assert_exit(&output, 0);
+    assert!(fs::read(&copy).unwrap() == content);
+    assert_eq!(reports(&output)[0]["resumed_at"], there);
+}

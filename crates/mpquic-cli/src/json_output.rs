@@ -1,0 +1,393 @@
+//! What `mpquic get --json` prints: an object on a line for each result, and with `--json=events` for
+//! what happens until then.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use http::Uri;
+use serde::Serialize;
+use tokio::time::MissedTickBehavior;
+
+use crate::backup;
+use crate::clock;
+use crate::download::Count;
+use crate::failure::Failure;
+use crate::perf_report::Amount;
+use crate::progress::REFRESH;
+use crate::report::{self, PathReport, Report};
+use crate::screen;
+use crate::session::Sessions;
+
+/// What is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Json {
+    /// An object for each file when it is done
+    Result,
+    /// Also objects for what happens until then
+    Events,
+}
+
+/// A line, with the time since the command began.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    /// Seconds.
+    at: f64,
+    #[serde(flatten)]
+    event: Event<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    Path(Change),
+    Progress {
+        files: Vec<FileNow>,
+        paths: Vec<PathNow>,
+    },
+    /// A request failed, and is sent again.
+    Retry {
+        url: String,
+        error: &'a str,
+        /// Bytes of the file that are there.
+        bytes: u64,
+    },
+    /// What was there of a file is of no use.
+    Restart {
+        url: String,
+        why: &'a str,
+    },
+    Result(&'a Report),
+    Failed {
+        url: String,
+        error: &'a str,
+        code: u8,
+    },
+}
+
+/// A path that is new, or has another state or other addresses.
+#[derive(Debug, PartialEq, Serialize)]
+struct Change {
+    /// Counts the connections.
+    connection: u64,
+    id: u32,
+    local: String,
+    remote: String,
+    state: String,
+}
+
+/// A file that is being fetched.
+#[derive(Debug, PartialEq, Serialize)]
+struct FileNow {
+    url: String,
+    /// Those that are there.
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    bits_per_second: f64,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct PathNow {
+    connection: u64,
+    id: u32,
+    local: String,
+    remote: String,
+    state: String,
+    /// Bytes of datagrams, since the connection began.
+    bytes_received: u64,
+    bits_per_second: f64,
+    rtt_ms: f64,
+}
+
+/// Prints all of it.
+#[derive(Debug)]
+pub(crate) struct JsonOutput {
+    what: Json,
+    to_stderr: bool,
+    /// How often is told how it goes; zero for never.
+    interval: Duration,
+    began: Instant,
+    seen: Mutex<Seen>,
+}
+
+/// What was told last.
+#[derive(Debug)]
+struct Seen {
+    connection: u64,
+    paths: BTreeMap<u32, Path>,
+    files: Vec<File>,
+    /// When progress was told.
+    told: Instant,
+}
+
+#[derive(Debug)]
+struct Path {
+    now: PathReport,
+    /// Bytes received when progress was told.
+    told: u64,
+}
+
+#[derive(Debug)]
+struct File {
+    url: String,
+    count: Weak<Count>,
+    /// Bytes that were there when progress was told.
+    told: u64,
+}
+
+impl JsonOutput {
+    pub(crate) fn new(what: Json, interval: Duration, to_stderr: bool) -> Self {
+        let began = clock::now();
+        Self {
+            what,
+            to_stderr,
+            interval,
+            began,
+            seen: Mutex::new(Seen::new(began)),
+        }
+    }
+
+    /// Tells how it goes from now on. Does not end.
+    pub(crate) async fn watch(&self, sessions: &Sessions<'_>) -> Infallible {
+        let mut ticks = tokio::time::interval(REFRESH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            if self.what == Json::Result {
+                std::future::pending::<()>().await;
+            }
+            ticks.tick().await;
+            self.look(sessions);
+            let now = clock::now();
+            let is_due = |seen: &Seen| now >= seen.told + self.interval;
+            if !self.interval.is_zero() && is_due(&self.seen()) {
+                let (files, paths) = self.seen().progress(now);
+                self.tell(Event::Progress { files, paths });
+            }
+        }
+    }
+
+    /// Tells what has become of the paths.
+    fn look(&self, sessions: &Sessions<'_>) {
+        let Some((number, connection)) = sessions.current() else {
+            return;
+        };
+        let mut paths = Vec::new();
+        if connection.close_reason().is_none() {
+            paths = report::paths(&[], &connection.path_stats());
+            backup::mark(&mut paths, &connection);
+        }
+        let changes = self.seen().update(number, paths);
+        for change in changes {
+            self.tell(Event::Path(change));
+        }
+    }
+
+    /// A file is being fetched, of which so many bytes are there.
+    pub(crate) fn add(&self, url: &Uri, count: &Arc<Count>, have: u64) {
+        if self.what == Json::Events {
+            self.seen().files.push(File {
+                url: url.to_string(),
+                count: Arc::downgrade(count),
+                told: have,
+            });
+        }
+    }
+
+    pub(crate) fn retry(&self, url: &Uri, failure: &Failure, bytes: u64) {
+        self.tell(Event::Retry {
+            url: url.to_string(),
+            error: failure.message(),
+            bytes,
+        });
+    }
+
+    pub(crate) fn restart(&self, url: &Uri, why: &str) {
+        let url = url.to_string();
+        self.tell(Event::Restart { url, why });
+    }
+
+    /// A file is here.
+    pub(crate) fn result(&self, report: &Report, sessions: &Sessions<'_>) {
+        if self.what == Json::Result {
+            return self.print(report);
+        }
+        self.look(sessions);
+        self.tell(Event::Result(report));
+    }
+
+    pub(crate) fn failed(&self, url: &Uri, failure: &Failure) {
+        self.tell(Event::Failed {
+            url: url.to_string(),
+            error: failure.message(),
+            code: failure.code(),
+        });
+    }
+
+    fn tell(&self, event: Event<'_>) {
+        if self.what == Json::Events {
+            let at = (clock::now() - self.began).as_secs_f64();
+            self.print(&Line { at, event });
+        }
+    }
+
+    fn print(&self, line: &impl Serialize) {
+        // These types have nothing that JSON has not.
+        let json = serde_json::to_string(line).unwrap_or_default();
+        match self.to_stderr {
+            true => screen::say(json),
+            false => screen::print(json),
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    fn new(now: Instant) -> Self {
+        Self {
+            connection: 0,
+            paths: BTreeMap::new(),
+            files: Vec::new(),
+            told: now,
+        }
+    }
+
+    /// Takes in what paths there are, and returns what has changed.
+    fn update(&mut self, connection: u64, now: Vec<PathReport>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let is_other = connection != self.connection;
+        let before = self.connection;
+        self.paths.retain(|id, path| {
+            let is_there = !is_other && now.iter().any(|now| now.id == *id);
+            if !is_there {
+                changes.push(Change::new(before, &path.now, "closed"));
+            }
+            is_there
+        });
+        self.connection = connection;
+        for now in now {
+            let known = self.paths.get_mut(&now.id);
+            let key =
+                |path: &PathReport| (path.state.clone(), path.local.clone(), path.remote.clone());
+            if known
+                .as_ref()
+                .is_none_or(|path| key(&path.now) != key(&now))
+            {
+                changes.push(Change::new(connection, &now, &now.state));
+            }
+            match known {
+                Some(known) => known.now = now,
+                None => drop(self.paths.insert(now.id, Path { now, told: 0 })),
+            }
+        }
+        changes
+    }
+
+    /// How files and paths are, with their rates since the last time.
+    fn progress(&mut self, now: Instant) -> (Vec<FileNow>, Vec<PathNow>) {
+        let seconds = (now - self.told).as_secs_f64();
+        self.told = now;
+        let rate = |bytes: u64, told: &mut u64| {
+            let new = bytes.saturating_sub(*told);
+            *told = bytes;
+            Amount::new(new, seconds).bits_per_second
+        };
+        let mut files = Vec::new();
+        self.files.retain_mut(|file| {
+            let Some(count) = file.count.upgrade() else {
+                return false;
+            };
+            let bytes = count.received();
+            files.push(FileNow {
+                url: file.url.clone(),
+                bytes,
+                length: count.length(),
+                bits_per_second: rate(bytes, &mut file.told),
+            });
+            true
+        });
+        let paths = self.paths.values_mut().map(|path| PathNow {
+            connection: self.connection,
+            id: path.now.id,
+            local: path.now.local.clone(),
+            remote: path.now.remote.clone(),
+            state: path.now.state.to_string(),
+            bytes_received: path.now.bytes_received,
+            bits_per_second: rate(path.now.bytes_received, &mut path.told),
+            rtt_ms: path.now.rtt_ms,
+        });
+        (files, paths.collect())
+    }
+}
+
+impl Change {
+    fn new(connection: u64, path: &PathReport, state: &str) -> Self {
+        Self {
+            connection,
+            id: path.id,
+            local: path.local.clone(),
+            remote: path.remote.clone(),
+            state: state.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(id: u32, state: &'static str, bytes_received: u64) -> PathReport {
+        PathReport {
+            id,
+            local: format!("127.0.0.{id}:1"),
+            remote: "127.0.0.1:2".into(),
+            bytes_received,
+            bytes_sent: 0,
+            rtt_ms: 1.5,
+            lost: 0,
+            cwnd: 0,
+            state: state.into(),
+            resumed: false,
+            resume_failed: false,
+        }
+    }
+
+    #[test]
+    fn paths_are_told_when_they_change() {
+        let mut seen = Seen::new(clock::now());
+        let mut update = |connection, paths: &[(u32, &'static str)]| {
+            let paths = paths.iter().map(|(id, state)| path(*id, state, 0));
+            let changes = seen.update(connection, paths.collect());
+            let told = changes.into_iter();
+            told.map(|it| format!("{}.{} {}", it.connection, it.id, it.state))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(update(1, &[(0, "active")]), ["1.0 active"]);
+        assert!(update(1, &[(0, "active")]).is_empty());
+        let two = [(0, "suspect"), (1, "validating")];
+        assert_eq!(update(1, &two), ["1.0 suspect", "1.1 validating"]);
+        assert_eq!(update(1, &[(1, "active")]), ["1.0 closed", "1.1 active"]);
+        // A new connection counts its paths anew.
+        assert_eq!(update(2, &[(1, "active")]), ["1.1 closed", "2.1 active"]);
+        assert_eq!(update(2, &[]), ["2.1 closed"]);
+    }
+
+    #[test]
+    fn rates_are_of_the_time_since_the_last_ones() {
+        let start = clock::now();
+        let mut seen = Seen::new(start);
+        seen.update(1, vec![path(0, "active", 1000)]);
+        let mut rate = |seconds, bytes| {
+            seen.update(1, vec![path(0, "active", bytes)]);
+            let (_, paths) = seen.progress(start + Duration::from_secs(seconds));
+            paths[0].bits_per_second
+        };
+        assert_eq!(rate(1, 1000), 8000.0);
+        assert_eq!(rate(3, 2000), 4000.0);
+        assert_eq!(rate(4, 2000), 0.0);
+    }
+}
