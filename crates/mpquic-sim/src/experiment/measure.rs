@@ -34,7 +34,7 @@ pub(super) fn is_done(stage: &Stage) -> bool {
     }
 }
 
-/// When each object was asked for and had arrived, from the receiver's point of view.
+/// Since when each object was due and when it had arrived, from the receiver's point of view.
 fn finish_times(stage: &Stage, client: &Client) -> Vec<(Progress, Option<Instant>)> {
     let mut times: Vec<_> = client
         .progress
@@ -83,11 +83,11 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
     let times = finish_times(stage, client);
     let start = stage.start_of(0);
     let objects = client.plan.objects();
-    let took =
-        |(progress, finished): &(Progress, Option<Instant>)| match (progress.requested, finished) {
-            (Some(requested), Some(finished)) => seconds(requested, *finished),
-            _ => limit,
-        };
+    let took = |(progress, finished): &(Progress, Option<Instant>)| match (progress.ready, finished)
+    {
+        (Some(ready), Some(finished)) => seconds(ready, *finished),
+        _ => limit,
+    };
     let completion = {
         let ends: Option<Vec<_>> = times.iter().map(|(_, finished)| *finished).collect();
         let last = ends.and_then(|ends| ends.into_iter().max());

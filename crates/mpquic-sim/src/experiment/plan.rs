@@ -202,10 +202,11 @@ fn page_objects(page: &Page, values: &[f64]) -> Vec<Object> {
     objects
 }
 
-/// When an object was asked for, and how far its transfer is.
+/// How far the transfer of an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Progress {
-    pub(super) requested: Option<Instant>,
+    /// Once it was asked for: since when that was due.
+    pub(super) ready: Option<Instant>,
     pub(super) finished: Option<Instant>,
 }
 

@@ -230,17 +230,19 @@ impl Player {
         match &client.plan {
             Plan::Objects(objects) => {
                 for (index, object) in objects.iter().enumerate() {
-                    if client.progress[index].requested.is_some() {
+                    if client.progress[index].ready.is_some() {
                         continue;
                     }
                     match client.ready(begun, object) {
-                        Some(ready) if ready <= now => requests.push((index, object.request)),
+                        Some(ready) if ready <= now => {
+                            requests.push((index, ready, object.request));
+                        }
                         Some(ready) => due = Some(due.map_or(ready, |due| due.min(ready))),
                         None => {}
                     }
                 }
             }
-            Plan::Stream(request, _) => requests.extend(first.then_some((0, *request))),
+            Plan::Stream(request, _) => requests.extend(first.then_some((0, now, *request))),
             Plan::Video(_) => {}
         }
         client.due = due;
@@ -252,11 +254,15 @@ impl Player {
                 rate: 0.0,
                 priority: 0,
             };
-            requests.push((client.progress.len(), request));
+            requests.push((client.progress.len(), now, request));
         }
-        for (index, request) in requests {
+        for (index, ready, request) in requests {
             if !self.ask(now, connection, index, &request) {
                 return;
+            }
+            // The peer's limit of streams may have let it wait until now.
+            if let Some(client) = &mut self.client {
+                client.progress[index].ready = Some(ready);
             }
         }
     }
@@ -280,7 +286,6 @@ impl Player {
         if client.progress.len() <= index {
             client.progress.resize(index + 1, Progress::default());
         }
-        client.progress[index].requested = Some(now);
         if client.upload {
             self.start_feed(now, connection, id, request);
             return true;

@@ -563,6 +563,17 @@ fn messages_begin_at_their_times_and_those_that_take_longer_are_late() {
 }
 
 #[test]
+fn messages_that_wait_for_a_stream_are_timed_from_when_they_were_due() {
+    // 2000 in 0.2 s, of which 1000 may be open at a time; together they take 2 s at the rate.
+    let results = one_path(
+        "workload = { kind = \"messages\", every_ms = 0.1, size_kb = 1, duration_s = 0.2 }",
+    );
+    assert_all_finished(&results);
+    let last = metric(&results, 0, "object_p99_s");
+    assert!((1.9..2.4).contains(&last), "{last}");
+}
+
+#[test]
 fn objects_wait_for_all_they_need_and_for_the_client() {
     let page = |more: &str| {
         let results = one_path(&format!(

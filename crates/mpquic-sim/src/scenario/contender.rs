@@ -233,15 +233,19 @@ pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec
         let name = table.required("name")?.text()?;
         let table = table.named(&format!("competitor {name}"));
         let count = table.optional("count");
-        let count = count.map_or(Ok(1), |item| item.integer(1, MAX_COMPETITORS))?;
+        let count = count.map_or(Ok(1), |item| item.integer(1, MAX_COMPETITORS))? as u32;
         let given = |key, check: Check, default: &str| {
             let item = table.optional(key);
             item.map_or(Ok(default.to_owned()), |item| check(&item, item.text()?))
         };
-        let time = |key| {
-            let item = table.optional(key);
-            item.map(|item| item.duration(TIME, 1.0)).transpose()
-        };
+        let start = read_time(&table, "start_s")?.unwrap_or_default();
+        let every = read_time(&table, "every_s")?.unwrap_or_default();
+        if let (Some(item), 1) = (table.optional("every_s"), count) {
+            return Err(
+                item.expected("`count` of 2 or more beside it: one connection follows none")
+            );
+        }
+        let last = start + every * (count - 1);
         let upload = table.optional("direction").map_or(Ok(false), |item| {
             item.choice(&[("download", false), ("upload", true)])
         })?;
@@ -251,34 +255,53 @@ pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec
         };
         let controller = given("controller", check_controller, "newreno")?;
         let rate = table.optional("rate_mbit");
-        let every = time("every_s")?.unwrap_or_default();
         let competitor = Competitor {
             name: name.into(),
             scheduler: given("scheduler", scheduler, mpquic_sched::list()[0].name)?,
             controller: Some(controller).filter(|name| name != SINGLE_PATH),
             paths: read_paths(&table, paths)?,
             upload,
-            start: time("start_s")?.unwrap_or_default(),
-            stop: time("stop_s")?,
+            start,
+            stop: read_end(&table, "stop_s", last)?,
             rate: rate.map(|item| item.fixed(RATE)).transpose()?,
         };
         table.finish()?;
-        let one = |number: u64| Competitor {
+        let one = |number: u32| Competitor {
             name: match count {
                 1 => competitor.name.clone(),
                 _ => format!("{name}-{number}"),
             },
-            start: competitor.start + every * (number as u32 - 1),
+            start: start + every * (number - 1),
             ..competitor.clone()
         };
         Ok((1..=count).map(one).collect())
     };
     let read: Result<Vec<Vec<_>>> = item.tables()?.into_iter().map(read).collect();
     let competitors = read?.concat();
-    if competitors.len() as u64 > MAX_COMPETITORS {
-        return Err(item.error(&format!("at most {MAX_COMPETITORS} are possible")));
+    let count = competitors.len() as u64;
+    if count > MAX_COMPETITORS {
+        let problem =
+            format!("{count} in all are not possible; expected at most {MAX_COMPETITORS}");
+        return Err(item.error(&problem));
     }
     Ok(competitors)
+}
+
+fn read_time(table: &Table<'_>, key: &'static str) -> Result<Option<Duration>> {
+    let item = table.optional(key);
+    item.map(|item| item.duration(TIME, 1.0)).transpose()
+}
+
+/// The time when something ends, which has to be after this start.
+fn read_end(table: &Table<'_>, key: &'static str, start: Duration) -> Result<Option<Duration>> {
+    let end = read_time(table, key)?;
+    match table.optional(key).filter(|_| end <= Some(start)) {
+        None => Ok(end),
+        Some(item) => {
+            let start = start.as_secs_f64();
+            Err(item.expected(&format!("a time after the start at {start} s")))
+        }
+    }
 }
 
 /// Cross traffic: packets that belong to no connection and use up the rate of a path.
@@ -315,10 +338,7 @@ pub(super) fn read_cross_traffic(root: &Table<'_>, paths: &[String]) -> Result<V
             .map(|(i, name)| (name.as_str(), i))
             .collect();
         let packet_bytes = table.optional("packet_bytes");
-        let time = |key| {
-            let item = table.optional(key);
-            item.map(|item| item.duration(TIME, 1.0)).transpose()
-        };
+        let from = read_time(&table, "from")?.unwrap_or_default();
         let cross = CrossTraffic {
             path: table.required("path")?.choice(&names)?,
             up: table.optional("dir").map_or(Ok(false), |item| {
@@ -336,8 +356,8 @@ pub(super) fn read_cross_traffic(root: &Table<'_>, paths: &[String]) -> Result<V
                     ("ect1", Some(EcnCodepoint::Ect1)),
                 ])
             })?,
-            from: time("from")?.unwrap_or_default(),
-            to: time("to")?,
+            from,
+            to: read_end(&table, "to", from)?,
         };
         table.finish()?;
         Ok(cross)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::contender::{Contender, read_competitors, read_contenders, read_cross_traffic};
+use super::contender::{
+    Competitor, Contender, read_competitors, read_contenders, read_cross_traffic,
+};
 use super::links::LinkPair;
 use super::model::{Draw, PathSpec, Scenario, SharedLink, Swap, Transport, default_baseline};
 use super::number::{Limits, Source};
@@ -13,6 +15,9 @@ use crate::policies::Policies;
 
 /// The UDP payload of a connection from which on its DATAGRAMs carry the packets of another one.
 const MTU_WITH_INNER: u16 = 1280;
+
+/// Addresses have room for no more.
+const MAX_PATHS: usize = 8;
 
 impl Scenario {
     /// Reads a scenario. `file` is how messages name the text; its name without directories and
@@ -96,14 +101,29 @@ impl Scenario {
             _ => Duration::ZERO,
         };
         let ends = ends + self.workload.start;
-        if ends > self.limit || self.warm_up >= self.limit {
+        let limit = format!("`limit_s` = {}", self.limit.as_secs_f64());
+        if ends > self.limit {
             let item = root.required("workload")?;
-            let limit = self.limit.as_secs_f64();
-            return Err(item.error(&format!("it must end within `limit_s` = {limit}")));
+            let ends = ends.as_secs_f64();
+            return Err(item.error(&format!("it ends after {ends} s; expected at most {limit}")));
         }
-        if self.workload.inner.is_some() && self.transport.mtu < MTU_WITH_INNER {
+        if self.warm_up >= self.limit {
+            let item = root.required("warm_up_s")?;
+            return Err(item.expected(&format!("less than {limit}")));
+        }
+        let late = self.competitors.iter().find(|one| one.start >= self.limit);
+        if let Some(Competitor { name, start, .. }) = late {
+            let item = root.required("competitor")?;
+            let start = start.as_secs_f64();
+            let problem = format!("{name} would start after {start} s; expected less than {limit}");
+            return Err(item.error(&problem));
+        }
+        let mtu = self.transport.mtu;
+        if self.workload.inner.is_some() && mtu < MTU_WITH_INNER {
             let item = root.required("workload")?;
-            let problem = format!("`inner` needs `transport.mtu` of at least {MTU_WITH_INNER}");
+            let problem = format!(
+                "`inner` is not possible with `transport.mtu` = {mtu}; expected at least {MTU_WITH_INNER}"
+            );
             return Err(item.error(&problem));
         }
         let mut lengths = self
@@ -182,7 +202,7 @@ fn read_name<'a>(table: &Table<'_>, others: impl IntoIterator<Item = &'a str>) -
     let name = item.text()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if name.is_empty() || !name.chars().all(is_plain) {
-        return Err(item.error("a name consists of letters, digits, - and _"));
+        return Err(item.expected("letters, digits, - and _"));
     }
     if others.into_iter().any(|other| other == name) {
         return Err(item.error(&format!("\"{name}\" is there already")));
@@ -217,8 +237,10 @@ fn read_paths(root: &Table<'_>, links: &[SharedLink]) -> Result<Vec<PathSpec>> {
         });
         table.finish()?;
     }
-    if paths.len() > 8 {
-        return Err(item.error("at most 8 paths are possible"));
+    if paths.len() > MAX_PATHS {
+        let count = paths.len();
+        let problem = format!("{count} are not possible; expected at most {MAX_PATHS}");
+        return Err(item.error(&problem));
     }
     Ok(paths)
 }
@@ -236,16 +258,19 @@ fn read_swaps(root: &Table<'_>, names: &[String]) -> Result<Vec<Swap>> {
             .enumerate()
             .map(|(i, n)| (n.as_str(), i))
             .collect();
-        let paths: Result<Vec<_>> = item
-            .items()?
-            .iter()
-            .map(|item| item.choice(&choices))
-            .collect();
+        let paths = item.items()?;
+        let paths: Result<Vec<_>> = paths.iter().map(|item| item.choice(&choices)).collect();
+        let paths: Vec<usize> = paths?;
+        let [a, b] = paths[..] else {
+            let count = paths.len();
+            return Err(item.error(&format!("{count} paths are not possible; expected two")));
+        };
+        if a == b {
+            return Err(item.error(&format!("{0} and {0} are one path; expected two", names[a])));
+        }
         let swap = Swap {
             time: time.duration(Limits::new(0.0, 1e5, "s"), 1.0)?,
-            paths: paths?
-                .try_into()
-                .map_err(|_| item.error("two paths are needed"))?,
+            paths: [a, b],
         };
         table.finish()?;
         Ok(swap)

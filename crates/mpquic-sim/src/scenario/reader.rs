@@ -177,7 +177,8 @@ impl<'a> Item<'a> {
             .error(self.offset, format!("{}: {problem}", self.field))
     }
 
-    fn expected(&self, what: &str) -> ScenarioError {
+    /// The value that was given is not possible; this is.
+    pub(super) fn expected(&self, what: &str) -> ScenarioError {
         let given = match self.value {
             DeValue::String(text) => format!("\"{text}\""),
             DeValue::Integer(number) => number.to_string(),

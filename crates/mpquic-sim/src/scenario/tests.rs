@@ -22,6 +22,19 @@ fn message(text: &str) -> String {
     Scenario::parse("lab/x.toml", text).unwrap_err().to_string()
 }
 
+/// For each mistake: its line, and two parts of the answer.
+fn assert_answered(cases: &[(&str, usize, &str, &str)]) {
+    for &(more, line, what, accepted) in cases {
+        let message = message(&file(more));
+        assert!(
+            message.starts_with(&format!("lab/x.toml:{line}: ")),
+            "{more}: {message}"
+        );
+        assert!(message.contains(what), "{more}: {message}");
+        assert!(message.contains(accepted), "{more}: {message}");
+    }
+}
+
 #[test]
 fn every_built_in_scenario_is_valid_and_named() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
@@ -76,9 +89,9 @@ fn mistakes_are_answered_with_line_field_and_what_is_possible() {
         ),
         (
             "limit_s = 5\nwarm_up_s = 6",
-            2,
-            "workload: it must end within `limit_s` = 5",
-            "",
+            4,
+            "warm_up_s: 6 is not possible",
+            "less than `limit_s` = 5",
         ),
         (
             "metric = \"speed\"",
@@ -118,15 +131,50 @@ fn mistakes_are_answered_with_line_field_and_what_is_possible() {
         ),
         ("x = ", 3, "", ""),
     ];
-    for (more, line, what, accepted) in cases {
-        let message = message(&file(more));
-        assert!(
-            message.starts_with(&format!("lab/x.toml:{line}: ")),
-            "{more}: {message}"
-        );
-        assert!(message.contains(what), "{more}: {message}");
-        assert!(message.contains(accepted), "{more}: {message}");
-    }
+    assert_answered(&cases);
+}
+
+#[test]
+fn what_would_be_without_effect_is_refused() {
+    let cases = [
+        (
+            "[[competitor]]\nname = \"x\"\nevery_s = 2",
+            5,
+            "competitor x: every_s: 2 is not possible",
+            "`count` of 2 or more",
+        ),
+        (
+            "[[competitor]]\nname = \"x\"\ncount = 3\nevery_s = 2\nstart_s = 1\nstop_s = 5",
+            8,
+            "competitor x: stop_s: 5 is not possible",
+            "after the start at 5 s",
+        ),
+        (
+            "limit_s = 5\n[[competitor]]\nname = \"x\"\ncount = 3\nevery_s = 2\nstart_s = 1",
+            4,
+            "competitor: x-3 would start after 5 s",
+            "less than `limit_s` = 5",
+        ),
+        (
+            "[[cross]]\npath = \"a\"\nrate_mbit = 1\nfrom = 3\nto = 2",
+            7,
+            "cross: to: 2 is not possible",
+            "after the start at 3 s",
+        ),
+        (
+            "[[competitor]]\nname = \"x\"\ncount = 150\n[[competitor]]\nname = \"y\"\ncount = 51",
+            3,
+            "competitor: 201 in all",
+            "at most 200",
+        ),
+        (
+            "[[swap]]\nt = 1\npaths = [\"a\", \"a\"]",
+            5,
+            "swap: paths: a and a are one path",
+            "two",
+        ),
+    ];
+    assert_answered(&cases);
 }
 
 #[test]
@@ -364,6 +412,27 @@ fn redrawn_ranges_vary_around_their_middle() {
 }
 
 #[test]
+fn a_workload_ends_before_the_limit() {
+    let bulk = file("limit_s = 5").replace("\"file\", size_mb = 1", "\"bulk\", duration_s = 6");
+    let message = message(&bulk);
+    let expected = "lab/x.toml:2: workload: it ends after 6 s; expected at most `limit_s` = 5";
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn words_say_how_other_packets_are_marked() {
+    for (ecn, expected) in [
+        ("none", "2 Mbit/s of other packets on a"),
+        ("ect0", "2 Mbit/s of other packets on a, marked ECT(0)"),
+        ("ect1", "2 Mbit/s of other packets on a, marked ECT(1)"),
+    ] {
+        let cross = format!("[[cross]]\npath = \"a\"\nrate_mbit = 2\necn = \"{ecn}\"");
+        let scenario = Scenario::parse("x.toml", &file(&cross)).unwrap();
+        assert_eq!(scenario.words().others, [expected]);
+    }
+}
+
+#[test]
 fn words_say_what_differs_between_the_directions() {
     let words = |more: &str| {
         let scenario = Scenario::parse("x.toml", &file("").replace("owd_ms = 5", more)).unwrap();
@@ -382,6 +451,11 @@ fn words_say_what_differs_between_the_directions() {
         (
             "owd_ms = 5\nc2s = { rate_mbit = 1 }\ns2c = { loss_pct = 2 }",
             "10 Mbit/s, 5 ms one way, loses 2 %; from the client: 1 Mbit/s, 5 ms one way",
+        ),
+        (
+            // As many parts, but not about the same things.
+            "owd_ms = 5\nc2s = { queue_packets = 9 }\ns2c = { loss_pct = 2 }",
+            "10 Mbit/s, 5 ms one way, loses 2 %; from the client: 10 Mbit/s, 5 ms one way, queue of 9 packets",
         ),
         (
             "owd_ms = 5\njitter_ms = 1\naqm = \"dualpi2\"",

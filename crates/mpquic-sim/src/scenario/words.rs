@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use mpquic_core::EcnCodepoint;
 use serde::{Deserialize, Serialize};
 
 use super::contender::Competitor;
@@ -159,8 +160,14 @@ impl Scenario {
             }
         });
         let cross = self.cross_traffic.iter().map(|cross| {
+            let marks = match cross.ecn {
+                None => "",
+                Some(EcnCodepoint::Ect0) => ", marked ECT(0)",
+                Some(EcnCodepoint::Ect1) => ", marked ECT(1)",
+                Some(EcnCodepoint::Ce) => ", marked CE",
+            };
             format!(
-                "{} Mbit/s of other packets on {}",
+                "{} Mbit/s of other packets on {}{marks}",
                 cross.rate.words(&self.parameters, 1.0),
                 names[cross.path]
             )

@@ -229,6 +229,28 @@ mod tests {
         assert_eq!(control.base, 1.0);
     }
 
+    /// The places, among the first packets taken, of those of the classic line.
+    fn classic_places(taken: usize, low_bytes: usize) -> Vec<usize> {
+        let start = crate::lab::epoch();
+        let mut dual = Dual::default();
+        let counters = &mut LinkCounters::new(start);
+        for _ in 0..taken {
+            let low = Queued::of_bytes(start, low_bytes, Some(EcnCodepoint::Ect1));
+            dual.push(low, counters);
+            dual.push(Queued::of_bytes(start, 1000, None), counters);
+        }
+        let is_classic = |_: &usize| !dual.take().expect("both wait").1;
+        (0..taken).filter(is_classic).collect()
+    }
+
+    #[test]
+    fn while_both_wait_the_classic_line_gets_a_tenth_of_the_bytes() {
+        let tenths: Vec<usize> = (0..10).map(|turn| 1 + 10 * turn).collect();
+        assert_eq!(classic_places(100, 1000), tenths);
+        // Nine times as many bytes are ninety times as many packets of a tenth of the size.
+        assert_eq!(classic_places(200, 100), [1, 92, 183]);
+    }
+
     #[test]
     fn marks_begin_at_800_microseconds_and_are_at_equal_distances() {
         let share = |microseconds| ramp(Duration::from_micros(microseconds));

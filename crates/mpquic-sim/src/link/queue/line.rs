@@ -1,7 +1,14 @@
 //! [`Line`]: packets that wait in the order of their arrival, and what every queue can do.
 
 use std::collections::VecDeque;
+#[cfg(test)]
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+
+#[cfg(test)]
+use bytes::BytesMut;
+#[cfg(test)]
+use mpquic_core::EcnCodepoint;
 
 use crate::link::counters::LinkCounters;
 use crate::packet::Packet;
@@ -13,6 +20,17 @@ pub(in crate::link) struct Queued {
 }
 
 impl Queued {
+    /// A packet of so many IP bytes.
+    #[cfg(test)]
+    pub(super) fn of_bytes(arrived: Instant, bytes: usize, ecn: Option<EcnCodepoint>) -> Self {
+        let address = |host| SocketAddr::from(([10, 0, 0, host], 1));
+        let data = BytesMut::zeroed(bytes - 28);
+        Self {
+            arrived,
+            packet: Packet::new(address(1), address(2), ecn, data),
+        }
+    }
+
     pub(super) fn size(&self) -> u64 {
         self.packet.wire_size() as u64
     }

@@ -32,8 +32,8 @@ pub(super) struct Pie {
     line: Line,
     control: Control,
     next_update: Option<Instant>,
-    /// How long the last packet waited that left, seconds.
-    waited: f64,
+    /// How long the last packet waited that left, seconds; 0 if nothing waited behind it.
+    delay: f64,
     /// The sum of the probabilities since the last drop.
     since_drop: f64,
     random: Xoshiro256PlusPlus,
@@ -45,24 +45,16 @@ impl Pie {
             line: Line::default(),
             control: Control::default(),
             next_update: None,
-            waited: 0.0,
+            delay: 0.0,
             since_drop: 0.0,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
-        }
-    }
-
-    fn delay(&self) -> f64 {
-        if self.line.is_empty() {
-            0.0
-        } else {
-            self.waited
         }
     }
 
     /// Makes all updates that were due by now.
     fn update(&mut self, now: Instant) {
         let mut next = self.next_update.unwrap_or(now + INTERVAL);
-        let delay = self.delay();
+        let delay = self.delay;
         while next <= now {
             if delay == 0.0 && self.control.is_at_rest() {
                 next = now;
@@ -75,8 +67,7 @@ impl Pie {
 
     /// Whether a packet that arrives is dropped (sections 4.1, 4.4 and 5.4).
     fn drops(&mut self) -> bool {
-        let delay = self.delay();
-        self.control.on_arrival(delay);
+        self.control.on_arrival(self.delay);
         let control = &self.control;
         let harmless = control.delay < TARGET / 2.0 && control.probability < 0.2;
         if !control.burst.is_zero() || harmless || self.line.bytes() <= SHORT {
@@ -119,7 +110,11 @@ impl Queue for Pie {
     fn pop(&mut self, now: Instant, _: &mut LinkCounters) -> Option<Queued> {
         self.update(now);
         let queued = self.line.take()?;
-        self.waited = queued.waited(now).as_secs_f64();
+        // What arrives at an empty line waits for nothing of what went before.
+        self.delay = match self.line.is_empty() {
+            true => 0.0,
+            false => queued.waited(now).as_secs_f64(),
+        };
         Some(queued)
     }
 }
@@ -223,6 +218,24 @@ mod tests {
             let changed = control.probability - probability;
             assert!((changed - change).abs() < 1e-12, "{probability}: {changed}");
         }
+    }
+
+    #[test]
+    fn what_arrives_at_an_empty_queue_finds_none_of_the_delay_of_those_before() {
+        let start = crate::lab::epoch();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut pie = Pie::new(1);
+        let counters = &mut LinkCounters::new(start);
+        (0..100).for_each(|_| pie.push(Queued::of_bytes(start, 1000, None), counters));
+        for millis in 1..=100 {
+            assert!(pie.pop(at(millis), counters).is_some());
+        }
+        assert!(pie.control.probability > 0.0, "100 ms is above the target");
+        // Long after, the delay has been zero at every update.
+        pie.push(Queued::of_bytes(at(10_000), 1000, None), counters);
+        assert_eq!(pie.control.probability, 0.0);
+        pie.update(at(10_100));
+        assert_eq!((pie.control.probability, pie.control.delay), (0.0, 0.0));
     }
 
     #[test]

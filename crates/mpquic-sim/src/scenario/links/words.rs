@@ -6,30 +6,52 @@ use super::super::number::{Number, Parameter};
 use super::{AQM, Delay, LinkPair, LinkSpec, QueueSpec};
 use crate::link::Discipline;
 
+/// What a part of the words is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Thing {
+    Rate,
+    Delay,
+    Loss,
+    Bursts,
+    Queue,
+    Management,
+    Variation,
+    Change,
+    Outage,
+}
+
+type Part = (Thing, String);
+
+fn join(parts: &[Part]) -> String {
+    let parts: Vec<_> = parts.iter().map(|(_, words)| words.as_str()).collect();
+    parts.join(", ")
+}
+
 impl LinkPair {
     /// What the link is like, as "10 Mbit/s, 20 ms one way, loses 1 %".
     pub(in super::super) fn words(&self, parameters: &[Parameter]) -> String {
         let [up, down] = [&self.up, &self.down].map(|link| link.parts(parameters));
-        let missing = |from: &[String], of: &[String]| -> Vec<String> {
+        let missing = |from: &[Part], of: &[Part]| -> Vec<Part> {
             let parts = of.iter().filter(|part| !from.contains(part));
             parts.cloned().collect()
         };
         let (only_up, only_down) = (missing(&down, &up), missing(&up, &down));
-        let mut words = down.join(", ");
+        let mut words = join(&down);
         if only_up.is_empty() && !only_down.is_empty() {
-            let _ = write!(words, " (to the client alone: {})", only_down.join(", "));
+            let _ = write!(words, " (to the client alone: {})", join(&only_down));
         } else if !only_up.is_empty() {
-            // What differs is enough if nothing is missing in its place.
-            let alike = only_up.len() == only_down.len();
+            // What differs is enough if it says something else of the same things.
+            let things = |parts: &[Part]| parts.iter().map(|(thing, _)| *thing).collect::<Vec<_>>();
+            let alike = things(&only_up) == things(&only_down);
             let other = if alike { only_up } else { up };
-            let _ = write!(words, "; from the client: {}", other.join(", "));
+            let _ = write!(words, "; from the client: {}", join(&other));
         }
         words
     }
 }
 
 impl LinkSpec {
-    fn parts(&self, parameters: &[Parameter]) -> Vec<String> {
+    fn parts(&self, parameters: &[Parameter]) -> Vec<Part> {
         let fields = &self.fields;
         let rate = match &self.trace {
             Some(trace) => {
@@ -46,7 +68,7 @@ impl LinkSpec {
         if self.trace.is_some() {
             words += " in the mean, as recorded";
         }
-        let mut parts = vec![words];
+        let mut parts = vec![(Thing::Rate, words)];
         let delay = match fields.delay {
             Some(Delay::OneWay(delay)) => Some(delay.words(parameters, 1.0)),
             Some(Delay::RoundTrip(delay)) => Some(delay.words(parameters, 0.5)),
@@ -56,32 +78,35 @@ impl LinkSpec {
             let jitter = fields.jitter.map_or(String::new(), |jitter| {
                 format!(" ± {} ms", jitter.words(parameters, 1.0))
             });
-            parts.push(format!("{delay} ms one way{jitter}"));
+            parts.push((Thing::Delay, format!("{delay} ms one way{jitter}")));
         }
         let loss = fields.loss.map(|loss| loss.words(parameters, 1.0));
         let loss = loss.filter(|loss| loss != "0");
-        parts.extend(loss.map(|loss| format!("loses {loss} %")));
+        parts.extend(loss.map(|loss| (Thing::Loss, format!("loses {loss} %"))));
         let bursts = fields
             .gilbert
             .map(|(mean, burst)| format!("loses {} % in bursts of {burst}", 100.0 * mean));
-        parts.extend(bursts);
-        parts.extend(self.queue_words(parameters));
-        parts.extend(self.management_words());
+        parts.extend(bursts.map(|words| (Thing::Bursts, words)));
+        let queue = self.queue_words(parameters);
+        parts.extend(queue.map(|words| (Thing::Queue, words)));
+        let management = self.management_words();
+        parts.extend(management.map(|words| (Thing::Management, words)));
         if let Some(vary) = self.vary {
             let rate = match vary.rate > 0.0 {
                 true => format!(" (rate ± {} %)", (1e4 * vary.rate).round() / 1e2),
                 false => String::new(),
             };
-            parts.push(format!(
-                "changes every {} s{rate}",
-                vary.every.as_secs_f64()
-            ));
+            let every = vary.every.as_secs_f64();
+            parts.push((Thing::Variation, format!("changes every {every} s{rate}")));
         }
-        let changes = self.changes.iter();
-        parts.extend(changes.map(|(time, _)| format!("changes at {} s", time.as_secs_f64())));
+        parts.extend(self.changes.iter().map(|(time, _)| {
+            let words = format!("changes at {} s", time.as_secs_f64());
+            (Thing::Change, words)
+        }));
         parts.extend(self.outages.iter().map(|(from, to)| {
             let until = to.map_or(String::new(), |to| format!(" until {} s", to.as_secs_f64()));
-            format!("cut at {} s{until}", from.as_secs_f64())
+            let words = format!("cut at {} s{until}", from.as_secs_f64());
+            (Thing::Outage, words)
         }));
         parts
     }
