@@ -17,6 +17,8 @@ use mpquic_core::congestion::{
     Acked, CongestionEvent, CongestionKind, Controller, SavedPath, Sent,
 };
 
+use mpquic_sim::record::{self, Hash};
+
 use crate::testing::start;
 use crate::testing_link::{Flow, MTU, Steer};
 use crate::uncoupled::PathLimits;
@@ -238,26 +240,15 @@ const WORLDS: [World; 12] = [
     },
 ];
 
-/// A hash of numbers (FNV-1a).
-struct Hash(u64);
-
-impl Hash {
-    fn add(&mut self, value: u64) {
-        for byte in value.to_le_bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn limits(&mut self, limits: &PathLimits) {
-        self.add(limits.window);
-        self.add(limits.slow_start_threshold.unwrap_or(u64::MAX));
-        self.add(limits.pacing_rate.unwrap_or(u64::MAX));
-        self.add(u64::from(limits.in_recovery));
-    }
+fn add_limits(hash: &mut Hash, limits: &PathLimits) {
+    hash.add(limits.window);
+    hash.add(limits.slow_start_threshold.unwrap_or(u64::MAX));
+    hash.add(limits.pacing_rate.unwrap_or(u64::MAX));
+    hash.add(u64::from(limits.in_recovery));
 }
 
 /// A line of the record: bytes delivered and the window at the end on each path, and the hash.
-fn record(name: &str, number: usize, world: &World) -> String {
+fn line(name: &str, number: usize, world: &World) -> String {
     let begin = start();
     let controller = Rc::new(RefCell::new(by_name(name).expect("a listed name").build()));
     let link = |(id, (mbit, rtt, queue)): (u32, &Link)| {
@@ -282,7 +273,7 @@ fn record(name: &str, number: usize, world: &World) -> String {
             .on_path_opened(path, begin, MTU as u16);
         Flow::steered_by(OnPath { controller, path }, begin, mbit, rtt, queue)
     });
-    let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+    let mut hash = Hash::default();
     for turn in 0..world.turns {
         (world.change)(turn, &mut links);
         for index in 0..links.len() {
@@ -302,7 +293,7 @@ fn record(name: &str, number: usize, world: &World) -> String {
                 .map(|link| (link.controller.path, link.controller.limits().window))
                 .collect();
             for link in &links {
-                hash.limits(&link.controller.limits());
+                add_limits(&mut hash, &link.controller.limits());
                 let path = link.controller.path;
                 hash.add(controller.borrow().window_after_round(path, &windows));
                 hash.add(controller.borrow().resume_phase(path) as u64);
@@ -316,7 +307,7 @@ fn record(name: &str, number: usize, world: &World) -> String {
         hash.add(delivered);
         hash.add(link.lost);
     }
-    format!("{line} {:016x}\n", hash.0)
+    format!("{line} {:016x}\n", hash.value())
 }
 
 #[test]
@@ -326,30 +317,10 @@ fn windows_are_those_recorded() {
     );
     for info in list().iter().chain(published()) {
         for (number, world) in WORLDS.iter().enumerate() {
-            now += &record(info.name, number, world);
+            now += &line(info.name, number, world);
         }
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/recorded.txt");
-    if std::env::var_os("ACCEPT_WINDOWS").is_some() {
-        std::fs::write(file, &now).expect("the record is written");
-    }
-    let before = std::fs::read_to_string(file).unwrap_or_default();
-    let mut changes = String::new();
-    for line in now
-        .lines()
-        .filter(|line| !before.lines().any(|old| old == *line))
-    {
-        let key = line.split(':').next();
-        let old = before.lines().find(|old| old.split(':').next() == key);
-        writeln!(changes, "was {}\nnow {line}", old.unwrap_or("not there")).expect("a string");
-    }
-    assert!(
-        changes.is_empty(),
-        "other windows than in {file}:\n{changes}"
-    );
-    assert_eq!(
-        now.lines().count(),
-        before.lines().count(),
-        "{file} has lines of no controller"
-    );
+    let compared = record::compare(file, "ACCEPT_WINDOWS", &now);
+    compared.unwrap_or_else(|changes| panic!("{changes}"));
 }

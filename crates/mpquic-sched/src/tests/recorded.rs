@@ -7,12 +7,14 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 // Exponentials are those of the system's library, and may differ in their last bit elsewhere.
 
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use mpquic_core::PathId;
 use mpquic_core::congestion::RttSnapshot;
 use mpquic_core::sched::{DataSelection, Decision, PathView, Sendable};
+
+use mpquic_sim::SplitMix64;
+use mpquic_sim::record::{self, Hash};
 
 use super::world::{Fates, Step, World};
 use crate::testing::{MTU, path, start, unmeasured};
@@ -21,20 +23,17 @@ use crate::{by_name, list, published, reinjections};
 const WORLDS: u64 = 6;
 const STEPS: usize = 400;
 
-/// Numbers that look random (splitmix64).
-struct Numbers(u64);
+/// Numbers that look random.
+struct Numbers(SplitMix64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next()
     }
 
     /// At least `from` and less than `to`.
     fn within(&mut self, from: u64, to: u64) -> u64 {
-        from + self.next() % (to - from)
+        from + self.0.below(to - from)
     }
 
     /// True once in so many times.
@@ -126,7 +125,7 @@ impl Link {
 
 /// What happens in a world: two to four paths, of which one goes now and then and another one comes.
 fn steps(seed: u64) -> Vec<Step> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = Numbers(SplitMix64::new(seed));
     let count = 2 + (seed % 3) as u32;
     let mut links: Vec<_> = (0..count).map(|id| Link::new(id, &mut numbers)).collect();
     let mut next_id = count;
@@ -164,10 +163,10 @@ fn steps(seed: u64) -> Vec<Step> {
     (0..STEPS).map(step).collect()
 }
 
-/// All that was decided, as one number (FNV-1a), and how often what.
+/// All that was decided, as one number, and how often what.
 struct Record {
     begin: Instant,
-    hash: u64,
+    hash: Hash,
     sent: [u32; 4],
     copies: u32,
     repeats: u32,
@@ -176,9 +175,7 @@ struct Record {
 
 impl Record {
     fn add(&mut self, value: u64) {
-        for byte in value.to_le_bytes() {
-            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.hash.add(value);
     }
 
     fn send(&mut self, path: PathId) {
@@ -250,11 +247,11 @@ impl Record {
 }
 
 /// A line of the record.
-fn record(name: &str, worlds: &[Vec<Step>]) -> String {
+fn line(name: &str, worlds: &[Vec<Step>]) -> String {
     let begin = start();
     let mut record = Record {
         begin,
-        hash: 0xcbf2_9ce4_8422_2325,
+        hash: Hash::default(),
         sent: [0; 4],
         copies: 0,
         repeats: 0,
@@ -282,6 +279,7 @@ fn record(name: &str, worlds: &[Vec<Step>]) -> String {
         waits,
         ..
     } = record;
+    let hash = hash.value();
     format!(
         "{name}: {a} {b} {c} {later}, copies {copies}, repeats {repeats}, waits {waits}, {hash:016x}\n"
     )
@@ -301,31 +299,9 @@ fn decisions_are_those_recorded() {
         "Packets on paths 0, 1, 2 and all later ones; copies, repeats, waits; a hash of all decisions.\n",
     );
     for name in names.chain(policies) {
-        now += &record(&name, &worlds);
+        now += &line(&name, &worlds);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/recorded.txt");
-    if std::env::var_os("ACCEPT_DECISIONS").is_some() {
-        std::fs::write(file, &now).expect("the record is written");
-    }
-    let before = std::fs::read_to_string(file).unwrap_or_default();
-    let mut changes = String::new();
-    for line in now
-        .lines()
-        .filter(|line| !before.lines().any(|old| old == *line))
-    {
-        let name = line.split(':').next().unwrap_or_default();
-        let old = before
-            .lines()
-            .find(|old| old.split(':').next() == Some(name));
-        writeln!(changes, "was {}\nnow {line}", old.unwrap_or("not there")).expect("a string");
-    }
-    assert!(
-        changes.is_empty(),
-        "other decisions than in {file}:\n{changes}"
-    );
-    assert_eq!(
-        now.lines().count(),
-        before.lines().count(),
-        "{file} has lines of no scheduler"
-    );
+    let compared = record::compare(file, "ACCEPT_DECISIONS", &now);
+    compared.unwrap_or_else(|changes| panic!("{changes}"));
 }

@@ -1,5 +1,7 @@
 //! Intervals of what was measured: by resampling runs, and for shares of runs.
 
+use crate::random::SplitMix64;
+
 /// How often runs are resampled. One in so many is the least chance that can be told from none: it
 /// has to be small beside 0.05 divided by the number of comparisons of a scenario.
 const RESAMPLES: usize = 4000;
@@ -9,18 +11,6 @@ const RESAMPLES: usize = 4000;
 pub(super) const MIN_RUNS: usize = 6;
 /// The quantile of the normal distribution for 95 % confidence, two-sided.
 const NORMAL: f64 = 1.96;
-
-/// Pseudo-random indices, the same in every call (splitmix64).
-struct Indices(u64);
-
-impl Indices {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % count as u64) as usize
-    }
-}
 
 /// What a statistic could have been: its values for resampled runs, sorted.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,13 +52,14 @@ pub(super) fn bootstrap<T: Copy>(
     if groups.iter().all(Vec::is_empty) {
         return None;
     }
-    let mut indices = Indices(1);
+    // The same in every call.
+    let mut numbers = SplitMix64::new(1);
     let mut resampled = groups.to_vec();
     let mut values = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
         for (group, runs) in resampled.iter_mut().zip(groups) {
             for run in group.iter_mut() {
-                *run = runs[indices.below(runs.len())];
+                *run = runs[numbers.below(runs.len() as u64) as usize];
             }
         }
         values.push(statistic(&resampled));

@@ -1,0 +1,35 @@
+//! [`SplitMix64`]: numbers from a seed.
+
+/// Numbers that look random, the same for equal seeds: for what needs them to be the same on every
+/// machine and in every version, such as recorded worlds and resampled runs.
+///
+/// ```
+/// // The first number of the generator's reference implementation for the seed 0.
+/// assert_eq!(mpquic_sim::SplitMix64::new(0).next(), 0xe220_a839_7b1d_cdaf);
+/// ```
+#[derive(Debug, Clone)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// Numbers that follow from this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "there is always a next one: it needs no `Option`"
+    )]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `count`, which is more than zero.
+    pub fn below(&mut self, count: u64) -> u64 {
+        self.next() % count
+    }
+}

@@ -1,0 +1,106 @@
+//! Records: what code does in worlds that are always the same, kept in a file. Other tests say what is
+//! right; a record says whether anything is different, so that who changes one thing sees which others
+//! change with it, and accepts that on purpose.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+/// A hash of numbers in their order (FNV-1a).
+///
+/// ```
+/// let mut hash = mpquic_sim::record::Hash::default();
+/// hash.add(1);
+/// assert_ne!(hash.value(), mpquic_sim::record::Hash::default().value());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hash(u64);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hash {
+    /// The next number.
+    pub fn add(&mut self, value: u64) {
+        for byte in value.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    /// The hash of the numbers so far.
+    pub fn value(self) -> u64 {
+        self.0
+    }
+}
+
+/// Compares a record with the one in a file, line by line; what is before a line's colon says what it
+/// is about. If the environment variable `accept` is set, the file is written first.
+///
+/// # Errors
+///
+/// The lines that differ, as they were and as they are, or why the file could not be written.
+pub fn compare(file: impl AsRef<Path>, accept: &str, now: &str) -> Result<(), String> {
+    let file = file.as_ref();
+    if env::var_os(accept).is_some() {
+        fs::write(file, now).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    let before = fs::read_to_string(file).unwrap_or_default();
+    let changes = changes(&before, now);
+    match changes.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "other than in {}; {accept}=1 accepts that:\n{changes}",
+            file.display()
+        )),
+    }
+}
+
+fn changes(before: &str, now: &str) -> String {
+    fn about(line: &str) -> Option<&str> {
+        line.split(':').next()
+    }
+    let mut changes = String::new();
+    for line in now.lines() {
+        let mut same = before.lines().filter(|old| about(old) == about(line));
+        match same.next() {
+            Some(old) if old == line => {}
+            old => {
+                let old = old.unwrap_or("not there");
+                let _ = writeln!(changes, "was {old}\nnow {line}");
+            }
+        }
+    }
+    for old in before.lines() {
+        if !now.lines().any(|line| about(line) == about(old)) {
+            let _ = writeln!(changes, "was {old}\nnow not there");
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_came_or_went_is_said() {
+        let before = "a: 1\nb: 2\nc: 3\n";
+        assert_eq!(changes(before, before), "");
+        let now = "b: 4\nc: 3\nd: 5\n";
+        let expected = "was b: 2\nnow b: 4\nwas not there\nnow d: 5\nwas a: 1\nnow not there\n";
+        assert_eq!(changes(before, now), expected);
+    }
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        // Of "a" and seven zero bytes: the known value for "a", times the prime for each of the others.
+        let mut hash = Hash::default();
+        hash.add(u64::from(b'a'));
+        let prime = 0x0100_0000_01b3_u64;
+        let expected = 0xaf63_dc4c_8601_ec8c_u64.wrapping_mul(prime.wrapping_pow(7));
+        assert_eq!(hash.value(), expected);
+    }
+}
