@@ -6,6 +6,7 @@ use mpquic_sim::experiment::{
     Cell, Comparison, Results, Run, ScenarioResults, corrected, is_lower_better, sweep_label,
 };
 
+use crate::numbers::short;
 use crate::{Failure, claims};
 
 /// A difference is significant if it could be chance in at most this share of cases.
@@ -28,6 +29,8 @@ pub(crate) struct Scenario {
     pub(crate) metric: String,
     /// A line per contender and combination of swept values.
     pub(crate) lines: Vec<Line>,
+    /// What has no line, because it failed every time.
+    pub(crate) failed: Vec<Failed>,
     /// Claims with another verdict than before.
     pub(crate) verdicts: Vec<Verdict>,
     /// Contenders that only one of the sets has.
@@ -45,6 +48,49 @@ pub(crate) struct Line {
     /// How likely the difference is if there is none, corrected for the other lines of the scenario.
     chance: f64,
     lower_is_better: bool,
+}
+
+/// A contender without a comparison: every run of it failed, or of what it is compared with.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Failed {
+    /// The scenario and the swept values.
+    pub(crate) label: String,
+    pub(crate) contender: String,
+    /// Medians; `None` where every run failed.
+    pub(crate) medians: [Option<f64>; 2],
+}
+
+impl Failed {
+    /// The two sides of a comparison, each with its results, if one of them failed every time.
+    pub(crate) fn of(sides: [(&ScenarioResults, Cell); 2], metric: &str) -> Option<Self> {
+        if !sides
+            .iter()
+            .any(|(results, cell)| results.all_failed(*cell))
+        {
+            return None;
+        }
+        let (results, cell) = sides[1];
+        let median = |(results, cell): (&ScenarioResults, Cell)| {
+            let median = || results.summary(cell, metric).statistics.median;
+            (!results.all_failed(cell)).then(median)
+        };
+        Some(Self {
+            label: label(results, cell.sweep),
+            contender: results.contenders[cell.contender].clone(),
+            medians: sides.map(median),
+        })
+    }
+
+    /// True if the second side failed and the first did not.
+    pub(crate) fn is_worse(&self) -> bool {
+        matches!(self.medians, [Some(_), None])
+    }
+
+    /// The medians in words.
+    pub(crate) fn words(&self) -> [String; 2] {
+        let words = |median: Option<f64>| median.map_or_else(|| "failed".to_owned(), short);
+        self.medians.map(words)
+    }
 }
 
 /// What a line says.
@@ -174,6 +220,11 @@ impl Changes {
         self.scenarios.iter().flat_map(|scenario| &scenario.lines)
     }
 
+    /// All contenders that have no line.
+    pub(crate) fn failed(&self) -> impl Iterator<Item = &Failed> {
+        self.scenarios.iter().flat_map(|scenario| &scenario.failed)
+    }
+
     /// How many lines say this.
     pub(crate) fn count(&self, change: Change) -> usize {
         self.lines().filter(|line| line.change() == change).count()
@@ -187,7 +238,7 @@ fn scenario(
     verdicts: Vec<Verdict>,
 ) -> Result<Scenario, Failure> {
     let metric = metric(named, before)?;
-    let mut lines = lines(before, after, metric);
+    let (mut lines, failed) = lines(before, after, metric);
     correct(&mut lines);
     let mut alone = only(before, after);
     alone.extend(only(after, before));
@@ -198,6 +249,7 @@ fn scenario(
         verdicts,
         alone,
         lines,
+        failed,
     })
 }
 
@@ -210,8 +262,12 @@ fn only(these: &ScenarioResults, others: &ScenarioResults) -> Vec<String> {
 
 /// Every contender of the second results against itself in the first. Runs with the same values and
 /// seed are paired.
-fn lines(before: &ScenarioResults, after: &ScenarioResults, metric: &str) -> Vec<Line> {
-    let mut lines = Vec::new();
+fn lines(
+    before: &ScenarioResults,
+    after: &ScenarioResults,
+    metric: &str,
+) -> (Vec<Line>, Vec<Failed>) {
+    let (mut lines, mut failed) = (Vec::new(), Vec::new());
     for cell in after.cells() {
         let name = &after.contenders[cell.contender];
         let same_sweep = before
@@ -222,6 +278,10 @@ fn lines(before: &ScenarioResults, after: &ScenarioResults, metric: &str) -> Vec
             continue;
         };
         let earlier = Cell { sweep, contender };
+        if let Some(one) = Failed::of([(before, earlier), (after, cell)], metric) {
+            failed.push(one);
+            continue;
+        }
         let position = |run: &Run| (run.point, run.run);
         let old: BTreeMap<_, _> = before
             .runs_of(earlier)
@@ -244,7 +304,7 @@ fn lines(before: &ScenarioResults, after: &ScenarioResults, metric: &str) -> Vec
         let label = label(after, cell.sweep);
         lines.push(Line::new(label, name.clone(), medians, comparison, metric));
     }
-    lines
+    (lines, failed)
 }
 
 /// Claims of both sets whose verdicts differ.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use mpquic_sim::experiment::{Cell, Comparison, Results};
 
-use crate::changes::{Change, Changes, Line, correct, label, metric};
+use crate::changes::{Change, Changes, Failed, Line, correct, label, metric};
 use crate::numbers::short;
 use crate::table::aligned;
 use crate::terminal::print;
@@ -44,19 +44,25 @@ pub(super) fn run(args: &Compare) -> Result<(), Failure> {
     print(&text(&changes)?)?;
     let factor = 1.0 + args.tolerance.unwrap_or(f64::INFINITY) / 100.0;
     let is_worse = |line: &&Line| line.change() == Change::Worse && line.worse_by() > factor;
-    match changes.lines().filter(is_worse).count() {
-        0 => Ok(()),
-        worse => Err(Failure::other(format!(
-            "{worse} of {} are worse",
-            changes.lines().count()
-        ))),
+    let worse = changes.lines().filter(is_worse).count();
+    let failed = changes.failed().filter(|failed| failed.is_worse()).count();
+    match (args.tolerance, worse, failed) {
+        (None, ..) | (_, 0, 0) => Ok(()),
+        _ => {
+            let all = changes.lines().count() + changes.failed().count();
+            let problem = format!("{worse} of {all} are worse, {failed} failed in every run");
+            Err(Failure::other(problem))
+        }
     }
 }
 
 /// What has changed, for a terminal.
 pub(crate) fn text(changes: &Changes) -> Result<String, Failure> {
     let mut rows = vec![header("first", "second")];
-    rows.extend(changes.lines().map(row));
+    for scenario in &changes.scenarios {
+        rows.extend(scenario.lines.iter().map(row));
+        rows.extend(scenario.failed.iter().map(failed_row));
+    }
     let mut text = table(&rows)?;
     let mut verdicts = Vec::new();
     for scenario in &changes.scenarios {
@@ -114,6 +120,22 @@ fn row(line: &Line) -> Vec<String> {
     ]
 }
 
+fn failed_row(failed: &Failed) -> Vec<String> {
+    let [first, second] = failed.words();
+    let nothing = || String::new();
+    vec![
+        failed.label.clone(),
+        failed.contender.clone(),
+        first,
+        second,
+        nothing(),
+        nothing(),
+        nothing(),
+        nothing(),
+        "failed".into(),
+    ]
+}
+
 fn table(rows: &[Vec<String>]) -> Result<String, Failure> {
     if rows.len() == 1 {
         return Err(Failure::usage("there is nothing to compare"));
@@ -135,8 +157,16 @@ fn contenders(args: &Compare, results: &Results) -> Result<(), Failure> {
             );
             return Err(Failure::usage(problem));
         };
-        let mut lines = Vec::new();
+        let (mut lines, mut failed) = (Vec::new(), Vec::new());
         for cell in scenario.cells().filter(|cell| cell.contender != baseline) {
+            let other = Cell {
+                contender: baseline,
+                ..cell
+            };
+            if let Some(one) = Failed::of([(scenario, other), (scenario, cell)], metric) {
+                failed.push(one);
+                continue;
+            }
             let Some(comparison) = scenario.comparison(cell, baseline, metric) else {
                 continue;
             };
@@ -151,6 +181,7 @@ fn contenders(args: &Compare, results: &Results) -> Result<(), Failure> {
         }
         correct(&mut lines);
         rows.extend(lines.iter().map(row));
+        rows.extend(failed.iter().map(failed_row));
     }
     print(&table(&rows)?)
 }

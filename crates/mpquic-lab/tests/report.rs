@@ -411,6 +411,59 @@ fn what_is_missing_is_named_and_how_to_make_it() {
 }
 
 #[test]
+fn contenders_that_fail_every_time_are_shown_as_failed() {
+    let directory = directory();
+    let results = directory.path().join("results");
+    let broken = directory.path().join("broken");
+    fs::create_dir(&broken).unwrap();
+    // All runs of the second contender, in the second set.
+    let mut parts = Vec::new();
+    for part in read(&directory, "results.json").split("{\"contender\":1,") {
+        let failed = r#""state":{"failed":"cut off"}"#;
+        let part = match parts.is_empty() {
+            true => part.to_owned(),
+            false => part.replacen(r#""state":"finished""#, failed, 1),
+        };
+        parts.push(part);
+    }
+    fs::write(broken.join("results.json"), parts.join("{\"contender\":1,")).unwrap();
+    let page = directory.path().join("compared.html");
+    lab(&[
+        "report",
+        text(&broken),
+        "--before",
+        text(&results),
+        "-o",
+        text(&page),
+    ])
+    .unwrap();
+    let page = fs::read_to_string(page).unwrap();
+    for sweep in [2, 4] {
+        let begin = format!("own b.rate_mbit={sweep}, round-robin: first ");
+        let (_, shown) = page.split_once(&begin).unwrap();
+        let line = shown.lines().next().unwrap();
+        assert!(line.ends_with(", second failed</p>"), "{line}");
+    }
+    assert!(page.contains("2 failed in every run"));
+    let compare = |first: &Path, second: &Path| {
+        lab(&["compare", text(first), text(second), "--tolerance", "1"])
+    };
+    let problem = compare(&results, &broken).unwrap_err().to_string();
+    assert_eq!(problem, "0 of 4 are worse, 2 failed in every run");
+    // It is no worse that something no longer fails.
+    compare(&broken, &results).unwrap();
+    lab(&[
+        "report",
+        text(&broken),
+        "-o",
+        text(&broken.join("page.html")),
+    ])
+    .unwrap();
+    let page = fs::read_to_string(broken.join("page.html")).unwrap();
+    assert!(page.contains("<td class=\"bad\">failed</td>"));
+}
+
+#[test]
 fn two_sets_of_results_are_compared_on_a_page() {
     let directory = directory();
     let results = directory.path().join("results");

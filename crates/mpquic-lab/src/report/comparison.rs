@@ -6,7 +6,7 @@ use mpquic_sim::experiment::Results;
 
 use super::svg::{Range, escape, ranges};
 use super::tables::distinct;
-use crate::changes::{Change, Changes, Line, Scenario, Verdict};
+use crate::changes::{Change, Changes, Failed, Line, Scenario, Verdict};
 use crate::numbers::{short, unit};
 
 /// The class of a change's colour.
@@ -24,14 +24,16 @@ pub(super) fn body(before: &Results, after: &Results, changes: &Changes) -> Stri
     let mut html = format!(
         "<p>First {}; second {}.</p>\n<p>Of {} contenders in {} scenarios, {} are better in the \
          second results, {} worse, {} the same: with 95 % confidence for all of a scenario \
-         together. Ratios are of single runs with equal values and seeds, second to first.</p>\n",
+         together. Ratios are of single runs with equal values and seeds, second to first. {} failed in \
+         every run of one of the results.</p>\n",
         made_by(before),
         made_by(after),
-        changes.lines().count(),
+        changes.lines().count() + changes.failed().count(),
         changes.scenarios.len(),
         count(Change::Better),
         count(Change::Worse),
         count(Change::Same),
+        changes.failed().count(),
     );
     for (ids, which) in changes.alone.iter().zip(["first", "second"]) {
         if !ids.is_empty() {
@@ -102,6 +104,10 @@ fn scenario(scenario: &Scenario) -> String {
         let names = escape(&scenario.alone.join(", "));
         let _ = writeln!(html, "<p>Only in one of the results: {names}.</p>");
     }
+    html.extend(scenario.failed.iter().map(failed));
+    if scenario.lines.is_empty() && !scenario.failed.is_empty() {
+        return html + "</section>\n";
+    }
     if scenario.lines.is_empty() {
         return html
             + "<p>There are no runs with equal values and seeds to compare.</p>\n</section>\n";
@@ -147,6 +153,16 @@ fn scenario(scenario: &Scenario) -> String {
         );
     }
     html + "</table></div></details>\n</section>\n"
+}
+
+/// A contender that failed every time.
+fn failed(failed: &Failed) -> String {
+    let [first, second] = failed.words();
+    format!(
+        "<p class=\"warning\">{}, {}: first {first}, second {second}</p>\n",
+        escape(&failed.label),
+        escape(&failed.contender)
+    )
 }
 
 fn range(line: &Line, scenario: &Scenario) -> Range {

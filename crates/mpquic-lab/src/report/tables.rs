@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use mpquic_sim::experiment::{Results, ScenarioResults, State, is_lower_better};
+use mpquic_sim::experiment::{Cell, Results, ScenarioResults, State, is_lower_better};
 
 use super::figures;
 use super::svg::escape;
@@ -72,6 +72,10 @@ fn overview_cell(scenario: &ScenarioResults, name: &str) -> String {
         return "<td>1</td>".into();
     }
     let sweeps = 0..scenario.sweeps.len();
+    let has_failed = |sweep| scenario.all_failed(Cell { sweep, contender });
+    if sweeps.clone().all(has_failed) {
+        return "<td class=\"bad\">failed</td>".into();
+    }
     let Some(ratio) = scenario.ratio(contender, baseline, sweeps, &scenario.metric) else {
         return "<td>-</td>".into();
     };

@@ -148,6 +148,12 @@ impl ScenarioResults {
         }
     }
 
+    /// True if there are runs of a cell, and none of them went well enough to say anything.
+    pub fn all_failed(&self, cell: Cell) -> bool {
+        let mut runs = self.runs_of(cell).peekable();
+        runs.peek().is_some() && runs.all(|run| matches!(run.state, State::Failed(_)))
+    }
+
     /// The index of a contender.
     pub fn contender(&self, name: &str) -> Option<usize> {
         self.contenders
