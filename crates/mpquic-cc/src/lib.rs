@@ -16,7 +16,8 @@
 //! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBRv3 on each path |
 //! | `newreno` | [`Uncoupled`]`<`[`NewReno`]`>` | RFC 9002 section 7 on each path |
 //!
-//! Beside them stands `olia-mpquic` ([`OliaMpquic`]), which publications measured on ([`published`]).
+//! Beside them stand `olia-mpquic` ([`OliaMpquic`]), which publications measured on ([`published`]), and
+//! `prague` ([`Uncoupled`]`<`[`Prague`]`>`), which is for networks with L4S queues ([`experimental`]).
 //!
 //! The window-based ones leave the first slow start by HyStart++ (RFC 9406), before the
 //! bottleneck's queue overflows, and reduce their windows proportionally (RFC 9937).
@@ -27,7 +28,7 @@
 
 use std::sync::Arc;
 
-use mpquic_core::congestion::{Controller, ControllerFactory, factory};
+use mpquic_core::congestion::{Controller, ControllerFactory, factory, scalable};
 use thiserror::Error;
 
 mod balia;
@@ -40,6 +41,7 @@ mod lia;
 mod new_reno;
 mod olia;
 mod olia_mpquic;
+mod prague;
 mod prr;
 mod slow_start;
 mod uncoupled;
@@ -63,6 +65,7 @@ pub use lia::Lia;
 pub use new_reno::NewReno;
 pub use olia::Olia;
 pub use olia_mpquic::OliaMpquic;
+pub use prague::Prague;
 pub use uncoupled::{PathController, PathLimits, Uncoupled};
 pub use wvegas::Wvegas;
 
@@ -148,6 +151,14 @@ static PUBLISHED: [ControllerInfo; 1] = [ControllerInfo {
     make: || Box::new(OliaMpquic::default()),
 }];
 
+static EXPERIMENTAL: [ControllerInfo; 1] = [ControllerInfo {
+    name: "prague",
+    description: "by the share of ECN marks, on each path: short queues where these are L4S queues, and only for these",
+    source: "draft-briscoe-iccrg-prague-congestion-control-04",
+    single_path: "prague",
+    make: || Box::new(CarefulResume::<Uncoupled<Prague>>::default()),
+}];
+
 /// The controllers of this crate that are meant to be used, the default first.
 pub fn list() -> &'static [ControllerInfo] {
     &CONTROLLERS
@@ -164,12 +175,28 @@ pub fn published() -> &'static [ControllerInfo] {
     &PUBLISHED
 }
 
+/// Controllers that ask something of the network which the Internet does not promise. They are known to
+/// [`by_name`], and mark packets as ECT(1).
+///
+/// ```
+/// use mpquic_core::EcnCodepoint;
+///
+/// let prague = mpquic_cc::by_name(mpquic_cc::experimental()[0].name)?;
+/// assert_eq!(prague.ecn_codepoint(), EcnCodepoint::Ect1);
+/// # Ok::<(), mpquic_cc::UnknownController>(())
+/// ```
+pub fn experimental() -> &'static [ControllerInfo] {
+    &EXPERIMENTAL
+}
+
 /// No controller has this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "no congestion controller is called `{name}`; there are: {}; published baselines: {}",
+    "no congestion controller is called `{name}`; there are: {}; published baselines: {}; \
+     for networks with L4S queues: {}",
     names(list()),
-    names(published())
+    names(published()),
+    names(experimental())
 )]
 pub struct UnknownController {
     /// The name that was asked for.
@@ -181,14 +208,18 @@ fn names(infos: &[ControllerInfo]) -> String {
     names.join(", ")
 }
 
-/// The controller with this name (see [`list`] and [`published`]).
+/// The controller with this name (see [`list`], [`published`] and [`experimental`]).
 ///
 /// # Errors
 ///
 /// [`UnknownController`], whose message lists the names there are.
 pub fn by_name(name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownController> {
-    let mut all = CONTROLLERS.iter().chain(&PUBLISHED);
-    all.find(|info| info.name == name)
+    let find = |infos: &'static [ControllerInfo]| infos.iter().find(|info| info.name == name);
+    if let Some(info) = find(&EXPERIMENTAL) {
+        return Ok(scalable(info.name, info.make));
+    }
+    find(&CONTROLLERS)
+        .or_else(|| find(&PUBLISHED))
         .map(|info| factory(info.name, info.make))
         .ok_or_else(|| UnknownController { name: name.into() })
 }
@@ -208,6 +239,11 @@ mod tests {
     use crate::testing::{acked, congestion, sent, start};
 
     const PATH: PathId = PathId(3);
+
+    fn all() -> impl Iterator<Item = &'static ControllerInfo> {
+        list().iter().chain(published()).chain(experimental())
+    }
+
     /// Those that reduce their window in proportion to what arrives (RFC 9937).
     const BY_LOSS: [&str; 6] = ["newreno", "cubic", "lia", "olia", "balia", "wvegas"];
 
@@ -220,7 +256,7 @@ mod tests {
     /// RFC 9002 section 7.2: two datagrams of any size may be in flight.
     #[test]
     fn windows_follow_the_largest_datagram() {
-        for info in list().iter().chain(published()) {
+        for info in all() {
             let mut controller = opened(info.name);
             controller.on_mtu_update(PATH, 9000);
             let now = start();
@@ -254,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_listed_name_builds_a_controller_of_that_name() {
-        for info in list().iter().chain(published()) {
+        for info in all() {
             assert_eq!(by_name(info.name).unwrap().build().name(), info.name);
         }
         assert_eq!(default().build().name(), "coupled-bbr");
@@ -264,7 +300,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_names_there_are() {
         let error = by_name("westwood").unwrap_err().to_string();
         assert!(error.contains("`westwood`"), "{error}");
-        for info in list().iter().chain(published()) {
+        for info in all() {
             assert!(error.contains(info.name), "{error}");
         }
     }

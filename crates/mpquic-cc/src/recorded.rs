@@ -22,7 +22,7 @@ use mpquic_sim::record::{self, Hash};
 use crate::testing::start;
 use crate::testing_link::{Flow, MTU, Steer};
 use crate::uncoupled::PathLimits;
-use crate::{NewReno, Uncoupled, by_name, list, published};
+use crate::{NewReno, Uncoupled, by_name, experimental, list, published};
 
 /// How often what is allowed is recorded.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -315,7 +315,7 @@ fn windows_are_those_recorded() {
     let mut now = String::from(
         "Controller, world: bytes delivered and the window at the end of each path; a hash of all limits.\n",
     );
-    for info in list().iter().chain(published()) {
+    for info in list().iter().chain(published()).chain(experimental()) {
         for (number, world) in WORLDS.iter().enumerate() {
             now += &line(info.name, number, world);
         }

@@ -273,6 +273,7 @@ impl<C: Steer> Flow<C> {
         snapshot.samples = self.samples;
         let mut acked = Acked::new(now, packet.sent_at, MTU, snapshot);
         acked.largest = self.samples;
+        acked.marked = u64::from(packet.marked);
         acked.in_flight = self.in_flight;
         acked.app_limited = packet.app_limited;
         acked.rtt_restarted = std::mem::take(&mut self.rtt_restarts);

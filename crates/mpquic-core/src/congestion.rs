@@ -7,6 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quinn_proto::EcnCodepoint;
+
 use crate::ids::PathId;
 use crate::named::Named;
 
@@ -87,6 +89,11 @@ pub struct Acked {
     pub largest: u64,
     /// Bytes newly acknowledged that had been in flight.
     pub bytes: u64,
+    /// Packets newly acknowledged.
+    pub packets: u64,
+    /// Packets whose ECN-CE marks are reported for the first time: more than `packets` if an
+    /// acknowledgement was lost before.
+    pub marked: u64,
     /// Bytes in flight on the path after the acknowledgement.
     pub in_flight: u64,
     /// True if the window did not limit sending, so that it must not grow (RFC 9002 section 7.8).
@@ -101,14 +108,16 @@ pub struct Acked {
 }
 
 impl Acked {
-    /// An acknowledgement of `bytes` in packets up to number 0, while the window was the limit.
-    /// Nothing remains in flight, and there is no delivery rate sample.
+    /// An acknowledgement of `bytes` in one packet, number 0, without a mark, while the window was the
+    /// limit. Nothing remains in flight, and there is no delivery rate sample.
     pub fn new(now: Instant, sent_at: Instant, bytes: u64, rtt: RttSnapshot) -> Self {
         Self {
             now,
             sent_at,
             largest: 0,
             bytes,
+            packets: 1,
+            marked: 0,
             in_flight: 0,
             app_limited: false,
             delivery_rate: None,
@@ -369,6 +378,12 @@ pub trait Controller: fmt::Debug + Send {
 pub trait ControllerFactory: fmt::Debug + Send + Sync {
     /// A controller with no paths yet.
     fn build(&self) -> Box<dyn Controller>;
+    /// How packets are marked where
+    /// [`TransportOptions::ecn`](crate::config::TransportOptions::ecn) is on: ECT(0), or ECT(1) if
+    /// the controllers are scalable (see [`scalable`]).
+    fn ecn_codepoint(&self) -> EcnCodepoint {
+        EcnCodepoint::Ect0
+    }
 }
 
 impl<F> ControllerFactory for Named<F>
@@ -386,4 +401,35 @@ where
     F: Fn() -> Box<dyn Controller> + Send + Sync + 'static,
 {
     Arc::new(Named { name, make })
+}
+
+/// The same for controllers that answer the share of packets with ECN-CE marks ([`Acked::marked`]) and
+/// not that there are any, as RFC 9331 section 4.3 asks of them: their packets are marked ECT(1), for
+/// which L4S queues (RFC 9332) keep a line of their own that is short.
+pub fn scalable<F>(name: &'static str, make: F) -> Arc<dyn ControllerFactory>
+where
+    F: Fn() -> Box<dyn Controller> + Send + Sync + 'static,
+{
+    Arc::new(Scalable(Named { name, make }))
+}
+
+struct Scalable<F>(Named<F>);
+
+impl<F> fmt::Debug for Scalable<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<F> ControllerFactory for Scalable<F>
+where
+    F: Fn() -> Box<dyn Controller> + Send + Sync,
+{
+    fn build(&self) -> Box<dyn Controller> {
+        self.0.build()
+    }
+
+    fn ecn_codepoint(&self) -> EcnCodepoint {
+        EcnCodepoint::Ect1
+    }
 }

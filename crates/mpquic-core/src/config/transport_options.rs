@@ -133,7 +133,8 @@ pub struct TransportOptions {
     /// A packet counts as lost when a later one is acknowledged and this many RTTs have passed;
     /// from 1 to 16, rounded to the nearest 64th (RFC 9002 section 6.1.2).
     pub time_threshold: f64,
-    /// Mark packets ECT(0) and react to ECN-CE where the path supports it.
+    /// Mark packets ECT(0), or ECT(1) if the controller is
+    /// [scalable](crate::congestion::scalable), and react to ECN-CE where the path supports it.
     pub ecn: bool,
     /// Allow the peer to reset streams after their beginning, which is still delivered
     /// (draft-ietf-quic-reliable-stream-reset-11).

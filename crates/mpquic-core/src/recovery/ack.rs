@@ -19,8 +19,10 @@ const LOSS_MEMORY: u32 = 3;
 struct Totals {
     /// Bytes that were in flight.
     bytes: u64,
-    /// Packets that were marked ECT(0).
+    /// Packets that were sent with a mark.
     marked: u64,
+    /// Packets for which ECN-CE is newly reported.
+    ce: u64,
     ack_eliciting: bool,
     /// Index of the packet with the largest number.
     newest: usize,
@@ -54,11 +56,11 @@ impl Recovery {
         if out.acked.is_empty() && out.late.is_empty() {
             return Ok(());
         }
-        let totals = self.add_up(cx, out);
+        let mut totals = self.add_up(cx, out);
         self.take_rtt_sample(space, ack, &totals, cx, out);
         // RFC 9000 section 13.4.2.1: ECN counts of a reordered acknowledgement are ignored
         if is_largest {
-            self.check_ecn(space, ack, &totals, cx, out);
+            totals.ce = self.check_ecn(space, ack, &totals, cx, out);
         }
         self.summarise(&totals, cx, out);
         self.find_lost(space, cx, out);
@@ -183,6 +185,7 @@ impl Recovery {
         out.rtt_sample = Some(sample);
     }
 
+    /// Returns for how many packets ECN-CE is newly reported.
     fn check_ecn(
         &mut self,
         space: &mut PacketNumberSpace,
@@ -190,12 +193,10 @@ impl Recovery {
         totals: &Totals,
         cx: &AckContext,
         out: &mut AckOutcome,
-    ) {
-        if !self.ecn.on_counts(space, ack.ecn_counts, totals.marked) {
-            return;
-        }
-        let Some((number, newest)) = out.acked.get(totals.newest) else {
-            return;
+    ) -> u64 {
+        let ce = self.ecn.on_counts(space, ack.ecn_counts, totals.marked);
+        let Some((number, newest)) = out.acked.get(totals.newest).filter(|_| ce > 0) else {
+            return 0;
         };
         self.is_starting = false;
         out.congestion.push(CongestionEvent {
@@ -206,6 +207,7 @@ impl Recovery {
             in_flight: self.bytes_in_flight,
             largest_lost: *number,
         });
+        ce
     }
 
     fn summarise(&mut self, totals: &Totals, cx: &AckContext, out: &mut AckOutcome) {
@@ -220,6 +222,8 @@ impl Recovery {
             sent_at: newest.time_sent,
             largest: *largest,
             bytes: totals.bytes,
+            packets: out.acked.len() as u64,
+            marked: totals.ce,
             in_flight: self.bytes_in_flight,
             app_limited: self.is_app_limited,
             delivery_rate: self.delivery_rate.sample(cx.now, self.rtt.min()),

@@ -12,10 +12,12 @@ const TESTING_PACKETS: u32 = 10;
 /// path may drop marked packets.
 const TESTING_TIMEOUTS: u32 = 2;
 
-/// Whether packets of a path are marked ECT(0).
+/// Whether packets of a path are marked.
 #[derive(Debug, Clone)]
 pub(crate) struct EcnState {
     validation: Validation,
+    /// ECT(0) or ECT(1).
+    mark: EcnCodepoint,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,21 +33,21 @@ pub(crate) enum Validation {
 }
 
 impl EcnState {
-    /// Starts testing the path, or never marks if not `enabled`.
-    pub(crate) fn new(enabled: bool) -> Self {
-        let validation = if enabled {
-            Validation::Testing { sent: 0, lost: 0 }
-        } else {
-            Validation::Failed
+    /// Starts testing the path with this mark, or never marks.
+    pub(crate) fn new(mark: Option<EcnCodepoint>) -> Self {
+        let validation = match mark {
+            Some(_) => Validation::Testing { sent: 0, lost: 0 },
+            None => Validation::Failed,
         };
-        Self { validation }
+        let mark = mark.unwrap_or(EcnCodepoint::Ect0);
+        Self { validation, mark }
     }
 
     /// How to mark the next packet. Set [`SentPacket::ecn_marked`](crate::space::SentPacket) to
     /// match.
     pub(crate) fn codepoint(&self) -> Option<EcnCodepoint> {
         match self.validation {
-            Validation::Testing { .. } | Validation::Capable => Some(EcnCodepoint::Ect0),
+            Validation::Testing { .. } | Validation::Capable => Some(self.mark),
             Validation::Unknown { .. } | Validation::Failed => None,
         }
     }
@@ -93,48 +95,59 @@ impl EcnState {
     }
 
     /// Checks the counts of an acknowledgement that raised the largest acknowledged number of
-    /// `space` and newly acknowledged `newly_marked` marked packets. True if CE was reported for
-    /// packets it had not been reported for before.
+    /// `space` and newly acknowledged `newly_marked` marked packets. Returns for how many packets CE
+    /// was reported that it had not been reported for before.
     pub(super) fn on_counts(
         &mut self,
         space: &mut PacketNumberSpace,
         counts: Option<EcnCounts>,
         newly_marked: u64,
-    ) -> bool {
+    ) -> u64 {
         if self.validation == Validation::Failed {
-            return false;
+            return 0;
         }
         let Some(counts) = counts else {
             if newly_marked > 0 {
                 // RFC 9000 section 13.4.2.1: the peer reports no counts, or marks were erased
                 self.validation = Validation::Failed;
             }
-            return false;
+            return 0;
         };
         let ecn = &mut space.ecn;
         let previous = std::mem::replace(&mut ecn.reported, counts);
-        if !is_plausible(previous, counts, newly_marked, ecn.marked) {
+        if !self.is_plausible(previous, counts, newly_marked, ecn.marked) {
             self.validation = Validation::Failed;
-            return false;
+            return 0;
         }
         if newly_marked > 0 {
             self.validation = Validation::Capable;
         }
-        counts.ce > previous.ce
+        counts.ce.saturating_sub(previous.ce)
     }
-}
 
-/// RFC 9000 section 13.4.2.1. ECT(1) is never sent, so it must not be reported.
-fn is_plausible(previous: EcnCounts, counts: EcnCounts, newly_marked: u64, marked: u64) -> bool {
-    let (Some(ect0), Some(ce)) = (
-        counts.ect0.checked_sub(previous.ect0),
-        counts.ce.checked_sub(previous.ce),
-    ) else {
-        return false;
-    };
-    counts.ect1 == 0
-        && ect0.saturating_add(ce) >= newly_marked
-        && counts.ect0.saturating_add(counts.ce) <= marked
+    /// RFC 9000 section 13.4.2.1. The other mark is never sent, so it must not be reported.
+    fn is_plausible(
+        &self,
+        previous: EcnCounts,
+        counts: EcnCounts,
+        newly_marked: u64,
+        marked: u64,
+    ) -> bool {
+        let of_ours = |counts: EcnCounts| match self.mark {
+            EcnCodepoint::Ect1 => (counts.ect1, counts.ect0),
+            EcnCodepoint::Ect0 | EcnCodepoint::Ce => (counts.ect0, counts.ect1),
+        };
+        let (ours, others) = of_ours(counts);
+        let (Some(kept), Some(ce)) = (
+            ours.checked_sub(of_ours(previous).0),
+            counts.ce.checked_sub(previous.ce),
+        ) else {
+            return false;
+        };
+        others == 0
+            && kept.saturating_add(ce) >= newly_marked
+            && ours.saturating_add(counts.ce) <= marked
+    }
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl Recovery {
         Self {
             rtt: RttEstimator::new(config.initial_rtt),
             pacer: Pacer::new(now),
-            ecn: EcnState::new(config.ecn),
+            ecn: EcnState::new(config.ecn.then(|| config.controller.ecn_codepoint())),
             bytes_in_flight: 0,
             pto_count: 0,
             last_probe_timeout: None,

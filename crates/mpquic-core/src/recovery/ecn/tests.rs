@@ -109,6 +109,35 @@ fn congestion_experienced_is_reported_once() {
 }
 
 #[test]
+fn scalable_senders_mark_ect1_and_learn_how_many_packets_were_marked() {
+    let mut options = TransportOptions::without_policies();
+    let unused = || unreachable!("nothing is controlled");
+    options.controller = crate::congestion::scalable("unused", unused);
+    let mut path = TestPath::with(options.build().unwrap(), crate::ids::SpaceId::Initial);
+    assert_eq!(path.recovery.ecn.codepoint(), Some(EcnCodepoint::Ect1));
+    assert_eq!(send(&mut path, 10), 10);
+    path.at(ms(10))
+        .ack_with(&[0..4], 0, counts(0, 3, 1))
+        .unwrap();
+    let marks = |path: &TestPath| path.out.summary.map(|ack| (ack.packets, ack.marked));
+    assert_eq!(marks(&path), Some((4, 1)));
+    assert_eq!(path.out.kinds(), [CongestionKind::Ecn]);
+    path.at(ms(11))
+        .ack_with(&[0..6], 0, counts(0, 3, 3))
+        .unwrap();
+    assert_eq!(marks(&path), Some((2, 2)));
+    path.at(ms(12))
+        .ack_with(&[0..7], 0, counts(0, 4, 3))
+        .unwrap();
+    assert_eq!(marks(&path), Some((1, 0)));
+    // RFC 9331 section 4.1: nobody turns one mark into the other.
+    path.at(ms(13))
+        .ack_with(&[0..8], 0, counts(1, 4, 3))
+        .unwrap();
+    assert_eq!(path.recovery.ecn.validation, Validation::Failed);
+}
+
+#[test]
 fn losing_all_marked_packets_ends_marking() {
     // RFC 9000 A.4
     let mut path = TestPath::new();
