@@ -65,11 +65,11 @@ pub struct TransportOptions {
     pub max_concurrent_uni_streams: u64,
     /// Receive window of a stream at the start, bytes; at most `max_receive_window`. It grows up to
     /// six times the bandwidth-delay product of all paths, within `max_stream_receive_window` and
-    /// `max_receive_window`.
+    /// `max_receive_window`, but not while the application leaves unread what it could read.
     pub initial_stream_receive_window: u64,
     /// Limit of the receive window of a stream, bytes; at least `initial_stream_receive_window`. `None`,
-    /// the default, is `max_receive_window`: then one stream that is not read may take all that the
-    /// connection has, and the others wait.
+    /// the default, is `max_receive_window`: then one stream that is not read any more may take all that
+    /// the connection has, and the others wait.
     pub max_stream_receive_window: Option<u64>,
     /// Receive window of the connection at the start, bytes; at most `max_receive_window`.
     pub initial_receive_window: u64,

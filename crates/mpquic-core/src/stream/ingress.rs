@@ -214,7 +214,8 @@ impl StreamSet {
         self.recv_credit.on_peer_blocked();
     }
 
-    /// STREAM_DATA_BLOCKED.
+    /// STREAM_DATA_BLOCKED. Its window grows at once if bytes are missing that the application waits
+    /// for; if the application is what the peer waits for, it grows when something is read.
     pub(crate) fn on_stream_data_blocked(
         &mut self,
         frame: &frame::StreamDataBlocked,
@@ -223,7 +224,9 @@ impl StreamSet {
         if let Some(key) = self.receiving(frame.stream_id)?
             && let Some(recv) = self.recvs.get_mut(key as usize)
         {
-            recv.credit.grow(window);
+            if !recv.is_readable() {
+                recv.credit.grow(window);
+            }
             recv.credit.on_peer_blocked();
             self.update_recv(key);
         }

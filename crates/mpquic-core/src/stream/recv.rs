@@ -239,7 +239,8 @@ impl RecvHalf {
         }
     }
 
-    fn is_readable(&self) -> bool {
+    /// True if the application would get something if it read.
+    pub(super) fn is_readable(&self) -> bool {
         match self.state {
             State::Open => {
                 self.assembler.is_readable()

@@ -323,6 +323,40 @@ fn duplicates_do_not_widen_receive_windows() {
     assert!(windows(&streams) > initial, "{:?}", windows(&streams));
 }
 
+/// However fast data arrives, a peer that asks for more of what nobody reads gets no more.
+#[test]
+fn the_window_of_a_stream_does_not_grow_while_it_is_not_read() {
+    let mut streams = client(&small());
+    let id = peer_uni(0);
+    let first = stream_frame(id, 0, &[0; 100], false);
+    assert_eq!(give(&mut streams, first), Ok(()));
+    streams.set_receive_window_target(1000);
+    let blocked = stream_data_blocked(id, 100);
+    assert_eq!(give(&mut streams, blocked.clone()), Ok(()));
+    assert_eq!(drain(&mut streams), [Frame::MaxData(1000)]);
+    let read = |streams: &mut StreamSet| streams.recv_stream(id).read_chunk(10, true).is_ok();
+    assert!(read(&mut streams));
+    assert_eq!(drain(&mut streams), [max_stream_data(id, 1010)]);
+    // Nor because the peer asks again while the reader pauses.
+    streams.set_receive_window_target(2000);
+    assert_eq!(give(&mut streams, blocked), Ok(()));
+    assert_eq!(drain(&mut streams), [Frame::MaxData(2010)]);
+}
+
+/// What is missing may take several round trips to arrive, which is no fault of the reader.
+#[test]
+fn the_window_of_a_stream_grows_while_its_reader_waits_for_a_gap() {
+    let mut streams = client(&small());
+    let id = peer_uni(0);
+    let beyond = stream_frame(id, 1, &[0; 99], false);
+    assert_eq!(give(&mut streams, beyond), Ok(()));
+    streams.set_receive_window_target(1000);
+    let blocked = stream_data_blocked(id, 100);
+    assert_eq!(give(&mut streams, blocked), Ok(()));
+    let expected = [Frame::MaxData(1000), max_stream_data(id, 1000)];
+    assert_eq!(drain(&mut streams), expected);
+}
+
 #[test]
 fn frames_for_closed_streams_are_old_news() {
     let mut streams = client(&small());
