@@ -18,7 +18,7 @@ pub(crate) mod tokens;
 pub(crate) use awaiting_version::AwaitingVersion;
 pub use config::{ClientCrypto, FirstFlight, InitialCrypto, InvalidServerName, ServerCrypto};
 pub use keys::{CryptoError, HeaderKey, KeyPair, Keys, PacketKey};
-pub(crate) use retry_tokens::Opened;
+pub(crate) use retry_tokens::{Opened, is_of_retry};
 pub use retry_tokens::{RetryTokenKey, RetryTokens, Screened};
 pub use session::{ExportError, HandshakeData, Session};
 

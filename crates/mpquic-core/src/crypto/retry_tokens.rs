@@ -126,8 +126,10 @@ impl RetryTokens {
     /// Decides what becomes of a datagram from a client, in front of its server: a first Initial has to come with a
     /// token, and gets a Retry otherwise. `client` is its address as the server sees it; `random` must be, for each call.
     ///
-    /// Nothing is remembered: a connection that began before clients had to prove their address may end if a packet of
-    /// its handshake is lost.
+    /// Nothing is remembered. Once a server has answered, a client's Initials have that server's connection ID, for which no token
+    /// is made: they are dropped, and what is behind them in a datagram is forwarded. Who forwards by connection IDs
+    /// should forward what is dropped if its ID is one that servers give; otherwise a handshake may fail whose ClientHello is lost in part.
+    /// So may one that began before clients had to prove their address.
     pub fn screen<'a>(
         &self,
         datagram: &'a [u8],
@@ -136,28 +138,31 @@ impl RetryTokens {
         random: [u8; NUMBER + RETRY_SCID],
     ) -> Screened<'a> {
         let mut rest = datagram;
-        let first = loop {
+        let mut is_refused = false;
+        loop {
             match header::peek(rest, 0) {
                 Some(peek) if peek.kind == PacketKind::Initial => match peek.initial() {
                     None => return Screened::Drop,
-                    Some((token, _)) if !token.is_empty() => break Some((peek, token)),
+                    Some((token, after)) if is_of_retry(token) => {
+                        if let Some(Opened::Valid(_)) = self.open(token, client, peek.dcid, now) {
+                            return Screened::Forward(datagram);
+                        }
+                        // Once the server has answered, its connection ID stands there, for which the token was not made.
+                        (is_refused, rest) = (true, after);
+                    }
+                    Some((token, _)) if !token.is_empty() => break,
                     // What follows may continue a handshake that needs no proof any more.
-                    Some((_, [])) => break None,
+                    Some((_, [])) => break,
                     Some((_, after)) => rest = after,
                 },
                 Some(peek) if peek.kind == PacketKind::Handshake => return Screened::Forward(rest),
                 // The rest of the datagram is padding, or 0-RTT data.
-                _ if rest.len() < datagram.len() => break None,
+                _ if rest.len() < datagram.len() => break,
                 _ => return Screened::Forward(datagram),
             }
-        };
-        if let Some((peek, token)) = first
-            && token.first().is_some_and(|kind| kind & NEW_TOKEN == 0)
-        {
-            return match self.open(token, client, peek.dcid, now) {
-                Some(Opened::Valid(_)) => Screened::Forward(datagram),
-                Some(Opened::Invalid) | None => Screened::Drop,
-            };
+        }
+        if is_refused {
+            return Screened::Drop;
         }
         let retry = self.retry(datagram, client, now, random);
         retry.map_or(Screened::Drop, Screened::Retry)
@@ -260,6 +265,11 @@ impl fmt::Debug for RetryTokens {
             .entries(self.keys.iter().map(|(key, _)| key))
             .finish()
     }
+}
+
+/// Whether a token claims to be from a Retry.
+pub(crate) fn is_of_retry(token: &[u8]) -> bool {
+    token.first().is_some_and(|kind| kind & NEW_TOKEN == 0)
 }
 
 fn nonce(key: &RetryTokenKey, number: [u8; NUMBER]) -> aead::Nonce {

@@ -224,8 +224,10 @@ impl TokenIssuer {
         &self,
         version: Version,
         addresses: &[IpAddr],
-        nonce: [u8; NONCE_LENGTH],
+        mut nonce: [u8; NONCE_LENGTH],
     ) -> Vec<u8> {
+        // So a service in front of the server tells it from those of a Retry (draft-ietf-quic-retry-offload-00).
+        nonce[0] |= 0x80;
         let token = Token::Validation {
             version,
             addresses: addresses.to_vec(),

@@ -8,8 +8,8 @@ use quinn_proto::ConnectionId;
 
 use super::initial::FirstInitial;
 use super::server::Server;
-use crate::crypto::Opened;
 use crate::crypto::tokens::{Token, is_fresh};
+use crate::crypto::{Opened, is_of_retry};
 
 /// What the token in a client's first Initial tells about the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +76,8 @@ impl Admission {
                     })
                     .ok_or(InvalidToken)
             }
+            // A second Retry would be ignored, and without one the client would miss the connection ID of the first.
+            None if shared.is_some() && is_of_retry(token) => Err(InvalidToken),
             validation => Ok(Self {
                 original_dcid: dcid,
                 retry_scid: None,

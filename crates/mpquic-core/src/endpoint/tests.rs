@@ -12,9 +12,9 @@ use super::server::Server;
 use super::{DatagramEvent, Endpoint, Incoming};
 use crate::config::{EndpointConfig, EndpointOptions, ServerOptions, TransportConfig};
 use crate::congestion::{Controller, ControllerFactory};
-use crate::crypto::Keys;
 use crate::crypto::tests::{initial_keys, server_config};
 use crate::crypto::tokens::ResetKey;
+use crate::crypto::{Keys, RetryTokenKey, RetryTokens};
 use crate::error::TransportErrorCode;
 use crate::event::{EndpointEvent, RouteChange};
 use crate::ids::{FourTuple, PathId, SpaceId};
@@ -402,6 +402,28 @@ fn rfc_9000_8_1_2_retry_validates_the_address() {
     // RFC 9000 section 17.2.5.2: one Retry is enough
     let answered = test.endpoint.retry(test.now, answered, &mut test.buf);
     test.endpoint.ignore(answered.unwrap_err());
+}
+
+#[test]
+fn a_token_that_claims_to_be_of_a_shared_retry_has_to_be_good() {
+    let mut test = Test::new();
+    let key = RetryTokenKey {
+        sequence: 3,
+        key: [1; 16],
+        iv: [2; 12],
+    };
+    test.options.retry_tokens = Some(Arc::new(RetryTokens::new(&[key]).unwrap()));
+    let config = test.options.clone().build().unwrap();
+    test.endpoint.set_server_config(Some(Arc::new(config)));
+    for (number, token) in [(1, [3; 60]), (2, [9; 60])] {
+        let answer = test.receive_from("198.51.100.1:5000", initial(dcid(number), &token));
+        assert!(matches!(answer, Some(DatagramEvent::Response(_))));
+        let code = test.close_code(dcid(number));
+        assert_eq!(code, TransportErrorCode::INVALID_TOKEN);
+    }
+    // What has another first bit is of a NEW_TOKEN frame, and may be another server's.
+    let answered = test.incoming(initial(dcid(3), &[0x83; 60]));
+    assert!(!answered.remote_address_validated());
 }
 
 #[test]

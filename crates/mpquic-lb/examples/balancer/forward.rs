@@ -95,9 +95,10 @@ impl Forwarder {
             #[expect(clippy::disallowed_methods, reason = "a program reads the clock")]
             let now = Instant::now();
             let routed = self.with_balancer(|it| it.route(now, tuple, datagram));
-            let Some(server) = routed.map(|routed| routed.server) else {
+            let Some(routed) = routed else {
                 continue;
             };
+            let server = routed.server;
             let Some(socket) = self.socket_of(client, server).await else {
                 continue;
             };
@@ -105,6 +106,10 @@ impl Forwarder {
             let _ = match self.screen(datagram, &socket, server) {
                 Ok(Screened::Forward(datagram)) => socket.send_to(datagram, server).await,
                 Ok(Screened::Retry(retry)) => self.0.front.send_to(&retry, client).await,
+                // A server gave this ID, so it has answered this client, and drops what it does not know.
+                Ok(Screened::Drop) if routed.by_connection_id => {
+                    socket.send_to(datagram, server).await
+                }
                 Ok(Screened::Drop) | Err(_) => continue,
             };
         }

@@ -192,6 +192,10 @@ fn first_initials_get_a_retry_and_come_with_its_token() {
     whole(vec![0xe0, 0, 0, 0, 1, 1, 2, 1, 3, 0]);
     whole(vec![0xc0, 9, 9, 9, 9, 1, 2, 1, 3, 0]);
     whole(Vec::new());
+    // Once the server has answered, what is behind an Initial goes on.
+    let handshake = [0xe0, 0, 0, 0, 1, 1, 2, 1, 3, 0];
+    let behind = screen(&initial(&[7; 8], token, &handshake));
+    assert_eq!(behind, (Some(handshake.to_vec()), None));
     // Where the token is another client's, of another kind, or no token.
     assert_eq!(screen(&initial(&[7; 8], token, &[])), (None, None));
     let mut of_a_frame = token.to_vec();
