@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::{
     Connection, Dir, Event, PathEvent, PathId, PathStatus, ReadStreamError, StreamEvent, StreamId,
+    ZeroRtt,
 };
 
 use super::feed::{self, Feed};
@@ -115,6 +116,8 @@ pub(super) struct Player {
     pub(super) gap: Gap,
     /// When the handshake was complete.
     pub(super) connected: Option<Instant>,
+    /// It asks before that.
+    is_early: bool,
     /// Why the connection ended, if it did.
     lost: Option<String>,
     /// The connection inside of this one that does the transfers, if they are not done by this one.
@@ -175,6 +178,15 @@ impl Player {
         self.lost.get_or_insert_with(|| reason.into());
     }
 
+    /// Asks with the first packets, which a session ticket allows.
+    pub(super) fn ask_early(&mut self, now: Instant, connection: &mut Connection) {
+        if connection.zero_rtt() != ZeroRtt::Offered {
+            return self.fail("there is no session ticket for 0-RTT");
+        }
+        self.is_early = true;
+        self.advance(now, connection);
+    }
+
     /// Opens paths that are not open yet, if the peer lets us.
     fn open_paths(&mut self, now: Instant, connection: &mut Connection) {
         let Some(Client { paths, .. }) = &mut self.client else {
@@ -215,7 +227,8 @@ impl Player {
         };
         let paths = &client.paths;
         let ready = !client.wait_for_paths || paths.established >= paths.wanted.len();
-        if self.connected.is_none() || !(ready || client.begun.is_some()) {
+        let may_ask = self.connected.is_some() || self.is_early;
+        if !may_ask || !(ready || client.begun.is_some()) {
             return;
         }
         let first = client.begun.is_none();
@@ -422,6 +435,9 @@ impl Application for Player {
             Event::Stream(event) => self.on_stream_event(now, connection, *event),
             Event::Connected { .. } => {
                 self.connected.get_or_insert(now);
+                if connection.zero_rtt() == ZeroRtt::Rejected {
+                    return self.fail("the server refused 0-RTT");
+                }
                 self.advance(now, connection);
             }
             Event::HandshakeConfirmed => self.open_paths(now, connection),

@@ -14,10 +14,14 @@ use super::plan::Plan;
 use super::player::{Client, PathsToOpen, Player};
 use crate::host::{Host, Hosted};
 use crate::lab::{Lab, epoch};
+use crate::link::LinkConfig;
 use crate::network::{Hop, HostId, LinkId};
-use crate::pair::Setup;
-use crate::scenario::{Competitor, Contender, LinkPair, Scenario, UsedPaths, Workload, take_over};
+use crate::pair::{Crypto, Pair, Setup};
+use crate::scenario::{
+    Competitor, Contender, Handshake, LinkPair, Migration, Scenario, UsedPaths, Workload, take_over,
+};
 use crate::tls::SERVER_NAME;
+use crate::topology::Topology;
 use crate::traffic::{Arrivals, Traffic};
 
 const CLIENT_PORT: u16 = 50_000;
@@ -39,6 +43,12 @@ pub(super) struct Flow {
     pub(super) paths: Vec<usize>,
     pub(super) start: Duration,
     stop: Option<Duration>,
+    /// A change of address that is still to come.
+    migration: Option<Migration>,
+    /// How many of its paths it has from the start.
+    starts_with: usize,
+    /// It asks before the handshake is complete.
+    is_early: bool,
     /// What the connection inside of this one is made from, if there is one.
     inner: Option<Setup>,
     connected: bool,
@@ -112,12 +122,25 @@ impl Stage {
             let rates = used.iter().map(|path| rate(scenario, *path, values));
             scheduler = Informed::factory(scheduler, rates.collect());
         }
-        let main = setup(scenario, scheduler, &contender.controller)?;
+        let mut main = setup(scenario, scheduler, &contender.controller)?;
+        let is_first = |contender: &Contender| contender.handshake == Handshake::Full;
+        if !scenario.contenders.iter().all(is_first) {
+            main.crypto = Crypto::tls();
+        }
+        if !is_first(contender) {
+            connect_before(&main);
+        }
         let inner = scenario.workload.inner.as_deref();
         let inner = inner.map(|controller| inner_setup(scenario, controller, seed));
         let flow = Flow {
             inner: inner.transpose()?,
-            paths: used,
+            starts_with: used.len(),
+            paths: used
+                .into_iter()
+                .chain(contender.migration.map(|migration| migration.to))
+                .collect(),
+            migration: contender.migration,
+            is_early: contender.handshake == Handshake::Early,
             ..stage.new_flow(main.seed(seed))
         };
         stage.add_main(scenario, contender, values, flow);
@@ -213,6 +236,7 @@ impl Stage {
         let flow = Flow {
             upload: competitor.upload,
             paths: competitor.paths.clone(),
+            starts_with: competitor.paths.len(),
             start: competitor.start,
             stop: competitor.stop,
             ..self.new_flow(setup)
@@ -231,6 +255,9 @@ impl Stage {
             paths: Vec::new(),
             start: Duration::ZERO,
             stop: None,
+            migration: None,
+            starts_with: 0,
+            is_early: false,
             inner: None,
             connected: false,
             stopped: false,
@@ -239,7 +266,7 @@ impl Stage {
 
     fn add_flow(&mut self, scenario: &Scenario, mut flow: Flow, plan: Plan, wait_for_paths: bool) {
         let index = self.flows.len();
-        let further = flow.paths.iter().skip(1);
+        let further = flow.paths.iter().take(flow.starts_with).skip(1);
         let wanted = further.map(|path| {
             let backup = scenario.paths[*path].backup;
             let status = if backup {
@@ -256,7 +283,7 @@ impl Stage {
         let inner = flow.inner.clone();
         let inside = inner.clone();
         let client = Client::new(plan, flow.upload, wait_for_paths, paths);
-        if flow.paths.len() == 1 {
+        if flow.starts_with == 1 {
             flow.setup = flow
                 .setup
                 .transport(|transport| transport.max_concurrent_paths = 0);
@@ -293,17 +320,38 @@ impl Stage {
         self.flows.push(flow);
     }
 
+    /// The links of a path: from the client, to the client.
+    fn hops(&self, path: usize) -> [Vec<Hop>; 2] {
+        let via = &self.vias[path];
+        let shared = |direction: usize| via.iter().map(move |link| Hop::Link(link[direction]));
+        let [up, down] = self.paths[path].map(Hop::Link);
+        let up = std::iter::once(up).chain(shared(0)).collect();
+        [up, shared(1).rev().chain([down]).collect()]
+    }
+
     fn add_routes(&mut self, flow: usize) {
         let Flow { client, server, .. } = self.flows[flow];
-        for (path, via) in self.vias.iter().enumerate() {
+        for path in 0..self.vias.len() {
             let (near, far) = (address(flow, path, 1), address(flow, path, 2));
-            let shared = |direction: usize| via.iter().map(move |link| Hop::Link(link[direction]));
-            let [up, down] = self.paths[path].map(Hop::Link);
-            let up = std::iter::once(up).chain(shared(0)).collect();
-            let down = shared(1).rev().chain([down]).collect();
+            let [up, down] = self.hops(path);
             self.lab.network.add_route(near, far, up, server);
             self.lab.network.add_route(far, near, down, client);
         }
+        if let Some(Migration { to, .. }) = self.flows[flow].migration {
+            self.add_way_back(flow, to);
+        }
+    }
+
+    /// Routes between the client's address on a path and the server's address on the first one.
+    fn add_way_back(&mut self, flow: usize, path: usize) {
+        let Flow { client, server, .. } = self.flows[flow];
+        let Some(first) = self.flows[flow].paths.first() else {
+            return;
+        };
+        let (near, far) = (address(flow, path, 1), address(flow, *first, 2));
+        let [up, down] = self.hops(path);
+        self.lab.network.add_route(near, far, up, server);
+        self.lab.network.add_route(far, near, down, client);
     }
 
     /// Virtual time since the start.
@@ -328,9 +376,11 @@ impl Stage {
                 .flows
                 .iter()
                 .filter(|flow| flow.connected && !flow.stopped);
+            let moves = self.flows.iter().filter_map(|flow| flow.migration);
             let next = starts
                 .map(|flow| flow.start)
                 .chain(stops.filter_map(|flow| flow.stop))
+                .chain(moves.map(|migration| migration.at))
                 .min();
             let until = next.map_or(end, |next| next.min(end));
             self.lab.drive(until.saturating_sub(self.lab.elapsed()));
@@ -339,6 +389,7 @@ impl Stage {
             }
             for flow in 0..self.flows.len() {
                 self.start_or_stop(flow)?;
+                self.migrate(flow)?;
             }
         }
     }
@@ -353,6 +404,14 @@ impl Stage {
             let config = flow.setup.client_config();
             host.connect(now, config, four_tuple(index, path), SERVER_NAME)
                 .map_err(|error| error.to_string())?;
+            if flow.is_early {
+                let Hosted {
+                    connection,
+                    application,
+                    ..
+                } = host.connection_mut(0);
+                application.ask_early(now, connection);
+            }
         }
         if flow.connected && !flow.stopped && flow.stop.is_some_and(|stop| stop <= elapsed) {
             flow.stopped = true;
@@ -363,6 +422,21 @@ impl Stage {
                 .close(now, VarInt::from_u32(0), Bytes::new());
         }
         Ok(())
+    }
+
+    /// Lets the client of a flow have the address that it is to have by now.
+    fn migrate(&mut self, index: usize) -> Result<(), String> {
+        let (now, elapsed) = (self.lab.now(), self.lab.elapsed());
+        let flow = &mut self.flows[index];
+        let Some(Migration { to, .. }) = flow.migration.take_if(|one| one.at <= elapsed) else {
+            return Ok(());
+        };
+        let local = SocketAddr::new(address(index, to, 1), CLIENT_PORT);
+        let connection = &mut self.lab.host_mut(flow.client).connection_mut(0).connection;
+        let path = connection.path_mut(PathId::ZERO);
+        let mut path = path.map_err(|error| error.to_string())?;
+        path.set_local_address(now, local)
+            .map_err(|error| error.to_string())
     }
 
     /// True if nothing will ever happen any more.
@@ -409,7 +483,13 @@ impl Stage {
             let connection = &hosted.connection;
             let ids: Vec<PathId> = connection.paths().collect();
             for stats in ids.iter().filter_map(|id| connection.path_stats(*id)) {
-                let IpAddr::V4(ip) = stats.four_tuple.remote.ip() else {
+                // The client's address says which path it is: the server's stays.
+                let FourTuple { local, remote } = stats.four_tuple;
+                let client = match host == self.flows[flow].client {
+                    true => local,
+                    false => remote,
+                };
+                let IpAddr::V4(ip) = client.ip() else {
                     continue;
                 };
                 let path = usize::from(ip.octets()[2]);
@@ -477,6 +557,16 @@ fn setup(
             config.send_window = send_buffer;
         }
     }))
+}
+
+/// Lets the client have a session ticket of the server, and nothing else that it could remember.
+fn connect_before(setup: &Setup) {
+    let setup = setup.clone().transport(|transport| {
+        transport.path_memory = None;
+    });
+    let link = LinkConfig::new(100.0, Duration::from_millis(1));
+    let mut pair = Pair::connected(&Topology::new().path("before", link), setup);
+    pair.drive(Duration::from_secs(1));
 }
 
 /// What a connection is made from that runs inside of another one, over one path.

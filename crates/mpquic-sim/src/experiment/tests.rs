@@ -689,6 +689,82 @@ fn a_connection_inside_of_another_one_transfers_everything() {
 }
 
 #[test]
+fn a_client_with_a_ticket_sends_a_round_trip_earlier() {
+    let results = one_path(
+        "workload = { kind = \"file\", size_kb = 0.5, direction = \"upload\" }
+        contender = [
+            { name = \"full\", handshake = \"full\" },
+            { name = \"resumed\", handshake = \"1-rtt\" },
+            { name = \"early\", handshake = \"0-rtt\" },
+        ]",
+    );
+    assert_all_finished(&results);
+    let took = |run| metric(&results, run, "completion_s");
+    // 20 ms for the handshake and 10 ms for the file, or these alone. The first contender is `lrf`.
+    for run in [1, 2] {
+        assert!((0.030..0.038).contains(&took(run)), "{run}: {}", took(run));
+    }
+    assert!((0.010..0.014).contains(&took(3)), "{}", took(3));
+}
+
+#[test]
+fn a_client_whose_address_changes_goes_on_there() {
+    let run = |more: &str| {
+        run(&format!(
+            "limit_s = 20
+            workload = {{ kind = \"file\", size_mb = 4 }}
+            contender = [{{ name = \"one\", paths = \"a\"{more} }}]
+            [[path]]
+            name = \"a\"
+            rate_mbit = 16
+            rtt_ms = 20
+            blackhole = [{{ from = 1 }}]
+            [[path]]
+            name = \"b\"
+            rate_mbit = 8
+            rtt_ms = 20"
+        ))
+    };
+    let results = run(", migrate_s = 1.5, migrate_to = \"b\"");
+    assert_all_finished(&results);
+    let gap = metric(&results, 0, "gap_s");
+    assert!((0.5..0.6).contains(&gap), "{gap}");
+    // 2 MB in the first second, and 2 s for the rest.
+    let took = metric(&results, 0, "completion_s");
+    assert!((3.4..4.5).contains(&took), "{took}");
+    assert_ne!(run("").runs[0].state, State::Finished);
+}
+
+#[test]
+fn a_scalable_flow_waits_for_little_in_the_dual_queue_and_leaves_the_other_its_share() {
+    let flow = |controller: &str| {
+        let results = run(&format!(
+            "limit_s = 40
+            warm_up_s = 5
+            schedulers = \"lrf\"
+            controllers = \"{controller}\"
+            workload = {{ kind = \"bulk\", duration_s = 20 }}
+            [[path]]
+            name = \"a\"
+            rate_mbit = 20
+            rtt_ms = 20
+            aqm = \"dualpi2\"
+            [[competitor]]
+            name = \"classic\"
+            controller = \"cubic\""
+        ));
+        assert_all_finished(&results);
+        let rtt = results.runs[0].paths[0].rtt_ms;
+        (rtt, metric(&results, 0, "times_competitor"))
+    };
+    let (rtt, share) = flow("prague");
+    assert!(rtt < 24.0, "{rtt} ms");
+    assert!((0.1..2.0).contains(&share), "{share}");
+    let (rtt, _) = flow("cubic");
+    assert!(rtt > 27.0, "{rtt} ms");
+}
+
+#[test]
 fn runs_with_nothing_late_count() {
     let pairs = [(0.0, 1.4), (0.0, 1.2), (0.0, 1.6), (0.3, 1.4), (0.0, 1.5)];
     let compared = Comparison::of(&pairs, true).unwrap();

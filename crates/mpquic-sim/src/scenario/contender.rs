@@ -24,6 +24,31 @@ pub struct Contender {
     pub priorities: bool,
     /// True if its scheduler is told the rates of the paths beforehand, as delivery rates.
     pub know_rates: bool,
+    /// How its connection starts.
+    pub handshake: Handshake,
+    /// When its one path gets another address, if it does.
+    pub migration: Option<Migration>,
+}
+
+/// How a connection starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Handshake {
+    /// Client and server meet for the first time.
+    #[default]
+    Full,
+    /// The client has a session ticket of an earlier connection, and waits for the handshake.
+    Resumed,
+    /// The client has one, and asks with its first packets.
+    Early,
+}
+
+/// The address of a path changes (RFC 9000 section 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migration {
+    /// When.
+    pub at: Duration,
+    /// To which of the scenario's paths.
+    pub to: usize,
 }
 
 impl Contender {
@@ -36,6 +61,8 @@ impl Contender {
             paths: UsedPaths::All,
             priorities: true,
             know_rates: false,
+            handshake: Handshake::default(),
+            migration: None,
         }
     }
 }
@@ -58,6 +85,12 @@ const USED_PATHS: [(&str, UsedPaths); 3] = [
     ("all", UsedPaths::All),
     ("lowest-delay", UsedPaths::LowestDelay),
     ("highest-rate", UsedPaths::HighestRate),
+];
+
+const HANDSHAKES: [(&str, Handshake); 3] = [
+    ("full", Handshake::Full),
+    ("1-rtt", Handshake::Resumed),
+    ("0-rtt", Handshake::Early),
 ];
 
 type Check = fn(&Item<'_>, &str) -> Result<String>;
@@ -161,9 +194,12 @@ pub(super) fn read_contenders(root: &Table<'_>, paths: &[String]) -> Result<Vec<
         }
         return Ok(contenders);
     };
-    let only = paths.iter().enumerate();
-    let only = only.map(|(index, name)| (name.as_str(), UsedPaths::Only(index)));
-    let used: Vec<_> = USED_PATHS.into_iter().chain(only).collect();
+    let only: Vec<_> = paths
+        .iter()
+        .enumerate()
+        .map(|(index, name)| (name.as_str(), UsedPaths::Only(index)))
+        .collect();
+    let used: Vec<_> = USED_PATHS.into_iter().chain(only.clone()).collect();
     for table in item.tables()? {
         let name = table.required("name")?;
         let table = table.named(&format!("contender {}", name.text()?));
@@ -189,10 +225,36 @@ pub(super) fn read_contenders(root: &Table<'_>, paths: &[String]) -> Result<Vec<
             paths: paths.transpose()?.unwrap_or_default(),
             priorities: flag("priorities", true)?,
             know_rates: flag("know_rates", false)?,
+            handshake: table
+                .optional("handshake")
+                .map_or(Ok(Handshake::Full), |item| item.choice(&HANDSHAKES))?,
+            migration: read_migration(&table, &only)?,
         });
         table.finish()?;
     }
     Ok(contenders)
+}
+
+/// Reads `migrate_s` and `migrate_to`, which come together, beside `paths` with the name of one.
+fn read_migration(table: &Table<'_>, only: &[(&str, UsedPaths)]) -> Result<Option<Migration>> {
+    let (at, to) = (table.optional("migrate_s"), table.optional("migrate_to"));
+    let (at, to) = match (at, to) {
+        (None, None) => return Ok(None),
+        (Some(at), Some(to)) => (at, to),
+        (Some(item), None) => return Err(item.error("`migrate_to` is needed beside it")),
+        (None, Some(item)) => return Err(item.error("`migrate_s` is needed beside it")),
+    };
+    let from = table
+        .optional("paths")
+        .and_then(|item| item.choice(only).ok());
+    let target = to.choice(only)?;
+    match (from, target) {
+        (Some(from), UsedPaths::Only(to)) if from != target => Ok(Some(Migration {
+            at: at.duration(TIME, 1.0)?,
+            to,
+        })),
+        _ => Err(to.error("`paths` is needed beside it, with the name of one other path")),
+    }
 }
 
 /// Another connection that sends as much as it can, or what its source produces.

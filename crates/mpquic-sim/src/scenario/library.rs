@@ -130,6 +130,8 @@ static FILES: &[BuiltIn] = files! {
     "all-satellite"
     "all-bad-helper"
     "queue-aqm"
+    "l4s-share"
+    "l4s-messages"
     "trace-drive"
     "app-video"
     "app-page"
@@ -141,6 +143,9 @@ static FILES: &[BuiltIn] = files! {
     "users"
     "both-ways"
     "inner-quic"
+    "zero-rtt"
+    "zero-rtt-answer"
+    "migration"
 };
 
 /// All scenarios that come with the crate.

@@ -19,7 +19,9 @@ mod tests;
 mod words;
 mod workload;
 
-pub use contender::{Competitor, Contender, CrossTraffic, UsedPaths, with_controllers};
+pub use contender::{
+    Competitor, Contender, CrossTraffic, Handshake, Migration, UsedPaths, with_controllers,
+};
 pub use library::{BuiltIn, built_in};
 pub(crate) use links::take_over;
 pub use links::{LinkPair, LinkSpec};

@@ -168,6 +168,24 @@ fn what_would_be_without_effect_is_refused() {
             "at most 200",
         ),
         (
+            "[[contender]]\nname = \"x\"\nmigrate_s = 1",
+            5,
+            "contender x: migrate_s: ",
+            "`migrate_to` is needed",
+        ),
+        (
+            "[[contender]]\nname = \"x\"\nmigrate_s = 1\nmigrate_to = \"a\"\npaths = \"a\"",
+            6,
+            "contender x: migrate_to: ",
+            "one other path",
+        ),
+        (
+            "[[contender]]\nname = \"x\"\nhandshake = \"2-rtt\"",
+            5,
+            "contender x: handshake: \"2-rtt\" is not possible",
+            "full, 1-rtt, 0-rtt",
+        ),
+        (
             "[[swap]]\nt = 1\npaths = [\"a\", \"a\"]",
             5,
             "swap: paths: a and a are one path",
