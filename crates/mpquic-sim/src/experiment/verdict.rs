@@ -4,7 +4,7 @@ use super::chance::{self, EARLY_LEVEL, LEVEL, corrected};
 use super::is_lower_better;
 use super::resample::{MIN_RUNS, Resampled, bootstrap, share};
 use super::results::{Results, ScenarioResults};
-use super::statistics::Statistics;
+use super::statistics::{Statistics, median};
 use super::summary::{Cell, Comparison};
 use crate::scenario::{Claim, Published};
 
@@ -213,10 +213,6 @@ fn test(resampled: &Resampled, runs: usize, agreeing: Agreeing) -> Test {
 
 fn near(value: f64) -> Agreeing {
     (value - TOLERANCE, value + TOLERANCE)
-}
-
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    Statistics::of(values).median
 }
 
 /// The mean over groups of pairs of the ratios of their medians.
