@@ -54,7 +54,8 @@ pub enum SchedulerEvent {
     RttUpdated(PathId),
     /// The path's window was cut.
     Congestion(PathId, CongestionKind),
-    /// A stream on which we may send was opened, by either side.
+    /// A stream on which we may send was opened: by us, or by the peer; then this comes once the
+    /// application has accepted it, or has begun to send on it.
     StreamOpened(StreamId),
     /// The application finished a stream, reset it after its beginning, or announced how long it will be: its
     /// size is known. What was announced may turn out to be wrong.

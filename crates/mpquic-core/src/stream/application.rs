@@ -245,7 +245,7 @@ impl SendStream<'_> {
     ///
     /// [`ClosedStream`] if the stream is closed, or does not exist.
     pub fn set_expected_size(&mut self, bytes: u64) -> Result<(), ClosedStream> {
-        let key = self.streams.send_key(self.id).ok_or_else(closed)?;
+        let key = self.streams.use_send(self.id).ok_or_else(closed)?;
         let send = self.streams.sends.get_mut(key as usize);
         send.ok_or_else(closed)?.expected_size = Some(bytes);
         self.streams.update_send(key);
@@ -340,7 +340,7 @@ impl StreamSet {
         id: StreamId,
         change: impl FnOnce(&mut SendHalf) -> T,
     ) -> Option<T> {
-        let key = self.send_key(id)?;
+        let key = self.use_send(id)?;
         let result = change(self.sends.get_mut(key as usize)?);
         self.update_send(key);
         Some(result)
@@ -354,7 +354,7 @@ impl StreamSet {
         offered: usize,
         take: impl FnOnce(&mut SendHalf, usize) -> usize,
     ) -> Result<usize, WriteError> {
-        let key = self.send_key(id).ok_or(WriteError::ClosedStream)?;
+        let key = self.use_send(id).ok_or(WriteError::ClosedStream)?;
         let room = self.send_room();
         let send = (self.sends.get_mut(key as usize)).ok_or(WriteError::ClosedStream)?;
         if let Some(error_code) = send.tell_stopped() {
@@ -387,7 +387,7 @@ impl StreamSet {
     }
 
     fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), ClosedStream> {
-        let key = self.send_key(id).ok_or_else(closed)?;
+        let key = self.use_send(id).ok_or_else(closed)?;
         let send = self.sends.get_mut(key as usize).ok_or_else(closed)?;
         send.priority = priority;
         let ready = self.ready.entry(send.path);
@@ -402,7 +402,7 @@ impl StreamSet {
         max_length: usize,
         ordered: bool,
     ) -> Result<Option<Chunk>, ReadStreamError> {
-        let key = self.recv_key(id).ok_or(ReadStreamError::ClosedStream)?;
+        let key = self.use_recv(id).ok_or(ReadStreamError::ClosedStream)?;
         let window = self.stream_window;
         let recv = (self.recvs.get_mut(key as usize)).ok_or(ReadStreamError::ClosedStream)?;
         let before = recv.footprint();
@@ -431,7 +431,7 @@ impl StreamSet {
     }
 
     fn received_reset(&mut self, id: StreamId) -> Result<Option<VarInt>, ClosedStream> {
-        let key = self.recv_key(id).ok_or_else(closed)?;
+        let key = self.use_recv(id).ok_or_else(closed)?;
         let recv = self.recvs.get_mut(key as usize).ok_or_else(closed)?;
         let before = recv.footprint();
         let reset = recv.received_reset()?;
@@ -445,7 +445,7 @@ impl StreamSet {
     }
 
     fn stop(&mut self, id: StreamId, error_code: VarInt) -> Result<(), ClosedStream> {
-        let key = self.recv_key(id).ok_or_else(closed)?;
+        let key = self.use_recv(id).ok_or_else(closed)?;
         let recv = self.recvs.get_mut(key as usize).ok_or_else(closed)?;
         let before = recv.footprint();
         if !recv.stop(error_code) {

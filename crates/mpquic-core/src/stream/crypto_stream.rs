@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::assembler::{Assembler, Source};
+use super::assembler::Assembler;
+use super::piece::Source;
 use super::send_buffer::SendBuffer;
 use crate::error::{Fault, TransportError};
 use crate::packet::delivery::{CryptoDelivery, Fate};

@@ -88,7 +88,7 @@ impl SendStream<'_> {
 impl StreamSet {
     /// Binds a stream to a path, or to none; false if the stream is closed.
     pub(crate) fn set_path(&mut self, id: StreamId, path: Option<PathId>) -> bool {
-        let Some(key) = self.send_key(id) else {
+        let Some(key) = self.use_send(id) else {
             return false;
         };
         let Some(send) = self.sends.get_mut(key as usize) else {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::{Dir, StreamId, VarInt};
 
-use super::assembler::Source;
 use super::event::StreamEvent;
+use super::piece::Source;
 use super::set::{StreamSet, slot};
 use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
@@ -254,7 +254,7 @@ impl StreamSet {
             return Err(Fault::SendOnlyStream.into());
         }
         self.ensure_open(id)?;
-        Ok(self.recv_key(id))
+        Ok(self.use_recv(id))
     }
 
     /// The sending half that a frame is for; `None` if it is closed.
@@ -264,7 +264,7 @@ impl StreamSet {
             return Err(Fault::ReceiveOnlyStream.into());
         }
         self.ensure_open(id)?;
-        Ok(self.send_key(id))
+        Ok(self.use_send(id))
     }
 
     /// Opens the stream that a frame names if it is one of the peer's. Those of ours must be open

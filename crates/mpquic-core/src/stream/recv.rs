@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use quinn_proto::{Chunk, ClosedStream, StreamId, VarInt};
 
-use super::assembler::{Assembler, Source};
+use super::assembler::Assembler;
 use super::error::ReadStreamError;
 use super::flow::ReceiveCredit;
+use super::piece::Source;
 use crate::error::{Fault, TransportError};
 
 /// Bytes held for each further gap. Peers that fill their packets leave one gap for about twice as
@@ -41,7 +42,7 @@ pub(crate) struct RecvHalf {
     /// Where the stream ends, once known.
     final_size: Option<u64>,
     /// Set if the peer reset the stream but delivers its beginning.
-    cut: Option<Cut>,
+    cut: Option<Box<Cut>>,
     state: State,
     /// The reader found nothing, and is to be told when there is something.
     reader_waits: bool,
@@ -169,7 +170,7 @@ impl RecvHalf {
         let complete = self.is_complete();
         self.on_offset(final_size, true, connection)?;
         // draft-ietf-quic-reliable-stream-reset-11 section 5.2
-        if self.cut.is_some_and(|cut| cut.error_code != error_code) {
+        if (self.cut.as_ref()).is_some_and(|cut| cut.error_code != error_code) {
             return Err(Fault::ResetCodeChanged.into());
         }
         if self.state != State::Open || complete {
@@ -178,11 +179,11 @@ impl RecvHalf {
         if reliable_size == 0 {
             self.state = State::Reset(error_code);
             self.assembler.clear();
-        } else if self.cut.is_none_or(|cut| reliable_size < cut.reliable_size) {
-            self.cut = Some(Cut {
+        } else if (self.cut.as_ref()).is_none_or(|cut| reliable_size < cut.reliable_size) {
+            self.cut = Some(Box::new(Cut {
                 error_code,
                 reliable_size,
-            });
+            }));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::queue::StreamQueue;
 use super::ready::{Ready, ReadyQueues};
 use super::recv::{BYTES_PER_GAP, Held, RecvHalf};
 use super::send::{Backlog, SendHalf};
-use super::table::{Halves, StreamTable};
+use super::table::{Half, Halves, StreamTable};
 use super::window_target::WindowTarget;
 use crate::config::{MAX_CONCURRENT_STREAMS, TransportConfig};
 use crate::memory::MemoryBudget;
@@ -28,7 +28,7 @@ const MAX_STREAM_VIEWS: usize = 64;
 /// copied together.
 const CROWDED: u64 = 1 << 20;
 
-/// Gaps that may be open in received data however little of it there is. Each costs about 300 bytes.
+/// Gaps that may be open in received data however little of it there is. Each costs up to 48 bytes.
 const MIN_GAPS: usize = 4096;
 
 /// How many streams the peer may reset at once, and how long until it may reset one more. An
@@ -334,18 +334,52 @@ impl StreamSet {
     }
 
     fn halves(&self, id: StreamId) -> Halves {
-        let table = self.table(id.initiator(), id.dir());
-        table.halves(id.index()).unwrap_or_default()
+        self.table(id.initiator(), id.dir()).halves(id.index())
     }
 
-    /// Key of an open sending half.
+    /// Key of an open sending half that was used.
     pub(super) fn send_key(&self, id: StreamId) -> Option<u32> {
-        self.halves(id).send
+        self.halves(id).send.key()
     }
 
-    /// Key of an open receiving half.
+    /// Key of an open receiving half that was used.
     pub(super) fn recv_key(&self, id: StreamId) -> Option<u32> {
-        self.halves(id).recv
+        self.halves(id).recv.key()
+    }
+
+    /// Key of an open sending half, to use it.
+    pub(super) fn use_send(&mut self, id: StreamId) -> Option<u32> {
+        match self.halves(id).send {
+            Half::UNUSED => {
+                let key = self.new_send(id);
+                self.table_of(id).halves_mut(id.index())?.send = Half::at(key);
+                Some(key)
+            }
+            half => half.key(),
+        }
+    }
+
+    /// Key of an open receiving half, to use it.
+    pub(super) fn use_recv(&mut self, id: StreamId) -> Option<u32> {
+        match self.halves(id).recv {
+            Half::UNUSED => {
+                let key = self.new_recv(id);
+                self.table_of(id).halves_mut(id.index())?.recv = Half::at(key);
+                Some(key)
+            }
+            half => half.key(),
+        }
+    }
+
+    fn new_send(&mut self, id: StreamId) -> u32 {
+        self.news.push(SchedulerEvent::StreamOpened(id));
+        let half = SendHalf::new(id, self.initial_send_limit(id));
+        self.sends.insert(half) as u32
+    }
+
+    fn new_recv(&mut self, id: StreamId) -> u32 {
+        let half = RecvHalf::new(id, self.initial_stream_window);
+        self.recvs.insert(half) as u32
     }
 
     /// Opens a stream if the peer's limit allows.
@@ -356,33 +390,31 @@ impl StreamSet {
             return None;
         }
         credit.take(1);
-        Some(self.insert_stream(self.side, dir))
+        let index = self.table(self.side, dir).opened();
+        let id = StreamId::new(self.side, dir, index);
+        let send = Half::at(self.new_send(id));
+        let recv = match dir {
+            Dir::Bi => Half::at(self.new_recv(id)),
+            Dir::Uni => Half::CLOSED,
+        };
+        self.table_of(id).push(Halves { send, recv });
+        Some(id)
     }
 
     /// Opens every stream of the peer up to `index`, which [`Self::accept_credit`] allows: those
-    /// with lower numbers are opened with it (RFC 9000 section 3.2).
+    /// with lower numbers are opened with it (RFC 9000 section 3.2). Nothing is kept of them until
+    /// one side uses them.
     pub(super) fn open_peer_streams(&mut self, dir: Dir, index: u64) {
-        while self.table(!self.side, dir).opened() <= index {
-            self.insert_stream(!self.side, dir);
+        let send = match dir {
+            Dir::Bi => Half::UNUSED,
+            Dir::Uni => Half::CLOSED,
+        };
+        let recv = Half::UNUSED;
+        let table = self.table_of(StreamId::new(!self.side, dir, index));
+        while table.opened() <= index {
+            table.push(Halves { send, recv });
         }
         self.opened[slot(dir)] = true;
-    }
-
-    fn insert_stream(&mut self, initiator: Side, dir: Dir) -> StreamId {
-        let index = self.table(initiator, dir).opened();
-        let id = StreamId::new(initiator, dir, index);
-        let is_local = self.is_local(id);
-        let send = (is_local || dir == Dir::Bi).then(|| {
-            self.news.push(SchedulerEvent::StreamOpened(id));
-            let half = SendHalf::new(id, self.initial_send_limit(id));
-            self.sends.insert(half) as u32
-        });
-        let recv = (!is_local || dir == Dir::Bi).then(|| {
-            let half = RecvHalf::new(id, self.initial_stream_window);
-            self.recvs.insert(half) as u32
-        });
-        self.table_of(id).push(Halves { send, recv });
-        id
     }
 
     /// The next stream the peer opened.
@@ -392,7 +424,10 @@ impl StreamSet {
             return None;
         }
         self.next_accept[slot(dir)] += 1;
-        Some(StreamId::new(!self.side, dir, index))
+        let id = StreamId::new(!self.side, dir, index);
+        // The scheduler hears of what the application may write to.
+        self.use_send(id);
+        Some(id)
     }
 
     /// Updates totals and queues after a sending half has changed, and frees the half if it is not

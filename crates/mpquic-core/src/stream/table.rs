@@ -5,18 +5,44 @@ use std::collections::VecDeque;
 /// Streams on one page.
 const PAGE: u64 = 128;
 
-/// The keys of a stream's halves; `None` for a half that is closed or never existed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Where a half of a stream is. Few bytes, because a peer opens many streams with one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Half(u32);
+
+impl Half {
+    /// It is closed, or never existed.
+    pub(crate) const CLOSED: Self = Self(u32::MAX);
+    /// It is open, but neither side has used it, and there is nothing to be kept of it.
+    pub(crate) const UNUSED: Self = Self(u32::MAX - 1);
+
+    /// A half with this key.
+    pub(crate) fn at(key: u32) -> Self {
+        debug_assert!(key < Self::UNUSED.0);
+        Self(key)
+    }
+
+    /// The key of a half that is open and was used.
+    pub(crate) fn key(self) -> Option<u32> {
+        (self.0 < Self::UNUSED.0).then_some(self.0)
+    }
+}
+
+/// The halves of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Halves {
-    /// Key of the sending half.
-    pub(crate) send: Option<u32>,
-    /// Key of the receiving half.
-    pub(crate) recv: Option<u32>,
+    pub(crate) send: Half,
+    pub(crate) recv: Half,
 }
 
 impl Halves {
+    /// Both are closed.
+    pub(crate) const CLOSED: Self = Self {
+        send: Half::CLOSED,
+        recv: Half::CLOSED,
+    };
+
     fn is_closed(self) -> bool {
-        self.send.is_none() && self.recv.is_none()
+        self == Self::CLOSED
     }
 }
 
@@ -43,7 +69,7 @@ struct Page {
 impl Default for Page {
     fn default() -> Self {
         Self {
-            halves: [Halves::default(); PAGE as usize],
+            halves: [Halves::CLOSED; PAGE as usize],
             live: 0,
         }
     }
@@ -87,21 +113,28 @@ impl StreamTable {
         self.opened += 1;
     }
 
-    /// The halves of a stream; `None` if it is not open yet, or both are closed.
-    pub(crate) fn halves(&self, index: u64) -> Option<Halves> {
+    /// The halves of a stream, closed if it is not open yet.
+    pub(crate) fn halves(&self, index: u64) -> Halves {
+        let page = (index / PAGE).checked_sub(self.first_page);
+        let page = page.and_then(|page| self.pages.get(page as usize)?.as_ref());
+        page.map_or(Halves::CLOSED, |page| page.halves[(index % PAGE) as usize])
+    }
+
+    /// The halves of a stream that is open, to be changed but not closed.
+    pub(crate) fn halves_mut(&mut self, index: u64) -> Option<&mut Halves> {
         let page = (index / PAGE).checked_sub(self.first_page)?;
-        let page = self.pages.get(page as usize)?.as_ref()?;
-        Some(page.halves[(index % PAGE) as usize]).filter(|halves| !halves.is_closed())
+        let page = self.pages.get_mut(page as usize)?.as_mut()?;
+        Some(&mut page.halves[(index % PAGE) as usize])
     }
 
     /// Closes the sending half; true if that closed the stream.
     pub(crate) fn close_send(&mut self, index: u64) -> bool {
-        self.close(index, |halves| halves.send = None)
+        self.close(index, |halves| halves.send = Half::CLOSED)
     }
 
     /// Closes the receiving half; true if that closed the stream.
     pub(crate) fn close_recv(&mut self, index: u64) -> bool {
-        self.close(index, |halves| halves.recv = None)
+        self.close(index, |halves| halves.recv = Half::CLOSED)
     }
 
     fn close(&mut self, index: u64, change: impl FnOnce(&mut Halves)) -> bool {
@@ -139,28 +172,28 @@ mod tests {
 
     fn both(key: u32) -> Halves {
         Halves {
-            send: Some(key),
-            recv: Some(key + 1),
+            send: Half::at(key),
+            recv: Half::at(key + 1),
         }
     }
 
     #[test]
     fn a_stream_closes_with_its_second_half() {
         let mut table = StreamTable::default();
-        assert_eq!(table.halves(0), None);
+        assert_eq!(table.halves(0), Halves::CLOSED);
         table.push(both(7));
-        assert_eq!(table.halves(0), Some(both(7)));
+        assert_eq!(table.halves(0), both(7));
         assert!(!table.close_send(0));
         assert_eq!(
             table.halves(0),
-            Some(Halves {
-                send: None,
-                recv: Some(8)
-            })
+            Halves {
+                send: Half::CLOSED,
+                recv: Half::at(8)
+            }
         );
         assert!(table.close_recv(0));
         assert!(!table.close_recv(0));
-        assert_eq!(table.halves(0), None);
+        assert_eq!(table.halves(0), Halves::CLOSED);
         assert_eq!(table.opened(), 1);
     }
 
@@ -173,16 +206,16 @@ mod tests {
         for index in 1..9 * PAGE {
             table.close_send(index);
             assert!(table.close_recv(index));
-            assert_eq!(table.halves(index), None);
+            assert_eq!(table.halves(index), Halves::CLOSED);
         }
         assert_eq!(table.pages.iter().flatten().count(), 2);
-        assert_eq!(table.halves(0), Some(both(0)));
+        assert_eq!(table.halves(0), both(0));
         table.close_recv(0);
         assert!(table.close_send(0));
         assert_eq!(table.pages.len(), 1);
-        assert_eq!(table.halves(0), None);
-        assert_eq!(table.halves(9 * PAGE), Some(both(9 * PAGE as u32)));
-        assert_eq!(table.halves(10 * PAGE), None);
+        assert_eq!(table.halves(0), Halves::CLOSED);
+        assert_eq!(table.halves(9 * PAGE), both(9 * PAGE as u32));
+        assert_eq!(table.halves(10 * PAGE), Halves::CLOSED);
         assert!(!table.close_send(u64::MAX / 4));
     }
 
@@ -191,8 +224,8 @@ mod tests {
         let mut table = StreamTable::default();
         for index in 0..5 * PAGE {
             table.push(Halves {
-                send: None,
-                recv: Some(1),
+                send: Half::CLOSED,
+                recv: Half::at(1),
             });
             assert!(table.close_recv(index));
             assert!(table.pages.len() <= 1);

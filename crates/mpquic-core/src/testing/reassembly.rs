@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use quinn_proto::Chunk;
 
-use crate::stream::assembler::{Assembler, Source};
+use crate::stream::assembler::Assembler;
+use crate::stream::piece::Source;
 
 /// Received bytes of one stream, put in order.
 #[derive(Debug, Default)]

@@ -206,6 +206,13 @@ fn streams_opened() -> Damage {
     attack.damage()
 }
 
+fn streams_used() -> Damage {
+    let mut attack = Attack::new(Options::default());
+    let bidi = |index| StreamId::new(Side::Client, Dir::Bi, index);
+    attack.packed((0..100).flat_map(|index| [piece(uni(index), 0, 1), piece(bidi(index), 0, 1)]));
+    attack.damage()
+}
+
 fn streams_reset() -> Damage {
     let mut attack = Attack::new(Options::default());
     for index in 0..100 {
@@ -335,6 +342,10 @@ const ATTACKS: &[Case] = &[
     ("single bytes of CRYPTO, each behind a gap", crypto_gaps),
 ];
 
+/// More of them, of which the account says more than is allocated: it counts a datagram for each slice of
+/// it.
+const WITH_SHARED_DATAGRAMS: &[Case] = &[("a byte on each of 200 streams", streams_used)];
+
 /// What the server keeps of its own data, which is no matter of the bytes that the client sends.
 const WRITTEN: &[Case] = &[
     ("nothing acknowledged", || {
@@ -384,19 +395,21 @@ fn documented(name: &str) -> (f64, u64) {
 /// With `--nocapture` it prints the table. Times are those of this machine, and not checked.
 #[test]
 fn the_documented_figures_are_true() {
-    for (name, run) in ATTACKS {
+    let mut wrong = Vec::new();
+    for (name, run) in ATTACKS.iter().chain(WITH_SHARED_DATAGRAMS) {
         let damage = run();
         let kept = damage.allocated.div_ceil(1024);
         let (rate, time) = (damage.rate(), damage.nanoseconds());
         let peak = damage.peak.div_ceil(1024);
         println!("| {name} | {rate:.1} | {kept} | {peak} | {time:.1} |");
         let (rate, most) = documented(name);
-        assert!(
-            (damage.rate() - rate).abs() < 0.1 + rate / 10.0,
-            "{name}: {damage:?}"
-        );
-        assert!(kept.abs_diff(most) <= 2 + most / 10, "{name}: {kept} KiB");
+        let is_true = (damage.rate() - rate).abs() < 0.1 + rate / 10.0
+            && kept.abs_diff(most) <= 2 + most / 10;
+        if !is_true {
+            wrong.push((name, damage));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 /// Nothing is left in the account once everything was read, acknowledged and freed, but what it takes

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{byte_at, bytes_of};
-use crate::stream::assembler::{Assembler, Source};
+use crate::stream::assembler::Assembler;
+use crate::stream::piece::Source;
 
 const APART: Source = Source {
     datagram: 0,
@@ -74,6 +75,33 @@ fn fifty_thousand_gaps_are_no_trouble() {
         assert_eq!(chunk.bytes[0], byte_at(chunk.offset));
     }
     assert_eq!(assembler.bytes_read(), 1_000_000);
+}
+
+/// Runs are added and joined everywhere, and not only at the end.
+#[test]
+fn single_bytes_in_any_order_take_little_memory() {
+    const BYTES: u64 = 5003; // A prime, so that steps of any length meet all.
+    for (step, joining_step) in [(1, 1), (1234, 777), (BYTES - 1, 2), (2, BYTES - 1)] {
+        let mut assembler = Assembler::default();
+        let empty = assembler.memory();
+        for index in (0..BYTES).map(|index| index * step % BYTES) {
+            insert(&mut assembler, 2 * index + 1..2 * index + 2);
+        }
+        assert_eq!(assembler.runs(), BYTES as usize);
+        let each = (assembler.memory() - empty) / BYTES;
+        assert!(each <= 48, "{each} bytes for each");
+        for index in (0..BYTES).map(|index| index * joining_step % BYTES) {
+            insert(&mut assembler, 2 * index..2 * index + 1);
+        }
+        assert_eq!((assembler.runs(), assembler.unread()), (0, 2 * BYTES));
+        let mut read = Vec::new();
+        while let Some(chunk) = assembler.read(usize::MAX) {
+            read.extend_from_slice(&chunk.bytes);
+        }
+        assert_eq!(read, bytes_of(0..2 * BYTES));
+        assembler.trim();
+        assert_eq!(assembler.memory(), empty);
+    }
 }
 
 #[test]

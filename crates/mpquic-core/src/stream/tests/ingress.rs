@@ -1,6 +1,7 @@
 //! Every rule of RFC 9000 a peer may break, with the fault it is.
 
 use super::*;
+use crate::stream::ReadStreamError;
 use crate::wire::frame::{MAX_STREAM_COUNT, ResetStream, StopSending};
 
 fn reset(id: StreamId, final_size: u64) -> Frame {
@@ -391,14 +392,26 @@ fn lower_streams_are_opened_with_a_higher_one() {
         StreamEvent::Readable { id: peer_bidi(2) },
     ];
     assert_eq!(events(&mut streams), expected);
+    assert_eq!(streams.open_halves(), (0, 1), "only what is used is kept");
     for index in 0..3 {
         assert_eq!(streams.accept(Dir::Bi), Some(peer_bidi(index)));
     }
     assert_eq!(streams.accept(Dir::Bi), None);
-    assert_eq!(streams.open_halves(), (3, 3));
+    assert_eq!(streams.open_halves(), (3, 1));
     // RFC 9000 section 19.5: STOP_SENDING opens a stream, too.
     assert_eq!(give(&mut streams, stop(peer_bidi(4))), Ok(()));
-    assert_eq!(streams.open_halves(), (5, 5));
+    assert_eq!(streams.open_halves(), (4, 1));
+    // What nobody has used yet is as good as what was.
+    let unused = peer_bidi(3);
+    let blocked = streams.recv_stream(unused).read_chunk(9, true);
+    assert_eq!(blocked, Err(ReadStreamError::Blocked));
+    assert_eq!(streams.send_stream(unused).write(b"x"), Ok(1));
+    assert_eq!(streams.open_halves(), (5, 2));
+    streams
+        .recv_stream(peer_bidi(4))
+        .stop(code(1))
+        .expect("open");
+    assert_eq!(streams.open_halves(), (5, 3));
 }
 
 #[test]
