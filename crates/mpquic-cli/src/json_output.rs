@@ -160,25 +160,31 @@ impl JsonOutput {
             ticks.tick().await;
             self.look(sessions);
             let now = clock::now();
-            let is_due = |seen: &Seen| now >= seen.told + self.interval;
+            let is_due = |seen: &Seen| now + REFRESH / 2 >= seen.told + self.interval;
             if !self.interval.is_zero() && is_due(&self.seen()) {
                 let (files, paths) = self.seen().progress(now);
-                self.tell(Event::Progress { files, paths });
+                // Between files, and after the last one, nothing progresses.
+                if !files.is_empty() {
+                    self.tell(Event::Progress { files, paths });
+                }
             }
         }
     }
 
     /// Tells what has become of the paths.
     fn look(&self, sessions: &Sessions<'_>) {
-        let Some((number, connection)) = sessions.current() else {
+        let Ok(current) = sessions.current() else {
             return;
         };
-        let mut paths = Vec::new();
-        if connection.close_reason().is_none() {
-            paths = report::paths(&[], &connection.path_stats());
-            backup::mark(&mut paths, &connection);
-        }
-        let changes = self.seen().update(number, paths);
+        let open = current.filter(|(_, connection)| connection.close_reason().is_none());
+        let changes = match open {
+            Some((number, connection)) => {
+                let mut paths = report::paths(&[], &connection.path_stats());
+                backup::mark(&mut paths, &connection);
+                self.seen().update(number, paths)
+            }
+            None => self.seen().lose_paths(),
+        };
         for change in changes {
             self.tell(Event::Path(change));
         }
@@ -254,6 +260,11 @@ impl Seen {
             files: Vec::new(),
             told: now,
         }
+    }
+
+    /// There is no connection any more. Returns what has changed.
+    fn lose_paths(&mut self) -> Vec<Change> {
+        self.update(self.connection, Vec::new())
     }
 
     /// Takes in what paths there are, and returns what has changed.

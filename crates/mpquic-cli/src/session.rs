@@ -12,7 +12,7 @@ use http::uri::Authority;
 use mpquic_core::config::TransportOptions;
 use mpquic_sched::{SplitRatio, SplitWeights};
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, VarInt, ZeroRttAccepted};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, TryLockError};
 
 use crate::backup;
 use crate::clients::Clients;
@@ -230,14 +230,14 @@ impl<'a> Sessions<'a> {
 
     /// The last connection, if there is one and none is being made.
     pub(crate) fn open(&self) -> Option<Connection> {
-        self.current().map(|(_, connection)| connection)
+        self.current().ok()?.map(|(_, connection)| connection)
     }
 
-    /// The same, with a number that no other one has.
-    pub(crate) fn current(&self) -> Option<(u64, Connection)> {
-        let current = self.current.try_lock().ok()?;
-        let session = current.as_ref()?;
-        Some((session.number, session.connection.clone()))
+    /// The same, with a number that no other one has. An error while one is being made or closed.
+    pub(crate) fn current(&self) -> Result<Option<(u64, Connection)>, TryLockError> {
+        let current = self.current.try_lock()?;
+        let session = current.as_ref();
+        Ok(session.map(|session| (session.number, session.connection.clone())))
     }
 
     /// The same, for the live view.

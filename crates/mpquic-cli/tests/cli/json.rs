@@ -68,6 +68,7 @@ fn what_happens_is_told_while_it_happens() {
     let retry = until(&mut lines, |line| line["event"] == "retry");
     let there = retry.last().unwrap()["bytes"].as_u64().unwrap();
     assert!(there > 200_000, "{retry:#?}");
+    until(&mut lines, |line| is_path(line, 0, "closed"));
     let _server = Server::start_on(&address, served.path(), &[]);
     let rest = until(&mut lines, |line| line["event"] == "result");
     let again = |line: &Value| is_path(line, 0, "active") && line["connection"] == 2;
