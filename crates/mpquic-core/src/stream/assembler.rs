@@ -42,6 +42,10 @@ struct Beyond {
     delivered: Option<RangeSet>,
     /// How many these are.
     read: u64,
+    /// Where the first run begins, if no ordered read gets beyond it; otherwise 0.
+    next_run: u64,
+    /// Bytes of memory, but for what pieces keep. Counted when it changes, because every frame asks.
+    memory: usize,
 }
 
 impl Assembler {
@@ -50,16 +54,33 @@ impl Assembler {
         self.ready.shrink_to_fit();
         if let Some(beyond) = &mut self.beyond {
             beyond.lists.trim();
+            beyond.on_change();
             if beyond.runs.is_empty() && beyond.delivered.is_none() {
                 self.beyond = None;
             }
         }
     }
 
+    /// Bytes held, their bytes of memory, and what costs memory like gaps: runs, and what an unordered
+    /// reader was given beyond the first missing byte, as far as it is in shorter pieces than `piece` on
+    /// average.
+    #[inline]
+    pub(crate) fn held(&self, piece: u64) -> (u64, u64, usize) {
+        let ready = self.end - self.offset;
+        let memory = self.pinned + (self.ready.capacity() * size_of::<Piece>()) as u64;
+        match &self.beyond {
+            None => (ready, memory, 0),
+            Some(beyond) => (
+                ready + beyond.unread,
+                memory + beyond.memory as u64,
+                beyond.gaps(piece),
+            ),
+        }
+    }
+
     /// Bytes held.
     pub(crate) fn unread(&self) -> u64 {
-        let ready = self.end - self.offset;
-        ready + self.beyond.as_ref().map_or(0, |beyond| beyond.unread)
+        self.held(1).0
     }
 
     /// Bytes given to the reader.
@@ -72,9 +93,7 @@ impl Assembler {
 
     /// Bytes of memory. Received bytes keep whole datagrams, where they are slices.
     pub(crate) fn memory(&self) -> u64 {
-        let ready = self.ready.capacity() * size_of::<Piece>();
-        let beyond = self.beyond.as_ref().map_or(0, |beyond| beyond.memory());
-        self.pinned + (ready + beyond) as u64
+        self.held(1).1
     }
 
     /// Pieces held.
@@ -87,12 +106,6 @@ impl Assembler {
     /// Runs held beyond gaps.
     pub(crate) fn runs(&self) -> usize {
         self.beyond.as_ref().map_or(0, |beyond| beyond.runs.len())
-    }
-
-    /// What costs memory like gaps: runs, and what an unordered reader was given beyond the first
-    /// missing byte, as far as it is in shorter pieces than `piece` on average.
-    pub(crate) fn gaps(&self, piece: u64) -> usize {
-        self.beyond.as_ref().map_or(0, |beyond| beyond.gaps(piece))
     }
 
     /// Offset of the first byte that an ordered reader has not read.
@@ -126,7 +139,7 @@ impl Assembler {
     pub(crate) fn insert(&mut self, offset: u64, data: Bytes, source: Source) {
         let end = offset + data.len() as u64;
         let beyond = self.beyond.as_ref();
-        let in_order = offset == self.end && beyond.is_none_or(|beyond| beyond.is_beyond(end));
+        let in_order = offset == self.end && beyond.is_none_or(|beyond| end <= beyond.next_run);
         if in_order && !data.is_empty() {
             self.extend_ready(data, source);
         } else {
@@ -138,7 +151,9 @@ impl Assembler {
     fn extend_ready(&mut self, data: Bytes, source: Source) {
         self.end += data.len() as u64;
         self.pinned += piece::append(&mut self.ready, data, source);
-        if let Some(beyond) = &mut self.beyond {
+        if let Some(beyond) = &mut self.beyond
+            && beyond.next_run == self.end
+        {
             self.pinned += beyond.join_ready(&mut self.ready, &mut self.end);
         }
     }
@@ -152,6 +167,7 @@ impl Assembler {
             if offset > self.end || self.is_unordered() {
                 let beyond = self.beyond.get_or_insert_default();
                 self.pinned += beyond.insert(offset, data, source);
+                beyond.on_change();
                 return;
             }
             let beyond = self.beyond.as_ref();
@@ -193,6 +209,7 @@ impl Assembler {
             let place = beyond.runs.beyond(0);
             beyond.runs.insert(place, run);
         }
+        beyond.on_change();
         self.end = self.offset;
     }
 
@@ -221,9 +238,14 @@ impl Assembler {
 
 /// What takes or gives bytes tells how many bytes of memory pieces keep more, or less.
 impl Beyond {
-    fn memory(&self) -> usize {
+    /// Call when runs, lists or what was delivered has changed.
+    fn on_change(&mut self) {
+        self.next_run = match self.delivered {
+            None => self.runs.first_start().unwrap_or(u64::MAX),
+            Some(_) => 0,
+        };
         let delivered = self.delivered.as_ref().map_or(0, RangeSet::memory);
-        size_of::<Self>() + self.runs.memory() + self.lists.memory() + delivered
+        self.memory = size_of::<Self>() + self.runs.memory() + self.lists.memory() + delivered;
     }
 
     fn gaps(&self, piece: u64) -> usize {
@@ -234,11 +256,6 @@ impl Beyond {
             count.saturating_sub((beyond / piece) as usize)
         });
         self.runs.len() + islands
-    }
-
-    /// True if bytes in order that end at `end` are in nobody's way.
-    fn is_beyond(&self, end: u64) -> bool {
-        self.delivered.is_none() && self.runs.first_start().is_none_or(|next| end <= next)
     }
 
     /// Appends runs that follow without a gap to the ready bytes.
@@ -252,6 +269,7 @@ impl Beyond {
             *end = run.end();
             pinned += run.move_to(ready, &mut self.lists);
         }
+        self.on_change();
         pinned
     }
 
@@ -351,6 +369,7 @@ impl Beyond {
         if let Some(delivered) = &mut self.delivered {
             delivered.insert(offset..offset + length);
         }
+        self.on_change();
         Some((Chunk { offset, bytes }, pinned))
     }
 }

@@ -102,11 +102,13 @@ impl RecvHalf {
     }
 
     /// What is held for the reader.
+    #[inline]
     pub(crate) fn footprint(&self) -> Held {
+        let (bytes, memory, gaps) = self.assembler.held(BYTES_PER_GAP);
         Held {
-            bytes: self.assembler.unread(),
-            memory: self.assembler.memory(),
-            gaps: self.assembler.gaps(BYTES_PER_GAP),
+            bytes,
+            memory,
+            gaps,
         }
     }
 
