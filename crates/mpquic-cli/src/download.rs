@@ -1,7 +1,7 @@
 //! One file, watched while it arrives, over one connection or over several one after the other.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use tokio::time::MissedTickBehavior;
 use crate::backup;
 use crate::clients::AnyClient;
 use crate::clock;
+use crate::count::Count;
 use crate::failure::{Cause, Failure};
 use crate::hex::hex;
 use crate::json_output::JsonOutput;
@@ -395,60 +396,6 @@ async fn closed(server: Option<std::net::SocketAddr>) {
     }
 }
 
-/// What a transfer tells about itself while it runs.
-#[derive(Debug, Default)]
-pub(crate) struct Count {
-    /// Bytes of the file that are there.
-    received: AtomicU64,
-    /// Of how many; zero if that is not known.
-    length: AtomicU64,
-    /// It waits for the disk, or for whoever reads standard output.
-    writing: AtomicBool,
-    gap: Mutex<Gap>,
-}
-
-impl Count {
-    /// Bytes of the file that are there.
-    pub(crate) fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
-    }
-
-    /// The length of the file, if it is known and not zero.
-    pub(crate) fn length(&self) -> Option<u64> {
-        Some(self.length.load(Ordering::Relaxed)).filter(|length| *length > 0)
-    }
-
-    fn set_length(&self, length: Option<u64>) {
-        self.length.store(length.unwrap_or(0), Ordering::Relaxed);
-    }
-
-    /// Something arrived.
-    fn arrived(&self, now: Instant) {
-        let mut gap = self.gap.lock().unwrap_or_else(PoisonError::into_inner);
-        gap.arrived(now);
-    }
-
-    /// The longest time in which nothing arrived, between the first bytes and the last.
-    fn longest_gap(&self) -> Duration {
-        let gap = self.gap.lock().unwrap_or_else(PoisonError::into_inner);
-        gap.longest
-    }
-}
-
-/// The longest time between two arrivals.
-#[derive(Debug, Default)]
-struct Gap {
-    last: Option<Instant>,
-    longest: Duration,
-}
-
-impl Gap {
-    fn arrived(&mut self, now: Instant) {
-        let last = self.last.replace(now).unwrap_or(now);
-        self.longest = self.longest.max(now.saturating_duration_since(last));
-    }
-}
-
 enum TransferError {
     Request(RequestError),
     Write(std::io::Error),
@@ -522,19 +469,4 @@ fn cannot_write(destination: &Destination, error: &std::io::Error) -> Failure {
         Destination::Memory(_) => "the list of a directory".to_owned(),
     };
     Cause::File.failed(format_args!("cannot write {name}: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_gap_is_between_the_first_and_the_last_arrival() {
-        let start = clock::now();
-        let mut gap = Gap::default();
-        for (milliseconds, longest) in [(500, 0), (510, 10), (540, 30), (550, 30), (600, 50)] {
-            gap.arrived(start + Duration::from_millis(milliseconds));
-            assert_eq!(gap.longest.as_millis(), longest);
-        }
-    }
 }

@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::backup;
 use crate::clock;
-use crate::download::Count;
+use crate::count::Count;
 use crate::failure::Failure;
 use crate::perf_report::Amount;
 use crate::progress::REFRESH;

@@ -24,6 +24,7 @@ mod clients;
 mod clock;
 mod config_file;
 mod cost;
+mod count;
 mod delivery;
 mod demo;
 mod directory_page;

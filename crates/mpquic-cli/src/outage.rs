@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::args::Demo;
-use crate::download::Count;
+use crate::count::Count;
 use crate::relay::Relay;
 
 /// When the link is cut, and when it is back, percent of the file.
