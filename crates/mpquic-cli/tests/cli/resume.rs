@@ -194,7 +194,7 @@ fn without_time_to_try_again_what_is_there_is_told() {
     assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
 }
 
-/// A limit of the system stands for a disk that is full.
+/// A limit of the system stands for a disk that is full: two MiB, of which a last piece may not fit.
 #[cfg(unix)]
 #[test]
 fn what_a_full_disk_has_is_told_and_gone_on_with() {
@@ -204,7 +204,7 @@ fn what_a_full_disk_has_is_told_and_gone_on_with() {
     let copy = target.path().join("copy");
     let tool = mpquic(&["get", &server.url("/file"), "--insecure", "-o"]);
     let output = std::process::Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$@\"", "sh"])
+        .args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh"])
         .arg(tool.get_program())
         .args(tool.get_args())
         .arg(&copy)
