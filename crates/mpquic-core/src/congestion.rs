@@ -92,7 +92,8 @@ pub struct Acked {
     /// Packets newly acknowledged.
     pub packets: u64,
     /// Packets whose ECN-CE marks are reported for the first time: more than `packets` if an
-    /// acknowledgement was lost before.
+    /// acknowledgement was lost before. Marks that are reported when nothing in flight is newly acknowledged
+    /// are left out.
     pub marked: u64,
     /// Bytes in flight on the path after the acknowledgement.
     pub in_flight: u64,

@@ -55,7 +55,8 @@ pub enum SchedulerEvent {
     /// The path's window was cut.
     Congestion(PathId, CongestionKind),
     /// A stream on which we may send was opened: by us, or by the peer; then this comes once the
-    /// application has accepted it, or has begun to send on it.
+    /// application has accepted it or begun to send on it, or the peer's frames have asked for something to be
+    /// sent or not to be.
     StreamOpened(StreamId),
     /// The application finished a stream, reset it after its beginning, or announced how long it will be: its
     /// size is known. What was announced may turn out to be wrong.

@@ -224,7 +224,7 @@ impl StreamSet {
         if let Some(key) = self.receiving(frame.stream_id)?
             && let Some(recv) = self.recvs.get_mut(key as usize)
         {
-            if !recv.is_readable() {
+            if recv.is_waited_for() {
                 recv.credit.grow(window);
             }
             recv.credit.on_peer_blocked();
@@ -254,6 +254,9 @@ impl StreamSet {
             return Err(Fault::SendOnlyStream.into());
         }
         self.ensure_open(id)?;
+        if self.is_unused(id).1 {
+            self.make_room(1)?;
+        }
         Ok(self.use_recv(id))
     }
 
@@ -264,6 +267,9 @@ impl StreamSet {
             return Err(Fault::ReceiveOnlyStream.into());
         }
         self.ensure_open(id)?;
+        if self.is_unused(id).0 {
+            self.make_room(1)?;
+        }
         Ok(self.use_send(id))
     }
 

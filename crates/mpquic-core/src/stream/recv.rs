@@ -44,8 +44,10 @@ pub(crate) struct RecvHalf {
     /// Set if the peer reset the stream but delivers its beginning.
     cut: Option<Box<Cut>>,
     state: State,
-    /// The reader found nothing, and is to be told when there is something.
+    /// The reader found nothing, or has not come yet, and is to be told when there is something.
     reader_waits: bool,
+    /// The reader found nothing, and there has been nothing for it since.
+    found_nothing: bool,
 }
 
 /// A reset in spite of which the first bytes are delivered
@@ -88,6 +90,7 @@ impl RecvHalf {
             cut: None,
             state: State::Open,
             reader_waits: true,
+            found_nothing: false,
         }
     }
 
@@ -213,7 +216,7 @@ impl RecvHalf {
         if self.is_complete() {
             return Err(ClosedStream::default());
         }
-        self.reader_waits = true;
+        self.waits();
         Ok(None)
     }
 
@@ -234,10 +237,19 @@ impl RecvHalf {
         unwanted
     }
 
+    fn waits(&mut self) {
+        (self.reader_waits, self.found_nothing) = (true, true);
+    }
+
+    /// True while a reader has come for what is not here yet.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.found_nothing && !self.is_readable()
+    }
+
     /// True once, when there is something to read for a reader that had found nothing.
     pub(crate) fn take_readable(&mut self) -> bool {
         self.reader_waits && self.is_readable() && {
-            self.reader_waits = false;
+            (self.reader_waits, self.found_nothing) = (false, false);
             true
         }
     }
@@ -294,7 +306,7 @@ impl RecvHalf {
             }
             None if self.final_size == Some(self.assembler.bytes_read()) => Ok(Read::End),
             None => {
-                self.reader_waits = true;
+                self.waits();
                 Err(ReadStreamError::Blocked)
             }
         }

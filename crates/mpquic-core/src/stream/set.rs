@@ -28,7 +28,8 @@ const MAX_STREAM_VIEWS: usize = 64;
 /// copied together.
 const CROWDED: u64 = 1 << 20;
 
-/// Gaps that may be open in received data however little of it there is. Each costs up to 48 bytes.
+/// Gaps that may be open in received data however little of it there is. Each costs up to 48 bytes, with a
+/// piece of more than 14 bytes about 100 more.
 const MIN_GAPS: usize = 4096;
 
 /// How many streams the peer may reset at once, and how long until it may reset one more. An
@@ -369,6 +370,12 @@ impl StreamSet {
             }
             half => half.key(),
         }
+    }
+
+    /// Whether the sending and the receiving half are open, and not used yet.
+    pub(super) fn is_unused(&self, id: StreamId) -> (bool, bool) {
+        let Halves { send, recv } = self.halves(id);
+        (send == Half::UNUSED, recv == Half::UNUSED)
     }
 
     fn new_send(&mut self, id: StreamId) -> u32 {

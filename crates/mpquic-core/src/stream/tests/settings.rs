@@ -137,6 +137,8 @@ fn a_stream_has_a_cap_of_its_own() {
         }));
         let id = client.open(Dir::Bi).expect("credit");
         client.set_receive_window_target(1_000_000);
+        // A reader waits for what is missing.
+        assert!(client.recv_stream(id).read_chunk(1, true).is_err());
         let blocked = StreamDataBlocked {
             stream_id: id,
             maximum_stream_data: 1000,
