@@ -106,7 +106,7 @@ impl Forwarder {
             let _ = match self.screen(datagram, &socket, server) {
                 Ok(Screened::Forward(datagram)) => socket.send_to(datagram, server).await,
                 Ok(Screened::Retry(retry)) => self.0.front.send_to(&retry, client).await,
-                // A server gave this ID, so it has answered this client, and drops what it does not know.
+                // As servers give such IDs, it has most likely answered this client, and may judge it.
                 Ok(Screened::Drop) if routed.by_connection_id => {
                     socket.send_to(datagram, server).await
                 }
