@@ -78,6 +78,10 @@ fn changes(before: &str, now: &str) -> String {
             let _ = writeln!(changes, "was {old}\nnow not there");
         }
     }
+    let (were, are) = (before.lines().count(), now.lines().count());
+    if changes.is_empty() && were != are {
+        let _ = writeln!(changes, "was {were} lines\nnow {are}");
+    }
     changes
 }
 
@@ -92,6 +96,11 @@ mod tests {
         let now = "b: 4\nc: 3\nd: 5\n";
         let expected = "was b: 2\nnow b: 4\nwas not there\nnow d: 5\nwas a: 1\nnow not there\n";
         assert_eq!(changes(before, now), expected);
+    }
+
+    #[test]
+    fn a_line_that_came_twice_is_said() {
+        assert_eq!(changes("a: 1\na: 1\n", "a: 1\n"), "was 2 lines\nnow 1\n");
     }
 
     #[test]

@@ -68,13 +68,19 @@ fn overview_cell(scenario: &ScenarioResults, name: &str) -> String {
     let (Some(contender), Some(baseline)) = (scenario.contender(name), baseline) else {
         return "<td></td>".into();
     };
+    let sweeps = 0..scenario.sweeps.len();
+    let has_failed = |contender| {
+        let mut cells = sweeps.clone().map(|sweep| Cell { sweep, contender });
+        cells.all(|cell| scenario.all_failed(cell))
+    };
+    if has_failed(contender) {
+        return "<td class=\"bad\">failed</td>".into();
+    }
+    if has_failed(baseline) {
+        return "<td>-</td>".into();
+    }
     if contender == baseline {
         return "<td>1</td>".into();
-    }
-    let sweeps = 0..scenario.sweeps.len();
-    let has_failed = |sweep| scenario.all_failed(Cell { sweep, contender });
-    if sweeps.clone().all(has_failed) {
-        return "<td class=\"bad\">failed</td>".into();
     }
     let Some(ratio) = scenario.ratio(contender, baseline, sweeps, &scenario.metric) else {
         return "<td>-</td>".into();

@@ -92,6 +92,20 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// A connection gets another address while it lasts.
+    fn check_migrations(&self, root: &Table<'_>) -> Result<()> {
+        let (start, limit) = (self.workload.start, self.limit);
+        let mut times = self.contenders.iter().filter_map(|one| one.migration);
+        let Some(wrong) = times.find(|one| one.at <= start || one.at >= limit) else {
+            return Ok(());
+        };
+        let [at, start, limit] = [wrong.at, start, limit].map(|time| time.as_secs_f64());
+        let item = root.required("contender")?;
+        Err(item.error(&format!(
+            "`migrate_s` = {at} is not possible; expected more than the start at {start} s, and less than `limit_s` = {limit}"
+        )))
+    }
+
     /// Checks rules that concern several fields.
     fn check(&self, root: &Table<'_>) -> Result<()> {
         let ends = match self.workload.kind {
@@ -118,6 +132,7 @@ impl Scenario {
             let problem = format!("{name} would start after {start} s; expected less than {limit}");
             return Err(item.error(&problem));
         }
+        self.check_migrations(root)?;
         let mtu = self.transport.mtu;
         if self.workload.inner.is_some() && mtu < MTU_WITH_INNER {
             let item = root.required("workload")?;

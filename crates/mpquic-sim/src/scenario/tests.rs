@@ -180,6 +180,12 @@ fn what_would_be_without_effect_is_refused() {
             "one other path",
         ),
         (
+            "limit_s = 5\n[[contender]]\nname = \"x\"\nmigrate_s = 5\nmigrate_to = \"b\"\npaths = \"a\"",
+            4,
+            "contender: `migrate_s` = 5 is not possible",
+            "more than the start at 0 s, and less than `limit_s` = 5",
+        ),
+        (
             "[[contender]]\nname = \"x\"\nhandshake = \"2-rtt\"",
             5,
             "contender x: handshake: \"2-rtt\" is not possible",
