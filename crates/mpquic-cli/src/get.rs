@@ -13,7 +13,7 @@ use crate::download::Treatment;
 use crate::failure::{Cause, Failure};
 use crate::fetch::{Fetch, Plan};
 use crate::files::percent_decode;
-use crate::json_output::JsonOutput;
+use crate::json_output::{Json, JsonOutput};
 use crate::live::Direction;
 use crate::live_terminal::beside;
 use crate::pace::Pace;
@@ -138,6 +138,10 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
             "several files at once would be mixed on standard output; leave --parallel out";
         return Err(Failure::usage(message));
     }
+    if args.live.is_shown() && args.json == Some(Json::Events) {
+        let message = "--live covers the terminal until the end, and --json=events tells at once; leave one out";
+        return Err(Failure::usage(message));
+    }
     Ok(Plan {
         method: args.method.clone(),
         fields: args.header.iter().cloned().collect(),
@@ -193,7 +197,7 @@ async fn fetch_all(
             Err(failure) => {
                 let cause = failure.cause().unwrap_or(Cause::Other);
                 if let Some(json) = &plan.treatment.json {
-                    json.failed(fetch.url, &failure);
+                    json.failed(fetch.url, &failure, sessions);
                 }
                 failure.about(fetch.url).report();
                 result = result.and(Err(Failure::Reported(cause)));

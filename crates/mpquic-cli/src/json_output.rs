@@ -223,7 +223,10 @@ impl JsonOutput {
         self.tell(Event::Result(report));
     }
 
-    pub(crate) fn failed(&self, url: &Uri, failure: &Failure) {
+    pub(crate) fn failed(&self, url: &Uri, failure: &Failure, sessions: &Sessions<'_>) {
+        if self.what == Json::Events {
+            self.look(sessions);
+        }
         self.tell(Event::Failed {
             url: url.to_string(),
             error: failure.message(),

@@ -4,22 +4,28 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use mpquic_core::PathId;
 use mpquic_core::congestion::{
     Acked, CongestionEvent, Controller, ControllerFactory, ResumePhase, SavedPath, Sent, factory,
+    scalable,
 };
+use mpquic_core::{EcnCodepoint, PathId};
 
 /// Makes controllers like those of `inner` that send at most `bytes_per_second` on each path.
 pub(crate) fn limited(
     inner: Arc<dyn ControllerFactory>,
     bytes_per_second: u64,
 ) -> Arc<dyn ControllerFactory> {
-    factory("limited", move || {
+    let codepoint = inner.ecn_codepoint();
+    let make = move || -> Box<dyn Controller> {
         Box::new(Limited {
             inner: inner.build(),
             bytes_per_second,
         })
-    })
+    };
+    match codepoint {
+        EcnCodepoint::Ect1 => scalable("limited", make),
+        _ => factory("limited", make),
+    }
 }
 
 #[derive(Debug)]
@@ -84,5 +90,18 @@ impl Controller for Limited {
 
     fn name(&self) -> &'static str {
         self.inner.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_marked_as_what_it_holds_back_wants() {
+        for (name, codepoint) in [("olia", EcnCodepoint::Ect0), ("prague", EcnCodepoint::Ect1)] {
+            let held = limited(mpquic_cc::by_name(name).unwrap(), 1000);
+            assert_eq!(held.ecn_codepoint(), codepoint);
+        }
     }
 }

@@ -21,7 +21,8 @@ enum Text {
 impl Text {
     fn print(self) {
         match self {
-            Self::Error(text) => eprint!("{text}"),
+            // Nobody need read that either, and there is nowhere else to say it.
+            Self::Error(text) => drop(io::stderr().write_all(text.as_bytes())),
             Self::Output(text) => match io::stdout().write_all(text.as_bytes()) {
                 // Nobody need read it to the end.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {

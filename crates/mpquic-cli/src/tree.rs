@@ -138,7 +138,7 @@ impl Tree<'_> {
                 let cause = failure.cause().unwrap_or(Cause::Other);
                 view.clear();
                 if let Some(json) = &self.plan.treatment.json {
-                    json.failed(&about, &failure);
+                    json.failed(&about, &failure, self.sessions);
                 }
                 failure.about(&about).report();
                 result = result.and(Err(Failure::Reported(cause)));

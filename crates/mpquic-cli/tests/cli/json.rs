@@ -35,7 +35,7 @@ fn bytes(line: &Value) -> u64 {
 fn what_happens_is_told_while_it_happens() {
     let content = data(3_000_000);
     let (served, target) = directories(&content);
-    let slow = ["--client-rate", "24M", "--scheduler", "round-robin"];
+    let slow = ["--client-rate", "8M", "--scheduler", "round-robin"];
     let server = Server::start(served.path(), &slow);
     let file = target.path().join("copy");
     let get = ["get", &server.url("/file"), "--insecure", "--drill=close=1"];

@@ -208,6 +208,9 @@ fn what_a_full_disk_has_is_told_and_gone_on_with() {
         .arg(tool.get_program())
         .args(tool.get_args())
         .arg(&copy)
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .env_remove("QLOGDIR")
+        .env_remove("RUST_LOG")
         .output()
         .unwrap();
     assert_exit(&output, 3);
