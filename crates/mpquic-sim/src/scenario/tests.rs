@@ -180,8 +180,9 @@ fn what_would_be_without_effect_is_refused() {
             "one other path",
         ),
         (
-            "limit_s = 5\n[[contender]]\nname = \"x\"\nmigrate_s = 5\nmigrate_to = \"b\"\npaths = \"a\"",
-            4,
+            "limit_s = 5\n[[path]]\nname = \"b\"\nrate_mbit = 10\nowd_ms = 5\n\
+             [[contender]]\nname = \"x\"\nmigrate_s = 5\nmigrate_to = \"b\"\npaths = \"a\"",
+            8,
             "contender: `migrate_s` = 5 is not possible",
             "more than the start at 0 s, and less than `limit_s` = 5",
         ),
