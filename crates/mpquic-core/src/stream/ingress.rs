@@ -254,10 +254,12 @@ impl StreamSet {
             return Err(Fault::SendOnlyStream.into());
         }
         self.ensure_open(id)?;
-        if self.is_unused(id).1 {
+        let used = self.recv_key(id);
+        if used.is_none() && self.is_unused(id).1 {
             self.make_room(1)?;
+            return Ok(self.use_recv(id));
         }
-        Ok(self.use_recv(id))
+        Ok(used)
     }
 
     /// The sending half that a frame is for; `None` if it is closed.
@@ -267,10 +269,12 @@ impl StreamSet {
             return Err(Fault::ReceiveOnlyStream.into());
         }
         self.ensure_open(id)?;
-        if self.is_unused(id).0 {
+        let used = self.send_key(id);
+        if used.is_none() && self.is_unused(id).0 {
             self.make_room(1)?;
+            return Ok(self.use_send(id));
         }
-        Ok(self.use_send(id))
+        Ok(used)
     }
 
     /// Opens the stream that a frame names if it is one of the peer's. Those of ours must be open
