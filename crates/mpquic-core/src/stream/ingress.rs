@@ -7,6 +7,7 @@ use quinn_proto::{Dir, StreamId, VarInt};
 use super::event::StreamEvent;
 use super::piece::Source;
 use super::set::{StreamSet, slot};
+use super::table::Half;
 use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
 
@@ -254,12 +255,12 @@ impl StreamSet {
             return Err(Fault::SendOnlyStream.into());
         }
         self.ensure_open(id)?;
-        let used = self.recv_key(id);
-        if used.is_none() && self.is_unused(id).1 {
+        let half = self.halves(id).recv;
+        if half == Half::UNUSED {
             self.make_room(1)?;
             return Ok(self.use_recv(id));
         }
-        Ok(used)
+        Ok(half.key())
     }
 
     /// The sending half that a frame is for; `None` if it is closed.
@@ -269,12 +270,12 @@ impl StreamSet {
             return Err(Fault::ReceiveOnlyStream.into());
         }
         self.ensure_open(id)?;
-        let used = self.send_key(id);
-        if used.is_none() && self.is_unused(id).0 {
+        let half = self.halves(id).send;
+        if half == Half::UNUSED {
             self.make_room(1)?;
             return Ok(self.use_send(id));
         }
-        Ok(used)
+        Ok(half.key())
     }
 
     /// Opens the stream that a frame names if it is one of the peer's. Those of ours must be open

@@ -44,10 +44,7 @@ pub(crate) struct RecvHalf {
     /// Set if the peer reset the stream but delivers its beginning.
     cut: Option<Box<Cut>>,
     state: State,
-    /// The reader found nothing, or has not come yet, and is to be told when there is something.
-    reader_waits: bool,
-    /// The reader found nothing, and there has been nothing for it since.
-    found_nothing: bool,
+    reader: Reader,
 }
 
 /// A reset in spite of which the first bytes are delivered
@@ -67,6 +64,17 @@ enum State {
     /// The reader wants no more; we wait for the final size. `due` while STOP_SENDING has to be
     /// sent.
     Stopped { error_code: VarInt, due: bool },
+}
+
+/// What the reader knows: it is told once that there is something to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// It has not come yet.
+    Absent,
+    /// It found nothing.
+    Waits,
+    /// It was told.
+    Told,
 }
 
 /// What a reader gets.
@@ -89,8 +97,7 @@ impl RecvHalf {
             final_size: None,
             cut: None,
             state: State::Open,
-            reader_waits: true,
-            found_nothing: false,
+            reader: Reader::Absent,
         }
     }
 
@@ -216,7 +223,7 @@ impl RecvHalf {
         if self.is_complete() {
             return Err(ClosedStream::default());
         }
-        self.waits();
+        self.reader = Reader::Waits;
         Ok(None)
     }
 
@@ -237,19 +244,15 @@ impl RecvHalf {
         unwanted
     }
 
-    fn waits(&mut self) {
-        (self.reader_waits, self.found_nothing) = (true, true);
-    }
-
     /// True while a reader has come for what is not here yet.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.found_nothing && !self.is_readable()
+        self.reader == Reader::Waits && !self.is_readable()
     }
 
-    /// True once, when there is something to read for a reader that had found nothing.
+    /// True once, when there is something to read for a reader that had found nothing or has not come.
     pub(crate) fn take_readable(&mut self) -> bool {
-        self.reader_waits && self.is_readable() && {
-            (self.reader_waits, self.found_nothing) = (false, false);
+        self.reader != Reader::Told && self.is_readable() && {
+            self.reader = Reader::Told;
             true
         }
     }
@@ -306,7 +309,7 @@ impl RecvHalf {
             }
             None if self.final_size == Some(self.assembler.bytes_read()) => Ok(Read::End),
             None => {
-                self.waits();
+                self.reader = Reader::Waits;
                 Err(ReadStreamError::Blocked)
             }
         }

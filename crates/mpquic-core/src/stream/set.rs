@@ -334,7 +334,7 @@ impl StreamSet {
         id.index() < self.table(id.initiator(), id.dir()).opened()
     }
 
-    fn halves(&self, id: StreamId) -> Halves {
+    pub(super) fn halves(&self, id: StreamId) -> Halves {
         self.table(id.initiator(), id.dir()).halves(id.index())
     }
 
@@ -370,12 +370,6 @@ impl StreamSet {
             }
             half => half.key(),
         }
-    }
-
-    /// Whether the sending and the receiving half are open, and not used yet.
-    pub(super) fn is_unused(&self, id: StreamId) -> (bool, bool) {
-        let Halves { send, recv } = self.halves(id);
-        (send == Half::UNUSED, recv == Half::UNUSED)
     }
 
     fn new_send(&mut self, id: StreamId) -> u32 {
