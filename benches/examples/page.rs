@@ -5,7 +5,7 @@
 //! ```
 //!
 //! connects to a `mpquic serve` from each LOCAL address, and waits for as many paths. A KIND is
-//! `NAME:COUNT:URGENCY:AFTER`: so many objects NAME-0, NAME-1 and so on, with this urgency (RFC 9218; empty for none),
+//! `NAME:COUNT:URGENCY:AFTER`: so many objects NAME-0, NAME-1 and so on, with this urgency (RFC 9218; empty for none; `2i`: of use in parts),
 //! asked for once all objects of the kind AFTER are there (empty: at once). It prints, for each kind, the seconds from
 //! the first request to the end of its last object. `benches/page` runs it.
 
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use bytes::{Buf, Bytes};
 use http::Request;
 use mpquic_benches::process::Failure;
-use mpquic_h3::{OpenStreams, Urgency, h3};
+use mpquic_h3::{OpenStreams, Priority, h3};
 use mpquic_tokio::{ClientConfig, Endpoint};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -27,7 +27,7 @@ type Requests = h3::client::SendRequest<OpenStreams, Bytes>;
 struct Kind {
     name: String,
     count: usize,
-    urgency: Option<Urgency>,
+    priority: Option<Priority>,
     after: String,
 }
 
@@ -40,13 +40,23 @@ impl Kind {
         Ok(Self {
             name: name.to_owned(),
             count: count.parse()?,
-            urgency: match urgency {
+            priority: match urgency {
                 "" => None,
-                number => Some(Urgency::new(number.parse()?).ok_or("urgencies are from 0 to 7")?),
+                number => Some(read_priority(number)?),
             },
             after: after.to_owned(),
         })
     }
+}
+
+/// An urgency, and `i` behind it if parts are of use.
+fn read_priority(text: &str) -> Result<Priority, Failure> {
+    let number = text.trim_end_matches('i');
+    let priority = Priority::new(number.parse()?).ok_or("urgencies are from 0 to 7")?;
+    Ok(match number == text {
+        true => priority,
+        false => priority.with_incremental(),
+    })
 }
 
 fn main() -> Result<(), Failure> {
@@ -88,7 +98,7 @@ async fn load(server: SocketAddr, locals: &[SocketAddr], kinds: &[Kind]) -> Resu
             return Err(format!("there is no kind '{}'", kind.after).into());
         }
         let names = (0..kind.count).map(|number| format!("{}-{number}", kind.name));
-        let (names, urgency) = (names.collect(), kind.urgency);
+        let (names, priority) = (names.collect(), kind.priority);
         let (requests, mut is_done) = (requests.clone(), is_done.clone());
         loading.spawn(async move {
             if let Some(before) = before {
@@ -96,7 +106,7 @@ async fn load(server: SocketAddr, locals: &[SocketAddr], kinds: &[Kind]) -> Resu
                     .wait_for(|done: &Vec<usize>| done.contains(&before))
                     .await?;
             }
-            fetch_all(requests, names, urgency).await?;
+            fetch_all(requests, names, priority).await?;
             Ok::<_, Failure>(index)
         });
     }
@@ -115,12 +125,12 @@ async fn load(server: SocketAddr, locals: &[SocketAddr], kinds: &[Kind]) -> Resu
 async fn fetch_all(
     requests: Requests,
     names: Vec<String>,
-    urgency: Option<Urgency>,
+    priority: Option<Priority>,
 ) -> Result<(), Failure> {
     let mut fetching = JoinSet::new();
     for name in names {
         let requests = requests.clone();
-        fetching.spawn(async move { fetch(requests, &name, urgency).await });
+        fetching.spawn(async move { fetch(requests, &name, priority).await });
     }
     while let Some(fetched) = fetching.join_next().await {
         fetched??;
@@ -131,11 +141,11 @@ async fn fetch_all(
 async fn fetch(
     mut requests: Requests,
     name: &str,
-    urgency: Option<Urgency>,
+    priority: Option<Priority>,
 ) -> Result<(), Failure> {
     let mut request = Request::get(format!("https://localhost/{name}"));
-    if let Some(urgency) = urgency {
-        request = request.header("priority", urgency);
+    if let Some(priority) = priority {
+        request = request.header("priority", priority);
     }
     let mut stream = requests.send_request(request.body(())?).await?;
     stream.finish().await?;

@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use http::Response;
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::server::{self, RequestResolver, RequestStream};
-use mpquic_h3::{Body, Priorities, RecvStream, SendStream, Urgency, h3};
+use mpquic_h3::{Body, Priorities, Priority, RecvStream, SendStream, h3};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use tokio::sync::mpsc;
 
@@ -169,7 +169,7 @@ async fn receive(session: &QuicSession, priorities: &Priorities, request: Reques
         Ok(Err(_)) | Err(_) => return,
     };
     let watch = watch(&session.connection, &stream);
-    priorities.set(stream.id(), Urgency::of_request(request.headers()));
+    priorities.set(stream.id(), Priority::of_request(request.headers()));
     let (send, mut recv) = stream.split();
     let mut answer = Answer {
         send,

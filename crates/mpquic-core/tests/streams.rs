@@ -168,6 +168,30 @@ fn priorities_order_streams() {
     assert!(finished(urgent) + 500 * MS < finished(bulk));
 }
 
+/// Streams that go in order end one after the other, and before a stream that is as long and takes turns with them all
+/// the last one of them does not.
+#[test]
+fn streams_that_are_not_incremental_arrive_one_after_the_other() {
+    let mut pair = connected(Setup::new());
+    let ids: Vec<_> = (0..4)
+        .map(|_| pair.send(Side::Client, 1_000_000).unwrap())
+        .collect();
+    for &id in &ids {
+        let client = pair.client();
+        client.send_stream(id).set_incremental(false).unwrap();
+    }
+    pair.run_transfers(10 * SECOND).unwrap();
+    let incoming = pair.hosted(Side::Server).unwrap().application.incoming();
+    let finished: Vec<_> = ids
+        .iter()
+        .map(|id| incoming[id].finished.unwrap())
+        .collect();
+    // One takes some 80 ms alone.
+    for pair in finished.windows(2) {
+        assert!(pair[0] + 40 * MS < pair[1], "{finished:?}");
+    }
+}
+
 #[test]
 fn unordered_reads_give_every_byte_once() {
     let mut pair = connected(Setup::new());

@@ -92,7 +92,7 @@
 //!
 //! ```
 //! # use bytes::Bytes;
-//! # use mpquic_h3::{Urgency, h3};
+//! # use mpquic_h3::{Priority, h3};
 //! # type Error = Box<dyn std::error::Error + Send + Sync>;
 //! # async fn serve(connection: mpquic_tokio::Connection) -> Result<(), Error> {
 //! let quic = mpquic_h3::Connection::new(connection);
@@ -100,15 +100,15 @@
 //! let mut requests = h3::server::Connection::<_, Bytes>::new(quic).await?;
 //! while let Some(request) = requests.accept().await? {
 //!     let (request, stream) = request.resolve_request().await?;
-//!     let urgency = Urgency::of_request(request.headers());
-//!     priorities.set(stream.id(), urgency);
+//!     let priority = Priority::of_request(request.headers());
+//!     priorities.set(stream.id(), priority);
 //!     // The answer follows.
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Clients say it in a request, with an [`Urgency`] as the value of the field `priority`. They send no PRIORITY_UPDATE:
+//! Clients say it in a request, with a [`Priority`] as the value of the field `priority`. They send no PRIORITY_UPDATE:
 //! `h3` 0.0.8 keeps the control stream to itself.
 //!
 //! # What becomes of CONNECT
@@ -145,9 +145,9 @@ mod control;
 mod datagrams;
 mod error;
 mod priorities;
+mod priority;
 mod streams;
 mod units;
-mod urgency;
 mod varint;
 
 pub use body::Body;
@@ -157,8 +157,8 @@ pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};
 pub use h3;
 pub use h3_datagram;
 pub use priorities::Priorities;
+pub use priority::Priority;
 pub use streams::{BidiStream, RecvStream, SendStream};
-pub use urgency::Urgency;
 
 /// The name of HTTP/3 for application-layer protocol negotiation.
 pub const ALPN: &[u8] = b"h3";

@@ -7,7 +7,7 @@ use h3::error::Code;
 use h3::quic::StreamId;
 use mpquic_tokio::{Connection, VarInt};
 
-use crate::urgency::Urgency;
+use crate::priority::Priority;
 use crate::varint::Varint;
 
 /// Most streams of which it is remembered what the client said.
@@ -18,15 +18,16 @@ const KIND: u64 = 0b11;
 /// Decides for a server which answers leave first (RFC 9218); see
 /// [`Connection::priorities`](crate::Connection::priorities).
 ///
-/// Clients say with PRIORITY_UPDATE frames (section 7.2) how urgent an answer has become, or will be.
+/// Clients say with PRIORITY_UPDATE frames (section 7.2) what priority an answer has now, or will have.
 /// Streams have the priority that was told last, whether or not the application does anything. What
-/// a request's fields say is for the application to read: `h3` alone knows them.
+/// a request's fields say is for the application to read: `h3` alone knows them. Streams of which nothing was told or set
+/// take turns.
 ///
 /// What was told is remembered for 128 streams, of more those with the highest IDs.
 #[derive(Debug, Clone)]
 pub struct Priorities {
     connection: Connection,
-    updates: Arc<Mutex<BTreeMap<u64, Urgency>>>,
+    updates: Arc<Mutex<BTreeMap<u64, Priority>>>,
 }
 
 impl Priorities {
@@ -39,54 +40,53 @@ impl Priorities {
 
     /// Gives the stream of an answer the priority that its request asked for, or another one that
     /// the client told since. Returns what it is.
-    pub fn set(&self, stream: StreamId, asked: Urgency) -> Urgency {
+    pub fn set(&self, stream: StreamId, asked: Priority) -> Priority {
         let (updates, id) = (self.updates(), stream.into_inner());
         let told = updates.get(&id).copied();
-        let urgency = told.unwrap_or(asked);
-        if urgency != Urgency::default() || told.is_some() {
-            self.apply(id, urgency);
-        }
-        urgency
+        let priority = told.unwrap_or(asked);
+        self.apply(id, priority);
+        priority
     }
 
     /// A request has come.
     pub(crate) fn on_request(&self, id: u64) {
-        if let Some(&urgency) = self.updates().get(&id) {
-            self.apply(id, urgency);
+        if let Some(&priority) = self.updates().get(&id) {
+            self.apply(id, priority);
         }
     }
 
-    /// The client tells how urgent an answer is. An error is what the connection is closed with.
+    /// The client tells the priority of an answer. An error is what the connection is closed with.
     pub(crate) fn on_update(&self, is_of_push: bool, payload: &[u8]) -> Result<(), Code> {
-        let (id, urgency) = read(is_of_push, payload)?;
+        let (id, priority) = read(is_of_push, payload)?;
         let mut updates = self.updates();
-        remember(&mut updates, id, urgency);
-        self.apply(id, urgency);
+        remember(&mut updates, id, priority);
+        self.apply(id, priority);
         Ok(())
     }
 
     /// A stream that is not there yet has to wait, and one that is closed needs no priority.
-    fn apply(&self, id: u64, urgency: Urgency) {
+    fn apply(&self, id: u64, priority: Priority) {
         if let Ok(id) = VarInt::from_u64(id) {
             let stream = self.connection.watch_stream(id.into());
-            let _ = stream.set_priority(urgency.stream_priority());
+            let _ = stream.set_priority(priority.of_stream());
+            let _ = stream.set_incremental(priority.incremental());
         }
     }
 
-    fn updates(&self) -> MutexGuard<'_, BTreeMap<u64, Urgency>> {
+    fn updates(&self) -> MutexGuard<'_, BTreeMap<u64, Priority>> {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn remember(updates: &mut BTreeMap<u64, Urgency>, id: u64, urgency: Urgency) {
-    updates.insert(id, urgency);
+fn remember(updates: &mut BTreeMap<u64, Priority>, id: u64, priority: Priority) {
+    updates.insert(id, priority);
     if updates.len() > MAX_UPDATES {
         updates.pop_first();
     }
 }
 
-/// The ID of a stream, and how urgent its answer is.
-fn read(is_of_push: bool, payload: &[u8]) -> Result<(u64, Urgency), Code> {
+/// The ID of a stream, and the priority of its answer.
+fn read(is_of_push: bool, payload: &[u8]) -> Result<(u64, Priority), Code> {
     let (length, id) = Varint::default().read(payload);
     let id = id.ok_or(Code::H3_FRAME_ERROR)?;
     // Nothing is ever pushed.
@@ -95,7 +95,7 @@ fn read(is_of_push: bool, payload: &[u8]) -> Result<(u64, Urgency), Code> {
     }
     let value = payload.get(length..).unwrap_or_default();
     let value = std::str::from_utf8(value).unwrap_or_default();
-    Ok((id, Urgency::of_value(value)))
+    Ok((id, Priority::of_value(value)))
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     fn what_is_told_of_many_streams_is_forgotten() {
         let mut updates = BTreeMap::new();
         for request in 0..10_000 {
-            remember(&mut updates, 4 * request, Urgency::default());
+            remember(&mut updates, 4 * request, Priority::default());
             assert!(updates.len() <= MAX_UPDATES);
         }
         assert!(updates.contains_key(&(4 * 9_999)));

@@ -383,6 +383,35 @@ impl SendStream {
         engine.core.send_stream(self.id).set_priority(priority)
     }
 
+    /// Whether the stream takes turns with others that are equally urgent, as streams do unless `false` is said here: then it
+    /// goes in order, that is, after all streams with lower IDs of which that was said as well, and they take one turn
+    /// together. What is of no use in parts arrives sooner so, on average (RFC 9218 section 4.2).
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn set_incremental(&self, is_incremental: bool) -> Result<(), ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        let mut stream = engine.core.send_stream(self.id);
+        stream.set_incremental(is_incremental)
+    }
+
+    /// Whether the stream takes turns with others that are equally urgent.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn incremental(&self) -> Result<bool, ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        engine.core.send_stream(self.id).incremental()
+    }
+
     /// Announces how many bytes the stream will have in all. Schedulers that look at sizes know it before
     /// [`Self::finish`] then; the peer hears nothing of it, and a wrong number costs speed at most.
     ///

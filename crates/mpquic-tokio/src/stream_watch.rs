@@ -73,6 +73,46 @@ impl StreamWatch {
         engine.core.send_stream(self.id).set_priority(priority)
     }
 
+    /// Like [`SendStream::set_incremental`](crate::SendStream::set_incremental).
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn set_incremental(&self, is_incremental: bool) -> Result<(), ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        let mut stream = engine.core.send_stream(self.id);
+        stream.set_incremental(is_incremental)
+    }
+
+    /// The priority.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn priority(&self) -> Result<i32, ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        engine.core.send_stream(self.id).priority()
+    }
+
+    /// Whether the stream takes turns with others that are equally urgent.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn incremental(&self) -> Result<bool, ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        engine.core.send_stream(self.id).incremental()
+    }
+
     /// Like [`SendStream::set_expected_size`](crate::SendStream::set_expected_size).
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use mpquic_h3::h3::error::{Code, StreamError};
 use mpquic_h3::h3::server::{self, RequestResolver, RequestStream};
-use mpquic_h3::{BidiStream, Priorities, RecvStream, Urgency};
+use mpquic_h3::{BidiStream, Priorities, Priority, RecvStream};
 use mpquic_tokio::{Connection, Endpoint, Incoming, VarInt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -97,7 +97,7 @@ async fn answer(
 ) -> Result<(), Failure> {
     let (mut request, stream) = request.resolve_request().await?;
     let id = stream.id();
-    priorities.set(id, Urgency::of_request(request.headers()));
+    priorities.set(id, Priority::of_request(request.headers()));
     let sending = connection.watch_stream(VarInt::from_u64(id.into_inner())?.into());
     request.extensions_mut().insert(connection);
     exchange(service, request, stream).await?;

@@ -146,6 +146,8 @@ pub struct StreamView {
     pub id: StreamId,
     /// Larger is more urgent.
     pub priority: i32,
+    /// Takes turns with others that are equally urgent; else it goes in order, and stands here behind those before it.
+    pub incremental: bool,
     /// Total size, once the application has finished the stream or announced how long it will be. What was
     /// announced is never less than what is written, and may turn out to be wrong.
     pub size: Option<u64>,
@@ -161,12 +163,13 @@ pub struct StreamView {
 }
 
 impl StreamView {
-    /// A stream of priority 0 whose bytes of this range wait to be sent for the first time, and
+    /// A stream of priority 0 that takes turns, whose bytes of this range wait to be sent for the first time, and
     /// which is not finished.
     pub fn new(id: StreamId, unsent: Range<u64>) -> Self {
         Self {
             id,
             priority: 0,
+            incremental: true,
             size: None,
             unsent: unsent.end.saturating_sub(unsent.start),
             offset: unsent.start,

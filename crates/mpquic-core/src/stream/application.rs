@@ -4,6 +4,7 @@ use bytes::Bytes;
 use quinn_proto::{Chunk, ClosedStream, Dir, FinishError, StreamId, VarInt, WriteError};
 
 use super::error::{ReadStreamError, ResetAtError};
+use super::queue::Rank;
 use super::recv::Read;
 use super::send::SendHalf;
 use super::set::StreamSet;
@@ -235,7 +236,30 @@ impl SendStream<'_> {
     ///
     /// [`ClosedStream`] if the stream is closed, or does not exist.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), ClosedStream> {
-        self.streams.set_priority(self.id, priority)
+        self.streams
+            .set_rank(self.id, |send| send.priority = priority)
+    }
+
+    /// Whether the stream takes turns with others that are equally urgent, as streams do unless `false` is said here: then it
+    /// goes in order, that is, after all streams with lower IDs of which that was said as well, and they take one turn
+    /// together. What is of no use in parts arrives sooner so, on average (RFC 9218 section 4.2).
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    pub fn set_incremental(&mut self, is_incremental: bool) -> Result<(), ClosedStream> {
+        self.streams
+            .set_rank(self.id, |send| send.incremental = is_incremental)
+    }
+
+    /// Whether the stream takes turns with others that are equally urgent.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    pub fn incremental(&self) -> Result<bool, ClosedStream> {
+        let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
+        Ok(send.incremental)
     }
 
     /// Announces how many bytes the stream will have in all, to schedulers: they see the size before
@@ -376,7 +400,7 @@ impl StreamSet {
             return Err(WriteError::Blocked);
         }
         if room == 0 {
-            self.blocked_writers.insert(key, 0);
+            self.blocked_writers.insert(key, send.rank());
             return Err(WriteError::Blocked);
         }
         let room = usize::try_from(room.min(credit)).unwrap_or(usize::MAX);
@@ -386,13 +410,27 @@ impl StreamSet {
         Ok(taken)
     }
 
-    fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), ClosedStream> {
+    /// Changes what a half's place among the others hangs on.
+    fn set_rank(
+        &mut self,
+        id: StreamId,
+        change: impl FnOnce(&mut SendHalf),
+    ) -> Result<(), ClosedStream> {
         let key = self.use_send(id).ok_or_else(closed)?;
         let send = self.sends.get_mut(key as usize).ok_or_else(closed)?;
-        send.priority = priority;
-        let ready = self.ready.entry(send.path);
-        ready.resend.set_priority(key, priority);
-        ready.fresh.set_priority(key, priority);
+        let before = send.rank();
+        change(send);
+        let rank = send.rank();
+        if rank != before {
+            let ready = self.ready.entry(send.path);
+            for queue in [
+                &mut ready.resend,
+                &mut ready.fresh,
+                &mut self.blocked_writers,
+            ] {
+                queue.set_rank(key, rank);
+            }
+        }
         Ok(())
     }
 
@@ -414,7 +452,7 @@ impl StreamSet {
             Read::Chunk(chunk) => {
                 self.recv_credit.on_consumed(chunk.bytes.len() as u64);
                 if limit_due {
-                    self.recv_control.insert(key, 0);
+                    self.recv_control.insert(key, Rank::default());
                 }
                 Ok(Some(chunk))
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::event::StreamEvent;
+use super::queue::Rank;
 use super::recv::RecvHalf;
 use super::send::SendHalf;
 use super::set::StreamSet;
@@ -101,7 +102,7 @@ impl StreamSet {
         if held_credit && !self.budget.holds_credit() {
             for (key, recv) in &self.recvs {
                 if recv.limit_due() {
-                    self.recv_control.insert(key as u32, 0);
+                    self.recv_control.insert(key as u32, Rank::default());
                 }
             }
         }

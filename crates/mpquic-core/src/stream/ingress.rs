@@ -179,11 +179,11 @@ impl StreamSet {
             return;
         }
         if std::mem::take(&mut send.writer_waits) {
-            let id = send.id;
+            let (id, rank) = (send.id, send.rank());
             if self.send_room() > 0 {
                 self.push_event(StreamEvent::Writable { id });
             } else {
-                self.blocked_writers.insert(key, 0);
+                self.blocked_writers.insert(key, rank);
             }
         }
         self.update_send(key);

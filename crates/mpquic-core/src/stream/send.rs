@@ -6,6 +6,7 @@ use std::time::Instant;
 use quinn_proto::{StreamId, VarInt};
 
 use super::flow::SendCredit;
+use super::queue::Rank;
 use super::send_buffer::SendBuffer;
 use crate::ids::PathId;
 use crate::packet::delivery::Fate;
@@ -17,6 +18,8 @@ use crate::wire::frame::ResetStreamAt;
 pub(crate) struct SendHalf {
     pub(super) id: StreamId,
     pub(super) priority: i32,
+    /// Takes turns with others that are equally urgent.
+    pub(super) incremental: bool,
     /// No other path is to carry its data.
     pub(super) path: Option<PathId>,
     /// Its data is to be sent twice.
@@ -118,6 +121,7 @@ impl SendHalf {
         Self {
             id,
             priority: 0,
+            incremental: true,
             path: None,
             redundant: false,
             deadline: None,
@@ -381,6 +385,15 @@ impl SendHalf {
         self.buffer.in_flight_in(offsets).is_some()
     }
 
+    /// Its place among those that have something to send.
+    pub(super) fn rank(&self) -> Rank {
+        let in_order = (!self.incremental).then(|| VarInt::from(self.id).into_inner());
+        Rank {
+            priority: self.priority,
+            in_order,
+        }
+    }
+
     /// The stream as schedulers see it.
     pub(crate) fn view(&self) -> StreamView {
         let finished = !self.is_open();
@@ -389,6 +402,7 @@ impl SendHalf {
         StreamView {
             id: self.id,
             priority: self.priority,
+            incremental: self.incremental,
             size: if finished { Some(end) } else { expected },
             unsent: self.buffer.unsent(),
             offset: self.buffer.first_unsent(),

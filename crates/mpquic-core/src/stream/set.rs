@@ -9,7 +9,7 @@ use slab::Slab;
 
 use super::event::StreamEvent;
 use super::flow::{ReceiveCredit, SendCredit};
-use super::queue::StreamQueue;
+use super::queue::{Rank, StreamQueue};
 use super::ready::{Ready, ReadyQueues};
 use super::recv::{BYTES_PER_GAP, Held, RecvHalf};
 use super::send::{Backlog, SendHalf};
@@ -60,7 +60,7 @@ pub(crate) struct StreamSet {
     /// Halves with control frames to send.
     pub(super) send_control: StreamQueue,
     pub(super) recv_control: StreamQueue,
-    /// Halves whose writers wait for room in the send window.
+    /// Halves whose writers wait for room in the send window; those that would be sent first are told first.
     pub(super) blocked_writers: StreamQueue,
     /// The peer's MAX_DATA; sent bytes use it.
     pub(super) send_credit: SendCredit,
@@ -451,11 +451,12 @@ impl StreamSet {
             }
             return self.drop_send(key);
         }
-        let priority = send.priority;
+        let rank = send.rank();
         let ready = self.ready.entry(send.path);
-        ready.resend.set(key, priority, send.can_resend());
-        ready.fresh.set(key, priority, send.has_new());
-        self.send_control.set(key, 0, send.wants_control());
+        ready.resend.set(key, rank, send.can_resend());
+        ready.fresh.set(key, rank, send.has_new());
+        self.send_control
+            .set(key, Rank::default(), send.wants_control());
     }
 
     /// Frees a sending half.
@@ -498,7 +499,8 @@ impl StreamSet {
         if recv.is_done() {
             return self.drop_recv(key);
         }
-        self.recv_control.set(key, 0, recv.wants_control());
+        self.recv_control
+            .set(key, Rank::default(), recv.wants_control());
     }
 
     /// Frees a receiving half.

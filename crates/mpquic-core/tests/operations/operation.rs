@@ -50,6 +50,7 @@ pub(super) enum OnStream {
     ResetAtHalf(u32),
     Stop(u32),
     Priority(i32),
+    Incremental(bool),
 }
 
 /// What a side may do to a path.
@@ -114,6 +115,7 @@ fn on_stream() -> impl Strategy<Value = OnStream> {
         1 => (0..100u32).prop_map(OnStream::ResetAtHalf),
         2 => (0..100u32).prop_map(OnStream::Stop),
         1 => (-2..3i32).prop_map(OnStream::Priority),
+        1 => any::<bool>().prop_map(OnStream::Incremental),
     ]
 }
 

@@ -175,6 +175,10 @@ impl Run {
             (OnStream::Priority(priority), Some(id), _) => {
                 let _may_be_closed = connection.send_stream(id).set_priority(*priority);
             }
+            (OnStream::Incremental(is_incremental), Some(id), _) => {
+                let mut stream = connection.send_stream(id);
+                let _may_be_closed = stream.set_incremental(*is_incremental);
+            }
             _ => {}
         }
     }

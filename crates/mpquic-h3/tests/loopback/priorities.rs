@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use h3::error::Code;
 use h3::quic::StreamId;
-use mpquic_h3::{Priorities, Urgency, h3};
+use mpquic_h3::{Priorities, Priority, h3};
 use mpquic_tokio::{RecvStream, SendStream, default_transport};
 
 use crate::harness::{
@@ -81,7 +81,7 @@ impl Setting {
     /// Waits until the server knows how urgent an answer is.
     async fn until_told(&mut self, stream: StreamId, urgency: u8) -> TestResult {
         let told = async {
-            while self.priorities.set(stream, Urgency::default()).get() != urgency {
+            while self.priorities.set(stream, Priority::default()).urgency() != urgency {
                 // It reads the control stream while it waits for a request.
                 let waiting = tokio::time::timeout(Duration::from_millis(1), self.server.accept());
                 assert!(waiting.await.is_err(), "no request was sent");
@@ -150,18 +150,42 @@ async fn what_is_told_before_the_request_counts() -> TestResult {
     let first = first_to_arrive([one, two]).await?;
     assert_eq!(first, Some(1), "the server did nothing for it");
     let (_recv, third) = setting.request().await?;
-    let asked = Urgency::of_request(&[(http::header::HOST, "a".parse()?)].into_iter().collect());
+    let asked = Priority::of_request(&[(http::header::HOST, "a".parse()?)].into_iter().collect());
     assert_eq!(
         setting.priorities.set(third.id(), asked),
-        Urgency::default()
+        Priority::default()
     );
     let mut fields = http::HeaderMap::new();
     fields.insert("priority", "u=5".parse()?);
     let (_recv, fourth) = setting.request().await?;
-    let asked = Urgency::of_request(&fields);
-    assert_eq!(setting.priorities.set(fourth.id(), asked).get(), 5);
+    let asked = Priority::of_request(&fields);
+    assert_eq!(setting.priorities.set(fourth.id(), asked).urgency(), 5);
     let second = request_id(1);
-    assert_eq!(setting.priorities.set(second, asked).get(), 2);
+    assert_eq!(setting.priorities.set(second, asked).urgency(), 2);
+    Ok(())
+}
+
+/// RFC 9218 section 4.2: by the field of the request, and by what the client tells afterwards.
+#[tokio::test]
+async fn only_answers_of_use_in_parts_take_turns() -> TestResult {
+    let mut setting = Setting::new().await?;
+    let (_recv, answer) = setting.request().await?;
+    let id = mpquic_tokio::VarInt::from_u32(0).into();
+    let incremental = |setting: &Setting| setting.pair.server.watch_stream(id).incremental();
+    assert_eq!(incremental(&setting), Ok(true), "nothing was said");
+    for (value, expected) in [("u=3", false), ("i", true), ("", false)] {
+        let mut fields = http::HeaderMap::new();
+        fields.insert("priority", value.parse()?);
+        let asked = Priority::of_request(&fields);
+        assert_eq!(setting.priorities.set(answer.id(), asked), asked);
+        assert_eq!(incremental(&setting), Ok(expected), "{value}");
+    }
+    let update = update(0, "u=1, i");
+    setting.control.write_all(&update).await?;
+    setting.until_told(request_id(0), 1).await?;
+    assert_eq!(incremental(&setting), Ok(true));
+    let priority = setting.pair.server.watch_stream(id).priority();
+    assert_eq!(priority, Ok(2));
     Ok(())
 }
 

@@ -297,10 +297,10 @@ impl Client {
             (request.headers_mut()).insert(PROXY_AUTHORIZATION, value.clone());
         }
         if let Some(class) = said {
-            // RFC 9218 section 4.1
-            let urgency = HeaderValue::try_from(format!("u={}", class.urgency()));
-            let urgency = urgency.unwrap_or(HeaderValue::from_static(""));
-            request.headers_mut().insert("priority", urgency);
+            // RFC 9218 section 4.1; section 11: flows take turns.
+            let priority = HeaderValue::try_from(format!("u={}, i", class.urgency()));
+            let priority = priority.unwrap_or(HeaderValue::from_static("i"));
+            request.headers_mut().insert("priority", priority);
         }
         Ok(request)
     }

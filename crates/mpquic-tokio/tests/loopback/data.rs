@@ -112,7 +112,18 @@ async fn a_stream_is_watched_by_its_id() -> TestResult {
     let watch = a.watch_stream(stream.id());
     assert_eq!(within("writable", watch.writable()).await??, 10_000);
     watch.set_priority(3)?;
-    assert_eq!(stream.priority(), Ok(3));
+    assert_eq!((stream.priority(), watch.priority()), (Ok(3), Ok(3)));
+    assert_eq!(
+        (stream.incremental(), watch.incremental()),
+        (Ok(true), Ok(true))
+    );
+    watch.set_incremental(false)?;
+    assert_eq!(
+        (stream.incremental(), watch.incremental()),
+        (Ok(false), Ok(false))
+    );
+    stream.set_incremental(true)?;
+    assert_eq!(watch.incremental(), Ok(true));
     stream.write_all(&pattern(10_000, 1)).await?;
     stream.finish()?;
     // It goes on without the handle.
@@ -121,6 +132,7 @@ async fn a_stream_is_watched_by_its_id() -> TestResult {
     assert_eq!(within("acknowledged", watch.stopped()).await?, Ok(None));
     assert_eq!(first.read_to_end(20_000).await?.len(), 10_000);
     assert_eq!(watch.writable().await, Err(WriteError::ClosedStream));
+    assert!(watch.set_incremental(false).is_err() && watch.incremental().is_err());
 
     let mut stream = a.open_uni().await?;
     stream.write_all(&pattern(5_000, 1)).await?;

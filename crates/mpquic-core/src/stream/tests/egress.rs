@@ -71,6 +71,48 @@ fn equals_take_turns_and_the_urgent_go_first() {
     assert_eq!(order, [2, 1, 3, 0]);
 }
 
+// RFC 9218 section 10
+#[test]
+fn those_that_are_not_incremental_go_one_after_the_other_and_take_one_turn() {
+    let mut streams = client(&config());
+    let ids = opened(&mut streams, 5);
+    for &id in &ids {
+        // Two packets each.
+        write(&mut streams, id, 98 + 96);
+    }
+    for number in [3, 1, 4] {
+        let mut stream = streams.send_stream(ids[number]);
+        assert_eq!(stream.incremental(), Ok(true));
+        assert_eq!(stream.set_incremental(false), Ok(()));
+        assert_eq!(stream.incremental(), Ok(false));
+    }
+    let mut views = Vec::new();
+    streams.fill_stream_views(&mut views);
+    let seen = views.iter().map(|view| (view.id.index(), view.incremental));
+    let expected = [(0, true), (2, true), (1, false), (3, false), (4, false)];
+    assert_eq!(seen.collect::<Vec<_>>(), expected);
+    assert_eq!(order(&mut streams, 100), [0, 2, 1, 0, 2, 1, 3, 3, 4, 4]);
+}
+
+/// One that has more to send only after others began is not behind them for that.
+#[test]
+fn who_goes_in_order_keeps_the_place_when_the_buffer_was_empty() {
+    let mut streams = client(&config());
+    let ids = opened(&mut streams, 3);
+    for &id in &ids {
+        assert_eq!(streams.send_stream(id).set_incremental(false), Ok(()));
+    }
+    for id in [ids[1], ids[2]] {
+        write(&mut streams, id, 98 + 96);
+    }
+    let packet = next_packet(&mut streams, 100).expect("data");
+    assert_eq!(stream_frames(&packet)[0].stream_id, ids[1]);
+    write(&mut streams, ids[0], 98);
+    let mut order = order(&mut streams, 100);
+    order.dedup();
+    assert_eq!(order, [0, 1, 2]);
+}
+
 #[test]
 fn equals_share_packet_by_packet() {
     let mut streams = client(&config());

@@ -65,7 +65,7 @@ fn frame(rng: &mut StdRng) -> Frame {
 fn application(streams: &mut StreamSet, rng: &mut StdRng) {
     let id = stream_id(rng);
     let length = rng.random_range(0..200);
-    match rng.random_range(0..13) {
+    match rng.random_range(0..14) {
         0 => drop(streams.open(id.dir())),
         1 => drop(streams.accept(id.dir())),
         2 => drop(streams.send_stream(id).finish()),
@@ -73,6 +73,7 @@ fn application(streams: &mut StreamSet, rng: &mut StdRng) {
         4 => drop(streams.recv_stream(id).stop(code(2))),
         12 => drop(streams.send_stream(id).reset_at(code(1), length as u64)),
         5 => drop(streams.send_stream(id).set_priority(length as i32 % 3)),
+        13 => drop(streams.send_stream(id).set_incremental(length % 2 == 0)),
         6 => streams.set_receive_window_target(number(rng)),
         7 => drop(streams.recv_stream(id).read_chunk(length, false)),
         8 | 9 => drop(streams.recv_stream(id).read_chunk(length, true)),
