@@ -130,6 +130,10 @@ impl<C: Steer> Flow<C> {
     }
 
     /// Sends through the same queue as another flow, if both are told so in turns.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")),
+        expect(dead_code, reason = "only the record needs it")
+    )]
     pub(crate) fn share_queue<D: Steer>(&mut self, other: &mut Flow<D>) {
         let free_at = self.link_free_at.max(other.link_free_at);
         (self.link_free_at, other.link_free_at) = (free_at, free_at);

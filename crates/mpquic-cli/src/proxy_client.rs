@@ -43,7 +43,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
         costs: &args.preference.cost,
     };
     let adapt = |transport: &mut _| mpquic_proxy::adapt(transport, NO_FLOWS);
-    let mut sessions = Sessions::with(&args.reach, purpose, adapt)?;
+    let sessions = Sessions::with(&args.reach, purpose, adapt)?;
     let client = Client::new(options(&args)?);
     let _entrances = open(&args, &client).await?;
     let current = Arc::new(Mutex::new(None::<Connection>));
@@ -57,6 +57,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     #[cfg(target_os = "linux")]
     if let Some(name) = &args.tun.tun {
         let addresses = sessions.addresses(&args.url).await?;
+        let mut sessions = sessions;
         sessions.become_way_out(addresses);
         let mut device = Device::open(name, &args.tun)?;
         let carrier = device.carry(&client).await?;
@@ -115,6 +116,10 @@ async fn keep(
 }
 
 /// There is an entrance besides those that are ports.
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(unused_variables, reason = "there are devices on Linux only")
+)]
 fn has_device(args: &ProxyClient) -> bool {
     #[cfg(target_os = "linux")]
     return args.tun.tun.is_some();

@@ -198,6 +198,7 @@ impl<'a> Sessions<'a> {
 
     /// Makes connections to these addresses of the server from now on, as lookups of names will lead back
     /// to us; and only from sockets with an address of an interface, as others will as well.
+    #[cfg(target_os = "linux")]
     pub(crate) fn become_way_out(&mut self, addresses: Vec<SocketAddr>) {
         self.way_out = Some(addresses);
     }

@@ -323,8 +323,6 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     const KEEP: Keep<'_> = Keep {
@@ -370,7 +368,10 @@ mod tests {
     #[cfg(target_os = "linux")]
     async fn the_reason_of_a_failed_write_is_told() {
         assert!(Sink::create(&Destination::File("/".into()), &KEEP).is_err());
-        assert!(Path::new("/dev/full").exists(), "no device to write to");
+        assert!(
+            std::path::Path::new("/dev/full").exists(),
+            "no device to write to"
+        );
         let mut sink = create(&Destination::File("/dev/full".into()));
         let mut result = Ok(());
         for _ in 0..100 {

@@ -64,6 +64,27 @@ impl Drop for NoSending {
     }
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn bind_to_interface(socket: &socket2::Socket, _: SocketAddr, name: &str) -> io::Result<()> {
+    socket.bind_device(Some(name.as_bytes()))
+}
+
+/// Otherwise the routing table decides, whatever address the socket has.
+#[cfg(target_vendor = "apple")]
+fn bind_to_interface(socket: &socket2::Socket, local: SocketAddr, name: &str) -> io::Result<()> {
+    let index = std::num::NonZeroU32::new(nix::net::if_::if_nametoindex(name)?);
+    match local {
+        SocketAddr::V4(_) => socket.bind_device_by_index_v4(index),
+        SocketAddr::V6(_) => socket.bind_device_by_index_v6(index),
+    }
+}
+
+/// Windows sends by the interface that has the socket's address.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn bind_to_interface(_: &socket2::Socket, _: SocketAddr, _: &str) -> io::Result<()> {
+    Ok(())
+}
+
 impl Socket {
     /// Binds to `local` and, where the system allows it, to a network interface, so that packets
     /// leave by that interface whatever the routing table says.
@@ -74,11 +95,10 @@ impl Socket {
         buffer_size: usize,
     ) -> io::Result<Self> {
         let socket = new_socket(local, buffer_size)?;
-        #[cfg(any(target_os = "linux", target_os = "android"))]
         if let Some(name) = interface
-            && let Err(error) = socket.bind_device(Some(name.as_bytes()))
+            && let Err(error) = bind_to_interface(&socket, local, name)
         {
-            // Older kernels require a privilege for this. Without it, only the address is bound.
+            // Older kernels of Linux require a privilege for this. Without it, only the address is bound.
             debug!(name, %error, "cannot bind to the interface, only to its address");
         }
         socket.bind(&local.into())?;

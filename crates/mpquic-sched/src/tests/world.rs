@@ -52,6 +52,10 @@ pub(super) enum Fates {
     Bits(u64),
     /// They are acknowledged after a round trip of their path, or lost if their number is a multiple
     /// of this one; until then they are in flight.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")),
+        expect(dead_code, reason = "only the record needs it")
+    )]
     InTime(u64),
 }
 
