@@ -376,11 +376,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        engine.core.send_stream(self.id).set_priority(priority)
+        self.with_open(|mut stream| stream.set_priority(priority))
     }
 
     /// Whether the stream takes turns with others that are equally urgent, as streams do unless `false` is said here: then it
@@ -391,12 +387,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn set_incremental(&self, is_incremental: bool) -> Result<(), ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        let mut stream = engine.core.send_stream(self.id);
-        stream.set_incremental(is_incremental)
+        self.with_open(|mut stream| stream.set_incremental(is_incremental))
     }
 
     /// Whether the stream takes turns with others that are equally urgent.
@@ -405,11 +396,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn incremental(&self) -> Result<bool, ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        engine.core.send_stream(self.id).incremental()
+        self.with_open(|stream| stream.incremental())
     }
 
     /// Announces how many bytes the stream will have in all. Schedulers that look at sizes know it before
@@ -419,11 +406,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn set_expected_size(&self, bytes: u64) -> Result<(), ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        engine.core.send_stream(self.id).set_expected_size(bytes)
+        self.with_open(|mut stream| stream.set_expected_size(bytes))
     }
 
     /// The priority.
@@ -432,11 +415,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        engine.core.send_stream(self.id).priority()
+        self.with_open(|stream| stream.priority())
     }
 
     /// Binds the stream to a path: what is sent of it from now on travels there and nowhere else, also
@@ -522,6 +501,18 @@ impl SendStream {
         // What waited may leave now, and a deadline needs a timer.
         engine.wake_task();
         Some(result)
+    }
+
+    /// Looks at the stream, or changes what waits for nothing.
+    fn with_open<T>(
+        &self,
+        act: impl FnOnce(mpquic_core::SendStream<'_>) -> Result<T, ClosedStream>,
+    ) -> Result<T, ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        act(engine.core.send_stream(self.id))
     }
 
     /// Waits until the peer asks us to stop sending, and returns its code; or until it has

@@ -66,11 +66,7 @@ impl StreamWatch {
     ///
     /// If the stream is closed.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        engine.core.send_stream(self.id).set_priority(priority)
+        self.with_open(|mut stream| stream.set_priority(priority))
     }
 
     /// Like [`SendStream::set_incremental`](crate::SendStream::set_incremental).
@@ -79,12 +75,7 @@ impl StreamWatch {
     ///
     /// If the stream is closed.
     pub fn set_incremental(&self, is_incremental: bool) -> Result<(), ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        let mut stream = engine.core.send_stream(self.id);
-        stream.set_incremental(is_incremental)
+        self.with_open(|mut stream| stream.set_incremental(is_incremental))
     }
 
     /// The priority.
@@ -93,11 +84,7 @@ impl StreamWatch {
     ///
     /// If the stream is closed.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        engine.core.send_stream(self.id).priority()
+        self.with_open(|stream| stream.priority())
     }
 
     /// Whether the stream takes turns with others that are equally urgent.
@@ -106,11 +93,7 @@ impl StreamWatch {
     ///
     /// If the stream is closed.
     pub fn incremental(&self) -> Result<bool, ClosedStream> {
-        let mut engine = self.connection.lock();
-        if engine.broken().is_some() {
-            return Err(ClosedStream::default());
-        }
-        engine.core.send_stream(self.id).incremental()
+        self.with_open(|stream| stream.incremental())
     }
 
     /// Like [`SendStream::set_expected_size`](crate::SendStream::set_expected_size).
@@ -119,10 +102,17 @@ impl StreamWatch {
     ///
     /// If the stream is closed.
     pub fn set_expected_size(&self, bytes: u64) -> Result<(), ClosedStream> {
+        self.with_open(|mut stream| stream.set_expected_size(bytes))
+    }
+
+    fn with_open<T>(
+        &self,
+        act: impl FnOnce(mpquic_core::SendStream<'_>) -> Result<T, ClosedStream>,
+    ) -> Result<T, ClosedStream> {
         let mut engine = self.connection.lock();
         if engine.broken().is_some() {
             return Err(ClosedStream::default());
         }
-        engine.core.send_stream(self.id).set_expected_size(bytes)
+        act(engine.core.send_stream(self.id))
     }
 }
