@@ -99,6 +99,24 @@ fn a_path_that_was_not_used_is_not_slow() {
     assert_eq!(first(&scene), Some(1));
 }
 
+/// The queue holds so little that round trips stay short: what a path loses tells that it is full.
+#[test]
+fn a_path_that_loses_most_is_as_slow_as_what_it_delivers() {
+    let mut scene = Scene::new(vec![paced(0, 20, 10_000_000), paced(1, 60, 2_500_000)]);
+    scene.streams = vec![stream(0, 0, 1_000_000)];
+    scene.paths[0].delivery_rate = Some(1_500_000);
+    scene.paths[0].in_flight = 60_000;
+    let first = |scene: &Scene| chosen(&Auto::default().select(&scene.view()));
+    assert_eq!(first(&scene), Some(0));
+    // 40 ms for what is in flight.
+    (scene.paths[0].bytes_acked, scene.paths[0].bytes_lost) = (6_000, 30_000);
+    scene.paths[0].loss_rate = 0.8;
+    assert_eq!(first(&scene), Some(1));
+    // Single losses say nothing.
+    (scene.paths[0].bytes_acked, scene.paths[0].bytes_lost) = (1_200, 1_200);
+    assert_eq!(first(&scene), Some(0));
+}
+
 #[test]
 fn the_first_to_deliver_is_not_the_one_with_the_lower_rtt() {
     let mut scene = near_and_far(1_200);
@@ -260,6 +278,31 @@ fn copies_in_case_of_a_loss_are_made_if_all_can_be_copied() {
     assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(0));
     scene.paths[1].in_flight = 12_000;
     assert_eq!(Auto::default().select(&scene.view()), Decision::Blocked);
+}
+
+/// Copies that can be made of what one path holds before any were earned.
+fn copies_of(holder: PathView) -> u64 {
+    let mut scene = tail(10);
+    scene.paths[1] = holder;
+    scene.paths[1].in_flight = 120_000;
+    let ranges = (0..100).map(|at| unacked(&scene, 1, 1_200 * at..1_200 * (at + 1), 10));
+    scene.unacked = ranges.collect();
+    let mut auto = Auto::default();
+    let copies = (0..100).take_while(|_| auto.select(&scene.view()) != Decision::Blocked);
+    copies.count() as u64
+}
+
+#[test]
+fn a_copy_of_what_is_lost_by_all_accounts_costs_little() {
+    let mut holder = paced(1, 400, 100_000);
+    assert_eq!(copies_of(holder), 10);
+    (holder.bytes_acked, holder.bytes_lost) = (6_000, 18_000);
+    holder.loss_rate = 0.75;
+    // A quarter each, and all of the last one must be there.
+    assert_eq!(copies_of(holder), 37);
+    // At random, links lose no more than this; and what was lost must be more than a few datagrams.
+    holder.loss_rate = 0.15;
+    assert_eq!(copies_of(holder), 10);
 }
 
 proptest! {
