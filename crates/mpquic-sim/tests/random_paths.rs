@@ -119,7 +119,7 @@ fn asked(name: &str, default: u64) -> u64 {
 fn all_paths_are_hardly_ever_slower_than_the_best_one() {
     let (count, runs) = (asked("PAIRS", 3), asked("RUNS", 1));
     println!(
-        "| bytes | 1 % | 10 % | median | 90 % | 99 % | worst | at most 1.02 | or than the first | mean time |"
+        "| bytes | 1 % | 10 % | median | 90 % | 99 % | worst | at most 1.02 | of the first | mean time |"
     );
     for size in SIZES {
         let mut ratios = Vec::new();
