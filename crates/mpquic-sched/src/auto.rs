@@ -55,7 +55,7 @@ impl Default for AutoConfig {
 /// variation, window, in flight, pacing and delivery rate, loss, the controller's growth, unsent bytes
 /// of the streams in order of urgency, flow control credit, unacknowledged ranges. Constants: a window
 /// in slow start grows for four round trips at most; a path has a queue if its round trip is 1.5 times
-/// the smallest, or if it loses a fifth of its packets; ten datagrams of copies before any are earned; a decision may be wrong by a 64th of
+/// the smallest; ten datagrams of copies before any are earned; a decision may be wrong by a 64th of
 /// the queue.
 ///
 /// Nothing is remembered but what the paths carried last: whatever changes in the middle of a transfer

@@ -17,8 +17,8 @@ const LONGEST_DELAY: f64 = 10.0;
 const GRAIN: f64 = 0.001;
 /// A path has a queue if the round trip takes this many times its minimum.
 const QUEUED: f64 = 1.5;
-/// A path overflows if it loses more than this share of its packets; links on the air lose less at random.
-const OVERFLOWING: f64 = 0.2;
+/// What is under way on a path counts as lost for the most part if it loses more than this share of its packets.
+const HEAVY: f64 = 0.2;
 /// Datagrams whose fate must be known before a share of losses says anything.
 const SAMPLE: u64 = 10;
 /// The queue is that of what we send if we have used at least this part of the window.
@@ -238,18 +238,17 @@ impl Forecasts {
     }
 }
 
-/// The share of packets that a path loses, if that is so much that its queue must be overflowing.
-pub(super) fn overflow(path: &PathView) -> Option<f64> {
+/// The share of packets that a path loses, if it is large: its queue overflows, or its link is bad.
+pub(super) fn heavy_loss(path: &PathView) -> Option<f64> {
     let resolved = path.bytes_acked + path.bytes_lost;
     let is_known = resolved >= SAMPLE * u64::from(path.mtu);
-    Some(path.loss_rate).filter(|lost| is_known && *lost > OVERFLOWING)
+    Some(path.loss_rate).filter(|lost| is_known && *lost > HEAVY)
 }
 
-/// The measured rate, bytes per second, if a queue shows that it is the bottleneck's: by its delay or,
-/// where it is too short for that, by what it loses.
+/// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.
 pub(super) fn bottleneck(path: &PathView) -> Option<f64> {
     let round_trip = seconds(path.rtt.smoothed);
-    let queued = round_trip > QUEUED * seconds(path.rtt.min) || overflow(path).is_some();
+    let queued = round_trip > QUEUED * seconds(path.rtt.min);
     let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)? as f64;
     // A path that is hardly used delivers little, however fast it is; then others have made the queue, or the
     // peer on the way back.

@@ -6,7 +6,7 @@ use mpquic_core::sched::{Decision, PathView, UnackedRange, View};
 use mpquic_core::{PathId, PathMap};
 
 use super::forecast::{
-    Forecast, Forecasts, bottleneck, one_way_back, one_way_delay, overflow, patience,
+    Forecast, Forecasts, bottleneck, heavy_loss, one_way_back, one_way_delay, patience,
 };
 use crate::repeats::Repeats;
 
@@ -168,10 +168,10 @@ impl Rescue {
     }
 }
 
-/// What a copy takes of the budget: the bytes that it is expected to send in vain. What is on a path that
-/// overflows is mostly lost already.
+/// What a copy takes of the budget: the bytes that it is expected to send in vain. What is on a path
+/// that loses much is lost already, as likely as not.
 fn cost(view: &View<'_>, holder: PathId, target: PathId) -> u64 {
-    let lost = view.path(holder).and_then(overflow).unwrap_or(0.0);
+    let lost = view.path(holder).and_then(heavy_loss).unwrap_or(0.0);
     let bytes = view.path(target).map_or(0.0, |path| f64::from(path.mtu));
     ((1.0 - lost) * bytes) as u64
 }

@@ -99,24 +99,6 @@ fn a_path_that_was_not_used_is_not_slow() {
     assert_eq!(first(&scene), Some(1));
 }
 
-/// The queue holds so little that round trips stay short: what a path loses tells that it is full.
-#[test]
-fn a_path_that_loses_most_is_as_slow_as_what_it_delivers() {
-    let mut scene = Scene::new(vec![paced(0, 20, 10_000_000), paced(1, 60, 2_500_000)]);
-    scene.streams = vec![stream(0, 0, 1_000_000)];
-    scene.paths[0].delivery_rate = Some(1_500_000);
-    scene.paths[0].in_flight = 60_000;
-    let first = |scene: &Scene| chosen(&Auto::default().select(&scene.view()));
-    assert_eq!(first(&scene), Some(0));
-    // 40 ms for what is in flight.
-    (scene.paths[0].bytes_acked, scene.paths[0].bytes_lost) = (6_000, 30_000);
-    scene.paths[0].loss_rate = 0.8;
-    assert_eq!(first(&scene), Some(1));
-    // Single losses say nothing.
-    (scene.paths[0].bytes_acked, scene.paths[0].bytes_lost) = (1_200, 1_200);
-    assert_eq!(first(&scene), Some(0));
-}
-
 #[test]
 fn the_first_to_deliver_is_not_the_one_with_the_lower_rtt() {
     let mut scene = near_and_far(1_200);
