@@ -9,6 +9,8 @@ use rand::{RngExt, SeedableRng};
 
 const SIZES: [u64; 3] = [1_000, 100_000, 10_000_000];
 const NAMES: [&str; 3] = ["a", "b", "c"];
+/// Draws whose first path is much slower than another one, and has a short queue.
+const DRAWS: [u64; 4] = [17, 23, 27, 36];
 const LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone, Copy)]
@@ -96,14 +98,15 @@ fn median(seed: u64, runs: u64, paths: &[Drawn], size: u64) -> f64 {
     times[times.len() / 2]
 }
 
-/// The time with all paths, and that of the best one alone. A client that tries all of its addresses
-/// goes on with the one over which it is answered first, so the path with the shortest handshake begins.
-fn times(seed: u64, runs: u64, size: u64) -> [f64; 2] {
+/// The time with all paths, that of the best one alone, and that of the one with the shortest handshake: a
+/// client that tries all of its addresses goes on with the one over which it is answered first.
+fn times(seed: u64, runs: u64, size: u64) -> [f64; 3] {
     let mut paths = draw(seed);
     paths.sort_by_cached_key(|path| Duration::from_secs_f64(connect(seed, &[*path]).1));
     let alone = paths.iter().map(|path| median(seed, runs, &[*path], size));
-    let best = alone.fold(f64::INFINITY, f64::min);
-    [median(seed, runs, &paths, size), best]
+    let alone: Vec<_> = alone.collect();
+    let best = alone.iter().copied().fold(f64::INFINITY, f64::min);
+    [median(seed, runs, &paths, size), best, alone[0]]
 }
 
 fn asked(name: &str, default: u64) -> u64 {
@@ -115,13 +118,16 @@ fn asked(name: &str, default: u64) -> u64 {
 #[test]
 fn all_paths_are_hardly_ever_slower_than_the_best_one() {
     let (count, runs) = (asked("PAIRS", 3), asked("RUNS", 1));
-    println!("| bytes | 1 % | 10 % | median | 90 % | 99 % | worst | at most 1.02 | mean time |");
+    println!(
+        "| bytes | 1 % | 10 % | median | 90 % | 99 % | worst | at most 1.02 | of the first | mean time |"
+    );
     for size in SIZES {
         let mut ratios = Vec::new();
-        let mut product = 0.0;
+        let (mut product, mut useful) = (0.0, 0);
         for seed in 1..=count {
-            let [all, best] = times(seed, runs, size);
+            let [all, best, first] = times(seed, runs, size);
             product += all.ln();
+            useful += u64::from(all <= 1.02 * first);
             ratios.push((all / best, seed));
         }
         ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -129,9 +135,10 @@ fn all_paths_are_hardly_ever_slower_than_the_best_one() {
         let good = ratios.iter().filter(|(ratio, _)| *ratio <= 1.02).count();
         let parts = [0.01, 0.1, 0.5, 0.9, 0.99, 1.0].map(|part| format!("{:.2}", at(part)));
         println!(
-            "| {size} | {} | {:.1} % | {:.4} s |",
+            "| {size} | {} | {:.1} % | {:.1} % | {:.4} s |",
             parts.join(" | "),
             good as f64 / count as f64 * 100.0,
+            useful as f64 / count as f64 * 100.0,
             (product / count as f64).exp(),
         );
         let slower = ratios.iter().rev().filter(|(ratio, _)| *ratio > 1.02);
@@ -140,4 +147,22 @@ fn all_paths_are_hardly_ever_slower_than_the_best_one() {
         }
         assert!(at(0.5) <= 1.02, "{size} {ratios:?}");
     }
+}
+
+/// Where the handshake goes over a path that overflows, what it holds by the time that another one is open is
+/// mostly lost, and not worth waiting for.
+#[test]
+fn small_objects_do_not_wait_for_a_path_that_overflows() {
+    let mut product = 0.0;
+    for seed in DRAWS {
+        let [all, best, first] = times(seed, 11, 100_000);
+        assert!(
+            all <= 1.02 * first,
+            "{seed}: {all} s, {first} s over the first"
+        );
+        product += (all / best).ln();
+    }
+    let mean = (product / DRAWS.len() as f64).exp();
+    // 1.53 before losses counted, 1.26 now.
+    assert!(mean < 1.35, "{mean}");
 }

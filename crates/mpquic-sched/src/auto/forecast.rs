@@ -17,6 +17,10 @@ const LONGEST_DELAY: f64 = 10.0;
 const GRAIN: f64 = 0.001;
 /// A path has a queue if the round trip takes this many times its minimum.
 const QUEUED: f64 = 1.5;
+/// What is under way on a path counts as lost for the most part if it loses more than this share of its packets.
+const HEAVY: f64 = 0.2;
+/// Datagrams whose fate must be known before a share of losses says anything.
+const SAMPLE: u64 = 10;
 /// The queue is that of what we send if we have used at least this part of the window.
 const USED: f64 = 0.25;
 
@@ -232,6 +236,13 @@ impl Forecasts {
             _ => f64::INFINITY,
         }
     }
+}
+
+/// The share of packets that a path loses, if it is large: its queue overflows, or its link is bad.
+pub(super) fn heavy_loss(path: &PathView) -> Option<f64> {
+    let resolved = path.bytes_acked + path.bytes_lost;
+    let is_known = resolved >= SAMPLE * u64::from(path.mtu);
+    Some(path.loss_rate).filter(|lost| is_known && *lost > HEAVY)
 }
 
 /// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.

@@ -5,7 +5,9 @@ use std::time::Instant;
 use mpquic_core::sched::{Decision, PathView, UnackedRange, View};
 use mpquic_core::{PathId, PathMap};
 
-use super::forecast::{Forecast, Forecasts, bottleneck, one_way_back, one_way_delay, patience};
+use super::forecast::{
+    Forecast, Forecasts, bottleneck, heavy_loss, one_way_back, one_way_delay, patience,
+};
 use crate::repeats::Repeats;
 
 /// Datagrams that may be repeated before any were earned, where a copy is likely to arrive first.
@@ -102,7 +104,7 @@ impl Rescue {
             overtakes,
             ..
         } = best?;
-        self.spent += view.path(target).map_or(0, |path| u64::from(path.mtu));
+        self.spent += cost(view, range.path, target);
         let repeats = match overtakes {
             true => &mut self.overtaken,
             false => &mut self.covered,
@@ -164,6 +166,14 @@ impl Rescue {
             is_likely: lost >= 0.5,
         })
     }
+}
+
+/// What a copy takes of the budget: the bytes that it is expected to send in vain. What is on a path
+/// that loses much is lost already, as likely as not.
+fn cost(view: &View<'_>, holder: PathId, target: PathId) -> u64 {
+    let lost = view.path(holder).and_then(heavy_loss).unwrap_or(0.0);
+    let bytes = view.path(target).map_or(0.0, |path| f64::from(path.mtu));
+    ((1.0 - lost) * bytes) as u64
 }
 
 /// Bytes in flight that could be sent again.

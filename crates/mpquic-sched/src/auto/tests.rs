@@ -262,6 +262,31 @@ fn copies_in_case_of_a_loss_are_made_if_all_can_be_copied() {
     assert_eq!(Auto::default().select(&scene.view()), Decision::Blocked);
 }
 
+/// Copies that can be made of what one path holds before any were earned.
+fn copies_of(holder: PathView) -> u64 {
+    let mut scene = tail(10);
+    scene.paths[1] = holder;
+    scene.paths[1].in_flight = 120_000;
+    let ranges = (0..100).map(|at| unacked(&scene, 1, 1_200 * at..1_200 * (at + 1), 10));
+    scene.unacked = ranges.collect();
+    let mut auto = Auto::default();
+    let copies = (0..100).take_while(|_| auto.select(&scene.view()) != Decision::Blocked);
+    copies.count() as u64
+}
+
+#[test]
+fn a_copy_of_what_is_lost_by_all_accounts_costs_little() {
+    let mut holder = paced(1, 400, 100_000);
+    assert_eq!(copies_of(holder), 10);
+    (holder.bytes_acked, holder.bytes_lost) = (6_000, 18_000);
+    holder.loss_rate = 0.75;
+    // A quarter each, and all of the last one must be there.
+    assert_eq!(copies_of(holder), 37);
+    // At random, links lose no more than this; and what was lost must be more than a few datagrams.
+    holder.loss_rate = 0.15;
+    assert_eq!(copies_of(holder), 10);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
