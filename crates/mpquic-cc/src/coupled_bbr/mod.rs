@@ -267,6 +267,10 @@ impl CoupledBbr {
     /// The factor to apply to the largest bandwidths, because paths may have had theirs at
     /// different times.
     fn share(&self, path: PathId, now: Instant) -> f64 {
+        if self.others(path, now).next().is_none() {
+            // What it had it had alone.
+            return 1.0;
+        }
         let largest = self.company_of(path, now);
         let largest = largest.map(|path| path.bbr.largest_bandwidth());
         let (sum, most) = largest.fold((0.0_f64, 0.0_f64), |(sum, most), rate| {
