@@ -6,13 +6,13 @@ use mpquic_tokio::{Connection, PathState, PathStats, TransportOptions};
 
 /// Bytes of DATAGRAMs that may wait to be read.
 const DATAGRAM_BUFFER: usize = 1 << 20;
-/// Bytes of DATAGRAMs that may wait to be sent, whatever the paths carry,
+/// So many bytes of DATAGRAMs may wait to be sent whatever the paths carry,
 const ALWAYS: usize = 1 << 20;
-/// and at most: while a path is emptied to measure its round trip, or another one is used for the first
-/// time, what comes waits as long as
-const AWHILE: Duration = Duration::from_millis(200);
-/// that, and no longer: what is queued for longer is late for everything behind it.
+/// and so many at most,
 const AT_MOST: usize = 4 << 20;
+/// if that is what the paths carry in this time. It is what comes while one of them is emptied to measure
+/// its round trip, or another one starts; what waits for longer is late, and so is all behind it.
+const AWHILE: Duration = Duration::from_millis(200);
 /// Windows of this many flows that nobody reads leave room for the others.
 const STALLED_FLOWS: u64 = 8;
 
