@@ -267,10 +267,6 @@ impl CoupledBbr {
     /// The factor to apply to the largest bandwidths, because paths may have had theirs at
     /// different times.
     fn share(&self, path: PathId, now: Instant) -> f64 {
-        if self.others(path, now).next().is_none() {
-            // What it had it had alone.
-            return 1.0;
-        }
         let largest = self.company_of(path, now);
         let largest = largest.map(|path| path.bbr.largest_bandwidth());
         let (sum, most) = largest.fold((0.0_f64, 0.0_f64), |(sum, most), rate| {
@@ -281,6 +277,8 @@ impl CoupledBbr {
         let was_limited =
             |path: &CoupledPath| path.limited_at.is_some_and(|at| now <= at + LIMITED);
         let joint = match self.paths.get(path).is_some_and(was_limited) {
+            // What it had it had alone.
+            true if self.others(path, now).next().is_none() => return 1.0,
             true => joint.max(KEPT * most),
             false => joint,
         };
