@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::capsule::{put_varint, take_varint};
 use crate::class::Class;
 use crate::flow_table::Flow;
+use crate::transport::has_room;
 
 /// The field with which it is offered and accepted.
 const FIELD: HeaderName = HeaderName::from_static("mpquic-udp-copies");
@@ -46,6 +47,7 @@ pub(crate) fn numbered_payload(datagram: &[u8]) -> Option<(u64, &[u8])> {
 /// Sends the UDP payloads of a flow, twice those of a flow in real time.
 pub(crate) struct UdpSender {
     datagrams: DatagramSender,
+    connection: Connection,
     flow: Arc<Flow>,
     /// The other side delivers once what comes twice.
     are_taken: bool,
@@ -61,6 +63,7 @@ impl UdpSender {
         let datagrams = DatagramSender::new(connection, stream);
         Self {
             datagrams,
+            connection: connection.clone(),
             flow,
             are_taken,
         }
@@ -75,6 +78,9 @@ impl UdpSender {
     pub(crate) fn send(&self, framed: &[u8]) -> Result<(), SendDatagramError> {
         let payload = framed.get(1..).unwrap_or_default();
         self.flow.on_payload(payload.len(), Instant::now());
+        if !has_room(&self.connection) {
+            return Err(SendDatagramError::Blocked);
+        }
         if self.are_taken && self.flow.class() == Class::RealTime {
             let mut numbered = BytesMut::with_capacity(payload.len() + 16);
             put_varint(&mut numbered, NUMBERED);

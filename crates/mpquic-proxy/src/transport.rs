@@ -1,9 +1,18 @@
 //! What connections of proxies need of the transport.
 
-use mpquic_tokio::{Connection, TransportOptions};
+use std::time::Duration;
+
+use mpquic_tokio::{Connection, PathState, PathStats, TransportOptions};
 
 /// Bytes of DATAGRAMs that may wait to be read.
 const DATAGRAM_BUFFER: usize = 1 << 20;
+/// So many bytes of DATAGRAMs may wait to be sent whatever the paths carry,
+const ALWAYS: usize = 1 << 20;
+/// and so many at most,
+const AT_MOST: usize = 4 << 20;
+/// if that is what the paths carry in this time. It is what comes while one of them is emptied to measure
+/// its round trip, or another one starts; what waits for longer is late, and so is all behind it.
+const AWHILE: Duration = Duration::from_millis(200);
 /// Windows of this many flows that nobody reads leave room for the others.
 const STALLED_FLOWS: u64 = 8;
 
@@ -12,6 +21,7 @@ const STALLED_FLOWS: u64 = 8;
 /// connection, so that the others go on. `flows` is how many the peer may have open.
 pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
+    transport.datagram_send_buffer = AT_MOST;
     transport.max_concurrent_bidi_streams = flows.into();
     transport.initial_receive_window = transport.max_receive_window;
     let share = transport.max_receive_window / STALLED_FLOWS;
@@ -19,9 +29,45 @@ pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.initial_stream_receive_window = transport.initial_stream_receive_window.min(share);
 }
 
+/// True if one more DATAGRAM may wait.
+pub(crate) fn has_room(connection: &Connection) -> bool {
+    let waiting = AT_MOST.saturating_sub(connection.datagram_send_buffer_space());
+    waiting < ALWAYS || waiting < most_waiting(sum_of_rates(&connection.path_stats()))
+}
+
+/// Bytes per second.
+fn sum_of_rates(paths: &[PathStats]) -> u64 {
+    let active = paths.iter().filter(|path| path.state == PathState::Active);
+    active.map(rate).fold(0, u64::saturating_add)
+}
+
+/// Bytes that may wait for paths with this sum of rates.
+fn most_waiting(rate: u64) -> usize {
+    let bytes = (rate as f64 * AWHILE.as_secs_f64()) as usize;
+    bytes.clamp(ALWAYS, AT_MOST)
+}
+
+/// Bytes per second.
+fn rate(path: &PathStats) -> u64 {
+    let per_round_trip = || path.window as f64 / path.rtt.as_secs_f64().max(1e-6);
+    path.pacing_rate.unwrap_or_else(|| per_round_trip() as u64)
+}
+
 /// Has a connection find out how large the packets of its paths may be, before there is anything to carry.
 /// It would only begin with the first UDP payload, and all large ones would be lost until it is known.
 pub(crate) fn seek_large_packets(connection: &Connection) {
     // Who asks wants to know, and so it is looked for.
     let _ = connection.max_datagram_size();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_a_fifth_of_a_second_within_bounds() {
+        for (mbit, kilobytes) in [(1, 1 << 10), (40, 1 << 10), (160, 3906), (1000, 4 << 10)] {
+            assert_eq!(most_waiting(mbit * 125_000) >> 10, kilobytes, "{mbit}");
+        }
+    }
 }

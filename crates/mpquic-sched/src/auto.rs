@@ -57,7 +57,8 @@ impl Default for AutoConfig {
 /// of the streams in order of urgency, flow control credit, unacknowledged ranges. Constants: a window
 /// in slow start grows for four round trips at most; a path has a queue if its round trip is 1.5 times
 /// the smallest; ten datagrams of copies before any are earned; a decision may be wrong by a 64th of
-/// the queue.
+/// the queue; while only DATAGRAMs wait, less than 150 ms of them, the queue of a path gets no more than half of its
+/// smallest round trip, or 20 ms.
 ///
 /// Nothing is remembered but what the paths carried last: whatever changes in the middle of a transfer
 /// counts with the next decision. Waits grow no longer than what they gain: a path that is late is expected to

@@ -1,5 +1,6 @@
 //! The tests of the laboratory through its public interface, one program: it links once.
 
+mod datagram_floods;
 mod duel;
 mod extra_bytes;
 mod failover;

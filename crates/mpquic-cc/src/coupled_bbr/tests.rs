@@ -288,6 +288,17 @@ fn paths_that_are_idle_take_no_share() {
     assert_eq!(paths.controller.share(PathId(0), paths.now), 1.0);
 }
 
+/// Rates that the application limited count for a path if they are larger, and not for what paths had
+/// together: what a path alone had is its own.
+#[test]
+fn a_path_alone_has_all_that_it_had() {
+    let mut paths = Paths::new(1, false);
+    let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
+    path.joint_bandwidth = MaxBandwidth::starting_from(5e5, path.bbr.cycles());
+    path.limited_at = Some(paths.now);
+    assert_eq!(paths.controller.share(PathId(0), paths.now), 1.0);
+}
+
 #[test]
 fn closed_paths_leave_no_trace() {
     let mut paths = Paths::new(2, true);

@@ -24,6 +24,11 @@ const SAMPLE: u64 = 10;
 /// The queue is that of what we send if we have used at least this part of the window.
 const USED: f64 = 0.25;
 
+/// Seconds for which DATAGRAMs wait rather than fill the queue of a link,
+const HELD: f64 = 0.15;
+/// and a queue that is not worth that.
+const SMALL_QUEUE: f64 = 0.02;
+
 /// What is expected of a path; times are seconds from now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forecast {
@@ -172,6 +177,9 @@ impl Forecasts {
             forecast.leaves_after(clock.busy(view.now).max(clock.opens_after(path, view)));
             self.paths.push(forecast);
         }
+        if is_only_datagrams(view) {
+            self.spare_queues(view);
+        }
         self.paths
             .sort_unstable_by(|a, b| a.arrival.total_cmp(&b.arrival).then(a.path.cmp(&b.path)));
         tracing::trace!(paths = ?self.paths, "forecast");
@@ -180,11 +188,32 @@ impl Forecasts {
     /// The bytes that have to arrive before flow control lets more follow, if that lets less be under
     /// way than the windows do: those under way and those that are sent next.
     fn at_risk(&self, view: &View<'_>) -> Option<u64> {
+        if is_only_datagrams(view) {
+            // Flow control is not for them.
+            return None;
+        }
         let queue = &view.queue;
         let under_way: u64 = view.paths.iter().map(|path| path.in_flight).sum();
         let windows = self.windows.iter().map(|(_, window)| window).sum();
         let is_limit = under_way.saturating_add(queue.flow_credit) < windows;
         is_limit.then(|| under_way + queue.unsent.min(queue.flow_credit))
+    }
+
+    /// DATAGRAMs that wait here may still take another path, and are not lost: they do not fill the queue
+    /// of a link while little waits.
+    fn spare_queues(&mut self, view: &View<'_>) {
+        let rate: f64 = self.paths.iter().map(|forecast| forecast.rate).sum();
+        if view.queue.datagrams as f64 > HELD * rate {
+            return;
+        }
+        for forecast in self.paths.iter_mut().filter(|forecast| forecast.is_queued) {
+            let Some(path) = view.path(forecast.path) else {
+                continue;
+            };
+            let least = seconds(path.rtt.min.min(path.rtt.smoothed));
+            let queue = ((QUEUED - 1.0) * least).max(SMALL_QUEUE);
+            forecast.can_send &= path.in_flight as f64 <= forecast.rate * (least + queue);
+        }
     }
 
     fn clock(&mut self, path: &PathView, forecast: &Forecast, now: Instant) -> Clock {
@@ -243,6 +272,12 @@ pub(super) fn heavy_loss(path: &PathView) -> Option<f64> {
     let resolved = path.bytes_acked + path.bytes_lost;
     let is_known = resolved >= SAMPLE * u64::from(path.mtu);
     Some(path.loss_rate).filter(|lost| is_known && *lost > HEAVY)
+}
+
+/// True if DATAGRAMs are all that waits to be sent, besides control frames.
+fn is_only_datagrams(view: &View<'_>) -> bool {
+    let queue = &view.queue;
+    queue.datagrams > 0 && queue.unsent == 0 && queue.retransmit == 0
 }
 
 /// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.

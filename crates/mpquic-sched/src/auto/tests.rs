@@ -6,6 +6,7 @@ use mpquic_core::PathId;
 use mpquic_core::sched::{DataSelection, Decision, PathView, Scheduler, SchedulerEvent, Sendable};
 use proptest::prelude::*;
 
+use super::forecast::Forecasts;
 use super::{Auto, AutoConfig};
 use crate::repeats::REPEATED;
 use crate::testing::{Growth, Scene, chosen, full, path, stream, stream_id, unacked};
@@ -350,4 +351,49 @@ proptest! {
         }
         prop_assert_eq!(chosen(&decision).is_some(), can_send, "{:?}", decision);
     }
+}
+
+/// A path of 10 MB/s that has a queue of its own, with so many bytes in flight, of which 200 kB fill it.
+fn queued(id: u32, in_flight: u64) -> PathView {
+    let mut path = path(id, 20);
+    path.rtt.smoothed = Duration::from_millis(40);
+    path.delivery_rate = Some(10_000_000);
+    path.window = 1_000_000;
+    path.in_flight = in_flight;
+    path
+}
+
+/// They may still take another path, and in a queue that is full they are lost.
+#[test]
+fn datagrams_wait_here_rather_than_in_the_queue_of_a_link() {
+    let decide = |in_flight, datagrams, unsent| {
+        let mut scene = Scene::new(vec![queued(0, in_flight), queued(1, 1_000_000)]);
+        scene.paths[1].sendable = Sendable::WindowFull;
+        (scene.queue.datagrams, scene.queue.unsent) = (datagrams, unsent);
+        scene.queue.control = true;
+        Auto::default().select(&scene.view())
+    };
+    // 20 ms of the rate are left to the queue.
+    assert_eq!(chosen(&decide(399_000, 50_000, 0)), Some(0));
+    assert!(waits_for(&decide(401_000, 50_000, 0), 0));
+    // But not for longer than 150 ms, and streams fill the queue anyway.
+    assert_eq!(chosen(&decide(401_000, 3_100_000, 0)), Some(0));
+    assert_eq!(chosen(&decide(401_000, 50_000, 50_000)), Some(0));
+}
+
+/// A loss would stop streams, not DATAGRAMs.
+#[test]
+fn flow_control_is_no_reason_to_keep_datagrams_off_a_path() {
+    let forecast = |unsent| {
+        let mut far = path(1, 60);
+        far.loss_rate = 0.1;
+        let mut scene = Scene::new(vec![queued(0, 600_000), far]);
+        (scene.queue.datagrams, scene.queue.unsent) = (50_000, unsent);
+        scene.queue.flow_credit = 10_000;
+        let mut forecasts = Forecasts::default();
+        forecasts.update(&scene.view());
+        forecasts.paths()[0].path
+    };
+    assert_eq!(forecast(0), PathId(1));
+    assert_eq!(forecast(50_000), PathId(0));
 }
