@@ -278,7 +278,9 @@ impl CoupledBbr {
             |path: &CoupledPath| path.limited_at.is_some_and(|at| now <= at + LIMITED);
         let joint = match self.paths.get(path).is_some_and(was_limited) {
             // What it had it had alone.
-            true if self.others(path, now).next().is_none() => return 1.0,
+            true if leader.is_some_and(|leader| self.members(leader.group).nth(1).is_none()) => {
+                return 1.0;
+            }
             true => joint.max(KEPT * most),
             false => joint,
         };
