@@ -15,7 +15,7 @@ use mpquic_h3::h3::ConnectionState;
 use mpquic_h3::h3::client::{self as h3_client, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::ext::Protocol;
-use mpquic_h3::{BidiStream, OpenStreams, RecvStream, SendStream};
+use mpquic_h3::{BidiStream, OpenStreams, Priority, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use thiserror::Error;
 use tokio::net::TcpStream;
@@ -298,9 +298,9 @@ impl Client {
         }
         if let Some(class) = said {
             // RFC 9218 section 4.1; section 11: flows take turns.
-            let priority = HeaderValue::try_from(format!("u={}, i", class.urgency()));
-            let priority = priority.unwrap_or(HeaderValue::from_static("i"));
-            request.headers_mut().insert("priority", priority);
+            let priority = Priority::new(class.urgency()).unwrap_or_default();
+            let field = priority.with_incremental().into();
+            request.headers_mut().insert("priority", field);
         }
         Ok(request)
     }
