@@ -49,8 +49,7 @@ impl<'a> Unacked<'a> {
 
     /// The oldest ranges of a path.
     fn of(&self, path: &'a Path) -> impl Iterator<Item = UnackedRange> {
-        let packets = path.space.sent.iter().map(|(_, packet)| packet);
-        let ranges = packets.flat_map(|packet| {
+        let ranges = path.space.sent.with_stream_data().flat_map(|packet| {
             packet.deliveries.iter().filter_map(|delivery| {
                 let Delivery::Stream(StreamDelivery::Data {
                     id, offset, length, ..

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use crate::packet::delivery::Delivery;
+use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::packet::writer::Deliveries;
 
 /// A packet that is neither acknowledged nor lost.
@@ -65,6 +65,12 @@ impl SentPacket {
     /// True for an ACK-only packet, which the peer may never acknowledge.
     fn is_bare_ack(&self) -> bool {
         !self.ack_eliciting && !self.in_flight
+    }
+
+    fn has_stream_data(&self) -> bool {
+        let is_data =
+            |delivery: &Delivery| matches!(delivery, Delivery::Stream(StreamDelivery::Data { .. }));
+        self.deliveries.iter().any(is_data)
     }
 }
 
@@ -135,6 +141,7 @@ pub(crate) struct SentPackets {
     bytes_in_flight: u64,
     ack_eliciting: usize,
     bare_acks: usize,
+    with_stream_data: usize,
     /// Bytes of memory for deliveries that do not fit into their packets.
     spilled: usize,
 }
@@ -194,15 +201,18 @@ impl SentPackets {
         let bytes = u64::from(packet.bytes) * u64::from(packet.in_flight);
         let ack_eliciting = usize::from(packet.ack_eliciting);
         let bare_ack = usize::from(packet.is_bare_ack());
+        let with_stream_data = usize::from(packet.has_stream_data());
         if add {
             self.bytes_in_flight += bytes;
             self.ack_eliciting += ack_eliciting;
             self.bare_acks += bare_ack;
+            self.with_stream_data += with_stream_data;
             self.spilled += packet.spilled();
         } else {
             self.bytes_in_flight -= bytes;
             self.ack_eliciting -= ack_eliciting;
             self.bare_acks -= bare_ack;
+            self.with_stream_data -= with_stream_data;
             self.spilled -= packet.spilled();
         }
     }
@@ -292,7 +302,16 @@ impl SentPackets {
         self.slots.iter().filter_map(Slot::packet)
     }
 
-    /// Packets, oldest first. Their size, and the flags that the sums depend on, must not be
+    /// Packets with stream data, oldest first. What follows the last of them is not looked at: those
+    /// who mostly receive have a thousand packets of acknowledgements here.
+    pub(crate) fn with_stream_data(&self) -> impl Iterator<Item = &SentPacket> {
+        let packets = self.iter().map(|(_, packet)| packet);
+        packets
+            .filter(|packet| packet.has_stream_data())
+            .take(self.with_stream_data)
+    }
+
+    /// Packets, oldest first. Their size, their deliveries and the flags that the sums depend on, must not be
     /// changed.
     pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (u64, &mut SentPacket)> {
         self.slots
@@ -336,6 +355,7 @@ impl SentPackets {
         self.bytes_in_flight = 0;
         self.ack_eliciting = 0;
         self.bare_acks = 0;
+        self.with_stream_data = 0;
         self.spilled = 0;
         self.slots.drain(..).filter_map(|slot| match slot.state {
             SlotState::Sent(packet) => Some((slot.number, packet)),

@@ -1,16 +1,29 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use quinn_proto::{Dir, Side, StreamId};
 
 use super::*;
 use crate::recovery::testing::start;
 
 fn packet(kind: u8, bytes: u16) -> SentPacket {
-    SentPacket {
+    let mut packet = SentPacket {
         ack_eliciting: kind > 1,
         in_flight: kind > 0,
         ..SentPacket::new(start(), bytes)
+    };
+    if kind == 3 {
+        packet.deliveries.push(Delivery::Datagram);
+        packet
+            .deliveries
+            .push(Delivery::Stream(StreamDelivery::Data {
+                id: StreamId::new(Side::Client, Dir::Bi, 0),
+                offset: 0,
+                length: 1,
+                fin: false,
+            }));
     }
+    packet
 }
 
 fn numbers(sent: &SentPackets) -> Vec<u64> {
@@ -51,6 +64,19 @@ fn bare_acknowledgements_do_not_pile_up() {
     sent.acknowledge(&(0..=0), &mut acked);
     assert_eq!((acked.len(), sent.bytes_in_flight()), (11, 0));
     assert_eq!(numbers(&sent).len(), sent.bare_acks);
+}
+
+#[test]
+fn acknowledgements_behind_stream_data_are_not_looked_at() {
+    let mut sent = SentPackets::default();
+    sent.insert(0, packet(3, 1200));
+    for number in 1..500 {
+        sent.insert(number, packet(0, 40));
+    }
+    let mut shown = sent.with_stream_data();
+    assert!(shown.next().is_some_and(|packet| packet.bytes == 1200));
+    // It knows that there is nothing more.
+    assert_eq!(shown.size_hint(), (0, Some(0)));
 }
 
 #[test]
@@ -141,6 +167,8 @@ proptest! {
             prop_assert_eq!(sent.bytes_in_flight(), in_flight.map(|p| u64::from(p.bytes)).sum::<u64>());
             prop_assert_eq!(sent.ack_eliciting(), model.values().filter(|p| p.ack_eliciting).count());
             prop_assert_eq!(sent.bare_acks, model.values().filter(|p| p.is_bare_ack()).count());
+            let with_data = model.values().filter(|p| !p.deliveries.is_empty()).count();
+            prop_assert_eq!(sent.with_stream_data().count(), with_data);
         }
     }
 }
