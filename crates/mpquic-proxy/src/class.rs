@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use mpquic_h3::Priority;
 use thiserror::Error;
 use tokio::time::Instant;
 
@@ -79,17 +80,13 @@ impl Class {
         }
     }
 
-    /// The class that a field `Priority` tells, if it is not the default.
-    pub(crate) fn from_priority(field: &str) -> Option<Self> {
-        let members = field.split(',').map(str::trim);
-        let urgency = members
-            .filter_map(|member| member.strip_prefix("u="))
-            .next_back()?;
-        match urgency {
-            "0" | "1" => Some(Self::RealTime),
-            "2" => Some(Self::Interactive),
-            "4" | "5" | "6" | "7" => Some(Self::Bulk),
-            _ => None,
+    /// The class that the priority of a request tells, if it is not the default.
+    pub(crate) fn from_priority(priority: Priority) -> Option<Self> {
+        match priority.urgency() {
+            0 | 1 => Some(Self::RealTime),
+            2 => Some(Self::Interactive),
+            4.. => Some(Self::Bulk),
+            3 => None,
         }
     }
 }
@@ -363,22 +360,14 @@ mod tests {
 
     #[test]
     fn requests_tell_it() {
+        let told = |urgency| Class::from_priority(Priority::new(urgency).unwrap());
         for class in [Class::Bulk, Class::Interactive, Class::RealTime] {
-            assert_eq!(
-                Class::from_priority(&format!("u={}", class.urgency())),
-                Some(class)
-            );
+            assert_eq!(told(class.urgency()), Some(class));
             assert_eq!(class.to_string().parse(), Ok(class));
         }
-        for (field, class) in [
-            ("u=3, i", None),
-            ("i", None),
-            ("", None),
-            ("i, u=7", Some(Class::Bulk)),
-            ("u=9", None),
-            ("u=1,u=2", Some(Class::Interactive)),
-        ] {
-            assert_eq!(Class::from_priority(field), class, "{field}");
-        }
+        assert_eq!(told(0), Some(Class::RealTime));
+        assert_eq!(told(3), None);
+        assert_eq!(told(7), Some(Class::Bulk));
+        assert_eq!(Class::from_priority(Priority::default()), None);
     }
 }

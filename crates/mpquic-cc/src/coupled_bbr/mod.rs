@@ -273,17 +273,17 @@ impl CoupledBbr {
             (sum + rate, most.max(rate))
         });
         let leader = self.group_of(path).and_then(|group| self.paths.get(group));
-        let joint = leader.map_or(0.0, |leader| leader.joint_bandwidth.get());
-        let was_limited =
-            |path: &CoupledPath| path.limited_at.is_some_and(|at| now <= at + LIMITED);
-        let joint = match self.paths.get(path).is_some_and(was_limited) {
+        let is_alone = leader.is_some_and(|leader| self.members(leader.group).nth(1).is_none());
+        let limited = |path: &CoupledPath| path.limited_at.is_some_and(|at| now <= at + LIMITED);
+        let was_limited = self.paths.get(path).is_some_and(limited);
+        if was_limited && is_alone {
             // What it had it had alone.
-            true if leader.is_some_and(|leader| self.members(leader.group).nth(1).is_none()) => {
-                return 1.0;
-            }
-            true => joint.max(KEPT * most),
-            false => joint,
-        };
+            return 1.0;
+        }
+        let mut joint = leader.map_or(0.0, |leader| leader.joint_bandwidth.get());
+        if was_limited {
+            joint = joint.max(KEPT * most);
+        }
         if joint > 0.0 && sum > joint {
             joint / sum
         } else {

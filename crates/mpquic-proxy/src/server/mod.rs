@@ -25,7 +25,7 @@ use mpquic_h3::DatagramSender;
 use mpquic_h3::h3::error::Code;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::h3::server::{self as h3_server, RequestResolver, RequestStream};
-use mpquic_h3::{BidiStream, RecvStream, SendStream};
+use mpquic_h3::{BidiStream, Priority, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt, certificate_fingerprint};
 use tokio::time::{Instant, timeout};
 
@@ -389,10 +389,7 @@ impl ServerConnection {
             Wanted::Ip(_) => (FlowKind::Ip, None),
         };
         let mut rules = options.classes.iter();
-        let told = || {
-            let field = request.headers().get("priority")?;
-            Class::from_priority(field.to_str().ok()?)
-        };
+        let told = || Class::from_priority(Priority::of_request(request.headers()));
         let said = target.and_then(|target| rules.find_map(|rule| rule.class_of(target)));
         let said = said.or_else(told);
         self.shared.flows.begin(kind, target, user, said)
