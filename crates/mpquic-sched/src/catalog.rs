@@ -392,6 +392,28 @@ mod tests {
         assert_eq!(default().build().name(), "auto");
     }
 
+    /// What is not asked for costs nothing; what is needed and not asked for is empty.
+    #[test]
+    fn schedulers_ask_for_what_they_decide_by() {
+        let asking = |asks: fn(&mpquic_core::sched::Needs) -> bool| -> Vec<&str> {
+            let names = list().iter().chain(published()).map(|info| info.name);
+            let needs = |name: &&str| asks(&by_name(name).unwrap().build().needs());
+            let mut names: Vec<_> = names.filter(needs).collect();
+            names.sort_unstable();
+            names
+        };
+        let queue = asking(|needs| needs.local_queue);
+        assert_eq!(queue, ["qaware", "qaware-paper", "qaware-sockets"]);
+        let unacked = asking(|needs| needs.unacked);
+        assert_eq!(unacked, ["auto", "dems", "nine-tails"]);
+        let streams = "auto daps dems ecf-sockets fstream lrf-sockets otias priority-bucket pstream \
+            pstream-windowed qaware-sockets sa-ecf stms sttf";
+        assert_eq!(asking(|needs| needs.streams).join(" "), streams);
+        let events = "blest-ns3 ecf-ns3 etc etc-greedy lrf-ns3 msab msab-split peekaboo round-robin-ns3 stms";
+        assert_eq!(asking(|needs| needs.packet_events).join(" "), events);
+        assert_eq!(asking(|needs| needs.choices_only), ["auto"]);
+    }
+
     #[test]
     fn an_unknown_name_is_answered_with_the_names_there_are() {
         let error = by_name("fastest").unwrap_err().to_string();

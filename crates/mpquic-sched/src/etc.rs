@@ -283,6 +283,22 @@ mod tests {
     }
 
     #[test]
+    fn after_many_rounds_the_widest_path_takes_the_rest() {
+        let mut scene = Scene::new(vec![path(0, 10), path(1, 10), path(2, 10)]);
+        scene.queue.unsent = 1 << 20;
+        for (path, window) in scene.paths.iter_mut().zip([1, 2, 1]) {
+            (path.window, path.mtu) = (window, 1);
+        }
+        let mut etc = Etc::default();
+        etc.plan(&scene.view());
+        let planned = [0, 1, 2].map(|index| etc.shares[index].planned);
+        assert_eq!(planned.iter().sum::<u64>(), 1 << 20);
+        let rounds = MAX_ROUNDS as u64;
+        assert!(planned[0] <= rounds && planned[2] <= rounds, "{planned:?}");
+        assert!(planned[1] > (1 << 20) - 2 * rounds, "{planned:?}");
+    }
+
+    #[test]
     fn bytes_in_flight_shorten_the_first_round() {
         let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
         scene.paths[1].in_flight = 9_000;

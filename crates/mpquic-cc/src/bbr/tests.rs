@@ -234,6 +234,36 @@ fn the_cycle_goes_round() {
 }
 
 #[test]
+fn paths_that_probe_together_have_two_datagrams_more_together() {
+    let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
+    until(&mut flow, Phase::Up);
+    let bbr = &mut flow.controller;
+    bbr.count = 4.0;
+    let probing = bbr.in_flight_for(1.0, 0.0);
+    bbr.phase = Phase::Cruise;
+    let more = probing - bbr.in_flight_for(1.0, 0.0);
+    assert!(close(more, 0.5 * bbr.mtu, 1e-6), "{more}");
+}
+
+#[test]
+fn a_round_trip_ends_with_one_acknowledgement_of_many() {
+    let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
+    until(&mut flow, Phase::Cruise);
+    let (mut delivered, mut acks, mut ends) = (0.0, 0, 0);
+    let end = flow.now + SECOND;
+    flow.run_until(end, |flow| {
+        let bbr = &flow.controller;
+        if bbr.delivered != delivered {
+            delivered = bbr.delivered;
+            acks += 1;
+            ends += u32::from(bbr.has_round_ended());
+        }
+        false
+    });
+    assert!((20..=25).contains(&ends) && acks > 500, "{ends} of {acks}");
+}
+
+#[test]
 fn more_bandwidth_is_found_and_less_is_forgotten() {
     let mut flow = Flow::<Bbr>::new(20.0, 30, 4.0);
     flow.run(5 * SECOND);

@@ -512,4 +512,4 @@ impl Rivals {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

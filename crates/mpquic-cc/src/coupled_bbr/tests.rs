@@ -300,6 +300,85 @@ fn a_path_alone_has_all_that_it_had() {
 }
 
 #[test]
+fn a_bound_is_divided_as_the_bandwidths_are() {
+    let mut paths = Paths::new(2, true);
+    let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
+    path.rivals = rivals::tests::bound();
+    let whole = path.rivals.bound().unwrap();
+    let bounds: Vec<f64> = (0..2)
+        .map(|path| paths.controller.bound(PathId(path)).unwrap())
+        .collect();
+    assert_eq!(bounds, [whole / 2.0; 2]);
+}
+
+#[test]
+fn strangers_are_active_paths_of_other_groups() {
+    let mut paths = Paths::new(3, false);
+    let strangers = |paths: &Paths, now| paths.controller.strangers(PathId(0), now);
+    assert_eq!(strangers(&paths, paths.now), Strangers::Open);
+    assert_eq!(
+        strangers(&paths, paths.now + 3 * RTT),
+        Strangers::None,
+        "silent ones may be gone"
+    );
+    let detector = &mut paths.controller.detector;
+    detector.assume_shared(PathId(0), PathId(1));
+    paths.controller.regroup();
+    assert_eq!(strangers(&paths, paths.now), Strangers::Open, "path 2");
+    let detector = &mut paths.controller.detector;
+    detector.assume_shared(PathId(1), PathId(2));
+    paths.controller.regroup();
+    assert_eq!(strangers(&paths, paths.now), Strangers::None);
+}
+
+#[test]
+fn a_joint_probe_waits_for_those_that_may_still_join() {
+    let mut paths = Paths::new(2, true);
+    let hold = |paths: &Paths| paths.controller.company(PathId(0), paths.now).hold_refill;
+    let join = |paths: &mut Paths, path| {
+        let path = paths.controller.paths.get_mut(PathId(path));
+        path.unwrap().is_joint = true;
+    };
+    assert!(!hold(&paths), "not a joint one");
+    join(&mut paths, 0);
+    assert!(hold(&paths), "path 1 cruises, and joins next");
+    join(&mut paths, 1);
+    assert!(!hold(&paths), "it has joined, and does not refill");
+
+    // A path that has just begun joins nothing.
+    let mut paths = Paths::new(1, false);
+    let now = paths.now;
+    paths.controller.on_path_opened(PathId(1), now, 1200);
+    let detector = &mut paths.controller.detector;
+    detector.assume_shared(PathId(0), PathId(1));
+    paths.controller.regroup();
+    join(&mut paths, 0);
+    assert!(!hold(&paths));
+}
+
+#[test]
+fn a_path_that_starts_again_ends_its_trial() {
+    let mut paths = Paths::new(1, false);
+    let now = paths.now;
+    paths.controller.on_path_opened(PathId(1), now, 1200);
+    assert_eq!(paths.phase(1), Phase::Startup);
+    paths.controller.detector.begin(PathId(1), now);
+    paths.controller.on_phase(PathId(1), Phase::Startup, now);
+    assert_eq!(paths.controller.detector.prober(), Some(PathId(1)));
+    paths.controller.on_phase(PathId(1), Phase::Cruise, now);
+    assert_eq!(paths.controller.detector.prober(), None);
+}
+
+#[test]
+fn a_path_that_is_opened_anew_leaves_its_group() {
+    let mut paths = Paths::new(2, true);
+    assert_eq!(paths.groups(), [0, 0]);
+    let now = paths.now;
+    paths.controller.on_path_opened(PathId(0), now, 1200);
+    assert_eq!(paths.groups(), [0, 1]);
+}
+
+#[test]
 fn closed_paths_leave_no_trace() {
     let mut paths = Paths::new(2, true);
     paths.until(Phase::Refill);

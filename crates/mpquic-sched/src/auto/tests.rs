@@ -213,6 +213,109 @@ fn a_silent_path_is_not_waited_for_for_long() {
     assert_eq!(chosen(&auto.select(&scene.view())), Some(1));
 }
 
+#[test]
+fn a_wait_lasts_until_the_path_can_send_but_no_longer_than_a_second() {
+    let waits = |micros| {
+        let mut scene = near_and_far(1_200);
+        // Too far away to be of use.
+        scene.paths[1] = paced(1, 30_000, 1_000_000);
+        scene.paths[0].sendable = Sendable::At(scene.now + Duration::from_micros(micros));
+        match Auto::default().select(&scene.view()) {
+            Decision::Wait {
+                on: PathId(0),
+                until: Some(until),
+            } => until - scene.now,
+            decision => panic!("{decision:?}"),
+        }
+    };
+    assert_eq!(waits(20_000), 20 * MS);
+    assert_eq!(waits(900_000), 900 * MS);
+    assert_eq!(waits(5_000_000), 1000 * MS);
+    assert_eq!(waits(20), MS);
+}
+
+#[test]
+fn a_path_that_comes_again_is_a_new_one() {
+    let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), paced(1, 40, 1_000_000)]);
+    scene.streams = vec![stream(0, 0, 1_200)];
+    scene.queue.unsent = 1_200;
+    let mut auto = Auto::default();
+    assert_eq!(chosen(&auto.select(&scene.view())), Some(0));
+    scene.paths[0].bytes_sent = 50_000;
+    assert_eq!(
+        chosen(&auto.select(&scene.view())),
+        Some(1),
+        "busy for 50 ms"
+    );
+    auto.on_event(&SchedulerEvent::PathRemoved(PathId(0)), &scene.view());
+    assert_eq!(chosen(&auto.select(&scene.view())), Some(0));
+}
+
+#[test]
+fn a_rate_of_nothing_is_a_byte_per_second() {
+    let forecast = |rate| {
+        let mut slow = path(0, 20);
+        (slow.pacing_rate, slow.bytes_sent) = (Some(rate), 0);
+        let mut scene = Scene::new(vec![slow]);
+        let mut forecasts = Forecasts::default();
+        forecasts.update(&scene.view());
+        scene.paths[0].bytes_sent = 1;
+        scene.now += MS;
+        forecasts.update(&scene.view());
+        forecasts.paths()[0].departure
+    };
+    assert_eq!(forecast(0), 1.0, "a second at most");
+    assert_eq!(forecast(2), 0.5);
+}
+
+#[test]
+fn a_window_that_grows_by_more_than_half_is_in_slow_start() {
+    let pace = |growth| {
+        let mut scene = Scene::new(vec![path(0, 20)]);
+        scene.controller = Growth::Additive(growth);
+        let mut forecasts = Forecasts::default();
+        forecasts.update(&scene.view());
+        forecasts.paths()[0].pace
+    };
+    // 12 kB in 20 ms.
+    assert_eq!(pace(6_000), 600_000.0);
+    assert_eq!(pace(6_001), 1_200_000.0);
+}
+
+#[test]
+fn a_queue_that_delivers_nothing_tells_no_rate() {
+    let arrival = |rate| {
+        let mut path = queued(0, 0);
+        (path.delivery_rate, path.window) = (Some(rate), 12_000);
+        let scene = Scene::new(vec![path]);
+        let mut forecasts = Forecasts::default();
+        forecasts.update(&scene.view());
+        forecasts.paths()[0].arrival
+    };
+    // By the round trip, 40 ms, less half of the shortest; with a rate the queue is known to be empty.
+    assert_eq!(arrival(0), 0.03);
+    assert_eq!(arrival(10_000_000), 0.01);
+}
+
+#[test]
+fn flow_control_counts_where_it_lets_less_be_under_way_than_windows_do() {
+    let at_risk = |flow_credit| {
+        let mut far = paced(1, 60, 1_000_000);
+        far.loss_rate = 0.1;
+        let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), far]);
+        scene.streams = vec![stream(0, 0, 1 << 20)];
+        // 240 kB of windows.
+        scene.paths[0].in_flight = 40_000;
+        scene.queue.flow_credit = flow_credit;
+        let mut forecasts = Forecasts::default();
+        forecasts.update(&scene.view());
+        let far = forecasts.paths().iter().find(|to| to.path == PathId(1));
+        far.unwrap().stall > 0.0
+    };
+    assert!(at_risk(199_999));
+    assert!(!at_risk(200_000));
+}
+
 /// Nothing new to send, and a packet of the far path that left this long ago.
 fn tail(age: u64) -> Scene {
     let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), paced(1, 400, 100_000)]);
@@ -235,6 +338,19 @@ fn an_idle_path_overtakes_once() {
     };
     assert_eq!(auto.select(&scene.view()), copy);
     assert_eq!(auto.select(&scene.view()), Decision::Blocked);
+}
+
+#[test]
+fn what_a_path_repeated_is_forgotten_with_it() {
+    for age in [10, 600] {
+        let scene = tail(age);
+        let mut auto = Auto::default();
+        let first = auto.select(&scene.view());
+        assert_eq!(chosen(&first), Some(0), "{age}");
+        while chosen(&auto.select(&scene.view())).is_some() {}
+        auto.on_event(&SchedulerEvent::PathRemoved(PathId(1)), &scene.view());
+        assert_eq!(auto.select(&scene.view()), first, "{age}");
+    }
 }
 
 #[test]

@@ -238,6 +238,24 @@ mod tests {
     }
 
     #[test]
+    fn ecf_waits_where_the_slow_path_takes_two_fast_round_trips_and_the_variation() {
+        let decide = |fast_rtt, variance, window| {
+            let mut scene = Scene::new(vec![path(0, 50), full(path(1, fast_rtt))]);
+            scene.paths[0].window = window;
+            scene.paths[0].rtt.variance = Duration::from_millis(variance);
+            scene.queue.unsent = 12_000;
+            turns(&mut Ns3::new(Ns3Rule::Ecf), &scene, 1)
+        };
+        // One window is one round of 50 ms; the fast path takes two, 48 ms.
+        assert_eq!(decide(24, 2, 12_000), [None]);
+        assert_eq!(decide(24, 3, 12_000), [Some(0)]);
+        // The slow path's own window counts.
+        assert_eq!(decide(24, 2, 12_001), [Some(0)]);
+        // A window of nothing counts as one of a byte.
+        assert_eq!(decide(24, 2, 0), [None]);
+    }
+
+    #[test]
     fn blest_multiplies_bytes_by_its_factor() {
         // 10 packets, 5 RTTs to one: 1200 * (10 + 2) * 5 * 200 = 14.4 MB.
         let mut scene = Scene::new(vec![path(0, 50), full(path(1, 10))]);

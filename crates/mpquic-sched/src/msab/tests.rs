@@ -29,6 +29,9 @@ fn tags_carry_epoch_and_probability() {
         assert!((p - probability).abs() < 1e-9);
     }
     assert_eq!(untag(0), None);
+    // Costs are divided by it.
+    let (_, probability) = untag(tag(3, 0.0)).unwrap();
+    assert!(probability > 0.0 && probability < 1e-9, "{probability}");
 }
 
 /// Sends and answers packets; path 1 is worse. Returns how many path 0 carried of the last half.

@@ -82,12 +82,91 @@ fn response(detector: &Detector) -> Option<f64> {
 fn the_mean_of_few_samples_is_uncertain() {
     let mut samples = Samples::default();
     assert_eq!(samples.error_squared(), 0.0);
-    for sample in [1.0, 3.0, 5.0, 3.0, 3.0] {
+    samples.add(1.0);
+    assert_eq!(samples.error_squared(), 0.0);
+    samples.add(3.0);
+    assert_eq!(samples.error_squared(), 1.0);
+    for sample in [5.0, 3.0, 3.0] {
         samples.add(sample);
     }
     assert_eq!(samples.mean, 3.0);
     // The variance is 8 / 4, that of the mean a fifth of it.
     assert!((samples.error_squared() - 0.4).abs() < 1e-9);
+}
+
+/// Round trips around a mean, seconds, with this error of the mean.
+fn samples(mean: f64, error: f64) -> Samples {
+    let count = MIN_SAMPLES;
+    Samples {
+        count,
+        mean,
+        squares: error * error * (count - 1.0) * count,
+    }
+}
+
+fn reading(rise: f64, error: f64) -> Reading {
+    Reading {
+        before: samples(0.0, 0.0),
+        after: samples(rise, error),
+        ..Reading::default()
+    }
+}
+
+#[test]
+fn a_rise_counts_from_a_millisecond_on_and_from_four_times_its_error() {
+    let answer = |prober: Reading| reading(MIN_RISE, 0.0).response_to(&prober);
+    assert_eq!(answer(reading(MIN_RISE, 0.0)), Some(1.0));
+    assert_eq!(answer(reading(0.99 * MIN_RISE, 0.0)), None);
+    // Both are exact in binary.
+    assert_eq!(answer(reading(0.25, 0.0625)), Some(MIN_RISE / 0.25));
+    assert_eq!(answer(reading(0.25, 0.0626)), None);
+    let mut too_few = reading(MIN_RISE, 0.0);
+    too_few.after.count -= 1.0;
+    assert_eq!(answer(too_few), None);
+}
+
+#[test]
+fn losses_count_from_a_fiftieth_on_and_only_where_something_arrived() {
+    let lossy = |lost, acked| Reading {
+        lost,
+        acked,
+        ..reading(0.0, 0.0)
+    };
+    let heavy = lossy(2.0, 98.0);
+    assert_eq!(lossy(1.0, 99.0).response_to(&heavy), Some(1.0));
+    assert_eq!(lossy(0.5, 99.5).response_to(&heavy), Some(0.0));
+    assert_eq!(lossy(0.7, 99.3).response_to(&heavy), None);
+    assert_eq!(lossy(1.0, 0.0).response_to(&heavy), None);
+    assert_eq!(lossy(1.0, 99.0).response_to(&lossy(1.9, 98.1)), None);
+}
+
+#[test]
+fn the_last_four_responses_count_most() {
+    let mut pair = Pair {
+        paths: [A, B],
+        response: 0.0,
+        trials: 0,
+        is_shared: false,
+    };
+    let mut means = Vec::new();
+    for response in [1.0, 0.0, 0.5, 0.5, 1.0, 1.0] {
+        pair.on_response(response);
+        means.push(pair.response);
+    }
+    assert_eq!(means, [1.0, 0.5, 0.5, 0.5, 0.625, 0.71875]);
+}
+
+#[test]
+fn what_a_disturbed_path_shows_does_not_count() {
+    let mut detector = Detector::default();
+    let script = Script::new(40.0, 60.0);
+    detector.begin(A, start());
+    detector.on_disturbed(B);
+    // The same trial goes on.
+    trial(&mut detector, script, script);
+    assert_eq!(response(&detector), None);
+    trial(&mut detector, script, script);
+    assert_eq!(response(&detector), Some(1.0));
 }
 
 #[test]

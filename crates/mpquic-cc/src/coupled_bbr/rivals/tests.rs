@@ -103,6 +103,57 @@ impl Path {
     }
 }
 
+/// Beside a loss-based flow.
+pub(in crate::coupled_bbr) fn bound() -> Rivals {
+    Path::bound().rivals
+}
+
+#[test]
+fn a_queue_stands_from_fifteen_percent_of_the_round_trip_on() {
+    let mut rivals = Path::new().rivals;
+    rivals.watch.shortest = STANDING * rivals.floor.get();
+    assert!(!rivals.has_queue());
+    rivals.watch.shortest *= 1.0 + 1e-9;
+    assert!(rivals.has_queue());
+}
+
+#[test]
+fn after_an_inspection_the_queue_settles_first() {
+    let mut path = Path::inspecting();
+    for _ in 0..INSPECTION_ROUNDS {
+        path.round(FLOOR_MS + 8.0);
+    }
+    assert!(!path.is_inspecting());
+    assert_eq!(path.rivals.watch.rounds, 0);
+}
+
+#[test]
+fn a_loss_based_flow_is_inspected_where_its_window_was_cut() {
+    let mut path = Path::bound();
+    let window = |path: &mut Path, part: f64| {
+        let now = path.now;
+        let Verdict::LossBased(window) = &mut path.rivals.verdict else {
+            panic!("no loss-based flow");
+        };
+        window.bytes = part * window.peak;
+        window.inspected_at = now;
+    };
+    window(&mut path, 0.89);
+    let from = path.now;
+    while path.now < from + INSPECTION_INTERVAL + 200 * MS {
+        path.round(FLOOR_MS * 1.5);
+        assert!(!path.is_inspecting(), "far below where it was cut");
+    }
+    window(&mut path, 0.91);
+    let from = path.now;
+    while path.now < from + INSPECTION_INTERVAL {
+        path.round(FLOOR_MS * 1.5);
+        assert_eq!(path.is_inspecting(), path.now > from + INSPECTION_INTERVAL);
+    }
+    path.round(FLOOR_MS * 1.5);
+    assert!(path.is_inspecting());
+}
+
 #[test]
 fn without_a_queue_nothing_waits() {
     let mut path = Path::new();
