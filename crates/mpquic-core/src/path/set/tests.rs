@@ -8,6 +8,7 @@ use crate::config::TransportConfig;
 use crate::error::TransportErrorCode;
 use crate::event::{Event, OpenPathError, PathEvent};
 use crate::ids::{FourTuple, PathStatus};
+use crate::packet::arrival::Arrival;
 use crate::packet::delivery::{Fate, PathDelivery};
 use crate::packet::writer::written;
 use crate::path::liveness::Liveness;
@@ -337,6 +338,72 @@ fn a_client_moves_to_a_preferred_address_that_works() {
         let now_at = slot.open().unwrap().tuple.four_tuple.remote;
         assert_eq!(now_at == preferred, works);
     }
+}
+
+/// RFC 9000 section 9.6.2: a server probes back where the client probes its preferred address, moves there
+/// when the client uses it, and then takes what still comes to the old address for no migration.
+#[test]
+fn a_server_follows_to_its_preferred_address() {
+    let now = start();
+    let mut paths = Paths::new(Shared::for_tests(Side::Server, 1, 3));
+    let mut outbox = Outbox::for_tests();
+    let before = four_tuple(5000);
+    let config = TransportConfig::without_policies();
+    let mut path = Path::new(FIRST, before, Side::Server, now, &config);
+    path.tuple.set_validated();
+    path.established = true;
+    paths.slot_or_new(FIRST).path = Some(Box::new(path));
+    let (slot, shared) = paths.slot_and_shared(FIRST).unwrap();
+    for n in [1, 2, 3] {
+        let announced = NewConnectionId {
+            sequence_number: n.into(),
+            retire_prior_to: 0,
+            connection_id: cid(n),
+            stateless_reset_token: [n; 16],
+        };
+        assert!(slot.on_new_connection_id(&announced, &mut outbox).is_ok());
+    }
+    shared.preferred = Some(Box::new(PreferredAddress {
+        ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9)),
+        ipv6: None,
+        connection_id: cid(9),
+        stateless_reset_token: [9; 16],
+    }));
+    let preferred = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let after = FourTuple::new(preferred, before.remote);
+    let arrival = |four_tuple| Arrival {
+        now,
+        four_tuple,
+        ecn: None,
+        path: FIRST,
+        size: 1200,
+    };
+    let (at_old, at_new) = (arrival(before), arrival(after));
+    let probed = |slot: &PathSlot| Some(slot.open()?.candidate.as_ref()?.tuple.four_tuple);
+
+    assert!(!slot.concerns_preferred(&at_old, shared));
+    slot.on_probed(&at_old, shared, &mut outbox);
+    assert_eq!(probed(slot), None);
+    slot.prefer_address(now, shared, &mut outbox);
+    assert_eq!(probed(slot), None, "that is for clients");
+
+    assert!(slot.concerns_preferred(&at_new, shared));
+    slot.on_probed(&at_new, shared, &mut outbox);
+    slot.on_probed(&at_new, shared, &mut outbox);
+    assert_eq!(probed(slot), Some(after));
+    let candidate = slot.open_mut().unwrap().candidate.as_mut().unwrap();
+    candidate.tuple.set_validated();
+    assert!(!slot.adopt_candidate(now, shared, &mut outbox), "not used");
+    assert!(!slot.on_used_at_preferred(&at_old, shared, &mut outbox));
+
+    while outbox.next_event().is_some() {}
+    assert!(slot.on_used_at_preferred(&at_new, shared, &mut outbox));
+    assert_eq!(slot.open().unwrap().tuple.four_tuple, after);
+    let moved = Event::Path(PathEvent::Migrated(FIRST, after));
+    assert_eq!(outbox.next_event(), Some(moved));
+    assert!(slot.concerns_preferred(&at_old, shared), "it has left");
+    let rebound = FourTuple::new(preferred, four_tuple(5001).remote);
+    assert!(!slot.concerns_preferred(&arrival(rebound), shared));
 }
 
 #[test]
