@@ -169,7 +169,17 @@ pub(crate) fn uniform(random: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Scene, path};
+    use crate::testing::{Scene, full, path};
+
+    #[test]
+    fn a_full_path_is_waited_for_if_an_acknowledgement_will_come() {
+        let mut path = full(path(0, 10));
+        path.in_flight = 1;
+        let on = path.id;
+        assert_eq!(wait_for(&path), Some(Decision::Wait { on, until: None }));
+        path.in_flight = 0;
+        assert_eq!(wait_for(&path), None);
+    }
 
     #[test]
     fn a_set_of_usable_paths_changes_once() {

@@ -150,7 +150,9 @@ mod tests {
         weights.set([(PathId(0), 0.8), (PathId(1), 0.2)]);
         let split = packets(&mut scheduler, &mut scene);
         assert!(split[0].abs_diff(80) <= 1, "{split:?}");
-        weights.set([(PathId(0), f64::NAN), (PathId(1), 3.0)]);
-        assert_eq!(packets(&mut scheduler, &mut scene), [0, 100]);
+        for nonsense in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
+            weights.set([(PathId(0), nonsense), (PathId(1), 3.0)]);
+            assert_eq!(packets(&mut scheduler, &mut scene), [0, 100], "{nonsense}");
+        }
     }
 }

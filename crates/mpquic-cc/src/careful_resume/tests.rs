@@ -19,11 +19,14 @@ const OWN: u64 = 12_000;
 #[derive(Debug, Default)]
 struct Fixed<const TOLERANT: bool> {
     found: Vec<Found>,
+    closed: Vec<PathId>,
 }
 
 impl<const TOLERANT: bool> Controller for Fixed<TOLERANT> {
     fn on_path_opened(&mut self, _: PathId, _: Instant, _: u16) {}
-    fn on_path_closed(&mut self, _: PathId) {}
+    fn on_path_closed(&mut self, path: PathId) {
+        self.closed.push(path);
+    }
     fn on_mtu_update(&mut self, _: PathId, _: u16) {}
     fn on_ack(&mut self, _: PathId, _: &Acked) {}
     fn on_congestion_event(&mut self, _: PathId, _: &CongestionEvent) {}
@@ -126,6 +129,17 @@ impl<const TOLERANT: bool> Flow<TOLERANT> {
         assert_eq!(self.phase(), ResumePhase::Validating);
         [first, last]
     }
+}
+
+#[test]
+fn a_path_that_was_closed_resumes_nothing() {
+    let mut flow = Flow::<false>::new(SAVED);
+    assert_eq!(flow.phase(), ResumePhase::Reconnaissance);
+    flow.controller.on_path_closed(PATH);
+    assert_eq!(flow.phase(), ResumePhase::Normal);
+    flow.controller.resume(PATH, flow.now, SAVED);
+    assert_eq!(flow.phase(), ResumePhase::Normal);
+    assert_eq!(flow.controller.inner.closed, [PATH]);
 }
 
 #[test]

@@ -169,6 +169,7 @@ fn too_many_losses_on_one_path_stop_all() {
     event.lost_bytes = 12_000;
     paths.controller.on_congestion_event(PathId(1), &event);
     assert_eq!(paths.phases(), [Phase::Down; 2]);
+    assert!(paths.controller.paths.values().all(|path| !path.is_joint));
 }
 
 #[test]
@@ -296,7 +297,10 @@ fn a_path_alone_has_all_that_it_had() {
     let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
     path.joint_bandwidth = MaxBandwidth::starting_from(5e5, path.bbr.cycles());
     path.limited_at = Some(paths.now);
-    assert_eq!(paths.controller.share(PathId(0), paths.now), 1.0);
+    let share = |after| paths.controller.share(PathId(0), paths.now + after);
+    assert_eq!(share(Duration::ZERO), 1.0);
+    assert_eq!(share(300 * MS), 1.0);
+    assert_eq!(share(301 * MS), 0.5, "it has not been limited for a while");
 }
 
 #[test]
@@ -309,6 +313,63 @@ fn a_bound_is_divided_as_the_bandwidths_are() {
         .map(|path| paths.controller.bound(PathId(path)).unwrap())
         .collect();
     assert_eq!(bounds, [whole / 2.0; 2]);
+}
+
+/// A loss-based flow beside the group of paths 0 and 1; path 2 is elsewhere.
+fn beside_a_loss_based_flow() -> Paths {
+    let mut paths = Paths::new(3, false);
+    let detector = &mut paths.controller.detector;
+    detector.assume_shared(PathId(0), PathId(1));
+    paths.controller.regroup();
+    let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
+    path.rivals = rivals::tests::bound();
+    paths
+}
+
+#[test]
+fn what_any_path_of_the_group_has_acknowledged_widens_the_bound() {
+    let mut paths = beside_a_loss_based_flow();
+    let bound = |paths: &Paths| paths.controller.bound(PathId(1)).unwrap();
+    let before = bound(&paths);
+    paths.now += MS;
+    paths.delivered += 1000;
+    paths.acknowledge(PathId(2));
+    assert_eq!(bound(&paths), before);
+    paths.acknowledge(PathId(1));
+    assert!(bound(&paths) > before);
+}
+
+#[test]
+fn a_loss_of_any_path_beside_a_loss_based_flow_ages_the_rates_of_its_group() {
+    for (path, aged) in [(0, [1, 1, 0]), (1, [1, 1, 0]), (2, [0, 0, 0])] {
+        let mut paths = beside_a_loss_based_flow();
+        let cycles = |paths: &Paths| {
+            let paths = paths.controller.paths.values();
+            paths.map(|path| path.bbr.cycles()).collect::<Vec<_>>()
+        };
+        let before = cycles(&paths);
+        // After all that the flow was seen in.
+        let now = paths.now + Duration::from_secs(1000);
+        let event = congestion(CongestionKind::Loss, now, now);
+        paths.controller.on_congestion_event(PathId(path), &event);
+        let after = cycles(&paths);
+        let grown: Vec<u64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
+        assert_eq!(grown, aged, "{path}");
+    }
+}
+
+#[test]
+fn other_groups_begin_with_nothing_known_of_rivals() {
+    let mut paths = beside_a_loss_based_flow();
+    paths.controller.regroup();
+    assert!(
+        paths.controller.bound(PathId(0)).is_some(),
+        "the same groups"
+    );
+    let detector = &mut paths.controller.detector;
+    detector.assume_shared(PathId(1), PathId(2));
+    paths.controller.regroup();
+    assert_eq!(paths.controller.bound(PathId(0)), None);
 }
 
 #[test]

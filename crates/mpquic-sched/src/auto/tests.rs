@@ -490,7 +490,7 @@ fn datagrams_wait_here_rather_than_in_the_queue_of_a_link() {
         Auto::default().select(&scene.view())
     };
     // 20 ms of the rate are left to the queue.
-    assert_eq!(chosen(&decide(399_000, 50_000, 0)), Some(0));
+    assert_eq!(chosen(&decide(400_000, 50_000, 0)), Some(0));
     assert!(waits_for(&decide(401_000, 50_000, 0), 0));
     // But not for longer than 150 ms, and streams fill the queue anyway.
     assert_eq!(chosen(&decide(401_000, 3_100_000, 0)), Some(0));

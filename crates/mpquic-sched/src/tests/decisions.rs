@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use mpquic_core::PathId;
-use mpquic_core::sched::{Decision, PathView, Scheduler, Sendable};
+use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, Sendable};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::world::{Step, World, any_path, any_steps, check, view};
-use crate::testing::{MTU, chosen, full, path, sends, start, unmeasured};
+use crate::testing::{MTU, Scene, chosen, full, path, sends, start, unmeasured};
 use crate::{RoundRobin, by_name, list, published, reinjections};
 
 fn decide(scheduler: &mut dyn Scheduler, now: Instant, paths: &[PathView]) -> Decision {
@@ -24,6 +24,41 @@ fn run(name: &str, now: Instant, steps: &[Step]) -> Result<Vec<Decision>, TestCa
         decisions.extend(world.step(scheduler.as_mut(), step)?);
     }
     Ok(decisions)
+}
+
+/// Data on a path without an RTT sample is copied to another one, ten times at most; a path that comes again under
+/// its ID is another path.
+#[test]
+fn copies_to_unmeasured_paths_are_forgotten_with_them() {
+    let scene = Scene::new(vec![unmeasured(0), unmeasured(1)]);
+    let mut others = Vec::new();
+    for info in list().iter().chain(published()) {
+        let mut scheduler = by_name(info.name).expect("a listed name").build();
+        let mut copies = || {
+            let copy = |_: &usize| {
+                let decision = scheduler.select(&scene.view());
+                matches!(decision, Decision::Duplicate { .. })
+            };
+            let count = (0..100).take_while(copy).count();
+            let removed = SchedulerEvent::PathRemoved(PathId(1));
+            scheduler.on_event(&removed, &scene.view());
+            count
+        };
+        let first = copies();
+        assert_eq!(copies(), first, "{}", info.name);
+        if first != 10 {
+            others.push((info.name, first));
+        }
+    }
+    // These take any path for measured, take paths in turn, use one, or copy everything.
+    let expected = [
+        ("lrf-assume", 0),
+        ("round-robin", 0),
+        ("backup", 0),
+        ("redundant", 100),
+        ("round-robin-packet", 0),
+    ];
+    assert_eq!(others, expected);
 }
 
 /// Every scheduler, alone and with every re-injection policy.

@@ -118,6 +118,16 @@ fn a_queue_stands_from_fifteen_percent_of_the_round_trip_on() {
 }
 
 #[test]
+fn who_was_seen_is_there_for_a_minute() {
+    let mut rivals = Rivals::default();
+    let seen = start();
+    assert!(rivals.is_alone(seen));
+    rivals.seen = Some(seen);
+    assert!(!rivals.is_alone(seen + Duration::from_secs(60)));
+    assert!(rivals.is_alone(seen + Duration::from_millis(60_001)));
+}
+
+#[test]
 fn after_an_inspection_the_queue_settles_first() {
     let mut path = Path::inspecting();
     for _ in 0..INSPECTION_ROUNDS {
