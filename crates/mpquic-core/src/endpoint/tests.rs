@@ -311,6 +311,50 @@ fn attempts_are_bounded_and_expire() {
     assert!(test.endpoint.routes.is_empty());
 }
 
+/// Clients prove their addresses where many connections are half open; where the driver lags far behind as well,
+/// nobody gets an answer.
+#[test]
+fn under_pressure_clients_prove_their_addresses_and_then_have_to_come_again() {
+    let mut test = Test::new();
+    test.options.retry_floor = 2;
+    test.set_max_incoming(10);
+    let _waiting = [1, 2].map(|number| test.incoming(initial(dcid(number), b"")));
+    // Without a token, and with one of somebody else.
+    for (retries, token) in [(1, &b""[..]), (2, b"of another server")] {
+        let answer = test.receive(initial(dcid(3), token));
+        assert!(matches!(answer, Some(DatagramEvent::Response(_))));
+        let stats = test.endpoint.stats();
+        assert_eq!((stats.retries, stats.retries_on_demand), (retries, retries));
+    }
+    let packet = next_packet(&mut BytesMut::from(&test.buf[..]), 8).unwrap();
+    let Header::Retry { scid, token, .. } = packet.header else {
+        panic!("{:?}", packet.header);
+    };
+    test.endpoint.set_lag(test.options.max_lag);
+    assert!(test.receive(initial(scid, &token)).is_none());
+    assert_eq!(test.endpoint.stats().dropped_at_max_lag, 1);
+    test.endpoint.set_lag(Duration::ZERO);
+    let proven = test.incoming(initial(scid, &token));
+    assert!(proven.remote_address_validated());
+}
+
+#[test]
+fn half_open_connections_are_bounded_also_for_those_with_proof() {
+    let mut test = Test::new();
+    test.options.max_half_open = 1;
+    test.set_max_incoming(10);
+    let (scid, token) = {
+        let incoming = test.incoming(initial(dcid(1), b""));
+        test.retry(incoming)
+    };
+    let waiting = test.incoming(initial(dcid(2), b""));
+    assert!(test.receive(initial(scid, &token)).is_none());
+    assert_eq!(test.endpoint.stats().dropped_at_max_half_open, 1);
+    test.endpoint.ignore(waiting);
+    let proven = test.incoming(initial(scid, &token));
+    assert!(proven.remote_address_validated());
+}
+
 /// What is kept for attempts that wait is bounded, for each and for all of them together.
 #[test]
 fn datagrams_of_attempts_are_bounded() {
