@@ -251,6 +251,25 @@ mod tests {
     }
 
     #[test]
+    fn marked_packets_do_not_let_the_window_grow() {
+        let grown = |marked| {
+            let (mut prague, now) = steady(100.0, 0.2);
+            // It has been cut in this round trip already.
+            let mut ack = Acked::new(now, now, 12_000, rtt(Duration::from_millis(50)));
+            (ack.packets, ack.marked) = (10, 1);
+            prague.on_ack(&ack);
+            let before = prague.window.bytes;
+            ack.marked = marked;
+            prague.on_ack(&ack);
+            prague.window.bytes - before
+        };
+        let all = grown(0);
+        assert!((all / MTU - 10.0 / 90.0).abs() < 0.002, "{all}");
+        assert!((grown(4) / all - 0.6).abs() < 0.002);
+        assert_eq!(grown(10), 0.0);
+    }
+
+    #[test]
     fn short_round_trips_grow_as_long_ones_do_once_a_flow_is_old() {
         for (trip, rounds, growth) in [
             (50, 1000, 1.0),

@@ -246,6 +246,40 @@ fn paths_that_probe_together_have_two_datagrams_more_together() {
 }
 
 #[test]
+fn a_bound_of_others_is_the_window_while_the_path_does_not_probe() {
+    let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
+    until(&mut flow, Phase::Cruise);
+    let company = Company {
+        bound: Some(30_000.0),
+        ..Company::NONE
+    };
+    let mut ack = acked(flow.now, flow.now - 40 * MS, 1200);
+    ack.rtt = crate::testing::rtt(40 * MS);
+    let bbr = &mut flow.controller;
+    bbr.on_ack_in(&ack, &company);
+    assert_eq!(bbr.limits().window, 30_000);
+    let rate = bbr.limits().pacing_rate.unwrap() as f64;
+    assert!(
+        close(rate, WINDOW_PACING_GAIN * 30_000.0 / 0.04, 0.01),
+        "{rate}"
+    );
+    bbr.on_ack_in(&ack, &Company::NONE);
+    assert!(bbr.limits().window > 30_000, "it grows again");
+}
+
+#[test]
+fn the_time_since_a_probe_is_counted_from_its_end() {
+    let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
+    until(&mut flow, Phase::Up);
+    until(&mut flow, Phase::Down);
+    let ended = flow.now;
+    assert_eq!(flow.controller.since_probe(ended), Duration::ZERO);
+    until(&mut flow, Phase::Cruise);
+    let now = ended + SECOND;
+    assert_eq!(flow.controller.since_probe(now), SECOND);
+}
+
+#[test]
 fn a_round_trip_ends_with_one_acknowledgement_of_many() {
     let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
     until(&mut flow, Phase::Cruise);

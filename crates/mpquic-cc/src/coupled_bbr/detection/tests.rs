@@ -157,6 +157,32 @@ fn the_last_four_responses_count_most() {
 }
 
 #[test]
+fn a_pair_is_shared_above_a_half_and_separate_below_a_quarter() {
+    let shared = |was, response| {
+        let mut pair = Pair {
+            paths: [A, B],
+            response,
+            trials: 1,
+            is_shared: was,
+        };
+        pair.on_response(response);
+        pair.is_shared
+    };
+    for (response, is_shared) in [
+        (0.51, [true; 2]),
+        (0.5, [false, true]),
+        (0.25, [false, true]),
+    ] {
+        assert_eq!(
+            [false, true].map(|was| shared(was, response)),
+            is_shared,
+            "{response}"
+        );
+    }
+    assert_eq!([false, true].map(|was| shared(was, 0.24)), [false; 2]);
+}
+
+#[test]
 fn what_a_disturbed_path_shows_does_not_count() {
     let mut detector = Detector::default();
     let script = Script::new(40.0, 60.0);
