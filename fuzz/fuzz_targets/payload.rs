@@ -77,7 +77,7 @@ struct Input {
 struct Attack {
     table: Table,
     attacker: Side,
-    /// A frame of the attack may have closed the connection without any fault.
+    /// A frame of the attack may have ended the connection without any fault.
     may_close: bool,
     /// Streams the victim sends on, and how much.
     sent: Vec<(StreamId, u64)>,
@@ -179,14 +179,17 @@ impl Attack {
     }
 
     fn inject(&mut self, path: Option<u8>, handshake: bool, bytes: &[u8]) {
-        let read = FrameIter::new(bytes.to_vec().into(), true);
+        let mut read = FrameIter::new(bytes.to_vec().into(), true);
         let closes = |frame: &Frame| match frame {
             Frame::ConnectionClose(Close::Connection(_) | Close::Application(_)) => true,
             // Without paths there is no connection.
             Frame::PathAbandon(_) => true,
+            // What comes with the ID is answered with a reset, and then what the victim sends is, too.
+            Frame::RetireConnectionId(_) | Frame::PathRetireConnectionId(_) => true,
             _ => false,
         };
-        self.may_close |= read.flatten().any(|frame| closes(&frame));
+        // A frame that is cut short is completed by what follows in the packet.
+        self.may_close |= read.any(|frame| frame.map_or(true, |frame| closes(&frame)));
         let attacker = self.attacker;
         let Some(hosted) = self.table.hosted(attacker) else {
             return;
@@ -274,7 +277,8 @@ impl Attack {
                 None | Some(ConnectionError::TransportError(_)) => {}
                 // The attacker found fault with what it made the victim do.
                 Some(ConnectionError::ConnectionClosed(_)) => {}
-                Some(ConnectionError::ApplicationClosed(_)) if may_close => {}
+                Some(ConnectionError::ApplicationClosed(_) | ConnectionError::Reset)
+                    if may_close => {}
                 Some(ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut) => {}
                 Some(other) => panic!("{other}"),
             }
