@@ -184,8 +184,6 @@ impl Attack {
             Frame::ConnectionClose(Close::Connection(_) | Close::Application(_)) => true,
             // Without paths there is no connection.
             Frame::PathAbandon(_) => true,
-            // What comes with the ID is answered with a reset, and then what the victim sends is, too.
-            Frame::RetireConnectionId(_) | Frame::PathRetireConnectionId(_) => true,
             _ => false,
         };
         // A frame that is cut short is completed by what follows in the packet.
@@ -268,6 +266,8 @@ impl Attack {
     fn check(&mut self) {
         let may_close = self.may_close;
         let attacker = self.attacker;
+        let hosted = self.table.hosted(attacker);
+        let attacker_is_gone = hosted.is_none_or(|hosted| hosted.connection.is_closed());
         if let Some(victim) = self.table.hosted(!attacker) {
             let memory = victim.connection.stats().memory;
             let is_over = victim.connection.is_closed();
@@ -277,8 +277,9 @@ impl Attack {
                 None | Some(ConnectionError::TransportError(_)) => {}
                 // The attacker found fault with what it made the victim do.
                 Some(ConnectionError::ConnectionClosed(_)) => {}
-                Some(ConnectionError::ApplicationClosed(_) | ConnectionError::Reset)
-                    if may_close => {}
+                Some(ConnectionError::ApplicationClosed(_)) if may_close => {}
+                // It spoke of connection IDs that are not its own, and knows of no connection any more.
+                Some(ConnectionError::Reset) if attacker_is_gone => {}
                 Some(ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut) => {}
                 Some(other) => panic!("{other}"),
             }
