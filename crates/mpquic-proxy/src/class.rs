@@ -360,14 +360,26 @@ mod tests {
 
     #[test]
     fn requests_tell_it() {
-        let told = |urgency| Class::from_priority(Priority::new(urgency).unwrap());
+        let told = |field: &str| {
+            let mut fields = http::HeaderMap::new();
+            fields.insert("priority", field.parse().unwrap());
+            Class::from_priority(Priority::of_request(&fields))
+        };
         for class in [Class::Bulk, Class::Interactive, Class::RealTime] {
-            assert_eq!(told(class.urgency()), Some(class));
+            assert_eq!(told(&format!("u={}", class.urgency())), Some(class));
             assert_eq!(class.to_string().parse(), Ok(class));
         }
-        assert_eq!(told(0), Some(Class::RealTime));
-        assert_eq!(told(3), None);
-        assert_eq!(told(7), Some(Class::Bulk));
+        for (field, class) in [
+            ("u=3, i", None),
+            ("i", None),
+            ("", None),
+            ("u=0", Some(Class::RealTime)),
+            ("i, u=7", Some(Class::Bulk)),
+            ("u=9", None),
+            ("u=1,u=2", Some(Class::Interactive)),
+        ] {
+            assert_eq!(told(field), class, "{field}");
+        }
         assert_eq!(Class::from_priority(Priority::default()), None);
     }
 }

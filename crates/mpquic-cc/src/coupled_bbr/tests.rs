@@ -53,14 +53,16 @@ impl Paths {
         assert!(cruises(&paths));
         if shared {
             for path in 1..count {
-                paths
-                    .controller
-                    .detector
-                    .assume_shared(PathId(path - 1), PathId(path));
+                paths.join(path - 1, path);
             }
         }
-        paths.controller.regroup();
         paths
+    }
+
+    /// Finds that two paths share a bottleneck.
+    fn join(&mut self, a: u32, b: u32) {
+        self.controller.detector.assume_shared(PathId(a), PathId(b));
+        self.controller.regroup();
     }
 
     fn phase(&self, path: u32) -> Phase {
@@ -303,27 +305,22 @@ fn a_path_alone_has_all_that_it_had() {
     assert_eq!(share(301 * MS), 0.5, "it has not been limited for a while");
 }
 
-#[test]
-fn a_bound_is_divided_as_the_bandwidths_are() {
-    let mut paths = Paths::new(2, true);
-    let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
-    path.rivals = rivals::tests::bound();
-    let whole = path.rivals.bound().unwrap();
-    let bounds: Vec<f64> = (0..2)
-        .map(|path| paths.controller.bound(PathId(path)).unwrap())
-        .collect();
-    assert_eq!(bounds, [whole / 2.0; 2]);
-}
-
 /// A loss-based flow beside the group of paths 0 and 1; path 2 is elsewhere.
 fn beside_a_loss_based_flow() -> Paths {
     let mut paths = Paths::new(3, false);
-    let detector = &mut paths.controller.detector;
-    detector.assume_shared(PathId(0), PathId(1));
-    paths.controller.regroup();
+    paths.join(0, 1);
     let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
     path.rivals = rivals::tests::bound();
     paths
+}
+
+#[test]
+fn a_bound_is_divided_as_the_bandwidths_are() {
+    let paths = beside_a_loss_based_flow();
+    let leader = paths.controller.paths.get(PathId(0)).unwrap();
+    let half = leader.rivals.bound().map(|whole| whole / 2.0);
+    let bounds = [0, 1, 2].map(|path| paths.controller.bound(PathId(path)));
+    assert_eq!(bounds, [half, half, None]);
 }
 
 #[test]
@@ -366,9 +363,7 @@ fn other_groups_begin_with_nothing_known_of_rivals() {
         paths.controller.bound(PathId(0)).is_some(),
         "the same groups"
     );
-    let detector = &mut paths.controller.detector;
-    detector.assume_shared(PathId(1), PathId(2));
-    paths.controller.regroup();
+    paths.join(1, 2);
     assert_eq!(paths.controller.bound(PathId(0)), None);
 }
 
@@ -382,13 +377,9 @@ fn strangers_are_active_paths_of_other_groups() {
         Strangers::None,
         "silent ones may be gone"
     );
-    let detector = &mut paths.controller.detector;
-    detector.assume_shared(PathId(0), PathId(1));
-    paths.controller.regroup();
+    paths.join(0, 1);
     assert_eq!(strangers(&paths, paths.now), Strangers::Open, "path 2");
-    let detector = &mut paths.controller.detector;
-    detector.assume_shared(PathId(1), PathId(2));
-    paths.controller.regroup();
+    paths.join(1, 2);
     assert_eq!(strangers(&paths, paths.now), Strangers::None);
 }
 
@@ -410,9 +401,7 @@ fn a_joint_probe_waits_for_those_that_may_still_join() {
     let mut paths = Paths::new(1, false);
     let now = paths.now;
     paths.controller.on_path_opened(PathId(1), now, 1200);
-    let detector = &mut paths.controller.detector;
-    detector.assume_shared(PathId(0), PathId(1));
-    paths.controller.regroup();
+    paths.join(0, 1);
     join(&mut paths, 0);
     assert!(!hold(&paths));
 }

@@ -311,8 +311,8 @@ impl SentPackets {
             .take(self.with_stream_data)
     }
 
-    /// Packets, oldest first. Their size, their deliveries and the flags that the sums depend on, must not be
-    /// changed.
+    /// Packets, oldest first. Their size, their deliveries and the flags that the sums depend on
+    /// must not be changed.
     pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (u64, &mut SentPacket)> {
         self.slots
             .iter_mut()

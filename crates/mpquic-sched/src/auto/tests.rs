@@ -6,7 +6,7 @@ use mpquic_core::PathId;
 use mpquic_core::sched::{DataSelection, Decision, PathView, Scheduler, SchedulerEvent, Sendable};
 use proptest::prelude::*;
 
-use super::forecast::Forecasts;
+use super::forecast::{Forecast, Forecasts};
 use super::{Auto, AutoConfig};
 use crate::repeats::REPEATED;
 use crate::testing::{Growth, Scene, chosen, full, path, stream, stream_id, unacked};
@@ -31,6 +31,13 @@ fn near_and_far(unsent: u64) -> Scene {
     scene.streams = vec![stream(0, 0, unsent)];
     scene.queue.unsent = unsent;
     scene
+}
+
+/// What is expected of the path that is first to deliver.
+fn first_forecast(scene: &Scene) -> Forecast {
+    let mut forecasts = Forecasts::default();
+    forecasts.update(&scene.view());
+    forecasts.paths()[0]
 }
 
 fn waits_for(decision: &Decision, path: u32) -> bool {
@@ -273,9 +280,7 @@ fn a_window_that_grows_by_more_than_half_is_in_slow_start() {
     let pace = |growth| {
         let mut scene = Scene::new(vec![path(0, 20)]);
         scene.controller = Growth::Additive(growth);
-        let mut forecasts = Forecasts::default();
-        forecasts.update(&scene.view());
-        forecasts.paths()[0].pace
+        first_forecast(&scene).pace
     };
     // 12 kB in 20 ms.
     assert_eq!(pace(6_000), 600_000.0);
@@ -287,10 +292,7 @@ fn a_queue_that_delivers_nothing_tells_no_rate() {
     let arrival = |rate| {
         let mut path = queued(0, 0);
         (path.delivery_rate, path.window) = (Some(rate), 12_000);
-        let scene = Scene::new(vec![path]);
-        let mut forecasts = Forecasts::default();
-        forecasts.update(&scene.view());
-        forecasts.paths()[0].arrival
+        first_forecast(&Scene::new(vec![path])).arrival
     };
     // By the round trip, 40 ms, less half of the shortest; with a rate the queue is known to be empty.
     assert_eq!(arrival(0), 0.03);
@@ -506,9 +508,7 @@ fn flow_control_is_no_reason_to_keep_datagrams_off_a_path() {
         let mut scene = Scene::new(vec![queued(0, 600_000), far]);
         (scene.queue.datagrams, scene.queue.unsent) = (50_000, unsent);
         scene.queue.flow_credit = 10_000;
-        let mut forecasts = Forecasts::default();
-        forecasts.update(&scene.view());
-        forecasts.paths()[0].path
+        first_forecast(&scene).path
     };
     assert_eq!(forecast(0), PathId(1));
     assert_eq!(forecast(50_000), PathId(0));

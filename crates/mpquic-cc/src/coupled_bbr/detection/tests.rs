@@ -140,14 +140,18 @@ fn losses_count_from_a_fiftieth_on_and_only_where_something_arrived() {
     assert_eq!(lossy(1.0, 99.0).response_to(&lossy(1.9, 98.1)), None);
 }
 
+fn pair(trials: u32, response: f64, is_shared: bool) -> Pair {
+    Pair {
+        paths: [A, B],
+        response,
+        trials,
+        is_shared,
+    }
+}
+
 #[test]
 fn the_last_four_responses_count_most() {
-    let mut pair = Pair {
-        paths: [A, B],
-        response: 0.0,
-        trials: 0,
-        is_shared: false,
-    };
+    let mut pair = pair(0, 0.0, false);
     let mut means = Vec::new();
     for response in [1.0, 0.0, 0.5, 0.5, 1.0, 1.0] {
         pair.on_response(response);
@@ -159,12 +163,7 @@ fn the_last_four_responses_count_most() {
 #[test]
 fn a_pair_is_shared_above_a_half_and_separate_below_a_quarter() {
     let shared = |was, response| {
-        let mut pair = Pair {
-            paths: [A, B],
-            response,
-            trials: 1,
-            is_shared: was,
-        };
+        let mut pair = pair(1, response, was);
         pair.on_response(response);
         pair.is_shared
     };

@@ -31,6 +31,34 @@ fn four_tuple(port: u16) -> FourTuple {
     FourTuple::new(address(443), address(port))
 }
 
+fn new_cid(n: u8) -> NewConnectionId {
+    NewConnectionId {
+        sequence_number: n.into(),
+        retire_prior_to: 0,
+        connection_id: cid(n),
+        stateless_reset_token: [n; 16],
+    }
+}
+
+/// Port 9 of the server.
+fn preferred_address() -> PreferredAddress {
+    PreferredAddress {
+        ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9)),
+        ipv6: None,
+        connection_id: cid(9),
+        stateless_reset_token: [9; 16],
+    }
+}
+
+/// A path that carries data.
+fn established(id: PathId, port: u16, side: Side, now: Instant) -> Box<Path> {
+    let config = TransportConfig::without_policies();
+    let mut path = Path::new(id, four_tuple(port), side, now, &config);
+    path.tuple.set_validated();
+    path.established = true;
+    Box::new(path)
+}
+
 /// Multipath negotiated, no path known yet.
 fn negotiated() -> Paths {
     let mut paths = Paths::new(Shared::for_tests(Side::Client, 6, 3));
@@ -42,11 +70,7 @@ fn negotiated() -> Paths {
 fn three(now: Instant) -> Paths {
     let mut paths = negotiated();
     for id in [FIRST, SECOND, THIRD] {
-        let config = TransportConfig::without_policies();
-        let mut path = Path::new(id, four_tuple(id.0 as u16), Side::Client, now, &config);
-        path.tuple.set_validated();
-        path.established = true;
-        paths.slot_or_new(id).path = Some(Box::new(path));
+        paths.slot_or_new(id).path = Some(established(id, id.0 as u16, Side::Client, now));
     }
     paths
 }
@@ -295,24 +319,12 @@ fn a_client_moves_to_a_preferred_address_that_works() {
         let mut paths = three(now);
         let mut outbox = Outbox::for_tests();
         let (slot, shared) = paths.slot_and_shared(FIRST).unwrap();
-        let announced = PreferredAddress {
-            ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9)),
-            ipv6: None,
-            connection_id: cid(9),
-            stateless_reset_token: [9; 16],
-        };
         slot.peer_cids.add_preferred(cid(9), [9; 16]);
         // One for the path itself, which has none here, and one for each probe.
         for n in [2, 3] {
-            let further = NewConnectionId {
-                sequence_number: n.into(),
-                retire_prior_to: 0,
-                connection_id: cid(n),
-                stateless_reset_token: [n; 16],
-            };
-            assert!(slot.on_new_connection_id(&further, &mut outbox).is_ok());
+            assert!(slot.on_new_connection_id(&new_cid(n), &mut outbox).is_ok());
         }
-        shared.preferred = Some(Box::new(announced));
+        shared.preferred = Some(Box::new(preferred_address()));
         slot.prefer_address(now, shared, &mut outbox);
         let before = slot.open().unwrap().tuple.four_tuple;
         let probed = |slot: &PathSlot| {
@@ -348,27 +360,12 @@ fn a_server_follows_to_its_preferred_address() {
     let mut paths = Paths::new(Shared::for_tests(Side::Server, 1, 3));
     let mut outbox = Outbox::for_tests();
     let before = four_tuple(5000);
-    let config = TransportConfig::without_policies();
-    let mut path = Path::new(FIRST, before, Side::Server, now, &config);
-    path.tuple.set_validated();
-    path.established = true;
-    paths.slot_or_new(FIRST).path = Some(Box::new(path));
+    paths.slot_or_new(FIRST).path = Some(established(FIRST, 5000, Side::Server, now));
     let (slot, shared) = paths.slot_and_shared(FIRST).unwrap();
     for n in [1, 2, 3] {
-        let announced = NewConnectionId {
-            sequence_number: n.into(),
-            retire_prior_to: 0,
-            connection_id: cid(n),
-            stateless_reset_token: [n; 16],
-        };
-        assert!(slot.on_new_connection_id(&announced, &mut outbox).is_ok());
+        assert!(slot.on_new_connection_id(&new_cid(n), &mut outbox).is_ok());
     }
-    shared.preferred = Some(Box::new(PreferredAddress {
-        ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9)),
-        ipv6: None,
-        connection_id: cid(9),
-        stateless_reset_token: [9; 16],
-    }));
+    shared.preferred = Some(Box::new(preferred_address()));
     let preferred = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
     let after = FourTuple::new(preferred, before.remote);
     let arrival = |four_tuple| Arrival {
