@@ -16,6 +16,9 @@ use mpquic_fuzz::table::{Options, SIDES, Table};
 /// The most memory a connection may keep, and what one packet may add before that is noticed.
 const MEMORY: u64 = 8 << 20;
 const NOTICED: u64 = 256 << 10;
+/// The longest that all waits take together: more than an idle connection lives, and not so much that a
+/// connection which is never idle fills most of a run.
+const WAITS: Duration = Duration::from_secs(90);
 /// The most bytes of frames in a packet that fits on any path.
 const MOST: usize = 1000;
 
@@ -81,6 +84,8 @@ struct Attack {
     may_close: bool,
     /// Streams the victim sends on, and how much.
     sent: Vec<(StreamId, u64)>,
+    /// What is left of [`WAITS`].
+    waits: Duration,
 }
 
 fuzz_target!(|input: Input| {
@@ -101,6 +106,7 @@ fuzz_target!(|input: Input| {
         attacker,
         may_close: false,
         sent: Vec::new(),
+        waits: WAITS,
     };
     attack.start(&input);
     for step in input.steps.iter().take(40) {
@@ -142,8 +148,9 @@ impl Attack {
                 self.inject(Some(*path), false, &bytes[..bytes.len().min(MOST)]);
             }
             Step::Wait(milliseconds) => {
-                self.table
-                    .wait(Duration::from_millis(u64::from(*milliseconds)));
+                let wait = Duration::from_millis(u64::from(*milliseconds)).min(self.waits);
+                self.waits -= wait;
+                self.table.wait(wait);
             }
             Step::OpenPath(index) => drop(self.table.open_path(index % 4)),
             Step::Write {

@@ -488,6 +488,29 @@ fn a_connection_ends_before_its_peer_makes_it_keep_more_than_it_may() {
     assert!(attack.allocated < 1 << 20, "{} bytes", attack.allocated);
 }
 
+/// No single kind of memory has reached a limit of its own, and there would be credit for more.
+#[test]
+fn a_connection_ends_when_many_kinds_of_memory_together_are_too_much() {
+    const LEAST: u64 = 1 << 20;
+    let mut options = Options::default();
+    options.server.memory_limit = Some(LEAST);
+    options.server.initial_receive_window = LEAST / 4;
+    let mut attack = Attack::new(options);
+    // They are dropped at three quarters of the limit.
+    for _ in 0..1000 {
+        attack.packet(&[Frame::Datagram(Bytes::from(vec![7; 900]))], 0);
+    }
+    assert_eq!(attack.net.lost(Side::Server), None);
+    let before = attack.used();
+    assert!(before.total() < LEAST, "{before:?}");
+    // Short pieces behind gaps take several times their own length.
+    attack.packed((0..4000).map(|index| piece(uni(0), 40 * index + 1, 20)));
+    let fault = attack.net.fault(Side::Server);
+    assert_eq!(fault.map(|(fault, _)| fault), Some(Fault::TooMuchMemory));
+    let kept = u64::try_from(attack.allocated).expect("more than before");
+    assert!(kept < LEAST, "{kept} bytes besides {}", attack.before);
+}
+
 /// What nobody reads stays below the limit, and the transfer goes on when it is read.
 #[test]
 fn windows_leave_room_in_the_limit() {
