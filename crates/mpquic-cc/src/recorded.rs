@@ -17,6 +17,7 @@ use mpquic_core::congestion::{
     Acked, CongestionEvent, CongestionKind, Controller, SavedPath, Sent,
 };
 
+use mpquic_sim::SplitMix64;
 use mpquic_sim::record::{self, Hash};
 
 use crate::testing::start;
@@ -247,67 +248,204 @@ fn add_limits(hash: &mut Hash, limits: &PathLimits) {
     hash.add(u64::from(limits.in_recovery));
 }
 
-/// A line of the record: bytes delivered and the window at the end on each path, and the hash.
-fn line(name: &str, number: usize, world: &World) -> String {
-    let begin = start();
-    let controller = Rc::new(RefCell::new(by_name(name).expect("a listed name").build()));
-    let link = |(id, (mbit, rtt, queue)): (u32, &Link)| {
-        let path = PathId(id);
-        controller
-            .borrow_mut()
-            .on_path_opened(path, begin, MTU as u16);
-        let steered = OnPath {
-            controller: controller.clone(),
-            path,
+/// How many worlds are drawn, and how long each lasts, in turns.
+const DRAWN: u64 = 32;
+const DRAWN_TURNS: u64 = 4_000;
+
+/// A world that nobody has thought of, and what happens to a link of it now and then.
+struct Drawn {
+    links: Vec<Link>,
+    one_queue: bool,
+    rival: bool,
+    numbers: SplitMix64,
+}
+
+impl Drawn {
+    fn new(seed: u64) -> Self {
+        let mut numbers = SplitMix64::new(seed);
+        let count = 1 + numbers.below(3);
+        let mut link = || {
+            let mbit = [1, 2, 5, 10, 20, 40][numbers.below(6) as usize] as f64;
+            let rtt = [2, 10, 25, 60, 150, 400][numbers.below(6) as usize] + numbers.below(5);
+            (
+                mbit,
+                rtt,
+                [0.2, 0.5, 1.0, 1.5, 4.0][numbers.below(5) as usize],
+            )
         };
-        Flow::steered_by(steered, begin, *mbit, *rtt, *queue)
-    };
-    let mut links: Vec<_> = (0..).zip(world.links).map(link).collect();
-    let (mbit, rtt, queue) = world.links[0];
-    let new_reno = Uncoupled::<NewReno>::default();
-    let mut rival = world.rival.then(|| {
-        let controller = Rc::new(RefCell::new(Box::new(new_reno) as Box<dyn Controller>));
-        let path = PathId(0);
-        controller
-            .borrow_mut()
-            .on_path_opened(path, begin, MTU as u16);
-        Flow::steered_by(OnPath { controller, path }, begin, mbit, rtt, queue)
-    });
-    let mut hash = Hash::default();
-    for turn in 0..world.turns {
-        (world.change)(turn, &mut links);
-        for index in 0..links.len() {
-            links[index].run(TURN);
-            if let ([first, second, ..], true) = (links.as_mut_slice(), world.one_queue) {
+        Self {
+            links: (0..count).map(|_| link()).collect(),
+            one_queue: numbers.below(3) == 0,
+            rival: numbers.below(3) == 0,
+            numbers,
+        }
+    }
+
+    fn change(&mut self, links: &mut [Flow<OnPath>]) {
+        let numbers = &mut self.numbers;
+        if numbers.below(150) > 0 {
+            return;
+        }
+        let link = &mut links[numbers.below(self.links.len() as u64) as usize];
+        let OnPath { controller, path } = &link.controller;
+        let (controller, path, now) = (controller.clone(), *path, link.now);
+        let report = |kind, lost| {
+            let mut event = CongestionEvent::new(kind, now, now - 20 * TURN);
+            event.lost_bytes = lost;
+            event.in_flight = link.in_flight();
+            controller.borrow_mut().on_congestion_event(path, &event);
+        };
+        match numbers.below(14) {
+            0 => link.set_rate(link.rate * [0.3, 0.7, 1.5, 3.0][numbers.below(4) as usize]),
+            1 => link.rtt = link.rtt * [5, 8, 15, 25][numbers.below(4) as usize] / 10,
+            2 => link.rtt_restarts = true,
+            3 => link.application = Some(1e3 * (5 + numbers.below(500)) as f64),
+            4 | 5 => link.application = None,
+            6 => link.lose_every = Some(10 + numbers.below(500)),
+            7 => link.lose_every = None,
+            8 => link.mark_above = Some(link.rtt / 4),
+            9 => link.mark_above = None,
+            10 => {
+                report(CongestionKind::Loss, 3 * MTU);
+                report(CongestionKind::Spurious, 3 * MTU);
+            }
+            11 => report(CongestionKind::Persistent, 20 * MTU),
+            12 => {
+                let mtu = 1200 + 10 * numbers.below(30) as u16;
+                controller.borrow_mut().on_mtu_update(path, mtu);
+            }
+            _ => {
+                let mut controller = controller.borrow_mut();
+                controller.on_path_closed(path);
+                controller.on_path_opened(path, now, MTU as u16);
+                let saved = SavedPath {
+                    window: 20_000 * (1 + numbers.below(20)),
+                    rtt: link.rtt,
+                };
+                controller.resume(path, now, saved);
+            }
+        }
+    }
+}
+
+/// The links of a world with a controller of this name, and perhaps another sender on the first one.
+struct Run {
+    controller: Rc<RefCell<Box<dyn Controller>>>,
+    links: Vec<Flow<OnPath>>,
+    rival: Option<Flow<OnPath>>,
+    one_queue: bool,
+    turn: u64,
+    hash: Hash,
+}
+
+impl Run {
+    fn new(name: &str, links: &[Link], one_queue: bool, rival: bool) -> Self {
+        let begin = start();
+        let controller = Rc::new(RefCell::new(by_name(name).expect("a listed name").build()));
+        let link = |(id, (mbit, rtt, queue)): (u32, &Link)| {
+            let path = PathId(id);
+            controller
+                .borrow_mut()
+                .on_path_opened(path, begin, MTU as u16);
+            let steered = OnPath {
+                controller: controller.clone(),
+                path,
+            };
+            Flow::steered_by(steered, begin, *mbit, *rtt, *queue)
+        };
+        let flows = (0..).zip(links).map(link).collect();
+        let (mbit, rtt, queue) = links[0];
+        let new_reno = Uncoupled::<NewReno>::default();
+        let rival = rival.then(|| {
+            let controller = Rc::new(RefCell::new(Box::new(new_reno) as Box<dyn Controller>));
+            let path = PathId(0);
+            controller
+                .borrow_mut()
+                .on_path_opened(path, begin, MTU as u16);
+            Flow::steered_by(OnPath { controller, path }, begin, mbit, rtt, queue)
+        });
+        Self {
+            controller,
+            links: flows,
+            rival,
+            one_queue,
+            turn: 0,
+            hash: Hash::default(),
+        }
+    }
+
+    fn advance(&mut self) {
+        for index in 0..self.links.len() {
+            self.links[index].run(TURN);
+            if let ([first, second, ..], true) = (self.links.as_mut_slice(), self.one_queue) {
                 first.share_queue(second);
             }
         }
-        if let Some(rival) = &mut rival {
-            rival.share_queue(&mut links[0]);
+        if let Some(rival) = &mut self.rival {
+            rival.share_queue(&mut self.links[0]);
             rival.run(TURN);
-            rival.share_queue(&mut links[0]);
+            rival.share_queue(&mut self.links[0]);
         }
-        if turn.is_multiple_of(PERIOD.as_millis() as u64) {
-            let windows: Vec<_> = links
-                .iter()
-                .map(|link| (link.controller.path, link.controller.limits().window))
-                .collect();
-            for link in &links {
-                add_limits(&mut hash, &link.controller.limits());
-                let path = link.controller.path;
-                hash.add(controller.borrow().window_after_round(path, &windows));
-                hash.add(controller.borrow().resume_phase(path) as u64);
-            }
+        if self.turn.is_multiple_of(PERIOD.as_millis() as u64) {
+            self.record();
         }
+        self.turn += 1;
+    }
+
+    fn record(&mut self) {
+        let windows: Vec<_> = self
+            .links
+            .iter()
+            .map(|link| (link.controller.path, link.controller.limits().window))
+            .collect();
+        for link in &self.links {
+            add_limits(&mut self.hash, &link.controller.limits());
+            let path = link.controller.path;
+            let controller = self.controller.borrow();
+            self.hash.add(controller.window_after_round(path, &windows));
+            self.hash.add(controller.resume_phase(path) as u64);
+        }
+    }
+
+    /// The hash of all limits and of what came of them.
+    fn end(mut self) -> Hash {
+        for link in &self.links {
+            self.hash.add(link.delivered);
+            self.hash.add(link.lost);
+        }
+        self.hash
+    }
+}
+
+/// A line of the record: bytes delivered and the window at the end on each path, and the hash.
+fn line(name: &str, number: usize, world: &World) -> String {
+    let mut run = Run::new(name, world.links, world.one_queue, world.rival);
+    for turn in 0..world.turns {
+        (world.change)(turn, &mut run.links);
+        run.advance();
     }
     let mut line = format!("{name}, {number}:");
-    for link in &links {
+    for link in &run.links {
         let (delivered, window) = (link.delivered, link.controller.limits().window);
         write!(line, " {delivered} ({window})").expect("a string");
-        hash.add(delivered);
-        hash.add(link.lost);
     }
-    format!("{line} {:016x}\n", hash.value())
+    format!("{line} {:016x}\n", run.end().value())
+}
+
+/// The line of all worlds that are drawn: bytes delivered in all of them, and the hash.
+fn drawn(name: &str) -> String {
+    let (mut delivered, mut hash) = (0, Hash::default());
+    for seed in 0..DRAWN {
+        let mut world = Drawn::new(seed);
+        let mut run = Run::new(name, &world.links, world.one_queue, world.rival);
+        for _ in 0..DRAWN_TURNS {
+            world.change(&mut run.links);
+            run.advance();
+        }
+        delivered += run.links.iter().map(|link| link.delivered).sum::<u64>();
+        hash.add(run.end().value());
+    }
+    format!("{name}, drawn: {delivered} {:016x}\n", hash.value())
 }
 
 #[test]
@@ -319,6 +457,7 @@ fn windows_are_those_recorded() {
         for (number, world) in WORLDS.iter().enumerate() {
             now += &line(info.name, number, world);
         }
+        now += &drawn(info.name);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/recorded.txt");
     let compared = record::compare(file, "ACCEPT_WINDOWS", &now);
