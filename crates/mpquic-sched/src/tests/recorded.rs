@@ -9,9 +9,9 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_core::PathId;
 use mpquic_core::congestion::RttSnapshot;
 use mpquic_core::sched::{DataSelection, Decision, PathView, Sendable};
+use mpquic_core::{PathId, PathStatus};
 
 use mpquic_sim::SplitMix64;
 use mpquic_sim::record::{self, Hash};
@@ -20,8 +20,8 @@ use super::world::{Fates, Step, World};
 use crate::testing::{MTU, path, start, unmeasured};
 use crate::{by_name, list, published, reinjections};
 
-const WORLDS: u64 = 6;
-const STEPS: usize = 400;
+const WORLDS: u64 = 20;
+const STEPS: usize = 250;
 
 /// Numbers that look random.
 struct Numbers(SplitMix64);
@@ -56,6 +56,13 @@ struct Link {
     queue: u32,
     /// Whether the kernel tells of its queue.
     local: bool,
+    /// Thousandths of packets that are lost, as its history says.
+    losses: u64,
+    /// Tenths of the round trip that the way back takes, if that is known.
+    way_back: Option<u32>,
+    /// Whether its window comes with a rate.
+    rated: bool,
+    status: PathStatus,
 }
 
 impl Link {
@@ -71,6 +78,13 @@ impl Link {
             paced: numbers.one_in(3),
             queue: 0,
             local: numbers.one_in(2),
+            losses: [0, 0, 2, 10, 50][numbers.within(0, 5) as usize],
+            way_back: numbers.one_in(2).then(|| numbers.within(1, 10) as u32),
+            rated: numbers.one_in(2),
+            status: match numbers.one_in(6) {
+                true => PathStatus::Backup,
+                false => PathStatus::Available,
+            },
         }
     }
 
@@ -110,6 +124,10 @@ impl Link {
         view.slow_start_threshold = (self.window > 25).then_some(view.window.saturating_sub(5000));
         view.suspect = self.suspect > 0;
         view.usable = !view.suspect;
+        view.loss_rate = self.losses as f64 / 1000.0;
+        view.return_delay = self.way_back.map(|tenths| self.round_trip / 10 * tenths);
+        view.pacing_rate = self.rated.then_some(each_second + each_second / 8);
+        view.status = self.status;
         if self.local {
             view.local_queue = Some(numbers.within(0, 30_000));
             view.local_drain_rate = Some(each_second);
