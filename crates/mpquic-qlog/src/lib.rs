@@ -23,6 +23,8 @@ mod event;
 mod frame;
 mod parameters;
 pub mod schema;
+#[cfg(test)]
+mod tests;
 mod words;
 mod writer;
 

@@ -280,4 +280,27 @@ mod tests {
         assert!(check(b"{}").is_err());
         assert!(check(&log(&[])).is_err());
     }
+
+    #[test]
+    fn errors_are_words_or_alerts() {
+        for right in [
+            "no_error",
+            "unknown",
+            "crypto_error_0x128",
+            "crypto_error_0x1ff",
+        ] {
+            assert!(is_error(right), "{right}");
+        }
+        for wrong in [
+            "",
+            "No_error",
+            "error 7",
+            "crypto_error_0x1",
+            "crypto_error_0x12",
+            "crypto_error_0x12g",
+            "crypto_error_0x1280",
+        ] {
+            assert!(!is_error(wrong), "{wrong}");
+        }
+    }
 }

@@ -310,6 +310,8 @@ fn version_negotiation_is_logged_by_both_sides() {
     assert_eq!(chosen["data"]["chosen_version"], "6b3343cf");
     let offered = &chosen["data"]["server_versions"];
     assert_eq!(offered, &sent["data"]["supported_versions"]);
+    let own = &chosen["data"]["client_versions"];
+    assert_eq!(own, &serde_json::json!(["00000001", "6b3343cf"]));
 }
 
 /// RFC 9001 section 4.9.3.
