@@ -20,7 +20,7 @@ use crate::units::{Frame, FrameTooLong, Unit, Units};
 
 /// Pieces read while the connection is locked once. What was read no longer waits in the connection, which would copy
 /// it some day to use memory well, so they are few.
-const PIECES: usize = 8;
+const PIECES: usize = 16;
 /// Shorter pieces are copied if they wait, bytes.
 const SHORT: usize = 512;
 
