@@ -77,6 +77,7 @@ fn run(options: &Options) -> Result<Report, String> {
     };
     binaries.retain(|binary| is_wanted(&binary.name));
     for binary in &mut binaries {
+        binary.skip.clone_from(&options.skip);
         let trace = options.scratch.join("reached");
         if !binary.measure(&trace) {
             return Err(format!("{} fails without any change", binary.name));

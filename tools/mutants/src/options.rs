@@ -12,6 +12,7 @@ Usage: mutants --crate NAME [OPTIONS]
   --also NAME        Another package whose tests are to notice; may be repeated
   --file TEXT        Only files whose paths contain this; may be repeated
   --test TEXT        Only test binaries whose names contain this; may be repeated
+  --skip TEXT        No tests whose names contain this, such as those that read the source; may be repeated
   --sample N         Only so many changes, chosen at random
   --seed N           The seed of this choice [default: 1]
   --only N           Only the change with this number in the list; may be repeated
@@ -28,6 +29,7 @@ pub(crate) struct Options {
     pub(crate) also: Vec<String>,
     pub(crate) files: Vec<String>,
     pub(crate) tests: Vec<String>,
+    pub(crate) skip: Vec<String>,
     pub(crate) sample: Option<usize>,
     pub(crate) seed: u64,
     pub(crate) only: Vec<u32>,
@@ -58,6 +60,7 @@ impl Options {
                 "--also" => options.also.push(value()?),
                 "--file" => options.files.push(value()?),
                 "--test" => options.tests.push(value()?),
+                "--skip" => options.skip.push(value()?),
                 "--sample" => options.sample = usize::try_from(number(value()?)?).ok(),
                 "--seed" => options.seed = number(value()?)?,
                 "--only" => options.only.extend(u32::try_from(number(value()?)?)),

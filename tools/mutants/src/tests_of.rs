@@ -21,6 +21,8 @@ pub(crate) struct Binary {
     path: PathBuf,
     /// Where tests expect to run: the directory of their package.
     directory: PathBuf,
+    /// It runs no tests whose names contain one of these.
+    pub(crate) skip: Vec<String>,
     /// How long it takes when nothing is changed.
     pub(crate) takes: Duration,
     /// The changes that it reaches.
@@ -85,6 +87,7 @@ fn binary(message: &Value) -> Option<Binary> {
         name: format!("{name} ({kind})"),
         path: message["executable"].as_str()?.into(),
         directory: manifest.parent()?.into(),
+        skip: Vec::new(),
         takes: Duration::ZERO,
         reaches: BTreeSet::new(),
     })
@@ -130,6 +133,9 @@ impl Binary {
     fn run(&self, change: Option<u32>, trace: Option<&Path>, limit: Duration) -> End {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.directory).env_remove("MUTANT");
+        for name in &self.skip {
+            command.args(["--skip", name]);
+        }
         // What is found by a change is no discovery to be kept.
         command.env("PROPTEST_FAILURE_PERSISTENCE", "off");
         command.env("RUST_BACKTRACE", "0");

@@ -75,11 +75,9 @@ fn a_log_shows_the_paths_of_a_download() {
     assert_exit(&output, 0);
     let scenario = stdout(&output);
     let rates = of_paths(&scenario, "rate_mbit");
-    let sum: f64 = rates.iter().map(|rate| rate.parse::<f64>().unwrap()).sum();
-    assert!(
-        !rates.is_empty() && (8.0..32.0).contains(&sum),
-        "{scenario}"
-    );
+    // How fast that is depends on the machine. Below, a log is measured to the bit.
+    let is_rate = |rate: &String| rate.parse::<f64>().is_ok_and(|rate| rate > 0.0);
+    assert!(!rates.is_empty() && rates.iter().all(is_rate), "{scenario}");
 
     for (content, expected) in [
         ("hello", "no qlog file (JSON-SEQ): line 1"),
