@@ -222,6 +222,7 @@ mod tests {
         };
         assert_eq!(at(500), (false, false, true));
         assert_eq!(at(501), (true, false, true));
+        assert_eq!(at(750), (true, false, true));
         assert_eq!(at(751), (true, true, true));
         assert_eq!(at(1000), (true, true, true));
         assert_eq!(at(1001), (true, true, false));
@@ -236,6 +237,20 @@ mod tests {
         // The reader has caught up.
         budget.judge(0, true);
         assert!(!budget.holds_credit() && budget.is_tight());
+    }
+
+    #[test]
+    fn the_only_connection_may_keep_all_that_its_endpoint_may() {
+        let endpoint = Arc::new(EndpointMemory::new(LIMIT));
+        let mut budget = MemoryBudget::default();
+        budget.join(MemoryPart::new(endpoint.clone(), 10));
+        assert!(budget.review(u64::MAX, &used(750, 0), false));
+        assert!(!endpoint.is_short() && !budget.is_tight());
+        assert!(budget.review(u64::MAX, &used(751, 0), false));
+        assert!(endpoint.is_short() && budget.is_tight());
+        assert!(!budget.holds_credit(), "there is nobody to share with");
+        assert!(budget.review(u64::MAX, &used(1001, 0), false));
+        assert!(budget.holds_credit() && endpoint.is_full());
     }
 
     #[test]
