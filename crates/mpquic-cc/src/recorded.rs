@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpquic_core::PathId;
 use mpquic_core::congestion::{
@@ -34,6 +34,17 @@ const TURN: Duration = Duration::from_millis(1);
 struct OnPath {
     controller: Rc<RefCell<Box<dyn Controller>>>,
     path: PathId,
+}
+
+impl OnPath {
+    /// Opens a path.
+    fn open(controller: &Rc<RefCell<Box<dyn Controller>>>, path: PathId, now: Instant) -> Self {
+        controller
+            .borrow_mut()
+            .on_path_opened(path, now, MTU as u16);
+        let controller = controller.clone();
+        Self { controller, path }
+    }
 }
 
 impl Steer for OnPath {
@@ -343,14 +354,7 @@ impl Run {
         let begin = start();
         let controller = Rc::new(RefCell::new(by_name(name).expect("a listed name").build()));
         let link = |(id, (mbit, rtt, queue)): (u32, &Link)| {
-            let path = PathId(id);
-            controller
-                .borrow_mut()
-                .on_path_opened(path, begin, MTU as u16);
-            let steered = OnPath {
-                controller: controller.clone(),
-                path,
-            };
+            let steered = OnPath::open(&controller, PathId(id), begin);
             Flow::steered_by(steered, begin, *mbit, *rtt, *queue)
         };
         let flows = (0..).zip(links).map(link).collect();
@@ -358,11 +362,8 @@ impl Run {
         let new_reno = Uncoupled::<NewReno>::default();
         let rival = rival.then(|| {
             let controller = Rc::new(RefCell::new(Box::new(new_reno) as Box<dyn Controller>));
-            let path = PathId(0);
-            controller
-                .borrow_mut()
-                .on_path_opened(path, begin, MTU as u16);
-            Flow::steered_by(OnPath { controller, path }, begin, mbit, rtt, queue)
+            let steered = OnPath::open(&controller, PathId(0), begin);
+            Flow::steered_by(steered, begin, mbit, rtt, queue)
         });
         Self {
             controller,
