@@ -176,16 +176,24 @@ impl PartFile {
             sha256: hex(&self.hash.clone().finalize()),
         };
         let new = with_suffix(&self.note, ".new");
-        let written = serde_json::to_vec(&note)
-            .map_err(io::Error::from)
-            .and_then(|text| fs::write(&new, text))
-            .and_then(|()| fs::rename(&new, &self.note));
-        match written {
-            Ok(()) => self.kept.store(self.bytes, Ordering::Release),
-            // The one before stays, and is right for what it says.
-            Err(_) => drop(fs::remove_file(&new)),
+        let text = serde_json::to_vec(&note).map_err(io::Error::from)?;
+        let written = fs::write(&new, &text).and_then(|()| fs::rename(&new, &self.note));
+        if written.is_err() {
+            drop(fs::remove_file(&new));
+            if self.overwrite_note(&text).is_err() {
+                // The one before stays, and is right for what it says.
+                return written;
+            }
         }
-        written
+        self.kept.store(self.bytes, Ordering::Release);
+        Ok(())
+    }
+
+    /// A full disk has no room for another file, but the old note's place is there.
+    fn overwrite_note(&self, text: &[u8]) -> io::Result<()> {
+        let mut file = File::options().write(true).open(&self.note)?;
+        file.write_all(text)?;
+        file.set_len(text.len() as u64)
     }
 
     /// The SHA-256 of what is there, and how much that is.
@@ -252,6 +260,21 @@ mod tests {
         part.write(&[1; 1000], now()).unwrap();
         part.write(&[2; 2000], now()).unwrap();
         path
+    }
+
+    #[test]
+    fn without_room_for_another_file_the_old_note_is_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = left(&directory);
+        let (mut part, _) = PartFile::open(&path, URL, true).unwrap();
+        // Nothing can be written there, as on a full disk.
+        fs::create_dir(with_suffix(&path, ".part.json.new")).unwrap();
+        part.write(&[3; 1_000_000], now()).unwrap();
+        let kept = part.kept();
+        drop(part);
+        assert_eq!(kept.load(Ordering::Acquire), 1_003_000);
+        let (_, begun) = PartFile::open(&path, URL, true).unwrap();
+        assert_eq!(begun.have, Some((1_003_000, stamp())));
     }
 
     #[test]
