@@ -23,6 +23,7 @@ use crate::pace::Pace;
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, Body, Client, RequestError, Response};
 use crate::report::{self, Counters, Report, size};
+use crate::retry::Reached;
 use crate::screen;
 use crate::sink::{Destination, Keep, Sink};
 use crate::stamp::Stamp;
@@ -73,8 +74,8 @@ pub(crate) struct Download<'a> {
     stamp: Option<Stamp>,
     /// Bytes that were there at the beginning.
     resumed_at: u64,
-    /// When something arrived last.
-    pub(crate) advanced: Instant,
+    /// How much of the file was there at most.
+    pub(crate) reached: Reached,
     /// The connection's protocol, and the counters of its paths when it began.
     protocol: Option<Alpn>,
     pub(crate) before: Counters,
@@ -130,7 +131,7 @@ impl<'a> Download<'a> {
             have,
             stamp,
             resumed_at: have,
-            advanced: started,
+            reached: Reached::new(have, started),
             protocol: None,
             before: Counters::default(),
             length: None,
@@ -295,7 +296,7 @@ impl<'a> Download<'a> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let stall = self.treatment.stall;
         let mut have = self.have;
-        self.advanced = clock::now();
+        let mut moved = clock::now();
         let result = {
             let treatment = &self.treatment;
             let pace = treatment.pace.as_deref();
@@ -314,9 +315,10 @@ impl<'a> Download<'a> {
                         treatment.make_room(connection, &paths);
                         if received > have || count.writing.load(Ordering::Relaxed) {
                             have = received;
-                            self.advanced = now;
+                            moved = now;
+                            self.reached.note(received, now);
                             gone.set(closed(connection.remote_address()));
-                        } else if now >= self.advanced + stall {
+                        } else if now >= moved + stall {
                             break Err(RequestError::Stalled(stall.as_secs()).into());
                         }
                     }
@@ -325,9 +327,7 @@ impl<'a> Download<'a> {
             }
         };
         let received = count.received.load(Ordering::Relaxed);
-        if received > have {
-            self.advanced = clock::now();
-        }
+        self.reached.note(received, clock::now());
         self.have = received;
         progress.clear();
         result.map_err(|error| match error {

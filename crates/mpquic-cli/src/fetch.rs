@@ -90,7 +90,7 @@ impl Fetch<'_> {
                 failure = Cause::Broken.failed(failure.message());
             }
             let next = match is_temporary {
-                true => retry.next(download.advanced, clock::now()),
+                true => retry.next(download.reached.at, clock::now()),
                 false => None,
             };
             let Some((pause, is_first)) = next else {

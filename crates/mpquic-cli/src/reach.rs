@@ -47,7 +47,7 @@ pub(crate) struct Reach {
 // How long a transfer is kept up. (See above.)
 #[derive(Debug, Args)]
 pub(crate) struct Patience {
-    /// If the connection is lost, go on over a new one for as long as nothing arrives within this
+    /// If the connection is lost, go on over a new one, until nothing new has come through for this
     /// time; 0 to give up at once
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
     pub(crate) retry_time: u64,

@@ -7,6 +7,26 @@ const FIRST: Duration = Duration::from_millis(250);
 /// The longest.
 const LONGEST: Duration = Duration::from_secs(8);
 
+/// How far something has come, and when it came that far. What has to be done again is no step
+/// forward: whoever always fails at the same place fails in the end.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    bytes: u64,
+    pub(crate) at: Instant,
+}
+
+impl Reached {
+    pub(crate) fn new(bytes: u64, now: Instant) -> Self {
+        Self { bytes, at: now }
+    }
+
+    pub(crate) fn note(&mut self, bytes: u64, now: Instant) {
+        if bytes > self.bytes {
+            *self = Self::new(bytes, now);
+        }
+    }
+}
+
 /// The tries since something arrived last.
 #[derive(Debug)]
 pub(crate) struct Retry {
@@ -67,6 +87,17 @@ mod tests {
             assert_eq!(next(20, 79), Some((expected, false)));
         }
         assert_eq!(next(20, 80), None);
+    }
+
+    #[test]
+    fn what_is_done_again_is_no_step_forward() {
+        let start = crate::clock::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut reached = Reached::new(500, start);
+        for (seconds, bytes, expected) in [(1, 0, 0), (2, 500, 0), (3, 501, 3), (4, 499, 3)] {
+            reached.note(bytes, at(seconds));
+            assert_eq!(reached.at, at(expected));
+        }
     }
 
     #[test]

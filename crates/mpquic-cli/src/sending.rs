@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Uri};
@@ -25,7 +25,7 @@ use crate::pace::Pace;
 use crate::progress::REFRESH;
 use crate::protocol::{Ask, RequestError};
 use crate::report::{self, Counters, Report};
-use crate::retry::Retry;
+use crate::retry::{Reached, Retry};
 use crate::screen;
 use crate::session::{Connected, Sessions};
 
@@ -55,8 +55,8 @@ pub(crate) struct Total {
 /// What is tried until it goes well.
 struct Tries {
     retry: Retry,
-    /// When something was sent last.
-    advanced: Instant,
+    /// How much of the file was sent at most.
+    reached: Reached,
     /// There was a connection once.
     connected: bool,
 }
@@ -66,7 +66,7 @@ impl Tries {
         let now = clock::now();
         Self {
             retry: Retry::new(limit, now),
-            advanced: now,
+            reached: Reached::new(0, now),
             connected: false,
         }
     }
@@ -123,7 +123,7 @@ impl Sending<'_> {
         may_repeat: bool,
     ) -> Result<(), Failure> {
         let next = match failed.is_temporary && tries.connected && may_repeat {
-            true => tries.retry.next(tries.advanced, clock::now()),
+            true => tries.retry.next(tries.reached.at, clock::now()),
             false => None,
         };
         let (pause, is_first) = next.ok_or_else(|| failed.failure.clone())?;
@@ -200,43 +200,40 @@ impl Sending<'_> {
                 flow.send(&mut request, body).await
             };
             tokio::pin!(send);
-            tries.advanced = clock::now();
             tokio::select! {
                 result = &mut send => result,
-                () = self.until_stalled(connection, &sent, &mut tries.advanced) => {
+                () = self.until_stalled(connection, &sent, &mut tries.reached) => {
                     Err(RequestError::Stalled(self.stall.as_secs()).into())
                 }
             }
         };
         if result.is_err() {
+            let bytes = sent.bytes.load(Relaxed);
+            tries.reached.note(bytes, clock::now());
             // It has to be sent again.
-            self.total
-                .bytes
-                .fetch_sub(sent.bytes.load(Relaxed), Relaxed);
+            self.total.bytes.fetch_sub(bytes, Relaxed);
         }
         result.map(|()| (connected, before))
     }
 
     /// Waits until nothing has gone on for too long.
-    async fn until_stalled(
-        &self,
-        connection: &Connection,
-        sent: &Sent<'_>,
-        advanced: &mut Instant,
-    ) {
+    async fn until_stalled(&self, connection: &Connection, sent: &Sent<'_>, reached: &mut Reached) {
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut seen = None;
+        let mut moved = clock::now();
         loop {
             ticks.tick().await;
             let now = clock::now();
             // What was taken into the send buffer says less than what was acknowledged.
             let heard = connection.stats().bytes_received;
-            let is = Some((sent.bytes.load(Relaxed), heard));
+            let bytes = sent.bytes.load(Relaxed);
+            let is = Some((bytes, heard));
             if sent.reading.load(Relaxed) || seen != is {
                 seen = is;
-                *advanced = now;
-            } else if now >= *advanced + self.stall {
+                moved = now;
+                reached.note(bytes, now);
+            } else if now >= moved + self.stall {
                 return;
             }
         }

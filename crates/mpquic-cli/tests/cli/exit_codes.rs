@@ -121,3 +121,22 @@ async fn the_answer_is_not_what_was_asked_for() {
     fails("/whole", &wrong, 9, "its SHA-256 is ");
     assert_eq!(names(target.path()), [""; 0]);
 }
+
+/// Each try brings the same bytes again, which is no reason to go on for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_always_stalls_at_the_same_byte_is_given_up() {
+    let server = Peculiar::start();
+    let url = format!("https://{}/stalled", server.address);
+    let target = tempfile::tempdir().unwrap();
+    let file = target.path().join("copy");
+    let to = ["-o", file.to_str().unwrap()];
+    let patience = ["--stall-timeout", "1", "--retry-time", "2"];
+    let get = [&["get", &url, "--pin", &server.pin], &to[..], &patience].concat();
+    let output = tokio::task::block_in_place(|| run(&get));
+    assert_exit(&output, 8);
+    let told = stderr(&output);
+    let last = told.lines().last().unwrap();
+    assert!(last.contains("the server sent nothing for 1 s"), "{told}");
+    assert!(told.contains("trying again, 1000 B are there"), "{told}");
+    assert_eq!(names(target.path()), [""; 0]);
+}
