@@ -102,13 +102,13 @@ const BYTES: [Figure; 4] = [
     },
     Figure {
         name: "server CPU s/GB",
-        decimals: 2,
+        decimals: 3,
         of: |sample| sample.server_cpu * 1e9 / sample.report.count as f64,
         more: false,
     },
     Figure {
         name: "client CPU s/GB",
-        decimals: 2,
+        decimals: 3,
         of: |sample| sample.report.cpu * 1e9 / sample.report.count as f64,
         more: false,
     },

@@ -13,8 +13,10 @@ mod tests;
 mod tests_of;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use options::{Options, USAGE};
 use points::{Constants, Point};
@@ -24,6 +26,13 @@ use tests_of::{Binary, Built, End};
 
 /// So many times the tests are built anew without what did not compile.
 const BUILDS: usize = 12;
+
+/// Tests run in this order, by how long they take: most changes are noticed by a quick one.
+const TIERS: [Range<Duration>; 3] = [
+    Duration::ZERO..Duration::from_millis(100),
+    Duration::from_millis(100)..Duration::from_secs(1),
+    Duration::from_secs(1)..Duration::MAX,
+];
 
 /// A source file of the crate, relative to it, with what can be changed in it.
 struct Source {
@@ -77,16 +86,11 @@ fn run(options: &Options) -> Result<Report, String> {
     };
     binaries.retain(|binary| is_wanted(&binary.name));
     for binary in &mut binaries {
-        binary.skip.clone_from(&options.skip);
-        let trace = options.scratch.join("reached");
-        if !binary.measure(&trace) {
-            return Err(format!("{} fails without any change", binary.name));
-        }
-        let (name, takes) = (&binary.name, binary.takes);
-        eprintln!("{name}: {takes:.1?}, reaches {}", binary.reaches.len());
+        binary.measure(&options.skip, &options.scratch.join("reached"))?;
+        let (tests, takes, reaches) = binary.summary();
+        let name = &binary.name;
+        eprintln!("{name}: {tests} tests take {takes:.1?} and reach {reaches} changes");
     }
-    // The quick ones first.
-    binaries.sort_by_key(|binary| binary.takes);
     Ok(judge(&numbered, &binaries, &broken))
 }
 
@@ -114,12 +118,15 @@ fn judge(numbered: &[Changed<'_>], binaries: &[Binary], broken: &BTreeSet<u32>) 
 
 fn fate_of(number: u32, binaries: &[Binary]) -> Fate {
     let mut fate = Fate::NotReached;
-    for binary in binaries.iter().filter(|it| it.reaches.contains(&number)) {
-        fate = match binary.run_with(number) {
-            End::Passed => Fate::Survived,
-            End::Failed => return Fate::Killed,
-            End::TimedOut => return Fate::TimedOut,
-        };
+    for takes in TIERS {
+        for binary in binaries {
+            fate = match binary.run_with(number, &takes) {
+                None => continue,
+                Some(End::Passed) => Fate::Survived,
+                Some(End::Failed) => return Fate::Killed,
+                Some(End::TimedOut) => return Fate::TimedOut,
+            };
+        }
     }
     fate
 }
@@ -152,7 +159,7 @@ fn build(
         for error in &errors {
             let places = places.get(&error.file).map_or(&[][..], Vec::as_slice);
             for bytes in &error.bytes {
-                let around = |place: &&(std::ops::Range<usize>, u32)| {
+                let around = |place: &&(Range<usize>, u32)| {
                     place.0.start <= bytes.start && bytes.end <= place.0.end
                 };
                 let smallest = places.iter().filter(around).min_by_key(|it| it.0.len());

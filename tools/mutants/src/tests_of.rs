@@ -21,12 +21,24 @@ pub(crate) struct Binary {
     path: PathBuf,
     /// Where tests expect to run: the directory of their package.
     directory: PathBuf,
-    /// It runs no tests whose names contain one of these.
-    pub(crate) skip: Vec<String>,
-    /// How long it takes when nothing is changed.
-    pub(crate) takes: Duration,
+    tests: Vec<Test>,
+}
+
+/// One of its tests.
+struct Test {
+    name: String,
+    /// How long it takes alone when nothing is changed.
+    takes: Duration,
     /// The changes that it reaches.
-    pub(crate) reaches: BTreeSet<u32>,
+    reaches: BTreeSet<u32>,
+}
+
+/// Which of its tests a binary runs.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    /// It lists them.
+    List,
+    These(&'a [&'a str]),
 }
 
 /// Where the compiler found an error.
@@ -87,9 +99,7 @@ fn binary(message: &Value) -> Option<Binary> {
         name: format!("{name} ({kind})"),
         path: message["executable"].as_str()?.into(),
         directory: manifest.parent()?.into(),
-        skip: Vec::new(),
-        takes: Duration::ZERO,
-        reaches: BTreeSet::new(),
+        tests: Vec::new(),
     })
 }
 
@@ -113,67 +123,112 @@ fn error(workspace: &Path, message: &Value) -> Option<Error> {
 }
 
 impl Binary {
-    /// Runs it unchanged, to see how long it takes and what it reaches. False if tests fail.
-    pub(crate) fn measure(&mut self, trace: &Path) -> bool {
-        let _may_not_exist = std::fs::remove_file(trace);
-        let start = Instant::now();
-        let end = self.run(None, Some(trace), Duration::from_secs(3600));
-        self.takes = start.elapsed();
-        let reached = std::fs::read_to_string(trace).unwrap_or_default();
-        self.reaches = reached.lines().filter_map(|it| it.parse().ok()).collect();
-        end == End::Passed
+    /// Runs each test alone and unchanged, to see how long it takes and what it reaches, but for those whose
+    /// names contain one of `skip`. Fails if a test does.
+    pub(crate) fn measure(&mut self, skip: &[String], trace: &Path) -> Result<(), String> {
+        for name in self.names()? {
+            if skip.iter().any(|part| name.contains(part)) {
+                continue;
+            }
+            let _may_not_exist = std::fs::remove_file(trace);
+            let start = Instant::now();
+            let mut command = self.command(Which::These(&[&name]));
+            command.env("MUTANT_TRACE", trace);
+            if watch(command, Duration::from_secs(3600)) != End::Passed {
+                return Err(format!("{}: {name} fails without any change", self.name));
+            }
+            let takes = start.elapsed();
+            let reached = std::fs::read(trace).unwrap_or_default();
+            let numbers = reached.chunks_exact(4).filter_map(|it| it.try_into().ok());
+            self.tests.push(Test {
+                name,
+                takes,
+                reaches: numbers.map(u32::from_le_bytes).collect(),
+            });
+        }
+        Ok(())
     }
 
-    /// Runs it with a change, until the first test fails.
-    pub(crate) fn run_with(&self, change: u32) -> End {
-        let limit = 5 * self.takes + Duration::from_secs(10);
-        self.run(Some(change), None, limit)
+    /// The names of its tests.
+    fn names(&self) -> Result<Vec<String>, String> {
+        let output = self.command(Which::List).output();
+        let output = output.map_err(|error| format!("{}: {error}", self.name))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+        Ok(names.map(str::to_owned).collect())
     }
 
-    fn run(&self, change: Option<u32>, trace: Option<&Path>, limit: Duration) -> End {
+    /// Tests, how long they take one after the other, and how many changes they reach.
+    pub(crate) fn summary(&self) -> (usize, Duration, usize) {
+        let reaches: BTreeSet<u32> = self
+            .tests
+            .iter()
+            .flat_map(|it| &it.reaches)
+            .copied()
+            .collect();
+        let takes = self.tests.iter().map(|test| test.takes).sum();
+        (self.tests.len(), takes, reaches.len())
+    }
+
+    /// Runs those tests with a change that reach it and take as long as `takes` says, until the first one
+    /// fails; `None` if there are none.
+    pub(crate) fn run_with(&self, change: u32, takes: &Range<Duration>) -> Option<End> {
+        let reach = |test: &&Test| test.reaches.contains(&change) && takes.contains(&test.takes);
+        let tests: Vec<_> = self.tests.iter().filter(reach).collect();
+        let names: Vec<_> = tests.iter().map(|test| test.name.as_str()).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let mut command = self.command(Which::These(&names));
+        command.env("MUTANT", change.to_string());
+        let usual: Duration = tests.iter().map(|test| test.takes).sum();
+        Some(watch(command, 5 * usual + Duration::from_secs(10)))
+    }
+
+    fn command(&self, which: Which<'_>) -> Command {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.directory).env_remove("MUTANT");
-        for name in &self.skip {
-            command.args(["--skip", name]);
-        }
+        match which {
+            Which::List => command.args(["--list", "--format", "terse"]),
+            Which::These(names) => command.arg("--exact").args(names),
+        };
         // What is found by a change is no discovery to be kept.
         command.env("PROPTEST_FAILURE_PERSISTENCE", "off");
         command.env("RUST_BACKTRACE", "0");
-        if let Some(change) = change {
-            command.env("MUTANT", change.to_string());
-        }
-        if let Some(trace) = trace {
-            command.env("MUTANT_TRACE", trace);
-        }
-        let command = command.stdin(Stdio::null()).stderr(Stdio::null());
-        let child = command.stdout(Stdio::piped()).spawn();
-        let mut child = child.expect("the test binary can be started");
-        let output = child.stdout.take().expect("it is piped");
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let deadline = Instant::now() + limit;
-        let end = loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match lines.recv_timeout(left) {
-                Ok(line) if line.ends_with(b"... FAILED") => break End::Failed,
-                Ok(_) => {}
-                Err(mpsc::RecvTimeoutError::Timeout) => break End::TimedOut,
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return match child.wait().is_ok_and(|status| status.success()) {
-                        true => End::Passed,
-                        false => End::Failed,
-                    };
-                }
-            }
-        };
-        let _may_be_over = child.kill();
-        let _is_over = child.wait();
-        end
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        command
     }
+}
+
+/// Waits for tests until the first one fails, or for so long.
+fn watch(mut command: Command, limit: Duration) -> End {
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("the test binary can be started");
+    let output = child.stdout.take().expect("it is piped");
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let deadline = Instant::now() + limit;
+    let end = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match lines.recv_timeout(left) {
+            Ok(line) if line.ends_with(b"... FAILED") => break End::Failed,
+            Ok(_) => {}
+            Err(mpsc::RecvTimeoutError::Timeout) => break End::TimedOut,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return match child.wait().is_ok_and(|status| status.success()) {
+                    true => End::Passed,
+                    false => End::Failed,
+                };
+            }
+        }
+    };
+    let _may_be_over = child.kill();
+    let _is_over = child.wait();
+    end
 }
