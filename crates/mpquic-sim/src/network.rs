@@ -11,6 +11,7 @@ use mpquic_core::sched::LocalQueue;
 use crate::link::{Change, Link, LinkConfig};
 use crate::nat::Nat;
 use crate::packet::Packet;
+use crate::record::Hash;
 use crate::traffic::{Source, Traffic};
 
 /// The address that cross traffic comes from and goes to.
@@ -61,6 +62,8 @@ pub struct Network {
     scheduled: Vec<Option<Instant>>,
     sources: Vec<Source>,
     unroutable: u64,
+    /// When recording began, and what was sent since.
+    record: Option<(Instant, Hash)>,
 }
 
 impl Network {
@@ -77,7 +80,19 @@ impl Network {
             scheduled: Vec::new(),
             sources: Vec::new(),
             unroutable: 0,
+            record: None,
         }
+    }
+
+    /// From now on, keeps a hash of all packets that hosts send: when, between which addresses, with which ECN
+    /// codepoint, and what is in them.
+    pub fn record(&mut self) {
+        self.record = Some((self.now, Hash::default()));
+    }
+
+    /// The hash of [`Self::record`] so far.
+    pub fn recorded(&self) -> Option<Hash> {
+        self.record.map(|(_, hash)| hash)
     }
 
     /// Adds a link; its schedule starts now.
@@ -128,6 +143,14 @@ impl Network {
 
     /// Like [`Self::send`] with the route already known.
     pub(crate) fn send_on(&mut self, now: Instant, route: Option<usize>, mut packet: Packet) {
+        if let Some((since, hash)) = &mut self.record {
+            hash.add(now.saturating_duration_since(*since).as_nanos() as u64);
+            for address in [packet.source, packet.destination] {
+                hash.add_bytes(address.to_string().as_bytes());
+            }
+            hash.add(packet.ecn.map_or(0, |ecn| ecn as u64));
+            hash.add_bytes(&packet.data);
+        }
         let Some(route) = route else {
             self.unroutable += 1;
             return;

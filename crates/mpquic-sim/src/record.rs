@@ -25,8 +25,18 @@ impl Default for Hash {
 impl Hash {
     /// The next number.
     pub fn add(&mut self, value: u64) {
-        for byte in value.to_le_bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// The bytes of what has a length of its own, and that length.
+    pub fn add_bytes(&mut self, bytes: &[u8]) {
+        self.bytes(bytes);
+        self.add(bytes.len() as u64);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 

@@ -13,6 +13,7 @@
 mod found;
 mod operation;
 mod reasons;
+mod recorded;
 mod run;
 pub(crate) mod setup;
 

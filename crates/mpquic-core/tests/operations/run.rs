@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpquic_core::{ClosedPath, Event, PathId, PathState, TransportErrorCode, VarInt};
+use mpquic_sim::record::Hash;
 use mpquic_sim::{Change, Loss, Pair, Side};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -32,6 +33,8 @@ pub(super) struct Run {
     port: u16,
     /// Bytes read by both sides when last looked at.
     received: u64,
+    /// What both sides said of themselves so far, if that is recorded.
+    pub(super) record: Option<Hash>,
 }
 
 /// Completes a handshake. False if a burst of losses outlasts the idle timeout, as happens about
@@ -54,14 +57,26 @@ fn connect(pair: &mut Pair, first_path: &str) -> bool {
 impl Run {
     /// `None` if the network lost the handshake.
     pub(super) fn new(seed: u64, tls: bool, sides: Sides) -> Option<Self> {
+        let drawn = draw(seed, tls, sides);
+        Self::of(drawn, tls, sides, |_| {})
+    }
+
+    /// Begins with this done to the pair.
+    pub(super) fn of(
+        drawn: Drawn,
+        tls: bool,
+        sides: Sides,
+        prepare: impl FnOnce(&mut Pair),
+    ) -> Option<Self> {
         let Drawn {
             mut random,
             topology,
             names,
             single_server_address,
             setup,
-        } = draw(seed, tls, sides);
+        } = drawn;
         let mut pair = Pair::new(&topology, setup);
+        prepare(&mut pair);
         pair.connect();
         let early = sides == Sides::Apart && random.random_bool(0.2);
         if !early && !connect(&mut pair, &names[0]) {
@@ -76,6 +91,7 @@ impl Run {
             past: Past::default(),
             port: 51_000,
             received: 0,
+            record: None,
         })
     }
 
@@ -257,6 +273,7 @@ impl Run {
                 self.operate(operation);
             }
             self.pair.drive(MS * *pause);
+            self.note();
             if self.is_over() {
                 break;
             }
@@ -344,6 +361,7 @@ impl Run {
             return;
         }
         assert!(acknowledged.is_ok(), "unacknowledged: {}", self.progress());
+        self.note();
         SIDES.into_iter().for_each(|side| self.check_routes(side));
         let side = SIDES[self.random.random_range(0..2)];
         self.close(side, 0);
