@@ -81,6 +81,8 @@ impl Connection {
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: Box<AckOutcome>) {
         let id = space.path();
         let is_open = self.paths.open(id).is_some();
+        // Also by an acknowledgement of nothing but bare acknowledgements.
+        let answered = !outcome.acked.is_empty();
         let mut run = StreamRun::default();
         for (number, packet) in outcome.acked.drain(..) {
             self.on_packet_acked(now, space, number, &packet, &mut run);
@@ -114,9 +116,11 @@ impl Connection {
         }
         if let Some(summary) = outcome.summary.filter(|_| is_open) {
             self.outbox.controller.on_ack(id, &summary);
-            self.paths.on_answered(id, &mut self.outbox);
             self.paths
                 .review_ack_frequency(now, &self.outbox.controller);
+        }
+        if answered {
+            self.paths.on_answered(id, &mut self.outbox);
         }
         if let Some(path) = self.paths.open_mut(id) {
             path.on_congestion(&outcome, &mut self.outbox);

@@ -607,6 +607,9 @@ fn connections_are_routed_by_connection_id_and_reset_token() {
         let event = test.receive(other);
         assert!(matches!(event, Some(DatagramEvent::StatelessReset(to)) if to == handle));
     }
+    // RFC 9000 section 10.3: of 21 bytes at least.
+    let event = test.receive(&reset[29..]);
+    assert!(matches!(event, Some(DatagramEvent::StatelessReset(to)) if to == handle));
     assert!(test.receive(&reset[30..]).is_none(), "too short");
     reset[34..].fill(0xbb);
     let event = test.receive(reset);

@@ -164,6 +164,9 @@ fn malformed_headers_are_refused_and_end_the_datagram() {
         ("c0 000000", HeaderError::Truncated),
         ("c0 00000001 08 0102", HeaderError::Truncated),
         ("c0 00000001 00 00 05 0102", HeaderError::Truncated),
+        // The longest connection ID that is allowed, cut.
+        ("c0 00000001 14 0102", HeaderError::Truncated),
+        ("c0 00000001 00 14 0102", HeaderError::Truncated),
         ("c0 00000001 00 00 00 4005 01020304", HeaderError::Truncated),
         ("e0 00000001 00 00", HeaderError::Truncated),
         (

@@ -273,4 +273,16 @@ fn an_unspecified_preferred_address_is_none() {
     let address = decoded.preferred_address.unwrap();
     assert_eq!(address.ipv4, None);
     assert_eq!(address.ipv6.unwrap().port(), 443);
+    let with_port = |port: &str| {
+        let bytes = format!(
+            "0d 2a 7f000001 {port} {} 0000 01 aa {TOKEN}",
+            "00".repeat(16)
+        );
+        let decoded = TransportParameters::decode(Side::Server, &hex(&bytes)).unwrap();
+        let address = decoded.preferred_address.unwrap();
+        assert_eq!(address.ipv6, None);
+        address.ipv4.map(|address| address.port())
+    };
+    assert_eq!(with_port("0000"), None);
+    assert_eq!(with_port("0001"), Some(1));
 }

@@ -8,7 +8,7 @@ use mpquic_sim::Side::{Client, Server};
 use super::operation::OnPath::{self, Close, DownAndUp, Ping};
 use super::operation::OnStream;
 use super::operation::Operation::{
-    self, Datagram, Network, OpenPath, Path, Pause, Resume, Send, UpdateKeys,
+    self, Ask, Datagram, Network, OpenPath, Path, Pause, Resume, Send, Stream, UpdateKeys,
 };
 use super::operation::Share;
 use super::operation::Trouble::{Corrupt, Delay, Loss, Mtu, Outage, Rebind};
@@ -363,4 +363,24 @@ fn the_eleventh_sequence_that_failed() {
         (Path(Server, Share(0), Close), 0),
     ];
     replay(6_632_612_202_612_031_374, Sides::Apart, &operations);
+}
+
+/// A suspect path answered with an acknowledgement of bare acknowledgements alone: its probes were declared lost,
+/// nothing was left that could be acknowledged, and it stayed suspect.
+#[test]
+fn a_path_whose_bare_acknowledgements_are_acknowledged_works_again() {
+    let bind = OnStream::Bind(Share(1161545786049817901));
+    let operations = [
+        (OpenPath(Share(17544733403459999800), Available), 286),
+        (Ask(Server, 1, 7), 239),
+        (Send(Client, 14), 99),
+        (Send(Server, 1), 329),
+        (Send(Server, 20), 212),
+        (OpenPath(Share(10517538128545943717), Available), 713),
+        (Network(Share(14573701016665995608), Outage(true)), 1436),
+        (Path(Client, Share(5619160644196961466), DownAndUp), 745),
+        (Stream(Server, Share(16868745159781467623), bind), 611),
+        (Path(Client, Share(16026561024480955848), Ping), 672),
+    ];
+    replay(17091294178298850927, Sides::Apart, &operations);
 }

@@ -51,6 +51,22 @@ pub(super) enum OnStream {
     Stop(u32),
     Priority(i32),
     Incremental(bool),
+    Redundant(bool),
+    /// To one of the paths; to none if there is none.
+    Bind(Share),
+    Unbind,
+    /// It is said to have so many bytes, which need not be true.
+    Expect(u64),
+}
+
+/// What may change of a side's limits.
+#[derive(Debug, Clone)]
+pub(super) enum Limit {
+    /// These are about 2 to this power bytes.
+    SendWindow(u32),
+    ReceiveWindow(u32),
+    UniStreams(u64),
+    BidiStreams(u64),
 }
 
 /// What a side may do to a path.
@@ -78,6 +94,8 @@ pub(super) enum Operation {
     Resume(Side),
     ReadUnordered(Side),
     UpdateKeys(Side),
+    ReplaceConnectionIds(Side),
+    Limit(Side, Limit),
     OpenPath(Share, PathStatus),
     Network(Share, Trouble),
     Path(Side, Share, OnPath),
@@ -116,6 +134,19 @@ fn on_stream() -> impl Strategy<Value = OnStream> {
         2 => (0..100u32).prop_map(OnStream::Stop),
         1 => (-2..3i32).prop_map(OnStream::Priority),
         1 => any::<bool>().prop_map(OnStream::Incremental),
+        2 => any::<bool>().prop_map(OnStream::Redundant),
+        1 => share().prop_map(OnStream::Bind),
+        1 => Just(OnStream::Unbind),
+        1 => (0..1_000_000u64).prop_map(OnStream::Expect),
+    ]
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    prop_oneof![
+        (12..24u32).prop_map(Limit::SendWindow),
+        (12..24u32).prop_map(Limit::ReceiveWindow),
+        (1..100u64).prop_map(Limit::UniStreams),
+        (1..100u64).prop_map(Limit::BidiStreams),
     ]
 }
 
@@ -143,6 +174,8 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
         2 => side().prop_map(Operation::Resume),
         1 => side().prop_map(Operation::ReadUnordered),
         2 => side().prop_map(Operation::UpdateKeys),
+        1 => side().prop_map(Operation::ReplaceConnectionIds),
+        2 => (side(), limit()).prop_map(|(side, limit)| Operation::Limit(side, limit)),
         6 => (share(), status()).prop_map(|(share, status)| Operation::OpenPath(share, status)),
         10 => (share(), trouble())
             .prop_map(|(share, trouble)| Operation::Network(share, trouble)),

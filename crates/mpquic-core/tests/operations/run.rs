@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpquic_core::{ClosedPath, Event, PathId, PathState, TransportErrorCode, VarInt};
+use mpquic_core::{ClosedPath, Dir, Event, PathId, PathState, TransportErrorCode, VarInt};
 use mpquic_sim::record::Hash;
 use mpquic_sim::{Change, Loss, Pair, Side};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
-use super::operation::{OnPath, OnStream, Operation, SIDES, Share, Trouble, size};
+use super::operation::{Limit, OnPath, OnStream, Operation, SIDES, Share, Trouble, size};
 use super::reasons::Past;
 use super::setup::{Drawn, Sides, draw};
 
@@ -118,6 +118,10 @@ impl Run {
                 let now = self.pair.now();
                 self.pair.connection(*side).initiate_key_update(now);
             }
+            Operation::ReplaceConnectionIds(side) => {
+                self.pair.connection(*side).replace_connection_ids();
+            }
+            Operation::Limit(side, limit) => self.set_limit(*side, limit),
             Operation::OpenPath(share, status) => {
                 let name = &self.names[share.of(self.names.len())];
                 let opened = self.pair.open_path(name, *status);
@@ -173,6 +177,16 @@ impl Run {
         self.pair.change(&name, change);
     }
 
+    fn set_limit(&mut self, side: Side, limit: &Limit) {
+        let connection = self.pair.connection(side);
+        match limit {
+            Limit::SendWindow(log) => connection.streams().set_send_window(size(*log)),
+            Limit::ReceiveWindow(log) => connection.streams().set_max_receive_window(size(*log)),
+            Limit::UniStreams(count) => connection.streams().set_max_concurrent(Dir::Uni, *count),
+            Limit::BidiStreams(count) => connection.streams().set_max_concurrent(Dir::Bi, *count),
+        }
+    }
+
     fn operate_on_stream(&mut self, side: Side, share: Share, what: &OnStream) {
         let hosted = self.pair.hosted_mut(side);
         let (application, connection) = (&mut hosted.application, &mut hosted.connection);
@@ -194,6 +208,20 @@ impl Run {
             (OnStream::Incremental(is_incremental), Some(id), _) => {
                 let mut stream = connection.send_stream(id);
                 let _may_be_closed = stream.set_incremental(*is_incremental);
+            }
+            (OnStream::Redundant(is_redundant), Some(id), _) => {
+                let mut stream = connection.send_stream(id);
+                let _may_be_closed = stream.set_redundant(*is_redundant);
+            }
+            (OnStream::Bind(share), Some(id), _) => {
+                let path = pick(connection.paths(), *share);
+                let _may_be_closed = connection.send_stream(id).set_path(path);
+            }
+            (OnStream::Unbind, Some(id), _) => {
+                let _may_be_closed = connection.send_stream(id).set_path(None);
+            }
+            (OnStream::Expect(bytes), Some(id), _) => {
+                let _may_be_closed = connection.send_stream(id).set_expected_size(*bytes);
             }
             _ => {}
         }

@@ -94,6 +94,14 @@ mod tests {
         }
         let found = FirstFlight::Complete(Some(Box::new(parameters)));
         assert_eq!(read(&hello), found);
+        // With a session ID, which QUIC has no use for (RFC 9001 section 8.4): whether that is a fault is for TLS to say.
+        let length_at = 4 + 2 + 32;
+        assert_eq!(hello[length_at], 0);
+        let mut with_session = hello.clone();
+        with_session.splice(length_at..=length_at, [5, 1, 2, 3, 4, 5]);
+        let length = u32::try_from(with_session.len() - 4).unwrap();
+        with_session[1..4].copy_from_slice(&length.to_be_bytes()[1..]);
+        assert_eq!(read(&with_session), found);
     }
 
     #[test]
