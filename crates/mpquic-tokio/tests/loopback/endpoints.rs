@@ -280,3 +280,57 @@ async fn interfaces_are_watched_as_long_as_there_is_an_endpoint() -> TestResult 
     };
     within("the end of all tasks", ended).await
 }
+
+/// Without an address to bind, an endpoint has a socket on a port of the system's choice.
+#[tokio::test]
+async fn a_client_needs_no_address_of_its_own() -> TestResult {
+    let config = client(default_transport())?.automatic_paths(false);
+    let net = Net::new(&["127.0.0.1"], &["127.0.0.1"], config.clone())?;
+    let net = Net {
+        client: Endpoint::builder().client(config).build()?,
+        ..net
+    };
+    let local = net.client.local_addr()?;
+    assert!(local.ip().is_unspecified() && local.port() != 0, "{local}");
+    let (a, b) = net.connect().await?;
+    exchange(&a, &b, 1 << 20).await
+}
+
+/// The sockets go with the last handle, connections or not.
+#[tokio::test]
+async fn the_port_of_an_endpoint_is_free_once_its_handles_are_gone() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    let Net { server, client } = net;
+    let addresses = [server.local_addr()?, client.local_addr()?];
+    drop((server, client));
+    exchange(&a, &b, 1 << 20).await?;
+    a.close(0u32.into(), b"");
+    within("close", b.closed()).await?;
+    drop((a, b));
+    for address in addresses {
+        let bound = async {
+            while std::net::UdpSocket::bind(address).is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        within("the end of a socket", bound).await?;
+    }
+    Ok(())
+}
+
+/// Whoever comes after the end is refused.
+#[tokio::test]
+async fn a_closed_endpoint_refuses_attempts() -> TestResult {
+    let net = Net::two_paths()?;
+    let (_a, b) = net.connect().await?;
+    net.server.close(5u32.into(), b"over");
+    within("close", b.closed()).await?;
+    let connecting = net.client.connect(net.server.local_addr()?, "localhost")?;
+    let error = within("refusal", connecting).await?.err();
+    assert!(
+        matches!(error, Some(ConnectionError::ConnectionClosed(_))),
+        "{error:?}"
+    );
+    Ok(())
+}

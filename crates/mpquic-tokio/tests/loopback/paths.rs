@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use mpquic_tokio::{
-    ClosePathError, Endpoint, OpenPathError, PathEvent, PathId, ServerConfig, default_transport,
+    ClosePathError, Endpoint, OpenPathError, PathEvent, PathId, PathState, ServerConfig,
+    default_transport,
 };
 
 use crate::harness::{
@@ -231,4 +232,52 @@ async fn a_client_moves_to_the_servers_preferred_address() -> TestResult {
         "{there:?}"
     );
     Ok(())
+}
+
+/// What the application closed stays closed, and what it opened is not opened a second time.
+#[tokio::test]
+async fn paths_that_the_application_sees_to_are_left_to_it() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    until_active(&a, 2).await?;
+    let second = a.path(PathId(1)).ok_or("no path")?;
+    let (local, remote) = (
+        second.local_address().ok_or("gone")?,
+        net.server.local_addr()?,
+    );
+    second.close()?;
+    // Time enough to open it again, were it not for the application.
+    exchange(&a, &b, 16 << 20).await?;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let open = || {
+        a.path_stats()
+            .iter()
+            .filter(|path| path.state != PathState::Abandoned)
+            .count()
+    };
+    assert_eq!(open(), 1, "{:?}", a.path_stats());
+    let again = within("open", a.open_path(local, remote)).await??;
+    until_active(&a, 2).await?;
+    exchange(&a, &b, 16 << 20).await?;
+    assert_eq!(open(), 2, "{:?}", a.path_stats());
+    assert_eq!(again.local_address(), Some(local));
+    Ok(())
+}
+
+/// The peer gets new connection IDs at once, though nothing else is to be sent.
+#[tokio::test]
+async fn connection_ids_are_replaced_at_once() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    until_active(&a, 2).await?;
+    exchange(&a, &b, 1 << 20).await?;
+    let received = a.stats().datagrams_received;
+    b.replace_connection_ids();
+    let told = async {
+        while a.stats().datagrams_received == received {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("new connection IDs", told).await?;
+    exchange(&a, &b, 1 << 20).await
 }
