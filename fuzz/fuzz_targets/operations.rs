@@ -24,7 +24,7 @@ mod operations {
     use mpquic_core::PathStatus;
     use mpquic_sim::Side;
 
-    use operation::{OnPath, OnStream, Operation, SIDES, Share, Trouble};
+    use operation::{Limit, OnPath, OnStream, Operation, SIDES, Share, Trouble};
     use run::Run;
     use setup::Sides;
 
@@ -63,7 +63,7 @@ mod operations {
     }
 
     fn operation(u: &mut Unstructured<'_>) -> Result<Operation> {
-        Ok(match u.int_in_range(0..=15u8)? {
+        Ok(match u.int_in_range(0..=17u8)? {
             0 | 1 => Operation::Send(side(u)?, log(u)?),
             2 => Operation::Ask(side(u)?, log(u)?, log(u)?),
             3 => Operation::Datagram(side(u)?, u.int_in_range(8..=1300)?),
@@ -75,16 +75,32 @@ mod operations {
             10 => Operation::OpenPath(share(u)?, status(u)?),
             11 | 12 => Operation::Network(share(u)?, trouble(u)?),
             13 | 14 => Operation::Path(side(u)?, share(u)?, on_path(u)?),
-            _ => Operation::Close(side(u)?, u.int_in_range(0..=100)?),
+            15 => Operation::Close(side(u)?, u.int_in_range(0..=100)?),
+            16 => Operation::ReplaceConnectionIds(side(u)?),
+            _ => Operation::Limit(side(u)?, limit(u)?),
         })
     }
 
     fn on_stream(u: &mut Unstructured<'_>) -> Result<OnStream> {
-        Ok(match u.int_in_range(0..=3u8)? {
+        Ok(match u.int_in_range(0..=8u8)? {
             0 => OnStream::Reset(u.int_in_range(0..=100)?),
             1 => OnStream::ResetAtHalf(u.int_in_range(0..=100)?),
             2 => OnStream::Stop(u.int_in_range(0..=100)?),
-            _ => OnStream::Priority(u.int_in_range(-2..=2)?),
+            3 => OnStream::Priority(u.int_in_range(-2..=2)?),
+            4 => OnStream::Incremental(u.arbitrary()?),
+            5 => OnStream::Redundant(u.arbitrary()?),
+            6 => OnStream::Bind(share(u)?),
+            7 => OnStream::Unbind,
+            _ => OnStream::Expect(u.arbitrary::<u16>()?.into()),
+        })
+    }
+
+    fn limit(u: &mut Unstructured<'_>) -> Result<Limit> {
+        Ok(match u.int_in_range(0..=3u8)? {
+            0 => Limit::SendWindow(u.int_in_range(12..=23)?),
+            1 => Limit::ReceiveWindow(u.int_in_range(12..=23)?),
+            2 => Limit::UniStreams(u.int_in_range(1..=100)?),
+            _ => Limit::BidiStreams(u.int_in_range(1..=100)?),
         })
     }
 

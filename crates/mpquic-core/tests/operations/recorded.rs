@@ -8,7 +8,6 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 // Exponentials are those of the system's library, and may differ in their last bit elsewhere.
 
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -54,27 +53,6 @@ impl Sink for Log {
         };
         hash.add(elapsed.as_nanos() as u64);
         hash.add_bytes(what.as_bytes());
-    }
-}
-
-impl Run {
-    /// Adds what both sides say of themselves, if that is recorded.
-    pub(super) fn note(&mut self) {
-        let Some(mut hash) = self.record else {
-            return;
-        };
-        for side in SIDES {
-            if self.pair.hosted(side).is_none() {
-                continue;
-            }
-            let connection = self.pair.connection(side);
-            let mut text = format!("{:?}", connection.stats());
-            for path in connection.paths() {
-                let _never_fails = write!(text, "{:?}", connection.path_stats(path));
-            }
-            hash.add_bytes(text.as_bytes());
-        }
-        self.record = Some(hash);
     }
 }
 

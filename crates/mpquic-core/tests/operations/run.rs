@@ -1,5 +1,6 @@
 //! A run: a connection on which operations happen.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -333,6 +334,25 @@ impl Run {
         if self.pair.run_until(END, is_anew).is_ok() {
             self.close(Side::Server, code);
         }
+    }
+
+    /// Adds what both sides say of themselves, if that is recorded.
+    fn note(&mut self) {
+        let Some(mut hash) = self.record else {
+            return;
+        };
+        for side in SIDES {
+            if self.pair.hosted(side).is_none() {
+                continue;
+            }
+            let connection = self.pair.connection(side);
+            let mut text = format!("{:?}", connection.stats());
+            for path in connection.paths() {
+                let _never_fails = write!(text, "{:?}", connection.path_stats(path));
+            }
+            hash.add_bytes(text.as_bytes());
+        }
+        self.record = Some(hash);
     }
 
     fn received(&self) -> u64 {
