@@ -580,3 +580,52 @@ fn a_configuration_gives_its_options_back() {
     options.max_mtu = 1250;
     assert_eq!(options.build().unwrap_err().option(), "max_mtu");
 }
+
+/// Defaults are a promise: who changes one changes what users see.
+#[test]
+fn defaults_are_those_that_are_documented() {
+    let defaults = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
+    let ms = Duration::from_millis;
+    assert_eq!(defaults.max_concurrent_paths, 8);
+    assert_eq!(defaults.active_connection_id_limit, 3);
+    assert_eq!(defaults.max_concurrent_bidi_streams, 100);
+    assert_eq!(defaults.max_concurrent_uni_streams, 100);
+    assert_eq!(defaults.initial_stream_receive_window, 1 << 20);
+    assert_eq!(defaults.initial_receive_window, 2 << 20);
+    assert_eq!(defaults.max_stream_receive_window, None);
+    assert_eq!(defaults.max_receive_window, 64 << 20);
+    assert_eq!(defaults.send_window, 64 << 20);
+    assert_eq!(defaults.max_idle_timeout, Some(ms(30_000)));
+    assert_eq!(defaults.max_handshake_duration, ms(20_000));
+    assert_eq!(defaults.keep_alive_interval, None);
+    // RFC 9002 section 6.2.2
+    assert_eq!(defaults.initial_rtt, ms(333));
+    assert_eq!((defaults.initial_mtu, defaults.max_mtu), (1200, 1452));
+    assert_eq!(defaults.max_ack_delay, ms(25));
+    assert_eq!(defaults.ack_eliciting_threshold, 2);
+    assert_eq!(defaults.min_ack_delay, Some(ms(1)));
+    // RFC 9002 section 6.1
+    assert_eq!(defaults.packet_threshold, 3);
+    assert!((defaults.time_threshold - 9.0 / 8.0).abs() < f64::EPSILON);
+    assert_eq!(defaults.datagram_receive_buffer, Some(1 << 20));
+    assert_eq!(defaults.datagram_send_buffer, 1 << 20);
+    assert_eq!(defaults.max_redundancy, 100);
+    assert_eq!(defaults.crypto_buffer, 64 << 10);
+    assert_eq!(defaults.max_transmit_segments, 64);
+    let is = [
+        defaults.ack_on_fastest_path,
+        defaults.ecn,
+        defaults.reset_stream_at,
+        defaults.contain_panics,
+        defaults.pacing,
+        defaults.path_memory.is_some(),
+    ];
+    assert_eq!(is, [true; 6]);
+    let is_not = [
+        defaults.spin_bit,
+        defaults.qlog.is_some(),
+        defaults.ack_frequency.is_some(),
+        defaults.memory_limit.is_some(),
+    ];
+    assert_eq!(is_not, [false; 4]);
+}

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic_core::{
-    Dir, Event, PathId, ReadStreamError, ResetAtError, SendDatagramError, StreamId, VarInt,
-    WriteError,
+    DatagramOptions, Dir, Event, PathId, ReadStreamError, ResetAtError, SendDatagramError,
+    StreamId, VarInt, WriteError,
 };
-use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
+use mpquic_sim::{Change, LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -370,6 +370,39 @@ fn datagrams_are_refused_when_the_peer_takes_none_and_when_the_buffer_is_full() 
     pair.drive(SECOND);
     assert!(pair.has_event(Side::Server, &Event::DatagramsUnblocked));
     assert!(pair.server().datagrams().send(datagram).is_ok());
+}
+
+/// Nothing can be sent, but what is too late makes room.
+#[test]
+fn datagrams_whose_deadline_passes_make_room_for_others() {
+    let mut setup = Setup::new();
+    setup.client.datagram_send_buffer = 10_000;
+    let mut pair = connected(setup);
+    pair.drive(SECOND);
+    let now = pair.now();
+    // Until the window is full, and the buffer as well; nothing is acknowledged.
+    for path in pair.links().to_vec() {
+        for link in path.links() {
+            pair.network.change_link(link, &Change::Outage(true));
+        }
+    }
+    let options = DatagramOptions::default().with_deadline(now + SECOND / 10);
+    let blocked = (0..1000).any(|_| {
+        let sent = pair
+            .client()
+            .datagrams()
+            .send_with(Bytes::from(vec![1; 1000]), options);
+        if sent.is_ok() {
+            pair.drive(Duration::from_micros(10));
+        }
+        sent == Err(SendDatagramError::Blocked)
+    });
+    assert!(blocked);
+    assert!(!pair.has_event(Side::Client, &Event::DatagramsUnblocked));
+    pair.drive(SECOND / 5);
+    assert!(pair.has_event(Side::Client, &Event::DatagramsUnblocked));
+    let sent = pair.client().datagrams().send(Bytes::from(vec![1; 1000]));
+    assert_eq!(sent, Ok(()));
 }
 
 /// draft-ietf-quic-reliable-stream-reset-11: the beginning of a reset stream arrives in full, over

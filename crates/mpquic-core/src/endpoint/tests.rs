@@ -437,6 +437,8 @@ fn without_configuration_attempts_are_refused() {
 fn rfc_9000_8_1_2_retry_validates_the_address() {
     let mut test = Test::new();
     let incoming = test.incoming(initial(dcid(1), b""));
+    // What the buffer had before is gone.
+    test.buf.extend_from_slice(b"before");
     let (retry_scid, token) = test.retry(incoming);
     assert!(test.endpoint.routes.is_empty());
     let answered = test.incoming(initial(retry_scid, &token));

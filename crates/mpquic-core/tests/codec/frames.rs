@@ -338,6 +338,12 @@ fn forms_we_do_not_send_are_understood() {
         decoded(&hex("09 00 6162"), false),
         Ok(vec![stream(0, 0, true, b"ab")])
     );
+    // RFC 9000 section 19.8: the last byte of the largest stream there can be.
+    let largest = (1 << 62) - 2;
+    assert_eq!(
+        decoded(&hex("0e 00 fffffffffffffffe 01 61"), false),
+        Ok(vec![stream(0, largest, false, b"a")])
+    );
     let all = decoded(&hex("01 0000000000 30 6162"), false);
     let datagram = Frame::Datagram(Bytes::from_static(b"ab"));
     assert_eq!(all, Ok(vec![Frame::Ping, Frame::Padding, datagram]));

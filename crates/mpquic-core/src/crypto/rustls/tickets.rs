@@ -231,6 +231,19 @@ mod tests {
         }
     }
 
+    /// A client offers the key share that the server took last, so that it need not ask again.
+    #[test]
+    fn what_the_server_likes_is_remembered_for_each_version() {
+        let all = Arc::new(ClientTickets::new(4));
+        let tickets = ConnectionTickets::new(all.clone(), Version::V1);
+        let name = ServerName::try_from("localhost").unwrap();
+        assert_eq!(tickets.kx_hint(&name), None);
+        tickets.set_kx_hint(name.clone(), NamedGroup::secp384r1);
+        assert_eq!(tickets.kx_hint(&name), Some(NamedGroup::secp384r1));
+        let others = ConnectionTickets::new(all, Version::V2);
+        assert_eq!(others.kx_hint(&name), None);
+    }
+
     /// RFC 9000 section 7.4.1 and RFC 9369 section 5.
     #[test]
     fn a_ticket_is_good_for_its_version_and_for_no_lower_limits() {
