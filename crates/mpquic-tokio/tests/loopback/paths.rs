@@ -248,7 +248,6 @@ async fn paths_that_the_application_sees_to_are_left_to_it() -> TestResult {
     second.close()?;
     // Time enough to open it again, were it not for the application.
     exchange(&a, &b, 16 << 20).await?;
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     let open = || {
         a.path_stats()
             .iter()
