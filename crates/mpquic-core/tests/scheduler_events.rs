@@ -1,7 +1,7 @@
 //! What schedulers hear of streams.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpquic_core::sched::{
     DataSelection, Decision, Needs, Scheduler, SchedulerEvent, SchedulerFactory, View, factory,
@@ -299,4 +299,56 @@ fn copies_of_what_arrived_are_not_sent() {
     let copied = sent(&pair) - before;
     // A first window, and some of it in the time until its acknowledgements are back.
     assert!((10_000..SIZE / 4).contains(&copied), "{copied}");
+}
+
+/// When it heard of its timer, after it was set.
+type Rung = Arc<Mutex<Option<Duration>>>;
+
+/// Sets its timer once, at the first thing it hears.
+#[derive(Debug)]
+struct Sleeper {
+    set: Option<Instant>,
+    rung: Rung,
+}
+
+const NAP: Duration = Duration::from_millis(300);
+
+impl Scheduler for Sleeper {
+    fn select(&mut self, _: &View<'_>) -> Decision {
+        Decision::send(PathId::ZERO)
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
+        let set = *self.set.get_or_insert(view.now);
+        if matches!(event, SchedulerEvent::Timer) {
+            self.rung.lock().unwrap().get_or_insert(view.now - set);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let has_rung = self.rung.lock().unwrap().is_some();
+        self.set.map(|at| at + NAP).filter(|_| !has_rung)
+    }
+
+    fn name(&self) -> &'static str {
+        "sleeper"
+    }
+}
+
+/// Also while there is nothing else to do.
+#[test]
+fn a_schedulers_timer_is_heeded() {
+    let rung = Rung::default();
+    let shared = rung.clone();
+    let mut setup = Setup::new();
+    setup.client.scheduler = factory("sleeper", move || {
+        Box::new(Sleeper {
+            set: None,
+            rung: shared.clone(),
+        })
+    });
+    let topology = Topology::new().path("only", LinkConfig::new(10.0, 5 * MS));
+    let mut pair = Pair::connected(&topology, setup);
+    pair.drive(1000 * MS);
+    assert_eq!(*rung.lock().unwrap(), Some(NAP));
 }

@@ -81,15 +81,12 @@ impl Connection {
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: Box<AckOutcome>) {
         let id = space.path();
         let is_open = self.paths.open(id).is_some();
-        // Also by an acknowledgement of nothing but bare acknowledgements.
-        let answered = !outcome.acked.is_empty();
         let mut run = StreamRun::default();
-        for (number, packet) in outcome.acked.drain(..) {
-            self.on_packet_acked(now, space, number, &packet, &mut run);
+        for (number, packet) in &outcome.acked {
+            self.on_packet_acked(now, space, *number, packet, &mut run);
             if let SpaceId::Data(_) = space {
-                let sample = outcome.rtt_sample;
                 self.outbox.packet_event(|| {
-                    SchedulerEvent::Acked(packet_info(id, number, &packet), sample)
+                    SchedulerEvent::Acked(packet_info(id, *number, packet), outcome.rtt_sample)
                 });
             }
         }
@@ -119,7 +116,7 @@ impl Connection {
             self.paths
                 .review_ack_frequency(now, &self.outbox.controller);
         }
-        if answered {
+        if !outcome.acked.is_empty() {
             self.paths.on_answered(id, &mut self.outbox);
         }
         if let Some(path) = self.paths.open_mut(id) {

@@ -81,7 +81,7 @@ impl Paths {
         }
     }
 
-    /// An acknowledgement of an open path's packets arrived.
+    /// An acknowledgement of an open path's packets arrived, perhaps of bare acknowledgements alone.
     #[inline]
     pub(crate) fn on_answered(&mut self, id: PathId, outbox: &mut Outbox) {
         if let Some(path) = self.open_mut(id)
