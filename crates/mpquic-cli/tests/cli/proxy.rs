@@ -216,17 +216,16 @@ fn a_proxy_and_its_client_tell_what_is_open() {
             assert_exit(&output, 0);
             told = serde_json::from_slice(&output.stdout).unwrap();
             let paths = told["connections"][0]["paths"].as_array();
+            // A path may be suspect for a moment, where its process did not run for a while.
             paths.map_or(0, Vec::len) == 2
+                && paths.is_some_and(|paths| paths[0]["state"] == "active")
                 && told["flows"][0]["bytes_sent"] == sent
                 && told["flows"][0]["bytes_received"] == 5 - sent
         });
         assert_eq!(told["role"], role);
         // As `mpquic get --json` has them.
         let path = &told["connections"][0]["paths"][0];
-        assert!(
-            path["cwnd"].as_u64() > Some(0) && path["state"] == "active",
-            "{told}"
-        );
+        assert!(path["cwnd"].as_u64() > Some(0), "{told}");
         assert_eq!(told["flows"][0]["target"], target.to_string());
         assert_eq!(told["flows"][0]["class"], "interactive");
         let output = run(&["proxy", "status", socket]);
