@@ -418,11 +418,14 @@ impl Run {
     /// An endpoint routes as many connection IDs, and knows as many tokens, as there are for paths
     /// that are open, to be forgotten, or may be opened: two each.
     fn check_routes(&mut self, side: Side) {
-        let routes = self.pair.routes(side);
         let setup = self.pair.setup_mut();
         let allowed = [&setup.client, &setup.server].map(|side| side.max_concurrent_paths);
         let allowed = allowed.into_iter().max().unwrap_or(0).max(1) as usize;
-        let most = 2 * (allowed + self.pair.connection(side).paths().count());
+        let most = |pair: &mut Pair| 2 * (allowed + pair.connection(side).paths().count());
+        // Those that were replaced count until the peer has retired them.
+        let retired = |pair: &mut Pair| pair.routes(side).connection_ids <= most(pair);
+        let _checked_below = self.pair.run_until(STANDSTILL, retired);
+        let (routes, most) = (self.pair.routes(side), most(&mut self.pair));
         assert_eq!(routes.connections, 1);
         assert!((1..=most).contains(&routes.connection_ids), "{routes:?}");
         assert!(routes.retired_connection_ids <= 32, "{routes:?}");
