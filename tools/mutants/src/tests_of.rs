@@ -33,14 +33,6 @@ struct Test {
     reaches: BTreeSet<u32>,
 }
 
-/// Which of its tests a binary runs.
-#[derive(Clone, Copy)]
-enum Which<'a> {
-    /// It lists them.
-    List,
-    These(&'a [&'a str]),
-}
-
 /// Where the compiler found an error.
 pub(crate) struct Error {
     pub(crate) file: PathBuf,
@@ -132,7 +124,7 @@ impl Binary {
             }
             let _may_not_exist = std::fs::remove_file(trace);
             let start = Instant::now();
-            let mut command = self.command(Which::These(&[&name]));
+            let mut command = self.command(&["--exact", &name]);
             command.env("MUTANT_TRACE", trace);
             if watch(command, Duration::from_secs(3600)) != End::Passed {
                 return Err(format!("{}: {name} fails without any change", self.name));
@@ -151,7 +143,7 @@ impl Binary {
 
     /// The names of its tests.
     fn names(&self) -> Result<Vec<String>, String> {
-        let output = self.command(Which::List).output();
+        let output = self.command(&["--list", "--format", "terse"]).output();
         let output = output.map_err(|error| format!("{}: {error}", self.name))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
@@ -179,19 +171,16 @@ impl Binary {
         if names.is_empty() {
             return None;
         }
-        let mut command = self.command(Which::These(&names));
-        command.env("MUTANT", change.to_string());
+        let mut command = self.command(&["--exact"]);
+        command.args(&names).env("MUTANT", change.to_string());
         let usual: Duration = tests.iter().map(|test| test.takes).sum();
         Some(watch(command, 5 * usual + Duration::from_secs(10)))
     }
 
-    fn command(&self, which: Which<'_>) -> Command {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.directory).env_remove("MUTANT");
-        match which {
-            Which::List => command.args(["--list", "--format", "terse"]),
-            Which::These(names) => command.arg("--exact").args(names),
-        };
+        command.args(arguments);
         // What is found by a change is no discovery to be kept.
         command.env("PROPTEST_FAILURE_PERSISTENCE", "off");
         command.env("RUST_BACKTRACE", "0");

@@ -8,7 +8,8 @@ use mpquic_tokio::{
 use tokio::net::UdpSocket;
 
 use crate::harness::{
-    ALPN, Error, Net, TestResult, address_like, client, exchange, until, until_active, within,
+    ALPN, Error, Net, TestResult, address_like, client, eventually, exchange, until, until_active,
+    within,
 };
 
 #[tokio::test]
@@ -175,12 +176,8 @@ async fn an_endpoint_counts_what_it_does() -> TestResult {
     assert_eq!(net.server.stats().stateless_resets, 1);
     let dropped = net.server.stats().datagrams_dropped;
     socket.send_to(&[0x40; 3], to).await?;
-    let counted = async {
-        while net.server.stats().datagrams_dropped == dropped {
-            tokio::task::yield_now().await;
-        }
-    };
-    within("the end of noise", counted).await?;
+    let is_counted = || net.server.stats().datagrams_dropped != dropped;
+    eventually("the end of noise", is_counted).await?;
     a.close(0u32.into(), b"");
     Ok(())
 }
@@ -273,12 +270,7 @@ async fn interfaces_are_watched_as_long_as_there_is_an_endpoint() -> TestResult 
     let sockets = endpoint.local_addrs().len();
     assert_eq!(tasks(), before + sockets + 1);
     drop(endpoint);
-    let ended = async {
-        while tasks() > before {
-            tokio::task::yield_now().await;
-        }
-    };
-    within("the end of all tasks", ended).await
+    eventually("the end of all tasks", || tasks() <= before).await
 }
 
 /// Without an address to bind, an endpoint has a socket on a port of the system's choice.
@@ -309,12 +301,8 @@ async fn the_port_of_an_endpoint_is_free_once_its_handles_are_gone() -> TestResu
     within("close", b.closed()).await?;
     drop((a, b));
     for address in addresses {
-        let bound = async {
-            while std::net::UdpSocket::bind(address).is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        within("the end of a socket", bound).await?;
+        let is_free = || std::net::UdpSocket::bind(address).is_ok();
+        eventually("the end of a socket", is_free).await?;
     }
     Ok(())
 }

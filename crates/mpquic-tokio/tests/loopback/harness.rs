@@ -108,6 +108,16 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> Re
     result.map_err(|_| format!("{what} took too long").into())
 }
 
+/// Waits until something is true of which no event tells.
+pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) -> TestResult {
+    let reached = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(what, reached).await
+}
+
 /// Waits until something is true of a connection's paths.
 pub(crate) async fn until(connection: &Connection, is_so: impl Fn() -> bool) -> TestResult {
     let mut events = connection.path_events();
