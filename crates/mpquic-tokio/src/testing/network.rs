@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mpquic_sim::record::Hash;
 use quinn_udp::{RecvMeta, Transmit};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -25,20 +26,48 @@ const EMSGSIZE: i32 = 90;
 
 /// Carries datagrams, in order, each in [`DELAY`]. None is lost unless a test says so.
 #[derive(Debug, Clone)]
-pub(crate) struct Network(MemoryNetwork);
+pub(crate) struct Network {
+    memory: MemoryNetwork,
+    /// What happened so far, if that is recorded.
+    record: Arc<Mutex<Option<(Instant, Hash)>>>,
+}
 
 impl Default for Network {
     fn default() -> Self {
-        Self(MemoryNetwork::new(DELAY))
+        Self {
+            memory: MemoryNetwork::new(DELAY),
+            record: Arc::default(),
+        }
     }
 }
 
 impl Network {
+    /// All calls of sockets are recorded.
+    pub(crate) fn recorded() -> Self {
+        let network = Self::default();
+        *locked(&network.record) = Some((Instant::now(), Hash::default()));
+        network
+    }
+
+    /// Adds something to the record, and when it happened.
+    pub(crate) fn note(&self, what: &[&[u8]]) {
+        if let Some((since, hash)) = &mut *locked(&self.record) {
+            hash.add(since.elapsed().as_nanos() as u64);
+            what.iter().for_each(|part| hash.add_bytes(part));
+        }
+    }
+
+    /// The hash of all that was recorded.
+    pub(crate) fn record(&self) -> u64 {
+        locked(&self.record).map_or(0, |(_, hash)| hash.value())
+    }
+
     /// Binds a socket; one with the same address gets nothing any more.
     pub(crate) fn bind(&self, local: SocketAddr) -> Arc<Port> {
         Arc::new(Port {
             local,
-            socket: self.0.bind_instead(local),
+            socket: self.memory.bind_instead(local),
+            network: self.clone(),
             state: Mutex::new(State {
                 max_segments: MAX_SEGMENTS,
                 max_size: usize::MAX,
@@ -57,6 +86,7 @@ impl Network {
 pub(crate) struct Port {
     local: SocketAddr,
     socket: Arc<MemorySocket>,
+    network: Network,
     state: Mutex<State>,
     /// Reading is to fail.
     failure: Notify,
@@ -241,6 +271,7 @@ impl Port {
         meta: &mut [RecvMeta],
     ) -> io::Result<usize> {
         let mut state = self.lock();
+        self.network.note(&[&buffers.len().to_le_bytes()]);
         if let Some(error) = state.read_errors.pop_front() {
             return Err(error.into());
         }
@@ -299,6 +330,10 @@ impl Port {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let at = Instant::now();
+        let addresses = format!("{} {} {:?}", self.local, transmit.destination, transmit.ecn);
+        let size = segment.to_le_bytes();
+        self.network
+            .note(&[addresses.as_bytes(), &size, transmit.contents]);
         let datagrams = transmit.contents.chunks(segment);
         state.calls.push(Call {
             at,

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use mpquic_core::TimeSource;
 use mpquic_core::config::EndpointConfig;
+use mpquic_sim::null_crypto::NullCrypto;
 use tokio::time::Instant;
 
 use super::network::{Network, Port};
@@ -20,6 +22,16 @@ pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type TestResult = Result<(), Error>;
 
 pub(crate) const ALPN: &[&[u8]] = &[b"test"];
+
+/// It is always the same time of day.
+#[derive(Debug)]
+struct Noon;
+
+impl TimeSource for Noon {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    }
+}
 
 /// An endpoint, and what it shares with its tasks.
 pub(crate) struct Host {
@@ -95,10 +107,17 @@ pub(crate) struct Pair {
 impl Pair {
     /// With sockets on these addresses. The client knows all of the server's.
     pub(crate) fn new(
+        server: (ServerConfig, &[&str]),
+        client: (ClientConfig, &[&str]),
+    ) -> Result<Self, Error> {
+        Self::on(Network::default(), server, client)
+    }
+
+    fn on(
+        network: Network,
         (server, at_server): (ServerConfig, &[&str]),
         (client, at_client): (ClientConfig, &[&str]),
     ) -> Result<Self, Error> {
-        let network = Network::default();
         let addresses: Result<Vec<SocketAddr>, _> = at_server.iter().map(|a| a.parse()).collect();
         let client = client.server_addresses(addresses?);
         let server = Host::new(&network, Some(server), None, 1)?;
@@ -118,12 +137,29 @@ impl Pair {
     /// With defaults: a server with one address, and a client with so many.
     pub(crate) fn with_paths(paths: usize) -> Result<Self, Error> {
         let defaults = crate::default_transport;
+        let configs = (server(defaults())?, client(defaults())?);
+        Self::with_configs(Network::default(), configs, paths)
+    }
+
+    /// The same without cryptography and with a fixed time of day, so that one run is like the other
+    /// to the last bit.
+    pub(crate) fn recorded(network: &Network, paths: usize) -> Result<Self, Error> {
+        let crypto = NullCrypto::new(ALPN[0]);
+        let mut server = ServerConfig::new(crypto.clone())?;
+        server.core.token_key = [3; 32];
+        server.core.time_source = Arc::new(Noon);
+        let configs = (server, ClientConfig::new(crypto));
+        Self::with_configs(network.clone(), configs, paths)
+    }
+
+    fn with_configs(
+        network: Network,
+        (server, client): (ServerConfig, ClientConfig),
+        paths: usize,
+    ) -> Result<Self, Error> {
         let locals = ["10.0.1.1:1", "10.0.2.1:1", "10.0.3.1:1"];
         let locals = locals.get(..paths).ok_or("more addresses than there are")?;
-        Self::new(
-            (server(defaults())?, &["10.0.0.1:443"]),
-            (client(defaults())?, locals),
-        )
+        Self::on(network, (server, &["10.0.0.1:443"]), (client, locals))
     }
 
     /// With another server in place of the present one, on its first address.

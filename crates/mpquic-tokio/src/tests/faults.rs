@@ -15,7 +15,7 @@ use crate::{Connection, ConnectionError, Endpoint};
 
 const MS: Duration = Duration::from_millis(1);
 /// How long all may take: faults last for a few seconds, and probe timeouts double meanwhile.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The client moves to the ports after this one.
 const FIRST_PORT: u16 = 1000;
@@ -29,7 +29,7 @@ const UNREACHABLE: &[i32] = &[101, 113, 100, 99, 19];
 /// ECONNREFUSED and the like: an ICMP message has arrived.
 const REFUSED: &[i32] = &[111, 101, 113, 71, 92];
 
-fn number(variable: &str, default: u64) -> u64 {
+pub(super) fn number(variable: &str, default: u64) -> u64 {
     let given = std::env::var(variable);
     given.map_or(default, |value| value.parse().unwrap())
 }
@@ -257,12 +257,13 @@ async fn drop_untaken(endpoint: &Endpoint) -> usize {
     count
 }
 
-async fn run(seed: u64) -> TestResult {
+/// A run with what `pair` makes for so many paths.
+pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Error>) -> TestResult {
     let mut random = Random(seed);
     let paths = 1 + random.below(3) as usize;
     let mut trouble = Trouble {
         start: Instant::now(),
-        pair: Pair::with_paths(paths)?,
+        pair: pair(paths)?,
         random: Random(random.next()),
         port: FIRST_PORT,
     };
@@ -300,7 +301,7 @@ async fn sockets_fail_at_random() -> TestResult {
     let first = number("SEED", 0);
     for seed in first..first + number("FAULTS", 60) {
         println!("seed {seed}");
-        timeout(LIMIT, run(seed)).await??;
+        timeout(LIMIT, run(seed, Pair::with_paths)).await??;
     }
     Ok(())
 }

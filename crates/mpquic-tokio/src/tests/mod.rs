@@ -1,6 +1,7 @@
 //! The driver on a network in memory, in the runtime's paused time.
 
 mod attempts;
+mod calls;
 mod choices;
 mod failover;
 mod faults;
@@ -12,6 +13,7 @@ mod metrics;
 mod panics;
 mod plan;
 mod reading;
+mod recorded;
 mod server_addresses;
 mod spans;
 mod timers;
