@@ -456,3 +456,88 @@ fn bind_any(runtime: &dyn Runtime, buffer: usize) -> io::Result<Socket> {
     let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     Socket::bind(runtime, v6, None, buffer).or_else(|_| Socket::bind(runtime, v4, None, buffer))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ALPN, Error, TestResult};
+
+    fn server() -> Result<EndpointBuilder, Error> {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+        Ok(Endpoint::builder().server(config))
+    }
+
+    #[tokio::test]
+    async fn each_receiver_has_a_socket_with_the_same_port() -> TestResult {
+        for count in [1, 2, 3] {
+            let builder = server()?.bind("127.0.0.1:0".parse()?).receivers(count);
+            let endpoint = builder.build()?;
+            let addresses = endpoint.state().sockets.addresses();
+            assert_eq!(addresses, vec![endpoint.local_addr()?; count]);
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_the_preferred_address_is_bound_unless_there_is_one() -> TestResult {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        let SocketAddr::V4(there) = socket.local_addr()? else {
+            return Err("not IPv4".into());
+        };
+        let builder = Endpoint::builder().socket(socket);
+        let builder = builder.server(config.clone().preferred_address_v4(Some(there)));
+        assert_eq!(builder.build()?.state().sockets.addresses().len(), 1);
+        let open = Some("127.0.0.1:0".parse()?);
+        let builder = Endpoint::builder().bind("127.0.0.1:0".parse()?);
+        let builder = builder.server(config.preferred_address_v4(open));
+        assert_eq!(builder.build()?.state().sockets.addresses().len(), 2);
+        Ok(())
+    }
+
+    /// What cannot be is said before an address is taken from somebody else.
+    #[tokio::test]
+    async fn options_are_checked_before_anything_is_bound() -> TestResult {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+        let config = config.preferred_address_v4(Some("0.0.0.0:443".parse()?));
+        // An address that nobody has.
+        let builder = Endpoint::builder()
+            .server(config)
+            .bind("192.0.2.1:443".parse()?);
+        let error = builder.build().err().ok_or("it was taken")?;
+        let expected = "preferred_address_v4 is 0.0.0.0:443, but must be one address with a port";
+        assert_eq!(error.to_string(), expected);
+        Ok(())
+    }
+
+    #[cfg(feature = "interfaces")]
+    #[tokio::test]
+    async fn a_machine_whose_interfaces_are_all_excluded_has_none() -> TestResult {
+        let mut builder = Endpoint::builder().all_interfaces();
+        for address in crate::interface_addresses()? {
+            builder = builder.exclude_interface(&address.name);
+        }
+        let error = builder.build().err().ok_or("one was used")?;
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            error.to_string(),
+            "no network interface has a usable address"
+        );
+        Ok(())
+    }
+
+    #[cfg(all(feature = "interfaces", target_os = "linux"))]
+    #[tokio::test]
+    async fn the_system_chooses_the_port_of_an_interface() -> TestResult {
+        let endpoint = Endpoint::builder().bind_interface("lo").build()?;
+        let addresses = endpoint.local_addrs();
+        assert!(addresses.contains(&endpoint.local_addr()?));
+        for address in addresses {
+            assert!(
+                address.ip().is_loopback() && address.port() > 1023,
+                "{address}"
+            );
+        }
+        Ok(())
+    }
+}

@@ -108,7 +108,7 @@ impl Endpoint {
         }
     }
 
-    fn state(&self) -> &Arc<SharedEndpoint> {
+    pub(crate) fn state(&self) -> &Arc<SharedEndpoint> {
         &self.handle.0
     }
 

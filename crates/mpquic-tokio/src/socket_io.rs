@@ -62,15 +62,21 @@ impl Io {
 
     /// From now on, [`Self::take_errors`] tells of ICMP messages.
     pub(crate) fn watch_errors(&self) {
-        if let Self::Kernel(socket) = self {
-            socket.watch_errors();
+        match self {
+            Self::Kernel(socket) => socket.watch_errors(),
+            #[cfg(test)]
+            Self::Simulated(port) => port.watch_errors(),
+            _ => {}
         }
     }
 
     /// Takes the ICMP messages that arrived since the last call.
     pub(crate) fn take_errors(&self, take: impl FnMut(Unreachable)) {
-        if let Self::Kernel(socket) = self {
-            socket.take_errors(take);
+        match self {
+            Self::Kernel(socket) => socket.take_errors(take),
+            #[cfg(test)]
+            Self::Simulated(port) => port.take_errors(take),
+            _ => {}
         }
     }
 

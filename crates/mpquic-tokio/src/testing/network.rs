@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::errors::Errors;
 use crate::datagram_socket::DatagramSocket as _;
+use crate::error_queue::Unreachable;
 use crate::kernel_socket::send_twice;
 use crate::memory_network::{MAX_SEGMENTS, MemoryNetwork, MemorySocket};
 use crate::socket_io;
@@ -101,6 +102,9 @@ struct State {
     max_size: usize,
     /// The next calls that read fail with these.
     read_errors: VecDeque<io::ErrorKind>,
+    /// ICMP messages, if somebody wants to know of them.
+    unreachable: Vec<Unreachable>,
+    watches_errors: bool,
     /// Calls that send which succeed before the buffer is full.
     room: usize,
     /// The buffer empties right after it was found full for the time that brings this to zero.
@@ -225,6 +229,12 @@ impl Port {
         self.failure.notify_one();
     }
 
+    /// ICMP messages arrive.
+    pub(crate) fn tell_unreachable(&self, messages: &[Unreachable]) {
+        self.lock().unreachable.extend_from_slice(messages);
+        self.failure.notify_one();
+    }
+
     /// Calls that read which have yet to fail.
     pub(crate) fn failures_left(&self) -> usize {
         self.lock().read_errors.len()
@@ -249,6 +259,17 @@ impl Port {
 impl Port {
     pub(crate) fn max_segments(&self) -> usize {
         self.lock().max_segments
+    }
+
+    pub(crate) fn watch_errors(&self) {
+        self.lock().watches_errors = true;
+    }
+
+    pub(crate) fn take_errors(&self, take: impl FnMut(Unreachable)) {
+        let mut state = self.lock();
+        if state.watches_errors {
+            state.unreachable.drain(..).for_each(take);
+        }
     }
 
     pub(crate) async fn readable(&self) -> io::Result<()> {

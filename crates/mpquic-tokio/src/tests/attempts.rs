@@ -1,7 +1,9 @@
 //! Attempts to connect where nobody takes them any more, and connections whose peer has forgotten
 //! them.
 
+use std::collections::BTreeSet;
 use std::future::IntoFuture;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -191,5 +193,114 @@ async fn attempts_tell_what_they_are_and_may_get_another_configuration() -> Test
     assert_eq!(a.peer_certificates(), Some(vec![certificate]));
     let opened = timeout(Duration::from_secs(1), a.open_uni()).await;
     assert!(opened.is_err());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_tells_where_it_goes_and_who_asks() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let to = pair.server.endpoint.local_addr()?;
+    let connecting = pair.client.endpoint.connect(to, "localhost")?;
+    assert_eq!(connecting.remote_address(), Some(to));
+    let local = pair.at_client[0].local();
+    assert_eq!(connecting.local_ip(), Some(local.ip()));
+    let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
+    let mut accepting = incoming.accept()?;
+    assert_eq!(accepting.remote_address(), Some(local));
+    let asked = accepting.handshake_data().await?;
+    assert_eq!(asked.server_name.as_deref(), Some("localhost"));
+    assert_eq!(asked.protocol.as_deref(), Some(ALPN[0]));
+    tokio::try_join!(connecting, accepting)?;
+    Ok(())
+}
+
+/// Addresses where nobody is, before the one where the server is.
+fn dead(count: u8) -> Vec<SocketAddr> {
+    let address = |last| SocketAddr::from(([10, 0, 9, last], 443));
+    (1..=count).map(address).collect()
+}
+
+/// Each attempt has its own time.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_timed_out_does_not_end_the_others() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let mut transport = default_transport();
+    transport.max_idle_timeout = Some(Duration::from_secs(2));
+    let mut addresses = dead(20);
+    addresses.push(pair.server.endpoint.local_addr()?);
+    let config = client(transport)?.server_addresses(addresses.split_off(1));
+    let endpoint = &pair.client.endpoint;
+    let connecting = endpoint.connect_with(config, addresses[0], "localhost")?;
+    let accept = async {
+        let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
+        Ok::<_, Error>(incoming.await?)
+    };
+    let start = Instant::now();
+    tokio::try_join!(async { Ok(connecting.await?) }, accept)?;
+    assert!(start.elapsed() > Duration::from_secs(2));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_automatic_paths_there_is_one_attempt() -> TestResult {
+    for (automatic, reaches) in [(true, true), (false, false)] {
+        let pair = Pair::with_paths(1)?;
+        let to = pair.server.endpoint.local_addr()?;
+        let config = client(default_transport())?
+            .automatic_paths(automatic)
+            .server_addresses(vec![to]);
+        let endpoint = &pair.client.endpoint;
+        let connecting = endpoint.connect_with(config, dead(1)[0], "localhost")?;
+        let accept = async {
+            tokio::select! {
+                incoming = pair.server.endpoint.accept() => incoming.is_some(),
+                _ = connecting => false,
+            }
+        };
+        let reached = timeout(Duration::from_secs(5), accept).await;
+        assert_eq!(reached == Ok(true), reaches);
+    }
+    Ok(())
+}
+
+/// Who ends the process wants peers to know, but not to wait until late packets are answered.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_use_is_waited_for_and_no_longer() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, _b) = pair.connect().await?;
+    let endpoint = &pair.client.endpoint;
+    let unused = timeout(Duration::from_secs(1), endpoint.wait_all_draining()).await;
+    assert!(unused.is_err(), "it is still used");
+    a.close(0u32.into(), b"");
+    let start = Instant::now();
+    endpoint.wait_all_draining().await;
+    assert!(start.elapsed() < Duration::from_millis(2));
+    endpoint.wait_idle().await;
+    assert!(start.elapsed() > DELAY);
+    Ok(())
+}
+
+/// The connection IDs in the packets with short headers that the server has sent.
+fn connection_ids(pair: &Pair) -> BTreeSet<Vec<u8>> {
+    let calls = pair.at_server[0].take_calls();
+    let datagrams = calls.into_iter().flat_map(|call| call.datagrams);
+    let short = datagrams.filter(|datagram| datagram[0] & 0x80 == 0);
+    short.map(|datagram| datagram[1..9].to_vec()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_replaces_the_connection_ids_of_all_connections() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, b) = pair.connect().await?;
+    transfer(&b, &a, 100_000).await?;
+    let before = connection_ids(&pair);
+    transfer(&b, &a, 100_000).await?;
+    assert_eq!(before, connection_ids(&pair));
+    pair.client.endpoint.replace_connection_ids();
+    sleep(Duration::from_secs(1)).await;
+    connection_ids(&pair);
+    transfer(&b, &a, 100_000).await?;
+    let after = connection_ids(&pair);
+    assert!(before.is_disjoint(&after), "{before:?}, {after:?}");
     Ok(())
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use mpquic_core::{ConnectionError, PathState};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::Connecting;
 use crate::error_queue::Unreachable;
 use crate::runtime::{Runtime, TokioRuntime};
-use crate::testing::{Pair, TestResult, transfer};
+use crate::testing::{Error, Pair, TestResult, transfer};
 
 /// A message about a datagram from a socket of the client to the server, with its first bytes, reaches
 /// the client's connections. Returns why one of them ended.
@@ -78,6 +79,108 @@ async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult
     sleep(Duration::from_millis(500)).await;
     let [asked, other] = [0, 1].map(|index| pair.at_client[index].take_calls().len());
     assert!((1..=6).contains(&asked) && other == 0, "{asked}, {other}");
+    Ok(())
+}
+
+/// An attempt whose first datagram is known, and messages about it and about another server.
+fn attempt(pair: &Pair) -> Result<(Connecting, [Unreachable; 2]), Error> {
+    pair.at_server[0].silence(true);
+    let to = pair.server.endpoint.local_addr()?;
+    let connecting = pair.client.endpoint.connect(to, "localhost")?;
+    let quoted = first_datagram(pair);
+    let other = Unreachable::new("10.0.0.9:443".parse()?, true, &quoted);
+    Ok((connecting, [Unreachable::new(to, true, &quoted), other]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_count_up_to_sixteen_in_ten_milliseconds() -> TestResult {
+    for (forged, counts) in [(0, true), (15, true), (16, false), (40, false)] {
+        let pair = Pair::with_paths(1)?;
+        let (connecting, [true_one, other]) = attempt(&pair)?;
+        tokio::pin!(connecting);
+        let port = &pair.at_client[0];
+        port.tell_unreachable(&vec![other; forged]);
+        sleep(Duration::from_millis(9)).await;
+        port.tell_unreachable(&[true_one]);
+        let ended = timeout(Duration::from_micros(500), &mut connecting).await;
+        assert_eq!(ended.is_ok(), counts, "behind {forged}");
+        if !counts {
+            // The next ten begin.
+            sleep(Duration::from_micros(1500)).await;
+            port.tell_unreachable(&[true_one]);
+            let error = connecting.await.err();
+            assert_eq!(error, Some(ConnectionError::PortUnreachable));
+        }
+    }
+    Ok(())
+}
+
+/// All that come at once are one call's.
+#[tokio::test(start_paused = true)]
+async fn of_many_messages_at_once_the_first_sixteen_count() -> TestResult {
+    for (forged, counts) in [(15, true), (16, false)] {
+        let pair = Pair::with_paths(1)?;
+        let (connecting, [true_one, other]) = attempt(&pair)?;
+        let mut messages = vec![other; forged];
+        messages.push(true_one);
+        pair.at_client[0].tell_unreachable(&messages);
+        let ended = timeout(Duration::from_millis(5), connecting).await;
+        assert_eq!(ended.is_ok(), counts, "behind {forged}");
+    }
+    Ok(())
+}
+
+/// Not of the port, but of the way there: others may lead there, or this one later.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_goes_on_if_there_is_no_way_at_present() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (connecting, _) = attempt(&pair)?;
+    let to = pair.server.endpoint.local_addr()?;
+    let quoted = pair.at_client[0].take_calls();
+    assert!(quoted.is_empty());
+    let no_way = Unreachable::new(to, false, b"");
+    pair.at_client[0].tell_unreachable(&[no_way]);
+    let connecting = async { Ok::<_, Error>(timeout(Duration::from_secs(5), connecting).await??) };
+    let accept = async {
+        sleep(Duration::from_secs(1)).await;
+        pair.at_server[0].silence(false);
+        let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
+        Ok(incoming.await?)
+    };
+    tokio::try_join!(connecting, accept)?;
+    Ok(())
+}
+
+/// Servers do without messages: each would cost a search.
+#[tokio::test(start_paused = true)]
+async fn sockets_tell_of_messages_once_a_client_connects_also_new_ones() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (_a, _b) = pair.connect().await?;
+    let later = pair.client.bind("10.0.2.1:1")?;
+    let message = Unreachable::new(pair.server.endpoint.local_addr()?, true, b"");
+    let all = [&pair.at_client[0], &later, &pair.at_server[0]];
+    let taken = all.map(|port| {
+        port.tell_unreachable(&[message]);
+        let mut taken = 0;
+        port.take_errors(|_| taken += 1);
+        taken
+    });
+    assert_eq!(taken, [1, 1, 0]);
+    Ok(())
+}
+
+/// Whether the path is asked when messages come so many milliseconds after each other.
+#[tokio::test(start_paused = true)]
+async fn messages_make_a_path_ask_once_a_second() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (_a, _b) = pair.connect().await?;
+    sleep(Duration::from_secs(10)).await;
+    for (after, asks) in [(0, true), (999, false), (1, true), (999, false), (1, true)] {
+        sleep(Duration::from_millis(after)).await;
+        pair.at_client[0].take_calls();
+        tell(&pair, 0, b"");
+        assert_eq!(!pair.at_client[0].take_calls().is_empty(), asks, "{after}");
+    }
     Ok(())
 }
 

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use mpquic_tokio::{
-    ConnectionId, ConnectionIdGenerator, ConnectionIds, Endpoint, EndpointBuilder, ServerConfig,
-    Worker, default_transport,
+    ConnectionId, ConnectionIdGenerator, ConnectionIds, Endpoint, EndpointBuilder, MemoryNetwork,
+    ServerConfig, TokioRuntime, Worker, default_transport,
 };
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
@@ -164,6 +166,7 @@ impl ConnectionIdGenerator for Fixed {
 async fn what_workers_cannot_do_is_refused() -> TestResult {
     let address = address_like("127.0.0.1")?;
     let fixed = ConnectionIds::new(|_| Fixed(0))?;
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
     let cases = [
         (server()?, 0, "workers is 0, but must be from 1 to 128"),
         (server()?, 129, "workers is 129, but must be from 1 to 128"),
@@ -181,6 +184,56 @@ async fn what_workers_cannot_do_is_refused() -> TestResult {
             server()?.client(client(default_transport())?),
             2,
             "workers are servers: build another endpoint for clients",
+        ),
+        (
+            server()?.backup_address("192.0.2.1".parse()?),
+            2,
+            "workers are servers: build another endpoint for clients",
+        ),
+        (
+            server()?.socket(std::net::UdpSocket::bind("127.0.0.1:0")?),
+            2,
+            "workers bind their sockets themselves: give them addresses",
+        ),
+        (
+            server()?.abstract_socket(MemoryNetwork::new(Duration::ZERO).bind(address)?),
+            2,
+            "workers bind their sockets themselves: give them addresses",
+        ),
+        (
+            server()?.runtime(Arc::new(TokioRuntime)),
+            2,
+            "workers run on tokio: give them no runtime",
+        ),
+        (
+            Endpoint::builder().server(config.clone()),
+            2,
+            "workers need an address: call bind",
+        ),
+        (
+            Endpoint::builder().bind(address).server(
+                config
+                    .clone()
+                    .preferred_address_v4(Some("192.0.2.1:443".parse()?)),
+            ),
+            2,
+            "workers have no preferred address",
+        ),
+        (
+            Endpoint::builder().bind(address).server(
+                config
+                    .clone()
+                    .preferred_address_v6(Some("[2001:db8::1]:443".parse()?)),
+            ),
+            2,
+            "workers have no preferred address",
+        ),
+        (
+            Endpoint::builder()
+                .bind(address)
+                .server(config.preferred_address_v4(Some("0.0.0.0:443".parse()?))),
+            2,
+            "preferred_address_v4 is 0.0.0.0:443, but must be one address with a port",
         ),
         (
             server()?.connection_ids(fixed),
