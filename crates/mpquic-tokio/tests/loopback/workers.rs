@@ -1,7 +1,7 @@
 //! Servers of several workers, a thread each.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -162,12 +162,20 @@ impl ConnectionIdGenerator for Fixed {
     }
 }
 
+fn assert_refused<const N: usize>(cases: [(EndpointBuilder, usize, &str); N]) -> TestResult {
+    for (builder, count, expected) in cases {
+        let error = builder.workers(count).err().ok_or("it was taken")?;
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), expected);
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_workers_cannot_do_is_refused() -> TestResult {
-    let address = address_like("127.0.0.1")?;
     let fixed = ConnectionIds::new(|_| Fixed(0))?;
-    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-    let cases = [
+    let no_client = "workers are servers: build another endpoint for clients";
+    assert_refused([
         (server()?, 0, "workers is 0, but must be from 1 to 128"),
         (server()?, 129, "workers is 129, but must be from 1 to 128"),
         (
@@ -175,35 +183,38 @@ async fn what_workers_cannot_do_is_refused() -> TestResult {
             2,
             "receivers are for one endpoint: each worker has one",
         ),
-        (
-            Endpoint::builder().bind(address),
-            2,
-            "workers are servers: call server",
-        ),
-        (
-            server()?.client(client(default_transport())?),
-            2,
-            "workers are servers: build another endpoint for clients",
-        ),
-        (
-            server()?.backup_address("192.0.2.1".parse()?),
-            2,
-            "workers are servers: build another endpoint for clients",
-        ),
-        (
-            server()?.socket(std::net::UdpSocket::bind("127.0.0.1:0")?),
-            2,
-            "workers bind their sockets themselves: give them addresses",
-        ),
-        (
-            server()?.abstract_socket(MemoryNetwork::new(Duration::ZERO).bind(address)?),
-            2,
-            "workers bind their sockets themselves: give them addresses",
-        ),
+        (server()?.client(client(default_transport())?), 2, no_client),
+        (server()?.backup_address("192.0.2.1".parse()?), 2, no_client),
         (
             server()?.runtime(Arc::new(TokioRuntime)),
             2,
             "workers run on tokio: give them no runtime",
+        ),
+        (
+            server()?.connection_ids(fixed),
+            2,
+            "connection_ids makes none of which the last byte, divided by 2, leaves 1",
+        ),
+    ])
+}
+
+#[tokio::test]
+async fn workers_need_addresses_and_bind_them_themselves() -> TestResult {
+    let address = address_like("127.0.0.1")?;
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let with = |config: ServerConfig| Endpoint::builder().bind(address).server(config);
+    let v4 = |text: &str| Ok::<_, Error>(config.clone().preferred_address_v4(Some(text.parse()?)));
+    let v6 = config
+        .clone()
+        .preferred_address_v6(Some("[2001:db8::1]:443".parse()?));
+    let themselves = "workers bind their sockets themselves: give them addresses";
+    let none_preferred = "workers have no preferred address";
+    let in_memory = MemoryNetwork::new(Duration::ZERO).bind(address)?;
+    assert_refused([
+        (
+            Endpoint::builder().bind(address),
+            2,
+            "workers are servers: call server",
         ),
         (
             Endpoint::builder().server(config.clone()),
@@ -211,40 +222,17 @@ async fn what_workers_cannot_do_is_refused() -> TestResult {
             "workers need an address: call bind",
         ),
         (
-            Endpoint::builder().bind(address).server(
-                config
-                    .clone()
-                    .preferred_address_v4(Some("192.0.2.1:443".parse()?)),
-            ),
+            server()?.socket(UdpSocket::bind("127.0.0.1:0")?),
             2,
-            "workers have no preferred address",
+            themselves,
         ),
+        (server()?.abstract_socket(in_memory), 2, themselves),
+        (with(v4("192.0.2.1:443")?), 2, none_preferred),
+        (with(v6), 2, none_preferred),
         (
-            Endpoint::builder().bind(address).server(
-                config
-                    .clone()
-                    .preferred_address_v6(Some("[2001:db8::1]:443".parse()?)),
-            ),
-            2,
-            "workers have no preferred address",
-        ),
-        (
-            Endpoint::builder()
-                .bind(address)
-                .server(config.preferred_address_v4(Some("0.0.0.0:443".parse()?))),
+            with(v4("0.0.0.0:443")?),
             2,
             "preferred_address_v4 is 0.0.0.0:443, but must be one address with a port",
         ),
-        (
-            server()?.connection_ids(fixed),
-            2,
-            "connection_ids makes none of which the last byte, divided by 2, leaves 1",
-        ),
-    ];
-    for (builder, count, expected) in cases {
-        let error = builder.workers(count).err().ok_or("it was taken")?;
-        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(error.to_string(), expected);
-    }
-    Ok(())
+    ])
 }
