@@ -540,7 +540,6 @@ impl LockedConnection<'_> {
         let connection = self.connection;
         let engine = &mut **self;
         engine.sending.retry_unreachable(&mut engine.core, now);
-        engine.tell_endpoint(connection);
         engine.take_events(&connection.notifications, now);
         engine.tell_endpoint(connection);
     }

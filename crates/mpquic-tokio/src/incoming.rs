@@ -86,9 +86,9 @@ impl Incoming {
         Ok(self.accept()?)
     }
 
-    /// Refuses with CONNECTION_REFUSED.
-    pub fn refuse(mut self) {
-        self.refuse_now();
+    /// Refuses with CONNECTION_REFUSED, as dropping it does.
+    pub fn refuse(self) {
+        drop(self);
     }
 
     fn refuse_now(&mut self) {

@@ -297,6 +297,8 @@ fn adapt(endpoint: &Arc<SharedEndpoint>, selection: &Selection) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::Socket;
+    use crate::testing::{Error, Host, Network, TestResult, server};
     use if_addrs::{Ifv4Addr, Ifv6Addr, Interface};
 
     fn interface(name: &str, ip: &str, oper_status: IfOperStatus) -> Interface {
@@ -415,5 +417,58 @@ mod tests {
             ..is_bridge
         };
         assert_eq!(kind_of("br-lan", &uplink), None);
+    }
+
+    /// An endpoint without sockets. What is bound here needs the loopback interface of Linux only.
+    fn host() -> Result<Host, Error> {
+        let transport = crate::default_transport();
+        Host::new(&Network::default(), Some(server(transport)?), None, 1)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn sockets_follow_the_addresses_of_an_interface() -> TestResult {
+        let state = host()?.state;
+        let selection = Selection::Named(vec!["lo".to_owned()]);
+        assert!(adapt(&state, &selection));
+        let bound = state.sockets.addresses();
+        let ips: Vec<_> = bound.iter().map(SocketAddr::ip).collect();
+        assert!(ips.contains(&IpAddr::from([127, 0, 0, 1])), "{ips:?}");
+        assert!(adapt(&state, &selection));
+        assert_eq!(state.sockets.addresses(), bound, "nothing is new");
+        // An address that the interface does not list, and a socket of no interface.
+        let runtime = &*state.runtime;
+        let gone = Socket::bind(runtime, "127.0.0.2:0".parse()?, Some("lo"), 1 << 16)?;
+        let apart = Socket::bind(runtime, "127.0.0.2:0".parse()?, None, 1 << 16)?;
+        let kept = apart.local();
+        for socket in [gone, apart] {
+            state.sockets.insert(Arc::new(socket));
+        }
+        assert!(adapt(&state, &selection));
+        let expected: Vec<_> = bound.iter().copied().chain([kept]).collect();
+        assert_eq!(state.sockets.addresses(), expected);
+        // As if the address had been away for a moment.
+        state.sockets.remove(|socket| socket.local() == bound[0]);
+        assert!(adapt(&state, &selection));
+        let again = state.sockets.addresses();
+        assert_eq!(again.len(), expected.len());
+        assert!(again.iter().any(|address| address.ip() == bound[0].ip()));
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn who_watches_binds_at_once_and_closes_all_in_the_end() -> TestResult {
+        let host = host()?;
+        let state = host.state.clone();
+        let selection = Selection::Named(vec!["lo".to_owned()]);
+        let watching = tokio::spawn(watch(state.clone(), selection));
+        tokio::task::yield_now().await;
+        assert!(!state.sockets.addresses().is_empty());
+        // Its last handle is gone.
+        drop(host);
+        watching.await?;
+        assert_eq!(state.sockets.addresses(), []);
+        Ok(())
     }
 }

@@ -97,6 +97,13 @@ mod events {
             Ok(Self(UdpSocket::from_std(socket.into())?))
         }
 
+        /// Messages come from this socket.
+        #[cfg(test)]
+        pub(super) fn of(socket: std::net::UdpSocket) -> io::Result<Self> {
+            socket.set_nonblocking(true)?;
+            Ok(Self(UdpSocket::from_std(socket)?))
+        }
+
         /// Waits for a message.
         pub(super) async fn told(&self) -> io::Result<()> {
             self.0.readable().await
@@ -147,5 +154,89 @@ mod events {
         /// `PF_ROUTE` on all of these systems.
         const ROUTE: i32 = 17;
         Socket::new(ROUTE.into(), socket2::Type::RAW, None)
+    }
+}
+
+#[cfg(all(
+    test,
+    any(target_os = "linux", target_vendor = "apple", target_os = "freebsd")
+))]
+mod tests {
+    use std::net::UdpSocket;
+
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::runtime::TokioRuntime;
+    use crate::testing::TestResult;
+
+    const LONG: Duration = Duration::from_secs(100);
+
+    /// Changes of which a socket tells.
+    fn changes() -> std::io::Result<(InterfaceChanges, UdpSocket)> {
+        let (kernel, here) = (
+            UdpSocket::bind("127.0.0.1:0")?,
+            UdpSocket::bind("127.0.0.1:0")?,
+        );
+        kernel.connect(here.local_addr()?)?;
+        let mut changes = InterfaceChanges::new(Arc::new(TokioRuntime));
+        changes.events = Some(events::Events::of(here)?);
+        Ok((changes, kernel))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flock_of_changes_is_one() -> TestResult {
+        let (mut changes, kernel) = changes()?;
+        let start = Instant::now();
+        for _ in 0..100 {
+            kernel.send(b"changed")?;
+        }
+        changes.next(true).await;
+        let after = start.elapsed();
+        assert!((LEAST..2 * LEAST).contains(&after), "{after:?}");
+        assert!(
+            timeout(LONG, changes.next(true)).await.is_err(),
+            "nothing changed"
+        );
+        Ok(())
+    }
+
+    /// The next look is at once if the last one was long ago.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_after_a_long_time_is_told_at_once() -> TestResult {
+        let (mut changes, kernel) = changes()?;
+        tokio::time::sleep(LONG).await;
+        let start = Instant::now();
+        kernel.send(b"changed")?;
+        changes.next(true).await;
+        assert!(start.elapsed() < LEAST, "{:?}", start.elapsed());
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_is_tried_again_after_a_second() -> TestResult {
+        let (mut changes, _kernel) = changes()?;
+        for _ in 0..3 {
+            let start = Instant::now();
+            changes.next(false).await;
+            let after = start.elapsed();
+            assert!((INTERVAL..2 * INTERVAL).contains(&after), "{after:?}");
+        }
+        Ok(())
+    }
+
+    /// An empty message stands for the end of the socket.
+    #[tokio::test(start_paused = true)]
+    async fn without_news_interfaces_are_looked_at_each_second() -> TestResult {
+        let (mut changes, kernel) = changes()?;
+        kernel.send(b"")?;
+        changes.next(true).await;
+        for _ in 0..3 {
+            let start = Instant::now();
+            changes.next(true).await;
+            let after = start.elapsed();
+            assert!((INTERVAL..2 * INTERVAL).contains(&after), "{after:?}");
+        }
+        Ok(())
     }
 }

@@ -94,10 +94,14 @@ struct Finder<'a> {
 
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
+        let condition = match &attribute.meta {
+            syn::Meta::List(list) if attribute.path().is_ident("cfg") => list.tokens.to_string(),
+            _ => String::new(),
+        };
+        let condition = condition.replace(' ', "");
         attribute.path().is_ident("test")
-            || attribute.path().is_ident("cfg")
-                && matches!(&attribute.meta, syn::Meta::List(list)
-                    if list.tokens.to_string().starts_with("test"))
+            || condition == "test"
+            || condition.starts_with("all(test,")
     })
 }
 

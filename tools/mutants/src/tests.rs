@@ -54,6 +54,7 @@ fn constants_patterns_types_and_tests_are_left_alone() {
         const fn f() -> u8 { 3 }
         fn g(x: [u8; 4]) -> &u8 { match x { [5, ..] => y, _ => [z; 6] } }
         #[cfg(test)] mod tests { fn f() { 7 } }
+        #[cfg(all(test, unix))] mod others { fn f() { 10 } }
         #[test] fn t() { 8 }
         impl Debug for X { fn fmt() { 9 } }
     ";

@@ -130,6 +130,17 @@ async fn of_many_messages_at_once_the_first_sixteen_count() -> TestResult {
     Ok(())
 }
 
+/// Nobody has to wait for it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_has_ended_is_forgotten_at_once() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (_connecting, [message, _]) = attempt(&pair)?;
+    pair.at_client[0].tell_unreachable(&[message]);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(pair.client.endpoint.open_connections(), 0);
+    Ok(())
+}
+
 /// Not of the port, but of the way there: others may lead there, or this one later.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_goes_on_if_there_is_no_way_at_present() -> TestResult {

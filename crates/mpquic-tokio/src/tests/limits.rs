@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::testing::{Error, Pair, TestResult, client, pattern, server};
-use crate::{Connection, ReadError, ResetError, TransportOptions, VarInt, default_transport};
+use crate::{
+    Connection, PathStatus, ReadError, ResetError, TransportOptions, VarInt, default_transport,
+};
 
 /// Much longer than anything takes that has not to wait.
 const LONG: Duration = Duration::from_secs(1);
@@ -147,5 +149,76 @@ async fn resets_are_told_without_reading() -> TestResult {
         matches!(lost, Err(ResetError::ConnectionLost(_))),
         "{lost:?}"
     );
+    Ok(())
+}
+
+/// What an application asks for leaves at once, though there is nothing else to send.
+async fn leaves_at_once(pair: &Pair, ask: impl Future<Output = TestResult>) -> Result<bool, Error> {
+    sleep(LONG).await;
+    let ports = || pair.at_client.iter().chain(&pair.at_server);
+    ports().for_each(|port| drop(port.take_calls()));
+    ask.await?;
+    sleep(Duration::from_millis(1)).await;
+    Ok(ports().any(|port| !port.take_calls().is_empty()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_leaves_at_once() -> TestResult {
+    let mut transport = default_transport();
+    transport.max_concurrent_uni_streams = 1;
+    transport.max_concurrent_paths = 3;
+    let pair = pair(transport, default_transport())?;
+    let (a, b) = pair.connect().await?;
+    let mut stream = a.open_uni().await?;
+    let path = a.paths().into_iter().next().ok_or("no path")?;
+    let (local, remote) = (path.local_address(), path.remote_address());
+    let (local, remote) = (local.ok_or("no address")?, remote.ok_or("no address")?);
+    assert!(
+        leaves_at_once(&pair, async { Ok(path.ping()?) }).await?,
+        "ping"
+    );
+    assert!(!leaves_at_once(&pair, async { Ok(()) }).await?, "nothing");
+    let streams = async {
+        assert!(waits(a.open_uni()).await);
+        Ok(())
+    };
+    // STREAMS_BLOCKED
+    assert!(leaves_at_once(&pair, streams).await?, "open_uni");
+    let status = async { Ok(path.set_status(PathStatus::Backup)?) };
+    assert!(leaves_at_once(&pair, status).await?, "set_status");
+    let ids = async {
+        a.replace_connection_ids();
+        Ok(())
+    };
+    assert!(leaves_at_once(&pair, ids).await?, "replace_connection_ids");
+    let more = async {
+        b.set_max_concurrent_bi_streams(VarInt::from_u32(1000));
+        Ok(())
+    };
+    assert!(
+        leaves_at_once(&pair, more).await?,
+        "set_max_concurrent_bi_streams"
+    );
+    let write = async { Ok(stream.write_all(b"little").await?) };
+    assert!(leaves_at_once(&pair, write).await?, "write_all");
+    let end = async { Ok(stream.finish()?) };
+    assert!(leaves_at_once(&pair, end).await?, "finish");
+    let datagram = async { Ok(a.send_datagram(pattern(4))?) };
+    assert!(leaves_at_once(&pair, datagram).await?, "send_datagram");
+    // PATHS_BLOCKED, once there are as many as allowed.
+    for count in 1.. {
+        let mut is_open = false;
+        let open = async {
+            if let Ok(path) = timeout(LONG, a.open_path(local, remote)).await {
+                is_open = path.is_ok();
+            }
+            Ok(())
+        };
+        let leaves = leaves_at_once(&pair, open).await?;
+        assert!(leaves && count < 100, "open_path of {count}: {leaves}");
+        if !is_open {
+            break;
+        }
+    }
     Ok(())
 }

@@ -234,7 +234,15 @@ async fn an_address_where_nobody_answers_is_asked_a_few_times() -> TestResult {
     let pair = pair(&[FIRST], &["10.0.1.1:1"])?;
     let (a, b) = pair.connect_over(1).await?;
     let mut events = a.path_events();
+    sleep(SECOND).await;
+    pair.at_server[0].take_calls();
     b.announce_addresses(&addresses(&["10.9.9.9:443"])?)?;
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(
+        pair.at_server[0].take_calls().len(),
+        1,
+        "it is told at once"
+    );
     let mut failed = 0;
     let count = async {
         while let Some(event) = events.next().await {

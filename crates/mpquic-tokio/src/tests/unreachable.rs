@@ -79,3 +79,23 @@ async fn the_only_path_goes_on_once_it_has_a_route() -> TestResult {
     );
     Ok(())
 }
+
+/// Not a second later, but as soon as the system says that its routes have changed.
+#[cfg(feature = "interfaces")]
+#[tokio::test(start_paused = true)]
+async fn a_path_is_tried_again_when_routes_change() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.fail_to_send(Some(ErrorKind::NetworkUnreachable));
+    let gone = Duration::from_millis(300);
+    let end = async {
+        sleep(gone).await;
+        port.fail_to_send(None);
+        crate::local_addresses::retry(&pair.client.state);
+        Ok(())
+    };
+    let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 100_000), end)?;
+    let late = elapsed - gone;
+    assert!(late <= 6 * DELAY, "{late:?}");
+    Ok(())
+}
