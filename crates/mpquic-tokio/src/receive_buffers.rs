@@ -340,6 +340,30 @@ mod tests {
         assert!(lanes.held() <= held);
     }
 
+    /// The slabs of short messages as well.
+    #[test]
+    fn what_is_held_counts_short_messages() {
+        let mut lanes = ReceiveBuffers::default();
+        let mut kept = Vec::new();
+        for _ in 0..3 * SHORT_SLAB / 1000 {
+            kept.push(deliver(&mut lanes, 1000).1);
+        }
+        let retired = lanes.retired_short.held();
+        assert!(retired > 0);
+        let short = lanes.short.memory.capacity();
+        let all = lanes.lanes.len() * LANE_SLAB + short + retired;
+        assert_eq!(lanes.held(), all as u64);
+    }
+
+    #[test]
+    fn what_is_longer_than_short_has_the_lane_for_itself() {
+        for (length, left) in [(SHORT, LANE_SLAB), (SHORT + 1, LANE_SLAB - SHORT - 1)] {
+            let mut lanes = ReceiveBuffers::default();
+            let _message = deliver(&mut lanes, length).1;
+            assert_eq!(lanes.lanes[0].memory.capacity(), left);
+        }
+    }
+
     #[test]
     fn a_message_in_use_is_never_overwritten() {
         for length in [1000, 50_000] {

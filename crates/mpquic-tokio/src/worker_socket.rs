@@ -430,6 +430,25 @@ mod tests {
         Ok(())
     }
 
+    /// The runtime learns that there is nothing only from that error.
+    #[tokio::test]
+    async fn a_socket_that_is_empty_says_so() -> io::Result<()> {
+        let (sockets, _) = workers(false)?;
+        let receive = || {
+            let (mut memory, mut meta) = ([0; 1500], [RecvMeta::default()]);
+            let received = sockets[0].receive(&mut [IoSliceMut::new(&mut memory)], &mut meta);
+            received.map_err(|error| error.kind())
+        };
+        assert_eq!(receive(), Err(io::ErrorKind::WouldBlock));
+        let waiting = sockets[0].place.waiting();
+        let mut meta = RecvMeta::default();
+        (meta.len, meta.stride) = (9, 9);
+        waiting.push(&meta, [&[7; 9][..]].into_iter());
+        assert_eq!(receive(), Ok(1));
+        assert_eq!(receive(), Err(io::ErrorKind::WouldBlock));
+        Ok(())
+    }
+
     /// Datagrams leave as they came, also when some always wait, so that they go around the ring's end.
     #[test]
     fn what_waits_stays_whole() {

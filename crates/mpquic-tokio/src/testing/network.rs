@@ -144,6 +144,7 @@ impl State {
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) at: Instant,
+    pub(crate) to: SocketAddr,
     /// Its datagrams.
     pub(crate) datagrams: Vec<Vec<u8>>,
 }
@@ -358,6 +359,7 @@ impl Port {
         let datagrams = transmit.contents.chunks(segment);
         state.calls.push(Call {
             at,
+            to: transmit.destination,
             datagrams: datagrams.map(<[u8]>::to_vec).collect(),
         });
         drop(state);

@@ -499,14 +499,21 @@ pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Erro
         port.silence(false);
         port.empty();
     }
+    let closes = random.below(2) as usize;
+    sides[closes].connection.close(7u32.into(), b"enough");
+    // What is called then fails, at once or when the other side hears of it.
+    let [one, other] = &mut sides;
+    tokio::join!(act(one, 30), act(other, 30));
+    for side in &sides {
+        side.note("closed", side.connection.close_reason());
+    }
     // Nobody holds anything of it but the other side.
     drop(sides);
-    let (closes, other) = match random.below(2) {
+    let (gone, other) = match closes {
         0 => (a, b),
         _ => (b, a),
     };
-    closes.close(7u32.into(), b"enough");
-    drop(closes);
+    drop(gone);
     let reason = other.closed().await;
     let is_told = matches!(reason, ConnectionError::ApplicationClosed(_));
     assert!(is_told, "{reason:?}");

@@ -1,14 +1,15 @@
 //! ICMP messages about what a client has sent, true and forged ones.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpquic_core::{ConnectionError, PathState};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::Connecting;
 use crate::error_queue::Unreachable;
 use crate::runtime::{Runtime, TokioRuntime};
-use crate::testing::{Error, Pair, TestResult, transfer};
+use crate::testing::{Error, Pair, TestResult, client, transfer};
+use crate::{Connecting, default_transport};
 
 /// A message about a datagram from a socket of the client to the server, with its first bytes, reaches
 /// the client's connections. Returns why one of them ended.
@@ -127,6 +128,34 @@ async fn of_many_messages_at_once_the_first_sixteen_count() -> TestResult {
         let ended = timeout(Duration::from_millis(5), connecting).await;
         assert_eq!(ended.is_ok(), counts, "behind {forged}");
     }
+    Ok(())
+}
+
+/// Whatever way leads there. The other address of the server is not waited for.
+#[tokio::test(start_paused = true)]
+async fn where_nobody_listens_no_other_attempt_leads() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let to = pair.server.endpoint.local_addr()?;
+    let closed: SocketAddr = "10.0.0.9:443".parse()?;
+    let config = client(default_transport())?.server_addresses(vec![to]);
+    let endpoint = &pair.client.endpoint;
+    let connecting = endpoint.connect_with(config, closed, "localhost")?;
+    let quoted = first_datagram(&pair);
+    pair.at_client[0].tell_unreachable(&[Unreachable::new(closed, true, &quoted)]);
+    let start = Instant::now();
+    let accept = async {
+        let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
+        Ok::<_, Error>(incoming.await?)
+    };
+    tokio::try_join!(async { Ok(connecting.await?) }, accept)?;
+    assert!(
+        start.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        start.elapsed()
+    );
+    sleep(Duration::from_secs(1)).await;
+    let calls = pair.at_client.iter().flat_map(|port| port.take_calls());
+    assert!(calls.map(|call| call.to).all(|to| to != closed));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::testing::{DELAY, Error, Pair, TestResult, transfer};
 use crate::{Connecting, Incoming};
@@ -110,6 +110,27 @@ async fn who_has_written_and_waits_for_the_handshake_holds_nothing_back() -> Tes
     assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO));
     assert!(accepted);
     drop(incoming?);
+    Ok(())
+}
+
+/// For an answer, or for the end of one.
+#[tokio::test(start_paused = true)]
+async fn who_has_written_and_waits_for_a_stream_holds_nothing_back() -> TestResult {
+    for waits_for_bytes in [true, false] {
+        let pair = Pair::resuming().await?;
+        let start = Instant::now();
+        let Ok((a, _accepted)) = pair.start()?.into_0rtt() else {
+            return Err("no 0-RTT".into());
+        };
+        let (mut send, mut receive) = a.open_bi().await?;
+        send.write_all(b"early").await?;
+        let little = Duration::from_millis(1);
+        match waits_for_bytes {
+            true => assert!(timeout(little, receive.read(&mut [0])).await.is_err()),
+            false => assert!(timeout(little, receive.received_reset()).await.is_err()),
+        }
+        assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO));
+    }
     Ok(())
 }
 
