@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{BinOp, Expr, Lit, ReturnType, Stmt, Type, UnOp};
+use syn::{BinOp, Expr, Lit, Meta, ReturnType, Stmt, Type, UnOp};
 
 /// True for `let _ = ...;`.
 fn is_underscore(statement: &Stmt) -> bool {
@@ -92,17 +93,49 @@ struct Finder<'a> {
     found: Found,
 }
 
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+/// True for tests, and for what other systems than this one have.
+fn is_elsewhere(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        let condition = match &attribute.meta {
-            syn::Meta::List(list) if attribute.path().is_ident("cfg") => list.tokens.to_string(),
-            _ => String::new(),
-        };
-        let condition = condition.replace(' ', "");
+        let condition = || attribute.parse_args::<Meta>().ok();
         attribute.path().is_ident("test")
-            || condition == "test"
-            || condition.starts_with("all(test,")
+            || attribute.path().is_ident("cfg")
+                && condition().is_some_and(|condition| holds(&condition) == Some(false))
     })
+}
+
+/// Whether a condition of `cfg` holds outside of tests; `None` if that is not known, as with features.
+fn holds(condition: &Meta) -> Option<bool> {
+    let text = |value: &syn::MetaNameValue| match &value.value {
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Str(text) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let name = condition.path().get_ident()?.to_string();
+    match (condition, name.as_str()) {
+        (Meta::Path(_), "test" | "doctest") => Some(false),
+        (Meta::Path(_), "unix") => Some(cfg!(unix)),
+        (Meta::Path(_), "windows") => Some(cfg!(windows)),
+        (Meta::NameValue(value), "target_os") => Some(text(value)? == std::env::consts::OS),
+        (Meta::NameValue(value), "target_vendor") if text(value)? == "apple" => {
+            Some(cfg!(target_vendor = "apple"))
+        }
+        (Meta::List(list), _) => {
+            let inner = Punctuated::<Meta, syn::Token![,]>::parse_terminated;
+            let inner = list.parse_args_with(inner).ok()?;
+            let mut inner = inner.iter().map(holds);
+            match name.as_str() {
+                "not" => inner.next()?.map(|holds| !holds),
+                "all" if inner.clone().any(|holds| holds == Some(false)) => Some(false),
+                "all" if inner.all(|holds| holds == Some(true)) => Some(true),
+                "any" if inner.clone().any(|holds| holds == Some(true)) => Some(true),
+                "any" if inner.all(|holds| holds == Some(false)) => Some(false),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// The operators that one is exchanged for. Orders are changed where they differ least: in the case
@@ -270,7 +303,7 @@ impl Visit<'_> for Finder<'_> {
             syn::Item::Fn(item) => &item.attrs,
             syn::Item::Impl(item) => &item.attrs,
             syn::Item::Mod(item) => {
-                if is_for_tests(&item.attrs) && item.content.is_none() {
+                if is_elsewhere(&item.attrs) && item.content.is_none() {
                     self.found.test_modules.push(item.ident.to_string());
                 }
                 &item.attrs
@@ -279,7 +312,7 @@ impl Visit<'_> for Finder<'_> {
             // What is constant cannot be switched.
             _ => return,
         };
-        if !is_for_tests(attributes) {
+        if !is_elsewhere(attributes) {
             visit::visit_item(self, item);
         }
     }
@@ -301,7 +334,7 @@ impl Visit<'_> for Finder<'_> {
     }
 
     fn visit_impl_item_fn(&mut self, item: &syn::ImplItemFn) {
-        if !is_for_tests(&item.attrs) {
+        if !is_elsewhere(&item.attrs) {
             self.on_function(&item.sig, &item.block);
         }
     }

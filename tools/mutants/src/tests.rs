@@ -54,12 +54,38 @@ fn constants_patterns_types_and_tests_are_left_alone() {
         const fn f() -> u8 { 3 }
         fn g(x: [u8; 4]) -> &u8 { match x { [5, ..] => y, _ => [z; 6] } }
         #[cfg(test)] mod tests { fn f() { 7 } }
-        #[cfg(all(test, unix))] mod others { fn f() { 10 } }
+        #[cfg(all(test, feature = \"a\"))] mod others { fn f() { 10 } }
         #[test] fn t() { 8 }
         impl Debug for X { fn fmt() { 9 } }
     ";
     assert_eq!(described(text), [""; 0]);
     assert_eq!(found("#[cfg(test)] mod tests;").test_modules, ["tests"]);
+}
+
+/// What is not compiled cannot be noticed.
+#[test]
+fn code_of_other_systems_is_left_alone() {
+    let here = std::env::consts::OS;
+    let there = if here == "linux" { "windows" } else { "linux" };
+    for (condition, is_changed) in [
+        (format!("target_os = \"{here}\""), true),
+        (format!("target_os = \"{there}\""), false),
+        (format!("not(target_os = \"{here}\")"), false),
+        (
+            format!("not(any(target_os = \"{here}\", target_vendor = \"sony\"))"),
+            false,
+        ),
+        (format!("any(test, target_os = \"{here}\")"), true),
+        (
+            format!("all(feature = \"a\", target_os = \"{there}\")"),
+            false,
+        ),
+        ("any(test, feature = \"a\")".to_owned(), true),
+        ("not(feature = \"a\")".to_owned(), true),
+    ] {
+        let found = described(&format!("#[cfg({condition})] fn f() -> &u8 {{ 7 }}"));
+        assert_eq!(!found.is_empty(), is_changed, "{condition}");
+    }
 }
 
 #[test]
