@@ -671,4 +671,21 @@ mod tests {
         assert!(open(&plan).iter().all(|target| target.remote == preferred));
         assert_eq!(plan.remotes, [preferred]);
     }
+
+    #[test]
+    fn mp_019_paths_that_are_not_open_yet_lead_to_the_preferred_address() {
+        let now = TokioRuntime.now();
+        let (a, b) = (socket("127.0.0.1:1"), socket("127.0.0.2:1"));
+        let [handshake, preferred] = ["127.0.0.3:1", "127.0.0.4:2"].map(|to| to.parse().unwrap());
+        let mut plan = PathPlan::new(FourTuple::new(a.local(), handshake), &[]);
+        plan.set_locals(vec![a.clone(), b.clone()]);
+        let moved = FourTuple::new(a.local(), preferred);
+        plan.on_event(&PathEvent::Migrated(PathId::ZERO, moved), now);
+        let all: Vec<_> = plan
+            .targets
+            .iter()
+            .map(|target| target.four_tuple)
+            .collect();
+        assert_eq!(all, [moved, FourTuple::new(b.local(), preferred)]);
+    }
 }

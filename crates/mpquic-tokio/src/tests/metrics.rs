@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ::metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
+
+use tokio::time::sleep;
 
 use crate::testing::{Pair, TestResult};
 
@@ -100,6 +103,10 @@ async fn a_recorder_is_told_all_there_was_and_nothing_twice() -> TestResult {
     stream.write_all(&[7; 100_000]).await?;
     stream.finish()?;
     b.accept_uni().await?.read_to_end(100_000).await?;
+    // Of a path that is gone, nobody can be asked later.
+    a.paths()[1].close()?;
+    sleep(Duration::from_secs(5)).await;
+    assert!(told(&ips[1]) > 30_000, "{}", told(&ips[1]));
     a.close(0u32.into(), b"");
     client.wait_idle().await;
     client.report_metrics();

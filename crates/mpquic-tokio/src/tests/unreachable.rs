@@ -95,7 +95,7 @@ async fn a_path_is_tried_again_when_routes_change() -> TestResult {
         Ok(())
     };
     let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 100_000), end)?;
-    let late = elapsed - gone;
-    assert!(late <= 6 * DELAY, "{late:?}");
+    // It is asked whether it works, answers, and carries the data.
+    assert_eq!(elapsed, gone + 3 * DELAY);
     Ok(())
 }
