@@ -384,3 +384,16 @@ fn a_path_whose_bare_acknowledgements_are_acknowledged_works_again() {
     ];
     replay(17091294178298850927, Sides::Apart, &operations);
 }
+
+/// The server may send three times what came from the client's new address: not all of its reason.
+#[test]
+fn a_reason_is_cut_where_an_address_is_not_validated() {
+    let operations = [
+        (Network(Share(9_079_256_848_778_919_936), Delay(186)), 0),
+        (
+            Network(Share(2_882_303_761_517_117_440), Rebind { other_ip: false }),
+            252,
+        ),
+    ];
+    replay(65_535, Sides::Apart, &operations);
+}
