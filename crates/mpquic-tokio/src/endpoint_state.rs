@@ -386,6 +386,26 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
+    /// Sockets that are always read from do not keep attempts out for ever.
+    #[test]
+    fn attempts_have_a_turn_after_sixteen_batches() -> TestResult {
+        let config = EndpointConfig::new([1; 32]);
+        let core = mpquic_core::Endpoint::new(Arc::new(config), None, [1; 32]);
+        let state = EndpointState::<()>::new(core, None, 0, Arc::new(TokioRuntime));
+        let mut registry = state.lock();
+        assert!(registry.is_turn_of_attempts());
+        registry.on_batch(false, true);
+        for batches in 1..=20 {
+            assert_eq!(registry.is_turn_of_attempts(), batches >= 16, "{batches}");
+            registry.on_batch(true, true);
+        }
+        registry.next_attempt();
+        assert!(!registry.is_turn_of_attempts(), "it had its turn");
+        registry.on_batch(true, false);
+        assert!(registry.is_turn_of_attempts());
+        Ok(())
+    }
+
     /// While the application takes nothing for minutes, old attempts make room for new ones.
     #[test]
     fn attempts_nobody_takes_are_bounded() -> TestResult {

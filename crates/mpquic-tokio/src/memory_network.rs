@@ -271,3 +271,41 @@ impl DatagramSocket for MemorySocket {
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_read_waits_up_to_32_mebibytes() -> io::Result<()> {
+        let network = MemoryNetwork::new(Duration::ZERO);
+        let here = network.bind("10.0.0.1:1".parse().map_err(io::Error::other)?)?;
+        let there = network.bind("10.0.0.2:1".parse().map_err(io::Error::other)?)?;
+        let send = |contents: &[u8]| {
+            here.try_send(&SentBatch {
+                destination: there.local,
+                source: None,
+                ecn: None,
+                contents,
+                segment_size: None,
+            })
+        };
+        let large = vec![7; 1 << 20];
+        (0..31).try_for_each(|_| send(&large))?;
+        send(&large[1..])?;
+        send(&large[..2])?;
+        assert_eq!(
+            locked(&there.state).arriving.len(),
+            32,
+            "two bytes are too much"
+        );
+        send(&large[..1])?;
+        send(&large[..1])?;
+        assert_eq!(
+            locked(&there.state).arriving.len(),
+            33,
+            "there was room for one"
+        );
+        Ok(())
+    }
+}

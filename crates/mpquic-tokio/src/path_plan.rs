@@ -567,7 +567,7 @@ mod tests {
         assert_eq!(plan.targets.len(), 2);
         plan.confirmed = true;
         plan.targets[1].path = Some(PathId(1));
-        for rest in [1, 2, 4] {
+        for rest in [1, 2, 4, 8, 16, 32, 60, 60] {
             plan.targets[1].path = Some(PathId(1));
             plan.on_event(
                 &PathEvent::Abandoned {
@@ -585,6 +585,8 @@ mod tests {
             // There is enough to carry.
             let busy = || WORTH_A_TRY;
             assert!(!target.is_due(now, busy) && target.is_due(now + FIRST_BACKOFF, busy));
+            let less = target.is_due(now + FIRST_BACKOFF, || WORTH_A_TRY - 1);
+            assert_eq!(less, rest == 1);
         }
         // The network changed: it need not rest any longer than after its first failure.
         #[cfg(feature = "interfaces")]

@@ -355,6 +355,31 @@ mod tests {
         assert_eq!(lanes.held(), all as u64);
     }
 
+    /// Looking at all of them would take long where many are in use.
+    #[test]
+    fn the_four_newest_and_the_four_oldest_slabs_are_looked_at() {
+        const SIZE: usize = 1000;
+        for (free, is_found) in [
+            (0, true),
+            (3, true),
+            (4, false),
+            (5, false),
+            (6, true),
+            (9, true),
+        ] {
+            let mut retired = Retired::new(SIZE);
+            let mut in_use = Vec::new();
+            for index in 0..10 {
+                let mut slab = Slab::new(BytesMut::with_capacity(SIZE));
+                slab.memory.extend_from_slice(&[7; 10]);
+                in_use.extend(Some(slab.memory.split()).filter(|_| index != free));
+                retired.push(slab);
+            }
+            assert_eq!(retired.reclaim().is_some(), is_found, "{free}");
+            assert_eq!(retired.slabs.len(), if is_found { 9 } else { 10 });
+        }
+    }
+
     #[test]
     fn what_is_longer_than_short_has_the_lane_for_itself() {
         for (length, left) in [(SHORT, LANE_SLAB), (SHORT + 1, LANE_SLAB - SHORT - 1)] {

@@ -50,7 +50,7 @@ impl SendQueues {
             self.known = known;
             self.asked = Some(now);
             self.pause = if known {
-                INTERVAL.max(begin.elapsed() * SHARE)
+                pause_after(begin.elapsed())
             } else {
                 Duration::MAX
             };
@@ -65,6 +65,11 @@ impl SendQueues {
         let of_socket = of_socket.filter(|(bound, _)| key(bound) == key(&local));
         of_socket.map(|(_, bytes)| bytes).sum()
     }
+}
+
+/// How long to wait after a request that took so long.
+fn pause_after(took: Duration) -> Duration {
+    INTERVAL.max(took * SHARE)
 }
 
 /// Address and send queue of one row, if anything waits.
@@ -131,6 +136,33 @@ mod tests {
         ] {
             assert_eq!(row(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn requests_take_a_fiftieth_of_the_time_and_come_every_ten_milliseconds() {
+        for (micros, pause) in [(0, 10_000), (200, 10_000), (201, 10_050), (1000, 50_000)] {
+            let after = pause_after(Duration::from_micros(micros));
+            assert_eq!(after, Duration::from_micros(pause));
+        }
+    }
+
+    #[test]
+    fn what_waits_behind_an_address_is_the_sum_of_its_sockets() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let queues = SendQueues {
+            waiting: vec![
+                (address("127.0.0.1:1"), 5),
+                (address("127.0.0.1:2"), 7),
+                (address("127.0.0.2:1"), 11),
+                (address("127.0.0.1:1"), 13),
+            ],
+            ..SendQueues::default()
+        };
+        let all = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.2:1", "127.0.0.2:2"];
+        assert_eq!(
+            all.map(|local| queues.bytes(address(local))),
+            [18, 7, 11, 0]
+        );
     }
 
     #[test]

@@ -421,6 +421,23 @@ mod tests {
     use super::*;
     use crate::runtime::{Runtime, TokioRuntime};
 
+    #[tokio::test(start_paused = true)]
+    async fn answers_wait_for_32_connections_each_counted_once() -> crate::testing::TestResult {
+        let network = crate::testing::Network::recorded();
+        let pair = crate::testing::Pair::recorded(&network, 1)?;
+        let mut unanswered = Unanswered::default();
+        let mut handles = Vec::new();
+        for count in 1..=32 {
+            handles.push(pair.connect().await?);
+            for connection in pair.client.state.lock().connections() {
+                unanswered.push(connection);
+            }
+            assert_eq!(unanswered.connections.len(), count);
+            assert_eq!(unanswered.is_enough(), count == 32, "{count}");
+        }
+        Ok(())
+    }
+
     #[test]
     fn answers_wait_for_bytes_or_time_and_no_longer() {
         let start = TokioRuntime.now();

@@ -153,25 +153,26 @@ impl Group {
             BPF_A, BPF_ABS, BPF_ALU, BPF_B, BPF_JA, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD,
             BPF_MOD, BPF_RET, sock_filter, sock_fprog,
         };
-        let step = |code: u32, k: u32, jt: u8, jf: u8| sock_filter {
+        let test = |code: u32, k: u32, [jt, jf]: [u8; 2]| sock_filter {
             code: code as u16,
             jt,
             jf,
             k,
         };
-        let byte = |at: usize| step(BPF_LD | BPF_B | BPF_ABS, at as u32, 0, 0);
+        let step = |code: u32, k: u32| test(code, k, <[u8; 2]>::default());
+        let byte = |at: usize| step(BPF_LD | BPF_B | BPF_ABS, at as u32);
         // The same as `worker_for`. A number that no socket has lets the kernel go by the addresses.
         let mut program = [
             byte(0),
-            step(BPF_JMP | BPF_JSET | BPF_K, LONG.into(), 2, 0),
+            test(BPF_JMP | BPF_JSET | BPF_K, LONG.into(), [2, 0]),
             byte(self.id_length),
-            step(BPF_JMP | BPF_JA, 3, 0, 0),
+            step(BPF_JMP | BPF_JA, 3),
             byte(LENGTH_AT),
-            step(BPF_JMP | BPF_JEQ | BPF_K, self.id_length as u32, 0, 3),
+            test(BPF_JMP | BPF_JEQ | BPF_K, self.id_length as u32, [0, 3]),
             byte(LENGTH_AT + self.id_length),
-            step(BPF_ALU | BPF_MOD | BPF_K, self.waiting.len() as u32, 0, 0),
-            step(BPF_RET | BPF_A, 0, 0, 0),
-            step(BPF_RET | BPF_K, u32::MAX, 0, 0),
+            step(BPF_ALU | BPF_MOD | BPF_K, self.waiting.len() as u32),
+            step(BPF_RET | BPF_A, 0),
+            step(BPF_RET | BPF_K, u32::MAX),
         ];
         let program = sock_fprog {
             len: program.len() as u16,

@@ -257,8 +257,12 @@ async fn without_automatic_paths_there_is_one_attempt() -> TestResult {
                 _ = connecting => false,
             }
         };
+        let start = Instant::now();
         let reached = timeout(Duration::from_secs(5), accept).await;
         assert_eq!(reached == Ok(true), reaches);
+        if reaches {
+            assert_eq!(start.elapsed(), Duration::from_millis(300) + DELAY);
+        }
     }
     Ok(())
 }

@@ -4,9 +4,10 @@
 //! `CALLS=1000` sets the number of seeds, `SEED=n` says which is the first.
 
 use std::fmt::Debug;
+use std::future::poll_fn;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use tokio::time::{sleep, timeout};
 
 use super::faults::{LIMIT, number};
@@ -140,7 +141,14 @@ impl Application {
         let (patience, size) = (self.patience(), self.size());
         let id = stream.id();
         let data = content(id, offset, size);
-        match self.random.below(5) {
+        match self.random.below(6) {
+            5 => {
+                let mut parts = data.slice(..size / 2).chain(data.slice(size / 2..));
+                let copy = poll_fn(|cx| stream.poll_copy_buf(cx, &mut parts));
+                let copied = timeout(patience, copy).await;
+                self.note("copy", &copied);
+                offset += copied.ok().and_then(Result::ok).unwrap_or(0) as u64;
+            }
             0 => {
                 let written = timeout(patience, stream.write(&data)).await;
                 self.note("write", &written);

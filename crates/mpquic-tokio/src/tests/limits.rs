@@ -152,6 +152,36 @@ async fn resets_are_told_without_reading() -> TestResult {
     Ok(())
 }
 
+/// Less waits for the connection's task, which sends several small writes together.
+#[tokio::test(start_paused = true)]
+async fn much_is_sent_within_the_call_that_writes_it() -> TestResult {
+    let pair = pair(default_transport(), default_transport())?;
+    let (a, b) = pair.connect().await?;
+    crate::testing::transfer(&a, &b, 4 << 20).await?;
+    let sent = || !pair.at_client[0].take_calls().is_empty();
+    for (size, leaves) in [(1, false), ((16 << 10) - 1, false), (16 << 10, true)] {
+        let mut stream = a.open_uni().await?;
+        sleep(LONG).await;
+        sent();
+        assert_eq!(stream.write(&pattern(size)).await?, size);
+        assert_eq!(sent(), leaves, "{size}");
+        sleep(LONG).await;
+        assert_eq!(sent(), !leaves, "{size}");
+        // Two halves are as one.
+        stream.write_all(&pattern(8 << 10)).await?;
+        assert!(!sent());
+        stream.write_all(&pattern(8 << 10)).await?;
+        assert!(sent());
+    }
+    sleep(LONG).await;
+    sent();
+    for count in 1..=64 {
+        a.send_datagram(pattern(1024))?;
+        assert_eq!(sent(), count == 64, "{count} KiB in DATAGRAMs");
+    }
+    Ok(())
+}
+
 /// What an application asks for leaves at once, though there is nothing else to send.
 async fn leaves_at_once(pair: &Pair, ask: impl Future<Output = TestResult>) -> Result<bool, Error> {
     sleep(LONG).await;
