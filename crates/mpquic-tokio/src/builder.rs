@@ -495,6 +495,30 @@ mod tests {
         Ok(())
     }
 
+    #[tokio::test]
+    async fn the_system_chooses_the_port_of_a_client() -> TestResult {
+        let endpoint = Endpoint::builder().build()?;
+        assert!(endpoint.local_addr()?.port() > 1023);
+        Ok(())
+    }
+
+    /// What stands by comes last.
+    #[tokio::test]
+    async fn the_sockets_of_backup_addresses_stand_by() -> TestResult {
+        let network = crate::MemoryNetwork::new(std::time::Duration::ZERO);
+        let [backup, first] = ["10.0.0.2:1", "10.0.0.1:1"].map(|local| local.parse());
+        let (backup, first): (SocketAddr, SocketAddr) = (backup?, first?);
+        let endpoint = Endpoint::builder()
+            .abstract_socket(network.bind(backup)?)
+            .abstract_socket(network.bind(first)?)
+            .backup_address(backup.ip())
+            .build()?;
+        let all = endpoint.state().sockets.all();
+        let all: Vec<_> = all.iter().map(|it| (it.local(), it.is_backup())).collect();
+        assert_eq!(all, [(first, false), (backup, true)]);
+        Ok(())
+    }
+
     /// What cannot be is said before an address is taken from somebody else.
     #[tokio::test]
     async fn options_are_checked_before_anything_is_bound() -> TestResult {

@@ -214,6 +214,16 @@ async fn an_attempt_tells_where_it_goes_and_who_asks() -> TestResult {
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_connection_has_a_number_of_its_own() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, _b) = pair.connect().await?;
+    let (c, _d) = pair.connect().await?;
+    assert_eq!(a.stable_id(), a.clone().stable_id());
+    assert_ne!(a.stable_id(), c.stable_id());
+    Ok(())
+}
+
 /// Addresses where nobody is, before the one where the server is.
 fn dead(count: u8) -> Vec<SocketAddr> {
     let address = |last| SocketAddr::from(([10, 0, 9, last], 443));
