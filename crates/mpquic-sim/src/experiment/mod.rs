@@ -32,6 +32,8 @@ mod informed;
 mod measure;
 mod plan;
 mod player;
+#[cfg(test)]
+mod recorded;
 mod resample;
 mod results;
 mod runs;

@@ -18,6 +18,8 @@ mod counters;
 mod mahimahi;
 mod queue;
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;
 
 pub use config::{Backlog, Change, Discipline, Jitter, LinkConfig, Loss, RateTrace, Variation};
