@@ -163,10 +163,7 @@ impl Endpoint {
         addr: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let mut others = config.server_addresses.clone();
-        if !config.automatic_paths {
-            others.clear();
-        }
+        let others = config.server_addresses.clone();
         self.connect_any(config, addr, &others, server_name)
     }
 

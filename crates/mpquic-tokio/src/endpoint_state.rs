@@ -400,9 +400,13 @@ mod tests {
             registry.on_batch(true, true);
         }
         registry.next_attempt();
-        assert!(!registry.is_turn_of_attempts(), "it had its turn");
+        for batches in 0..=16 {
+            assert_eq!(registry.is_turn_of_attempts(), batches == 16, "{batches}");
+            registry.on_batch(true, true);
+        }
+        registry.next_attempt();
         registry.on_batch(true, false);
-        assert!(registry.is_turn_of_attempts());
+        assert!(registry.is_turn_of_attempts(), "nothing is left to read");
         Ok(())
     }
 

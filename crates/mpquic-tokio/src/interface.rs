@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use if_addrs::{IfAddr, IfOperStatus};
@@ -124,12 +125,8 @@ struct Facts {
     kind: Option<String>,
 }
 
-/// What Linux tells; other systems tell nothing.
-fn facts(name: &str) -> Facts {
-    let directory = std::path::Path::new("/sys/class/net").join(name);
-    if !cfg!(target_os = "linux") || !directory.is_dir() {
-        return Facts::default();
-    }
+/// What Linux tells of an interface in this directory; on other systems there is none.
+fn facts(directory: &Path) -> Facts {
     let ports = std::fs::read_dir(directory.join("brif"));
     let has_card = ports.is_ok_and(|mut ports| {
         ports.any(|port| port.is_ok_and(|port| port.path().join("../device").exists()))
@@ -145,7 +142,7 @@ fn facts(name: &str) -> Facts {
 }
 
 fn virtual_kind(name: &str) -> Option<LeftOut> {
-    kind_of(name, &facts(name))
+    kind_of(name, &facts(&Path::new("/sys/class/net").join(name)))
 }
 
 /// Whether an interface is a tunnel or a bridge.
@@ -417,6 +414,30 @@ mod tests {
             ..is_bridge
         };
         assert_eq!(kind_of("br-lan", &uplink), None);
+    }
+
+    /// As `/sys/class/net` has them.
+    #[test]
+    fn facts_are_read_from_files() -> std::io::Result<()> {
+        let nothing = facts(Path::new("/nowhere/at/all"));
+        assert!(!nothing.is_tun && !nothing.is_bridge && !nothing.has_card);
+        assert_eq!(nothing.kind, None);
+        let directory = std::env::temp_dir().join(format!("mpquic-facts-{}", std::process::id()));
+        for name in ["bridge", "brif/port1", "device"] {
+            std::fs::create_dir_all(directory.join(name))?;
+        }
+        let found = facts(&directory);
+        assert!(found.is_bridge && !found.is_tun && !found.has_card && found.kind.is_none());
+        std::fs::create_dir_all(directory.join("brif/device"))?;
+        std::fs::write(directory.join("tun_flags"), "0x1002")?;
+        std::fs::write(
+            directory.join("uevent"),
+            "INTERFACE=a\nDEVTYPE=wlan\nIFINDEX=3\n",
+        )?;
+        let found = facts(&directory);
+        assert!(found.is_bridge && found.is_tun && found.has_card);
+        assert_eq!(found.kind.as_deref(), Some("wlan"));
+        std::fs::remove_dir_all(directory)
     }
 
     /// An endpoint without sockets. What is bound here needs the loopback interface of Linux only.

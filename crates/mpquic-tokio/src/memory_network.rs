@@ -290,6 +290,7 @@ mod tests {
                 segment_size: None,
             })
         };
+        assert_eq!(here.max_segments(), 64);
         let large = vec![7; 1 << 20];
         (0..31).try_for_each(|_| send(&large))?;
         send(&large[1..])?;

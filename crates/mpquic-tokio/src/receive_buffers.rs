@@ -265,6 +265,7 @@ mod tests {
         lanes
             .fill(
                 |buffers, meta| {
+                    assert_eq!(buffers[0].len(), 1 << 16);
                     buffers[0][..length].fill(7);
                     meta[0].len = length;
                     Ok(1)

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use mpquic_core::qlog::{ConnectionStart, Factory, Sink};
 use tokio::time::timeout;
 
 use crate::testing::{Pair, TestResult, server, transfer};
 use crate::{
-    ConnectionId, ConnectionIdGenerator, ConnectionIds, EndpointOptions, default_transport,
+    ConnectionError, ConnectionId, ConnectionIdGenerator, ConnectionIds, EndpointOptions,
+    default_transport,
 };
 
 /// Makes connection IDs by counting, and panics when told to.
@@ -32,6 +34,43 @@ impl ConnectionIdGenerator for Counter {
     fn cid_lifetime(&self) -> Option<Duration> {
         None
     }
+}
+
+/// A log that cannot be begun.
+#[derive(Debug, Default)]
+struct Broken(Arc<AtomicBool>);
+
+impl Factory for Broken {
+    fn start(&self, _: &ConnectionStart) -> Option<Box<dyn Sink>> {
+        assert!(!self.0.load(Ordering::SeqCst), "as this test wants");
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_at_the_start_of_a_connection_is_its_own() -> TestResult {
+    let mut pair = Pair::with_paths(1)?;
+    let panics = Arc::new(AtomicBool::new(true));
+    let mut transport = default_transport();
+    transport.qlog = Some(Arc::new(Broken(panics.clone())));
+    let options = EndpointOptions::new([7; 32]);
+    pair.restart_server(server(transport)?, options.build()?)?;
+    let listening = &pair.server.endpoint;
+    let to = listening.local_addr()?;
+    let connecting = pair.client.endpoint.connect(to, "localhost")?;
+    let incoming = listening.accept().await.ok_or("closed")?;
+    assert_eq!(incoming.accept().err(), Some(ConnectionError::Panicked));
+    assert_eq!(listening.driver_stats().panicked_connections, 1);
+    drop(connecting);
+    // What the client has sent meanwhile looks like another attempt.
+    while let Ok(incoming) = timeout(Duration::from_secs(1), listening.accept()).await {
+        incoming.ok_or("closed")?.ignore();
+    }
+    panics.store(false, Ordering::SeqCst);
+    let (a, b) = pair.connect().await?;
+    transfer(&a, &b, 1 << 20).await?;
+    assert_eq!(listening.driver_stats().panicked_connections, 1);
+    Ok(())
 }
 
 /// It runs before it is known whose datagram it is.
