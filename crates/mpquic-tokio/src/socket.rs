@@ -454,6 +454,31 @@ mod tests {
         assert!(tuple.local.is_ipv4() && a.owns(tuple.local));
     }
 
+    /// Otherwise the routing table decides by which interface packets leave.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_socket_is_bound_to_its_interface() -> io::Result<()> {
+        for (name, bound) in [(Some("lo"), Some(&b"lo"[..])), (None, None)] {
+            let socket = new_socket("127.0.0.1:0".parse().map_err(io::Error::other)?, 1 << 16)?;
+            if let Some(name) = name {
+                bind_to_interface(
+                    &socket,
+                    "127.0.0.1:0".parse().map_err(io::Error::other)?,
+                    name,
+                )?;
+            }
+            assert_eq!(socket.device()?.as_deref(), bound);
+        }
+        let nowhere = Socket::bind(
+            &TokioRuntime,
+            ([127, 0, 0, 1], 0).into(),
+            Some("none0"),
+            1 << 16,
+        );
+        assert!(nowhere.is_err(), "there is no such interface");
+        Ok(())
+    }
+
     #[test]
     fn unreachable_is_told_apart_from_passing_faults() {
         assert!(is_unreachable(&io::Error::from_raw_os_error(19)));

@@ -438,6 +438,20 @@ mod tests {
         Ok(())
     }
 
+    /// A socket that is closed with something left to read does not keep attempts out.
+    #[tokio::test]
+    async fn a_reader_that_ends_leaves_the_turn_to_attempts() -> crate::testing::TestResult {
+        let network = crate::testing::Network::recorded();
+        let pair = crate::testing::Pair::recorded(&network, 1)?;
+        let endpoint = &pair.server.state;
+        let mut reader = Reader::new(endpoint);
+        reader.set_unread(true);
+        assert!(!endpoint.lock().is_turn_of_attempts());
+        drop(reader);
+        assert!(endpoint.lock().is_turn_of_attempts());
+        Ok(())
+    }
+
     #[test]
     fn answers_wait_for_bytes_or_time_and_no_longer() {
         let start = TokioRuntime.now();
