@@ -556,6 +556,23 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_random() {
+        assert_ne!(random().unwrap(), random().unwrap());
+        assert_ne!(random().unwrap(), [0; 32]);
+    }
+
+    /// A port that the system is to choose is no fault yet.
+    #[test]
+    fn preferred_addresses_may_have_no_port_before_they_are_bound() {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"]).unwrap();
+        let v4 = Some("192.0.2.1:0".parse().unwrap());
+        let v6 = Some("[2001:db8::1]:0".parse().unwrap());
+        let config = config.preferred_address_v4(v4).preferred_address_v6(v6);
+        config.check_before_binding().unwrap();
+        assert!(config.checked().is_err());
+    }
+
+    #[test]
     fn a_protocol_has_to_be_named() {
         let client = ClientConfig::dangerous_insecure(&[]).err();
         let server = ServerConfig::self_signed(&["localhost"], &[]).err();

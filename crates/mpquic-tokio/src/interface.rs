@@ -294,8 +294,6 @@ fn adapt(endpoint: &Arc<SharedEndpoint>, selection: &Selection) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::Socket;
-    use crate::testing::{Error, Host, Network, TestResult, server};
     use if_addrs::{Ifv4Addr, Ifv6Addr, Interface};
 
     fn interface(name: &str, ip: &str, oper_status: IfOperStatus) -> Interface {
@@ -439,14 +437,21 @@ mod tests {
         assert_eq!(found.kind.as_deref(), Some("wlan"));
         std::fs::remove_dir_all(directory)
     }
+}
 
-    /// An endpoint without sockets. What is bound here needs the loopback interface of Linux only.
+/// What is bound here needs the loopback interface of Linux.
+#[cfg(all(test, target_os = "linux"))]
+mod tests_on_linux {
+    use super::*;
+    use crate::socket::Socket;
+    use crate::testing::{Error, Host, Network, TestResult, server};
+
+    /// An endpoint without sockets.
     fn host() -> Result<Host, Error> {
         let transport = crate::default_transport();
         Host::new(&Network::default(), Some(server(transport)?), None, 1)
     }
 
-    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn sockets_follow_the_addresses_of_an_interface() -> TestResult {
         let state = host()?.state;
@@ -477,7 +482,6 @@ mod tests {
         Ok(())
     }
 
-    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn who_watches_binds_at_once_and_closes_all_in_the_end() -> TestResult {
         let host = host()?;

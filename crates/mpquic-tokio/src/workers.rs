@@ -233,6 +233,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn workers_are_numbered_and_share_the_memory() -> crate::testing::TestResult {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
+        for count in [1, 4, MAX_WORKERS] {
+            let builder = crate::Endpoint::builder()
+                .bind("127.0.0.1:0".parse()?)
+                .memory_limit(128_000_000)
+                .server(config.clone());
+            let workers = builder.workers(count)?;
+            let address = workers[0].local_addrs()?;
+            for (number, worker) in workers.iter().enumerate() {
+                assert_eq!(worker.number, number);
+                let limit = worker.config.options().memory_limit;
+                assert_eq!(limit, 128_000_000 / count as u64);
+                assert_eq!(worker.local_addrs()?, address, "they have the same address");
+            }
+            assert_eq!(workers.len(), count);
+        }
+        Ok(())
+    }
+
     /// A worker issues no connection ID that leads to another one, and does not look for its own for ever.
     #[test]
     fn no_connection_id_is_of_another_worker() -> io::Result<()> {

@@ -6,6 +6,7 @@ use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mpquic_core::FourTuple;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::testing::{ALPN, DELAY, Error, Pair, TestResult, client, server, transfer};
@@ -204,7 +205,19 @@ async fn an_attempt_tells_where_it_goes_and_who_asks() -> TestResult {
     assert_eq!(connecting.remote_address(), Some(to));
     let local = pair.at_client[0].local();
     assert_eq!(connecting.local_ip(), Some(local.ip()));
+    let first = pair.at_client[0].take_calls();
     let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
+    assert_eq!(incoming.four_tuple(), Some(FourTuple::new(to, local)));
+    assert_eq!(
+        (incoming.remote_address(), incoming.local_ip()),
+        (Some(local), Some(to.ip()))
+    );
+    assert!(incoming.may_retry() && !incoming.remote_address_validated());
+    // RFC 9000 section 17.2: behind the first byte, the version and the length.
+    let id = incoming.orig_dst_cid().ok_or("no connection ID")?;
+    let datagram = &first[0].datagrams[0];
+    assert_eq!(datagram[5] as usize, id.len());
+    assert_eq!(datagram[6..6 + id.len()], id[..]);
     let mut accepting = incoming.accept()?;
     assert_eq!(accepting.remote_address(), Some(local));
     let asked = accepting.handshake_data().await?;
@@ -221,6 +234,36 @@ async fn each_connection_has_a_number_of_its_own() -> TestResult {
     let (c, _d) = pair.connect().await?;
     assert_eq!(a.stable_id(), a.clone().stable_id());
     assert_ne!(a.stable_id(), c.stable_id());
+    Ok(())
+}
+
+/// The server is there, it only takes its time.
+#[tokio::test(start_paused = true)]
+async fn once_the_server_has_answered_no_other_way_is_tried() -> TestResult {
+    for (answers, ways) in [(true, 1), (false, 2)] {
+        let pair = Pair::with_paths(2)?;
+        let to = pair.server.endpoint.local_addr()?;
+        let connecting = pair.client.endpoint.connect(to, "localhost")?;
+        let serve = async {
+            let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
+            if answers {
+                incoming.retry()?;
+            } else {
+                incoming.ignore();
+            }
+            sleep(Duration::from_secs(2)).await;
+            Ok::<_, Error>(())
+        };
+        tokio::select! {
+            served = serve => served?,
+            _ = connecting => return Err("it was connected".into()),
+        }
+        let used = pair
+            .at_client
+            .iter()
+            .filter(|port| !port.take_calls().is_empty());
+        assert_eq!(used.count(), ways);
+    }
     Ok(())
 }
 

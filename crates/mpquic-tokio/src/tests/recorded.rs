@@ -6,8 +6,6 @@
 //! purpose.
 //!
 //!     ACCEPT_DRIVER=1 cargo test -p mpquic-tokio --lib recorded
-#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-// Exponentials are those of the system's library, and may differ in their last bit elsewhere.
 
 use std::fmt::Write as _;
 
@@ -17,8 +15,17 @@ use tokio::time::timeout;
 use super::{calls, faults};
 use crate::testing::{Error, Network, Pair, TestResult};
 
-/// Compares a record with its file. `lines` are its runs.
+/// Compares a record with its file. `lines` are its runs. Elsewhere, exponentials may differ in their last bit:
+/// they are those of the system's library.
 fn compare(name: &str, lines: &[u64]) -> TestResult {
+    let is_here = cfg!(all(
+        target_arch = "x86_64",
+        target_os = "linux",
+        target_env = "gnu"
+    ));
+    if !is_here {
+        return Ok(());
+    }
     let mut now =
         String::from("Hashes of all that sockets were asked for and applications were told.\n");
     for (seed, hash) in lines.iter().enumerate() {
