@@ -239,14 +239,14 @@ mod tests {
         for count in [1, 4, MAX_WORKERS] {
             let builder = crate::Endpoint::builder()
                 .bind("127.0.0.1:0".parse()?)
-                .memory_limit(128_000_000)
+                .memory_limit(256_000_000)
                 .server(config.clone());
             let workers = builder.workers(count)?;
             let address = workers[0].local_addrs()?;
             for (number, worker) in workers.iter().enumerate() {
                 assert_eq!(worker.number, number);
                 let limit = worker.config.options().memory_limit;
-                assert_eq!(limit, 128_000_000 / count as u64);
+                assert_eq!(limit, 256_000_000 / count as u64);
                 assert_eq!(worker.local_addrs()?, address, "they have the same address");
             }
             assert_eq!(workers.len(), count);
