@@ -553,7 +553,10 @@ mod tests {
     #[cfg(all(feature = "interfaces", target_os = "linux"))]
     #[tokio::test]
     async fn the_system_chooses_the_port_of_an_interface() -> TestResult {
-        let endpoint = Endpoint::builder().bind_interface("lo").build()?;
+        let builder = Endpoint::builder().bind_interface("lo");
+        let endpoint = builder.backup_interface("lo").build()?;
+        let all = endpoint.state().sockets.all();
+        assert!(all.iter().all(|socket| socket.is_backup()), "{all:?}");
         let addresses = endpoint.local_addrs();
         assert!(addresses.contains(&endpoint.local_addr()?));
         for address in addresses {
@@ -562,6 +565,10 @@ mod tests {
                 "{address}"
             );
         }
+        let builder = Endpoint::builder().bind_interface("lo");
+        let other = builder.backup_interface("other").build()?;
+        let all = other.state().sockets.all();
+        assert!(!all.iter().any(|socket| socket.is_backup()), "{all:?}");
         Ok(())
     }
 }
