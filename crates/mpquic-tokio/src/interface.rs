@@ -444,7 +444,9 @@ mod tests {
 mod tests_on_linux {
     use super::*;
     use crate::socket::Socket;
-    use crate::testing::{Error, Host, Network, TestResult, server};
+    use crate::testing::{DELAY, Error, Host, Network, Pair, TestResult, server, transfer};
+    use std::time::Duration;
+    use tokio::time::sleep;
 
     /// An endpoint without sockets.
     fn host() -> Result<Host, Error> {
@@ -479,6 +481,28 @@ mod tests_on_linux {
         let again = state.sockets.addresses();
         assert_eq!(again.len(), expected.len());
         assert!(again.iter().any(|address| address.ip() == bound[0].ip()));
+        Ok(())
+    }
+
+    /// Whatever has changed, there may be a route now.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_makes_connections_try_again() -> TestResult {
+        let pair = Pair::with_paths(1)?;
+        let (a, b) = pair.connect().await?;
+        transfer(&a, &b, 1 << 20).await?;
+        sleep(Duration::from_secs(8)).await;
+        let port = &pair.at_client[0];
+        port.fail_to_send(Some(io::ErrorKind::NetworkUnreachable));
+        let gone = Duration::from_millis(300);
+        let end = async {
+            sleep(gone).await;
+            port.fail_to_send(None);
+            adapt(&pair.client.state, &Selection::Named(Vec::new()));
+            Ok(())
+        };
+        let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 10_000), end)?;
+        // It is asked whether it works, answers, and carries the data.
+        assert_eq!(elapsed, gone + 3 * DELAY);
         Ok(())
     }
 

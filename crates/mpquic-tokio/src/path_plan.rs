@@ -635,6 +635,73 @@ mod tests {
         }
     }
 
+    fn abandoned(path: u32) -> PathEvent {
+        PathEvent::Abandoned {
+            path: PathId(path),
+            error_code: TransportErrorCode::PATH_UNSTABLE_OR_POOR,
+            by_peer: false,
+        }
+    }
+
+    /// Not so what was given up at another local address.
+    #[test]
+    fn a_local_address_that_works_makes_its_targets_worth_a_try() {
+        let now = TokioRuntime.now();
+        let locals = [socket("127.0.0.1:1"), socket("127.0.0.2:1")];
+        let first = FourTuple::new(locals[0].local(), "127.0.0.3:1".parse().unwrap());
+        let announced = ServerAddress::new("127.0.0.4:1".parse().unwrap());
+        let mut plan = PathPlan::new(first, &[]);
+        plan.set_locals(locals.to_vec());
+        plan.confirmed = true;
+        plan.on_event(&PathEvent::ServerAddresses([announced].into()), now);
+        let to_announced = |plan: &PathPlan, local: usize| {
+            let four_tuple = FourTuple::new(locals[local].local(), announced.address);
+            let mut targets = plan.targets.iter();
+            targets
+                .position(|target| target.four_tuple == four_tuple)
+                .unwrap()
+        };
+        let all = [0, 1].map(|local| to_announced(&plan, local));
+        for _ in 0..ATTEMPTS_IF_ANNOUNCED {
+            for index in all {
+                plan.targets[index].path = Some(PathId(9));
+                plan.on_event(&abandoned(9), now);
+            }
+        }
+        assert!(all.iter().all(|index| plan.targets[*index].is_given_up));
+        // The path of the handshake works.
+        plan.on_event(&PathEvent::Established(PathId::ZERO), now);
+        assert_eq!(
+            all.map(|index| plan.targets[index].is_given_up),
+            [false, true]
+        );
+        assert_eq!(plan.targets[all[0]].failures, Some(0));
+    }
+
+    /// Of addresses that the server withdraws, those with a path are left once another one works.
+    #[test]
+    fn only_paths_that_are_there_have_to_be_left() {
+        let now = TokioRuntime.now();
+        let local = socket("127.0.0.1:1");
+        let first = FourTuple::new(local.local(), "127.0.0.3:1".parse().unwrap());
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let all = ["127.0.0.4:1", "127.0.0.5:1", "127.0.0.6:1"].map(address);
+        let mut plan = PathPlan::new(first, &all[2..]);
+        plan.set_locals(vec![local]);
+        plan.confirmed = true;
+        plan.on_event(
+            &PathEvent::ServerAddresses(all.map(ServerAddress::new).into()),
+            now,
+        );
+        for (index, target) in plan.targets.iter_mut().enumerate() {
+            let has_path = target.four_tuple.remote != all[1];
+            target.path = has_path.then_some(PathId(index as u32));
+        }
+        plan.on_event(&PathEvent::ServerAddresses([].into()), now);
+        // The application has named the third.
+        assert_eq!(plan.withdrawn, [all[0]]);
+    }
+
     #[test]
     fn mp_019_further_paths_lead_to_the_preferred_address() {
         let now = TokioRuntime.now();

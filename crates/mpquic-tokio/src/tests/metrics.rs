@@ -95,9 +95,18 @@ async fn a_recorder_is_told_all_there_was_and_nothing_twice() -> TestResult {
     assert_eq!(kept.counter("mpquic_endpoint_outgoing_handshakes_total"), 1);
     let open = f64::from_bits(kept.counter("mpquic_endpoint_connections"));
     assert_eq!(open, 1.0);
-    let rtts = format!("mpquic_path_rtt_seconds local={}", ips[0]);
-    let samples = kept.samples.lock().unwrap()[&rtts].0.lock().unwrap().len();
-    assert_eq!(samples, 2);
+    for name in ["mpquic_path_rtt_seconds", "mpquic_path_window_bytes"] {
+        let name = format!("{name} local={}", ips[0]);
+        let samples = kept.samples.lock().unwrap()[&name]
+            .0
+            .lock()
+            .unwrap()
+            .clone();
+        assert!(
+            samples.len() == 2 && samples.iter().all(|value| *value > 0.0),
+            "{samples:?}"
+        );
+    }
 
     let mut stream = a.open_uni().await?;
     stream.write_all(&[7; 100_000]).await?;

@@ -9,8 +9,13 @@ use crate::harness::{TestResult, client};
 /// It would take ten seconds to find out otherwise.
 #[tokio::test]
 async fn a_closed_port_is_told_at_once() -> TestResult {
-    for local in ["127.0.0.1:0", "[::]:0"] {
-        let nobody = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    for (local, remote) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::]:0", "127.0.0.1:0"),
+        ("[::]:0", "[::1]:0"),
+        ("[::1]:0", "[::1]:0"),
+    ] {
+        let nobody = std::net::UdpSocket::bind(remote)?;
         let address = nobody.local_addr()?;
         drop(nobody);
         let endpoint = Endpoint::client(local.parse()?)?;
@@ -20,7 +25,7 @@ async fn a_closed_port_is_told_at_once() -> TestResult {
         assert_eq!(
             result.err(),
             Some(ConnectionError::PortUnreachable),
-            "{local}"
+            "{local}, {remote}"
         );
         endpoint.wait_idle().await;
     }
