@@ -297,6 +297,7 @@ fn paths_are_found_however_they_are_written() {
              fn sent() { super::local::f(); crate::Buf::new(super::LIMIT, \"crate::ids::No\", '\"'); }\n\
              fn other(x: names::Other) -> [Wide; 2] { frame::decode::<u8>(r#\"crate::\"ids::No\"#) }\n\
              #[cfg(test)]\nuse crate::ids::No;\n\
+             #[cfg(all(test, unix))]\nmod others {\n use crate::ids::No;\n}\n\
              #[cfg(test)]\nmod tests {\n use crate::ids::No;\n}\n",
         ),
         ("wire/mod.rs", "pub mod buf; pub mod frame;"),

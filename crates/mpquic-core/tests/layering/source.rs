@@ -375,7 +375,11 @@ pub(crate) fn tokens(text: &str) -> Vec<&str> {
 /// Drops comments, the insides of literals, and items that only tests compile.
 pub(crate) fn strip(text: &str) -> String {
     let mut code = without_literals(text);
-    while let Some(start) = code.find("#[cfg(test)]") {
+    let of_tests = |code: &str| {
+        let begins = ["#[cfg(test)]", "#[cfg(all(test,"];
+        begins.iter().filter_map(|begin| code.find(begin)).min()
+    };
+    while let Some(start) = of_tests(&code) {
         let item = &code[start..];
         let end = match (item.find(';'), item.find('{')) {
             (Some(semicolon), Some(brace)) if semicolon < brace => semicolon + 1,
