@@ -253,7 +253,8 @@ impl Outside {
         let Some(ip) = layout(packet) else {
             return;
         };
-        let may_leave = is_for_one(ip.destination)
+        let may_leave = is_for_one(ip.source)
+            && is_for_one(ip.destination)
             && Exchange::of(packet, &ip, ip.destination, Kind::Request).is_some();
         if !may_leave {
             return;

@@ -73,8 +73,8 @@ pub(super) enum Unreachable {
 }
 
 impl Packet {
-    /// Reads a frame. `None` for what is neither TCP nor UDP, is broken, a fragment, or not for one
-    /// host.
+    /// Reads a frame. `None` for what is neither TCP nor UDP, is broken, a fragment, or not from one
+    /// host (RFC 1122 section 3.2.1.3) for one host.
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         let ip = frame.get(FRAME_HEADER..)?;
         let layout = layout(ip)?;
@@ -91,7 +91,7 @@ impl Packet {
             UDP if body.len() >= 8 => Transport::Udp,
             _ => return None,
         };
-        if !is_for_one(layout.destination) {
+        if !is_for_one(layout.source) || !is_for_one(layout.destination) {
             return None;
         }
         Some(Self {

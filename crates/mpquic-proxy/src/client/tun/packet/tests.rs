@@ -282,3 +282,23 @@ fn no_bytes_are_too_strange() {
     }
     assert!(parsed > 1000, "{parsed}");
 }
+
+/// RFC 1122 section 3.2.1.3 and RFC 4291 section 2.7: nobody sends from such an address, and an answer would go to
+/// many.
+#[test]
+fn what_comes_from_no_single_host_is_no_packet() {
+    for (from, to, is_packet) in [
+        ("198.18.0.1:1", "192.0.2.7:443", true),
+        ("224.0.0.1:1", "192.0.2.7:443", false),
+        ("255.255.255.255:1", "192.0.2.7:443", false),
+        ("0.0.0.0:1", "192.0.2.7:443", false),
+        ("198.18.0.1:1", "224.0.0.1:443", false),
+        ("[fd6d::1]:1", "[2001:db8::7]:443", true),
+        ("[ff02::1]:1", "[2001:db8::7]:443", false),
+        ("[::]:1", "[2001:db8::7]:443", false),
+        ("[fd6d::1]:1", "[ff02::1]:443", false),
+    ] {
+        let packet = Packet::parse(&segment(from, to, SYN, b""));
+        assert_eq!(packet.is_some(), is_packet, "{from} to {to}");
+    }
+}
