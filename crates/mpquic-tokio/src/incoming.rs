@@ -91,16 +91,6 @@ impl Incoming {
         drop(self);
     }
 
-    fn refuse_now(&mut self) {
-        if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
-            let mut response = Vec::new();
-            let transmit = endpoint.lock().core.refuse(core, &mut response);
-            if let Some(transmit) = transmit {
-                endpoint.respond(&transmit, &response);
-            }
-        }
-    }
-
     /// Sends a Retry packet: the client has to try again with a token, which proves that it
     /// receives at its address.
     ///
@@ -168,7 +158,13 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        self.refuse_now();
+        if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
+            let mut response = Vec::new();
+            let transmit = endpoint.lock().core.refuse(core, &mut response);
+            if let Some(transmit) = transmit {
+                endpoint.respond(&transmit, &response);
+            }
+        }
     }
 }
 

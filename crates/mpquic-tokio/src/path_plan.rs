@@ -569,14 +569,7 @@ mod tests {
         plan.targets[1].path = Some(PathId(1));
         for rest in [1, 2, 4, 8, 16, 32, 60, 60] {
             plan.targets[1].path = Some(PathId(1));
-            plan.on_event(
-                &PathEvent::Abandoned {
-                    path: PathId(1),
-                    error_code: TransportErrorCode::PATH_UNSTABLE_OR_POOR,
-                    by_peer: false,
-                },
-                now,
-            );
+            plan.on_event(&abandoned(1), now);
             let until = now + Duration::from_secs(rest);
             assert_eq!(plan.next_timeout(), Some(until));
             let target = &plan.targets[1];
@@ -616,14 +609,7 @@ mod tests {
                 if has_worked {
                     plan.on_event(&PathEvent::Established(PathId(1)), now);
                 }
-                plan.on_event(
-                    &PathEvent::Abandoned {
-                        path: PathId(1),
-                        error_code: TransportErrorCode::PATH_UNSTABLE_OR_POOR,
-                        by_peer: false,
-                    },
-                    now,
-                );
+                plan.on_event(&abandoned(1), now);
                 let tries = plan.next_timeout().is_some();
                 assert_eq!(tries, has_worked || failures < 3, "{failures}");
             }
@@ -731,12 +717,7 @@ mod tests {
         // The path that leads to the old address stays as long as it works.
         assert_eq!(open(&plan).len(), 3);
         assert!(open(&plan).contains(&FourTuple::new(b.local(), handshake)));
-        let abandoned = PathEvent::Abandoned {
-            path: PathId(1),
-            error_code: TransportErrorCode::PATH_UNSTABLE_OR_POOR,
-            by_peer: false,
-        };
-        plan.on_event(&abandoned, now);
+        plan.on_event(&abandoned(1), now);
         assert!(open(&plan).iter().all(|target| target.remote == preferred));
         assert_eq!(plan.remotes, [preferred]);
     }

@@ -159,7 +159,7 @@ impl Group {
             jf,
             k,
         };
-        let step = |code: u32, k: u32| test(code, k, <[u8; 2]>::default());
+        let step = |code: u32, k: u32| test(code, k, [0, 0]);
         let byte = |at: usize| step(BPF_LD | BPF_B | BPF_ABS, at as u32);
         // The same as `worker_for`. A number that no socket has lets the kernel go by the addresses.
         let mut program = [

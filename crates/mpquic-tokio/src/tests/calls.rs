@@ -1,7 +1,7 @@
 //! Applications on both sides call whatever the interface has, in any order, and give up on calls that take
 //! long: what is read is what was written, connections end as one of them wants, and nothing is left.
 //!
-//! `CALLS=1000` sets the number of seeds, `SEED=n` says which is the first.
+//! `CALLS=1000` sets the number of seeds, `SEED=n` says which is the first; with `CALLS_PRINT`, calls are printed.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use tokio::time::{sleep, timeout};
 
-use super::faults::{LIMIT, number};
+use super::faults::{LIMIT, keep_nothing, number};
 use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{Error, Network, Pair, Port, Random, TestResult};
 use crate::{
@@ -25,6 +25,11 @@ const SIZES: &[u64] = &[1, 2, 100, 1500, 20_000, 300_000];
 fn content(id: StreamId, offset: u64, length: usize) -> Bytes {
     let byte = |at: u64| (at.wrapping_mul(31) ^ (at >> 8) ^ u64::from(id)) as u8;
     (offset..offset + length as u64).map(byte).collect()
+}
+
+fn take_one<T>(all: &mut Vec<T>, random: &mut Random) -> Option<T> {
+    let count = all.len() as u64;
+    (count > 0).then(|| all.swap_remove(random.below(count) as usize))
 }
 
 struct Reading {
@@ -80,19 +85,11 @@ impl Application {
 
     /// One of the streams it sends on, which is put back by whoever wants to go on.
     fn take_sending(&mut self) -> Option<(SendStream, u64)> {
-        let count = self.sending.len() as u64;
-        (count > 0).then(|| {
-            let index = self.random.below(count) as usize;
-            self.sending.swap_remove(index)
-        })
+        take_one(&mut self.sending, &mut self.random)
     }
 
     fn take_reading(&mut self) -> Option<Reading> {
-        let count = self.reading.len() as u64;
-        (count > 0).then(|| {
-            let index = self.random.below(count) as usize;
-            self.reading.swap_remove(index)
-        })
+        take_one(&mut self.reading, &mut self.random)
     }
 
     async fn open(&mut self) {
@@ -527,12 +524,8 @@ pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Erro
     assert!(is_told, "{reason:?}");
     drop(other);
     for host in [&pair.client, &pair.server] {
-        host.endpoint.wait_idle().await;
-        assert_eq!(host.endpoint.open_connections(), 0);
-        host.state.sockets.remove(|_| true);
-        sleep(MS).await;
+        keep_nothing(host).await;
         let stats = host.endpoint.stats();
-        assert_eq!(stats.memory, 0);
         let of_driver = host.endpoint.driver_stats();
         pair.network
             .note(&[format!("{stats:?} {of_driver:?}").as_bytes()]);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, advance, sleep, timeout};
 
-use crate::testing::{Error, Errors, Pair, Port, Random, TestResult, pattern};
+use crate::testing::{Error, Errors, Host, Pair, Port, Random, TestResult, pattern};
 use crate::{Connection, ConnectionError, Endpoint};
 
 const MS: Duration = Duration::from_millis(1);
@@ -237,14 +237,19 @@ async fn end(trouble: &mut Trouble, a: Connection, b: Connection) -> TestResult 
     let untaken = drop_untaken(&pair.server.endpoint).await;
     println!("{untaken} untaken");
     for host in [&pair.client, &pair.server] {
-        host.endpoint.wait_idle().await;
-        assert_eq!(host.endpoint.open_connections(), 0);
-        host.state.sockets.remove(|_| true);
-        // The tasks of the sockets end.
-        sleep(MS).await;
-        assert_eq!(host.endpoint.stats().memory, 0);
+        keep_nothing(host).await;
     }
     Ok(())
+}
+
+/// The endpoint's connections end, and it keeps nothing.
+pub(super) async fn keep_nothing(host: &Host) {
+    host.endpoint.wait_idle().await;
+    assert_eq!(host.endpoint.open_connections(), 0);
+    host.state.sockets.remove(|_| true);
+    // The tasks of the sockets end.
+    sleep(MS).await;
+    assert_eq!(host.endpoint.stats().memory, 0);
 }
 
 /// A client that gets no answer tries from its other addresses, too. Nobody took those attempts.

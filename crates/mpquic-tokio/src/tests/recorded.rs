@@ -13,11 +13,18 @@ use mpquic_sim::record;
 use tokio::time::timeout;
 
 use super::{calls, faults};
-use crate::testing::{Error, Network, Pair, TestResult};
+use crate::testing::{Network, Pair, TestResult};
 
-/// Compares a record with its file. `lines` are its runs. Elsewhere, exponentials may differ in their last bit:
-/// they are those of the system's library.
-fn compare(name: &str, lines: &[u64]) -> TestResult {
+/// Compares forty runs with the record in a file. Elsewhere, exponentials may differ in their last bit: they are
+/// those of the system's library.
+async fn compare(name: &str, run: impl AsyncFn(u64, Network) -> TestResult) -> TestResult {
+    let mut now =
+        String::from("Hashes of all that sockets were asked for and applications were told.\n");
+    for seed in 0..40 {
+        let network = Network::recorded();
+        timeout(faults::LIMIT, run(seed, network.clone())).await??;
+        let _ = writeln!(now, "{seed}: {:016x}", network.record());
+    }
     let is_here = cfg!(all(
         target_arch = "x86_64",
         target_os = "linux",
@@ -26,39 +33,19 @@ fn compare(name: &str, lines: &[u64]) -> TestResult {
     if !is_here {
         return Ok(());
     }
-    let mut now =
-        String::from("Hashes of all that sockets were asked for and applications were told.\n");
-    for (seed, hash) in lines.iter().enumerate() {
-        let _ = writeln!(now, "{seed}: {hash:016x}");
-    }
     let file = format!("{}/src/tests/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     Ok(record::compare(file, "ACCEPT_DRIVER", &now)?)
 }
 
-/// The hash of a run that uses this network.
-async fn hash(network: Network, run: impl Future<Output = TestResult>) -> Result<u64, Error> {
-    timeout(faults::LIMIT, run).await??;
-    Ok(network.record())
-}
-
 #[tokio::test(start_paused = true)]
 async fn runs_with_faults_are_those_recorded() -> TestResult {
-    let mut lines = Vec::new();
-    for seed in 0..40 {
-        let network = Network::recorded();
-        let run = faults::run(seed, |paths| Pair::recorded(&network, paths));
-        lines.push(hash(network.clone(), run).await?);
-    }
-    compare("recorded_faults", &lines)
+    let run =
+        async |seed, network| faults::run(seed, |paths| Pair::recorded(&network, paths)).await;
+    compare("recorded_faults", run).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn runs_with_calls_are_those_recorded() -> TestResult {
-    let mut lines = Vec::new();
-    for seed in 0..40 {
-        let network = Network::recorded();
-        let run = calls::run(seed, |paths| Pair::recorded(&network, paths));
-        lines.push(hash(network.clone(), run).await?);
-    }
-    compare("recorded_calls", &lines)
+    let run = async |seed, network| calls::run(seed, |paths| Pair::recorded(&network, paths)).await;
+    compare("recorded_calls", run).await
 }
