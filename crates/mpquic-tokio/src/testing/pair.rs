@@ -177,12 +177,14 @@ impl Pair {
     pub(crate) async fn connect(&self) -> Result<(Connection, Connection), Error> {
         let to = self.server.endpoint.local_addr()?;
         let connecting = self.client.endpoint.connect(to, "localhost")?;
-        let accept = async {
-            let incoming = self.server.endpoint.accept().await.ok_or("closed")?;
-            Ok::<_, Error>(incoming.await?)
-        };
         let connect = async { Ok::<_, Error>(connecting.await?) };
-        tokio::try_join!(connect, accept)
+        tokio::try_join!(connect, self.accept())
+    }
+
+    /// The server's next connection.
+    pub(crate) async fn accept(&self) -> Result<Connection, Error> {
+        let incoming = self.server.endpoint.accept().await.ok_or("closed")?;
+        Ok(incoming.await?)
     }
 
     /// Connects and waits until so many paths carry data in both directions.

@@ -143,11 +143,7 @@ async fn where_nobody_listens_no_other_attempt_leads() -> TestResult {
     let quoted = first_datagram(&pair);
     pair.at_client[0].tell_unreachable(&[Unreachable::new(closed, true, &quoted)]);
     let start = Instant::now();
-    let accept = async {
-        let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
-        Ok::<_, Error>(incoming.await?)
-    };
-    tokio::try_join!(async { Ok(connecting.await?) }, accept)?;
+    tokio::try_join!(async { Ok(connecting.await?) }, pair.accept())?;
     assert!(
         start.elapsed() < Duration::from_millis(100),
         "{:?}",
@@ -184,8 +180,7 @@ async fn an_attempt_goes_on_if_there_is_no_way_at_present() -> TestResult {
     let accept = async {
         sleep(Duration::from_secs(1)).await;
         pair.at_server[0].silence(false);
-        let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
-        Ok(incoming.await?)
+        pair.accept().await
     };
     tokio::try_join!(connecting, accept)?;
     Ok(())

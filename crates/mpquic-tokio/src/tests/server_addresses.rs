@@ -207,11 +207,7 @@ async fn nobody_is_told_who_is_not_meant() -> TestResult {
     let to: SocketAddr = FIRST.parse()?;
     let connecting = pair.client.endpoint.connect_with(plain, to, "localhost")?;
     let connect = async { Ok::<_, Error>(connecting.await?) };
-    let accept = async {
-        let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
-        Ok::<_, Error>(incoming.await?)
-    };
-    let (e, f) = tokio::try_join!(connect, accept)?;
+    let (e, f) = tokio::try_join!(connect, pair.accept())?;
     let uplink = addresses(&[SECOND_UPLINK])?;
     for announcing in [&b, &f] {
         announcing.announce_addresses(&uplink)?;
