@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use options::{Options, USAGE};
@@ -91,29 +93,50 @@ fn run(options: &Options) -> Result<Report, String> {
         let name = &binary.name;
         eprintln!("{name}: {tests} tests take {takes:.1?} and reach {reaches} changes");
     }
-    Ok(judge(&numbered, &binaries, &broken))
+    Ok(judge(&numbered, &binaries, &broken, options.jobs))
 }
 
-/// Runs the tests with each change.
-fn judge(numbered: &[Changed<'_>], binaries: &[Binary], broken: &BTreeSet<u32>) -> Report {
-    let mut outcomes = Vec::new();
-    for source in numbered {
-        for (line, what, number) in source.changes() {
-            let fate = match broken.contains(&number) {
+/// Runs the tests with each change, with as many at a time as are asked for.
+fn judge(
+    numbered: &[Changed<'_>],
+    binaries: &[Binary],
+    broken: &BTreeSet<u32>,
+    jobs: usize,
+) -> Report {
+    let changes = |source: &Changed<'_>| -> Vec<_> {
+        let name = &source.source.name;
+        let changes = source.changes();
+        changes
+            .map(|(line, what, number)| (name.clone(), line, what.to_owned(), number))
+            .collect()
+    };
+    let changes: Vec<_> = numbered.iter().flat_map(changes).collect();
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(BTreeMap::new());
+    let work = || {
+        while let Some((file, line, what, number)) = changes.get(next.fetch_add(1, Relaxed)) {
+            let fate = match broken.contains(number) {
                 true => Fate::Invalid,
-                false => fate_of(number, binaries),
+                false => fate_of(*number, binaries),
             };
-            let file = source.source.name.clone();
             eprintln!("{number}: {file}:{line}: {what}: {fate:?}");
-            outcomes.push(Outcome {
-                file,
-                line,
-                what: what.into(),
+            let outcome = Outcome {
+                file: file.clone(),
+                line: *line,
+                what: what.clone(),
                 fate,
-            });
+            };
+            let mut outcomes = outcomes.lock().expect("nobody panics with the lock");
+            outcomes.insert(*number, outcome);
         }
-    }
-    Report(outcomes)
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(work);
+        }
+    });
+    let outcomes = outcomes.into_inner().expect("nobody panicked");
+    Report(outcomes.into_values().collect())
 }
 
 fn fate_of(number: u32, binaries: &[Binary]) -> Fate {

@@ -17,6 +17,7 @@ Usage: mutants --crate NAME [OPTIONS]
   --seed N           The seed of this choice [default: 1]
   --only N           Only the change with this number in the list; may be repeated
   --list             Lists the changes and runs nothing
+  --jobs N           So many changes are tried at the same time; tests that watch the clock may then fail [default: 1]
   --workspace DIR    The workspace [default: .]
   --scratch DIR      Where the changed copy goes [default: mutants in the system's temporary directory]
   --target-dir DIR   Where cargo builds it [default: target in the workspace]
@@ -34,6 +35,7 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     pub(crate) only: Vec<u32>,
     pub(crate) list: bool,
+    pub(crate) jobs: usize,
     pub(crate) workspace: PathBuf,
     pub(crate) scratch: PathBuf,
     pub(crate) target: PathBuf,
@@ -44,6 +46,7 @@ impl Options {
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             seed: 1,
+            jobs: 1,
             workspace: ".".into(),
             scratch: std::env::temp_dir().join("mutants"),
             ..Self::default()
@@ -64,6 +67,10 @@ impl Options {
                 "--sample" => options.sample = usize::try_from(number(value()?)?).ok(),
                 "--seed" => options.seed = number(value()?)?,
                 "--only" => options.only.extend(u32::try_from(number(value()?)?)),
+                "--jobs" => match usize::try_from(number(value()?)?) {
+                    Ok(jobs @ 1..) => options.jobs = jobs,
+                    _ => return Err("--jobs: at least 1 at a time".into()),
+                },
                 "--list" => options.list = true,
                 "--workspace" => options.workspace = value()?.into(),
                 "--scratch" => options.scratch = value()?.into(),

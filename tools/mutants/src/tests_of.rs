@@ -173,8 +173,8 @@ impl Binary {
         }
         let mut command = self.command(&["--exact"]);
         command.args(&names).env("MUTANT", change.to_string());
-        let usual: Duration = tests.iter().map(|test| test.takes).sum();
-        Some(watch(command, 5 * usual + Duration::from_secs(10)))
+        let longest = tests.iter().map(|test| test.takes).max()?;
+        Some(watch(command, 5 * longest + Duration::from_secs(5)))
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -189,8 +189,8 @@ impl Binary {
     }
 }
 
-/// Waits for tests until the first one fails, or for so long.
-fn watch(mut command: Command, limit: Duration) -> End {
+/// Waits for tests until the first one fails, or none has ended for so long.
+fn watch(mut command: Command, patience: Duration) -> End {
     let child = command.stdout(Stdio::piped()).spawn();
     let mut child = child.expect("the test binary can be started");
     let output = child.stdout.take().expect("it is piped");
@@ -202,10 +202,8 @@ fn watch(mut command: Command, limit: Duration) -> End {
             }
         }
     });
-    let deadline = Instant::now() + limit;
     let end = loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match lines.recv_timeout(left) {
+        match lines.recv_timeout(patience) {
             Ok(line) if line.ends_with(b"... FAILED") => break End::Failed,
             Ok(_) => {}
             Err(mpsc::RecvTimeoutError::Timeout) => break End::TimedOut,

@@ -1,5 +1,7 @@
 //! When the first flight of a client leaves that may send 0-RTT data.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -113,23 +115,61 @@ async fn who_has_written_and_waits_for_the_handshake_holds_nothing_back() -> Tes
     Ok(())
 }
 
-/// For an answer, or for the end of one.
+/// The ways to wait for something that needs the peer.
+#[derive(Debug, Clone, Copy)]
+enum Wait {
+    ForBytes,
+    ForReset,
+    ForStop,
+    ForStopOfWatched,
+    ForDatagram,
+    ForDatagramByPoll,
+    ForConfirmation,
+    ForPaths,
+    ForEnd,
+}
+
 #[tokio::test(start_paused = true)]
-async fn who_has_written_and_waits_for_a_stream_holds_nothing_back() -> TestResult {
-    for waits_for_bytes in [true, false] {
+async fn who_has_written_and_waits_holds_nothing_back() -> TestResult {
+    use Wait::*;
+    let little = Duration::from_millis(1);
+    for wait in [
+        ForBytes,
+        ForReset,
+        ForStop,
+        ForStopOfWatched,
+        ForDatagram,
+        ForDatagramByPoll,
+        ForConfirmation,
+        ForPaths,
+        ForEnd,
+    ] {
         let pair = Pair::resuming().await?;
         let start = Instant::now();
-        let Ok((a, _accepted)) = pair.start()?.into_0rtt() else {
+        let Ok((mut a, _accepted)) = pair.start()?.into_0rtt() else {
             return Err("no 0-RTT".into());
         };
         let (mut send, mut receive) = a.open_bi().await?;
         send.write_all(b"early").await?;
-        let little = Duration::from_millis(1);
-        match waits_for_bytes {
-            true => assert!(timeout(little, receive.read(&mut [0])).await.is_err()),
-            false => assert!(timeout(little, receive.received_reset()).await.is_err()),
-        }
-        assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO));
+        let mut byte = [0];
+        let waits: Pin<Box<dyn Future<Output = ()> + '_>> = match wait {
+            ForBytes => Box::pin(async { drop(receive.read(&mut byte).await) }),
+            ForReset => Box::pin(async { drop(receive.received_reset().await) }),
+            ForStop => Box::pin(async { drop(send.stopped().await) }),
+            ForStopOfWatched => {
+                let watch = a.watch_stream(send.id());
+                Box::pin(async move { drop(watch.stopped().await) })
+            }
+            ForDatagram => Box::pin(async { drop(a.read_datagram().await) }),
+            ForDatagramByPoll => {
+                Box::pin(async { drop(poll_fn(|cx| a.poll_read_datagram(cx)).await) })
+            }
+            ForConfirmation => Box::pin(async { drop(a.handshake_confirmed().await) }),
+            ForPaths => Box::pin(async { drop(a.wait_for_paths(2).await) }),
+            ForEnd => Box::pin(async { drop(a.closed().await) }),
+        };
+        assert!(timeout(little, waits).await.is_err(), "{wait:?}");
+        assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO), "{wait:?}");
     }
     Ok(())
 }
