@@ -296,7 +296,7 @@ impl RecvStream {
         ordered: bool,
     ) -> Poll<Result<Option<Chunk>, ReadError>> {
         let mut result = None;
-        ready!(self.poll_pieces(cx, ordered, |stream| {
+        ready!(self.poll_pieces(cx, |stream| {
             if result.is_some() {
                 return Ok(Step::Full);
             }
@@ -322,7 +322,7 @@ impl RecvStream {
         }
         let mut rest = chunks.iter_mut();
         let mut count = 0;
-        ready!(self.poll_pieces(cx, true, |stream| {
+        ready!(self.poll_pieces(cx, |stream| {
             let Some(slot) = rest.next() else {
                 return Ok(Step::Full);
             };
@@ -348,7 +348,7 @@ impl RecvStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<Result<(), ReadError>> {
-        self.poll_pieces(cx, true, |stream| {
+        self.poll_pieces(cx, |stream| {
             if buf.remaining() == 0 {
                 return Ok(Step::Full);
             }
@@ -367,7 +367,6 @@ impl RecvStream {
     fn poll_pieces(
         &mut self,
         cx: &mut Context<'_>,
-        ordered: bool,
         mut read: impl FnMut(&mut mpquic_core::RecvStream<'_>) -> Result<Step, ReadStreamError>,
     ) -> Poll<Result<(), ReadError>> {
         match self.end {
@@ -419,10 +418,7 @@ impl RecvStream {
                 Err(ReadError::Reset(code))
             }
             Some(ReadStreamError::ClosedStream) => Err(ReadError::ClosedStream),
-            Some(ReadStreamError::IllegalOrderedRead) => {
-                debug_assert!(ordered, "unordered reads are always legal");
-                Err(ReadError::IllegalOrderedRead)
-            }
+            Some(ReadStreamError::IllegalOrderedRead) => Err(ReadError::IllegalOrderedRead),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What the application gave to the endpoint panics.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -103,5 +104,40 @@ async fn a_panic_of_the_endpoint_does_not_end_its_socket() -> TestResult {
     listening.set_server_config(Some(config))?;
     let (b, at_b) = pair.connect().await?;
     transfer(&b, &at_b, 1 << 20).await?;
+    Ok(())
+}
+
+/// Even where a call does not expect one.
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_call_of_the_application_ends_this_connection_alone() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, b) = pair.connect().await?;
+    let state = pair.client.connection()?;
+    let (other, at_other) = pair.connect().await?;
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let _call = state.lock();
+        panic!("as this test wants");
+    }));
+    assert!(ended.is_err());
+    assert_eq!(a.closed().await, ConnectionError::Panicked);
+    assert_eq!(other.close_reason(), None);
+    let panicked = pair.client.endpoint.driver_stats().panicked_connections;
+    assert_eq!(panicked, 1);
+    transfer(&other, &at_other, 1 << 20).await?;
+    drop(b);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_dropped_by_a_panic_of_the_application_ends_nothing() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, b) = pair.connect().await?;
+    let streams = a.open_bi().await?;
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let _streams = streams;
+        panic!("as this test wants");
+    }));
+    assert!(ended.is_err());
+    transfer(&a, &b, 1 << 20).await?;
     Ok(())
 }

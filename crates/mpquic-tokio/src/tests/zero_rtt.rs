@@ -105,7 +105,7 @@ async fn who_has_written_and_waits_for_the_handshake_holds_nothing_back() -> Tes
     let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
         return Err("no 0-RTT".into());
     };
-    a.open_uni().await?.write_all(b"early").await?;
+    a.open_uni().await?.write_all(b"e").await?;
     let (accepted, incoming) = tokio::join!(accepted, async {
         Ok::<_, Error>(pair.attempt().await?.accept()?)
     });
