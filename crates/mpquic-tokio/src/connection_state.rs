@@ -423,7 +423,7 @@ impl LockedConnection<'_> {
     /// that has heard nothing of its server gives up, if nobody listens there and the message quotes
     /// the random connection ID that it has sent (RFC 9000 section 14.2.1).
     pub(crate) fn on_unreachable(&mut self, socket: &Socket, error: &Unreachable, now: Instant) {
-        if self.broken || self.error.is_some() {
+        if self.error.is_some() {
             return;
         }
         let core = &self.core;

@@ -11,10 +11,15 @@ use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{Error, Pair, TestResult, client, transfer};
 use crate::{Connecting, default_transport};
 
-/// A message about a datagram from a socket of the client to the server, with its first bytes, reaches
-/// the client's connections. Returns why one of them ended.
+/// A message that nobody listens for a datagram from a socket of the client to the server, with its first
+/// bytes, reaches the client's connections. Returns why one of them ended.
 fn tell(pair: &Pair, from: usize, quoted: &[u8]) -> Option<ConnectionError> {
-    let error = Unreachable::new(pair.at_server[0].local(), true, quoted);
+    tell_that(pair, from, true, quoted)
+}
+
+/// The same, of a port where nobody listens or of a way that is missing.
+fn tell_that(pair: &Pair, from: usize, is_port: bool, quoted: &[u8]) -> Option<ConnectionError> {
+    let error = Unreachable::new(pair.at_server[0].local(), is_port, quoted);
     let state = &pair.client.state;
     let socket = state.sockets.owner(pair.at_client[from].local())?;
     let connections = state.lock().connections();
@@ -44,12 +49,15 @@ async fn an_attempt_ends_at_once_if_nobody_listens() -> TestResult {
     forged[6] ^= 1;
     assert_eq!(tell(&pair, 0, &forged), None);
     assert_eq!(tell(&pair, 0, b""), None);
+    // There may be another way later.
+    assert_eq!(tell_that(&pair, 0, false, &quoted), None);
     let error = tell(&pair, 0, &quoted[..40]);
     assert_eq!(error, Some(ConnectionError::PortUnreachable));
+    // It ends by itself, whether somebody waits for it or not.
     let start = Instant::now();
+    pair.client.endpoint.wait_idle().await;
     let error = connecting.await.err();
     assert_eq!(error, Some(ConnectionError::PortUnreachable));
-    pair.client.endpoint.wait_idle().await;
     assert_eq!(start.elapsed(), Duration::ZERO);
     Ok(())
 }
@@ -66,6 +74,13 @@ async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult
     for _ in 0..1000 {
         assert_eq!(tell(&pair, 0, &quoted), None);
     }
+    // Nor of a path that has yet to be heard of.
+    pair.at_client[1].silence(true);
+    sleep(Duration::from_millis(100)).await;
+    assert!(a.path_stats().iter().any(|path| path.packets_received == 0));
+    assert_eq!(tell(&pair, 1, &quoted), None);
+    pair.at_client[1].silence(false);
+    b.wait_for_paths(2).await?;
     transfer(&a, &b, 100_000).await?;
     assert_eq!(a.close_reason(), None);
     // The path is asked once, and another time a second later.

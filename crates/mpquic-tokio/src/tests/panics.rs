@@ -124,7 +124,10 @@ async fn a_panic_in_a_call_of_the_application_ends_this_connection_alone() -> Te
     let panicked = pair.client.endpoint.driver_stats().panicked_connections;
     assert_eq!(panicked, 1);
     transfer(&other, &at_other, 1 << 20).await?;
-    drop(b);
+    // Its task has ended, and nothing is left of it.
+    let gone = Arc::downgrade(&state);
+    drop((a, b, state));
+    assert!(gone.upgrade().is_none());
     Ok(())
 }
 

@@ -71,6 +71,19 @@ async fn a_client_uses_all_three_addresses_of_a_server() -> TestResult {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_announcement_does_not_wait_for_anything_else() -> TestResult {
+    let pair = pair(&[FIRST], &["10.0.1.1:1"])?;
+    let (_a, _b) = pair.connect_over(1).await?;
+    sleep(SECOND).await;
+    pair.at_server[0].take_calls();
+    let announced = addresses(&[SECOND_UPLINK])?;
+    pair.server.endpoint.announce_addresses(&announced)?;
+    tokio::task::yield_now().await;
+    assert!(!pair.at_server[0].take_calls().is_empty());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_serves_over_an_uplink_that_appears_during_a_transfer() -> TestResult {
     let pair = pair(&[FIRST], &["10.0.1.1:1"])?;
     let (a, b) = pair.connect_over(1).await?;
