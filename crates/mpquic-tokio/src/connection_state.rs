@@ -222,11 +222,9 @@ impl ConnectionState {
         mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
     ) -> T {
         loop {
+            // Made before the attempt, so that no notification between the attempt and the wait is
+            // missed.
             let notified = notify.notified();
-            tokio::pin!(notified);
-            // Enabled before the attempt, so that no notification between the attempt and the wait
-            // is missed.
-            notified.as_mut().enable();
             if let Some(result) = attempt(&mut self.lock()) {
                 return result;
             }

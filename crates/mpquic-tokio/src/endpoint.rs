@@ -239,8 +239,6 @@ impl Endpoint {
         tokio::task::yield_now().await;
         loop {
             let notified = state.attempts.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
             {
                 let mut registry = state.lock();
                 if registry.closed().is_some() {
@@ -331,8 +329,6 @@ impl Endpoint {
         let state = self.state();
         loop {
             let notified = state.idle.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
             if state.lock().is_idle() {
                 return;
             }

@@ -36,6 +36,55 @@ async fn a_server_that_restarted_ends_the_connections_it_does_not_know() -> Test
     Ok(())
 }
 
+/// Two attempts arrive with one read, of which only one task hears.
+#[tokio::test(start_paused = true)]
+async fn tasks_that_wait_for_attempts_each_get_one() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let to = pair.server.endpoint.local_addr()?;
+    let accept = || {
+        let endpoint = pair.server.endpoint.clone();
+        tokio::spawn(async move { endpoint.accept().await })
+    };
+    let waiting = [accept(), accept()];
+    sleep(DELAY).await;
+    let connect = || pair.client.endpoint.connect(to, "localhost");
+    let _connecting = [connect()?, connect()?];
+    for accepted in waiting {
+        let accepted = timeout(3 * DELAY, accepted).await??;
+        accepted.ok_or("closed")?.ignore();
+    }
+    Ok(())
+}
+
+/// RFC 9001 section 4.1: the client is done after a round trip, the server half a round trip later, and
+/// the client knows that after another half.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_handshake_hears_of_it_at_once() -> TestResult {
+    const TICK: Duration = Duration::from_millis(2);
+    let pair = Pair::with_paths(1)?;
+    let to = pair.server.endpoint.local_addr()?;
+    let start = Instant::now();
+    let connecting = pair.client.endpoint.connect(to, "localhost")?;
+    let client = async {
+        let a = connecting.await?;
+        let connected = start.elapsed();
+        a.handshake_confirmed().await?;
+        Ok::<_, Error>((a, [connected, start.elapsed()]))
+    };
+    let server = async {
+        let b = pair.accept().await?;
+        Ok::<_, Error>((b, start.elapsed()))
+    };
+    let ((_a, [connected, confirmed]), (_b, accepted)) = tokio::try_join!(client, server)?;
+    for (at, delays) in [(connected, 2), (accepted, 3), (confirmed, 4)] {
+        assert!(
+            (delays * DELAY..=delays * DELAY + TICK).contains(&at),
+            "{at:?}, {delays}"
+        );
+    }
+    Ok(())
+}
+
 /// TLS takes long. Sockets are read before attempts are taken, but for one in 16 batches.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_come_together_do_not_hold_up_connections() -> TestResult {

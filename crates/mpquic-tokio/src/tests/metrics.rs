@@ -1,6 +1,6 @@
 //! What the recorder of the crate `metrics` is told; `docs/observability.md` lists it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use crate::testing::{Pair, TestResult};
 /// Keeps what it is told, by name and labels.
 #[derive(Default)]
 struct Kept {
+    described: Mutex<BTreeSet<String>>,
     counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
     samples: Mutex<BTreeMap<String, Arc<Samples>>>,
 }
@@ -37,9 +38,15 @@ fn named(key: &Key) -> String {
 }
 
 impl Recorder for Kept {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_counter(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
+    fn describe_gauge(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
+    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         let mut counters = self.counters.lock().unwrap();
@@ -58,6 +65,18 @@ impl Recorder for Kept {
 }
 
 impl Kept {
+    fn describe(&self, name: &KeyName) {
+        let mut described = self.described.lock().unwrap();
+        described.insert(name.as_str().to_owned());
+    }
+
+    /// Those of a histogram.
+    fn samples(&self, name: &str) -> Vec<f64> {
+        let samples = self.samples.lock().unwrap()[name].clone();
+        let samples = samples.0.lock().unwrap();
+        samples.clone()
+    }
+
     fn counter(&self, name: &str) -> u64 {
         let counters = self.counters.lock().unwrap();
         counters
@@ -97,11 +116,7 @@ async fn a_recorder_is_told_all_there_was_and_nothing_twice() -> TestResult {
     assert_eq!(open, 1.0);
     for name in ["mpquic_path_rtt_seconds", "mpquic_path_window_bytes"] {
         let name = format!("{name} local={}", ips[0]);
-        let samples = kept.samples.lock().unwrap()[&name]
-            .0
-            .lock()
-            .unwrap()
-            .clone();
+        let samples = kept.samples(&name);
         assert!(
             samples.len() == 2 && samples.iter().all(|value| *value > 0.0),
             "{samples:?}"
@@ -116,6 +131,12 @@ async fn a_recorder_is_told_all_there_was_and_nothing_twice() -> TestResult {
     a.paths()[1].close()?;
     sleep(Duration::from_secs(5)).await;
     assert!(told(&ips[1]) > 30_000, "{}", told(&ips[1]));
+    let samples = kept.samples(&format!("mpquic_path_rtt_seconds local={}", ips[1]));
+    assert_eq!(samples.len(), 2, "nobody asked since");
+    for counted in kept.counters.lock().unwrap().keys() {
+        let name = counted.split(' ').next().unwrap_or_default();
+        assert!(kept.described.lock().unwrap().contains(name), "{name}");
+    }
     a.close(0u32.into(), b"");
     client.wait_idle().await;
     client.report_metrics();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::testing::{DELAY, Error, Pair, TestResult, transfer};
-use crate::{Connecting, Incoming};
+use crate::testing::{DELAY, Error, Pair, TestResult, server, transfer};
+use crate::{Connecting, EndpointConfig, Incoming, ReadError, default_transport};
 
 /// The coarseness of timers.
 const TICK: Duration = Duration::from_millis(2);
@@ -193,5 +193,27 @@ async fn who_says_nothing_is_waited_for_briefly() -> TestResult {
     };
     a.close(0u32.into(), b"");
     pair.client.endpoint.wait_idle().await;
+    Ok(())
+}
+
+/// A server that has another key cannot tell what the client was allowed.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_answer_hears_of_a_rejection() -> TestResult {
+    let mut pair = Pair::resuming().await?;
+    let config = EndpointConfig::new([1; 32]);
+    pair.restart_server(server(default_transport())?, config)?;
+    let start = Instant::now();
+    let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    let (mut send, mut receive) = a.open_bi().await?;
+    send.write_all(b"early").await?;
+    let mut byte = [0];
+    let (read, b) = tokio::join!(receive.read(&mut byte), pair.accept());
+    assert_eq!(read, Err(ReadError::ZeroRttRejected));
+    assert!(!accepted.await);
+    let elapsed = start.elapsed();
+    assert!(elapsed <= 4 * DELAY + TICK, "{elapsed:?}");
+    drop(b?);
     Ok(())
 }
