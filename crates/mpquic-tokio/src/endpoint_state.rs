@@ -427,9 +427,9 @@ mod tests {
         let mut response = Vec::new();
         let mut now = TokioRuntime.now();
         let mut arrived = 0;
+        let four_tuple = FourTuple::new(address(2), address(1));
         for second in 0..240 {
             let data = first_datagram(&mut client, now).ok_or("no datagram")?;
-            let four_tuple = FourTuple::new(address(2), address(1));
             let event = registry
                 .core
                 .handle_datagram(now, four_tuple, None, data, &mut response);
@@ -442,8 +442,59 @@ mod tests {
         }
         assert!(arrived > 5 * MOST, "{arrived} came");
         // What is left are attempts whose clients may still be there.
-        let left = std::iter::from_fn(|| registry.next_attempt()).count();
-        assert_eq!(left, MOST);
+        assert!(registry.next_attempt().is_some());
+        assert_eq!(registry.attempts.len(), MOST - 1);
+        // Not so after a while, which the core notices with the next client, be it that it is dropped.
+        now += Duration::from_secs(300);
+        let mut stray = first_datagram(&mut client, now).ok_or("no datagram")?;
+        stray.truncate(100);
+        let core = &mut registry.core;
+        let event = core.handle_datagram(now, four_tuple, None, stray, &mut response);
+        assert!(event.is_none());
+        assert!(registry.next_attempt().is_none());
+        Ok(())
+    }
+
+    /// By this it knows that the driver lags behind.
+    #[test]
+    fn the_core_is_told_how_long_the_oldest_attempt_waits() -> TestResult {
+        let lag = Duration::from_millis(500);
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
+        // Two that wait are no reason for anything else.
+        let server = config
+            .max_lag(lag)
+            .retry_lag(lag)
+            .retry_floor(2)
+            .checked()?;
+        let endpoint = |server, key| {
+            let config = EndpointConfig::new([key; 32]);
+            mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32])
+        };
+        let mut client = endpoint(None, 1);
+        let state =
+            EndpointState::<()>::new(endpoint(Some(server), 2), None, 0, Arc::new(TokioRuntime));
+        let mut registry = state.lock();
+        let mut response = Vec::new();
+        let start = TokioRuntime.now();
+        let four_tuple = FourTuple::new(address(2), address(1));
+        let mut arrive = |registry: &mut super::LockedRegistry<'_, ()>, now| {
+            registry.tell_lag(now);
+            let data = first_datagram(&mut client, now)?;
+            let core = &mut registry.core;
+            let event = core.handle_datagram(now, four_tuple, None, data, &mut response);
+            if let Some(DatagramEvent::NewConnection(incoming)) = event {
+                registry.on_attempt(now, incoming, &mut response);
+            }
+            Some(registry.core.stats().dropped_at_max_lag)
+        };
+        let tick = Duration::from_millis(1);
+        // The third comes when the first has waited for nearly so long, and is asked for a proof; the fourth is too late.
+        for (at, dropped) in [(Duration::ZERO, 0), (tick, 0), (lag - tick, 0), (lag, 1)] {
+            assert_eq!(arrive(&mut registry, start + at), Some(dropped), "{at:?}");
+        }
+        // The second has not waited for so long.
+        drop(registry.next_attempt());
+        assert_eq!(arrive(&mut registry, start + lag), Some(1));
         Ok(())
     }
 }

@@ -436,9 +436,8 @@ impl PathPlan {
         if !self.confirmed || self.is_blocked {
             return None;
         }
-        let is_missing = |target: &&Target| {
-            target.path.is_none() && !target.is_impossible && !target.is_given_up
-        };
+        // One with a path does not rest.
+        let is_missing = |target: &&Target| !target.is_impossible && !target.is_given_up;
         let missing = self.targets.iter().filter(is_missing);
         missing.filter_map(|target| Some(target.rest?.end)).min()
     }
@@ -586,20 +585,37 @@ mod tests {
         {
             assert!(plan.retry_soon());
             assert_eq!(plan.next_timeout(), Some(now + FIRST_BACKOFF));
+            plan.targets[1].path = Some(PathId(1));
+            plan.targets[1].rest = None;
+            assert!(!plan.retry_soon(), "nothing rests");
+            plan.on_event(&abandoned(1), now);
+            assert_eq!(plan.next_timeout(), Some(now + FIRST_BACKOFF));
         }
+        // The peer allows no further path at present, or none at all.
+        plan.is_blocked = true;
+        assert_eq!(plan.next_timeout(), None);
+        plan.on_event(&PathEvent::Available, now);
+        assert!(plan.next_timeout().is_some());
+        plan.confirmed = false;
+        assert_eq!(plan.next_timeout(), None);
+        plan.confirmed = true;
+        // Nor does the application want one there.
+        plan.targets[1].is_impossible = true;
+        assert_eq!(plan.next_timeout(), None);
         plan.set_locals(vec![a]);
         assert_eq!(plan.targets.len(), 1);
     }
 
-    /// A path that has worked once is tried for ever.
+    /// A path that has worked once is tried for ever, as is one to an address that the application has named.
     #[test]
     fn announced_addresses_that_never_answer_are_given_up() {
         let now = TokioRuntime.now();
         let local = socket("127.0.0.1:1");
         let first = FourTuple::new(local.local(), "127.0.0.3:1".parse().unwrap());
         let announced = ServerAddress::new("127.0.0.4:1".parse().unwrap());
-        for has_worked in [false, true] {
-            let mut plan = PathPlan::new(first, &[]);
+        let named = [announced.address];
+        for (has_worked, named) in [(false, &[][..]), (true, &[]), (false, &named)] {
+            let mut plan = PathPlan::new(first, named);
             plan.set_locals(vec![local.clone()]);
             plan.confirmed = true;
             plan.on_event(&PathEvent::ServerAddresses([announced].into()), now);
@@ -611,7 +627,11 @@ mod tests {
                 }
                 plan.on_event(&abandoned(1), now);
                 let tries = plan.next_timeout().is_some();
-                assert_eq!(tries, has_worked || failures < 3, "{failures}");
+                let is_worth_it = has_worked || !named.is_empty();
+                assert_eq!(tries, is_worth_it || failures < 3, "{failures}");
+            }
+            if !named.is_empty() {
+                continue;
             }
             // One that the server has announced anew is new.
             plan.on_event(&PathEvent::ServerAddresses([].into()), now);
@@ -737,5 +757,25 @@ mod tests {
             .map(|target| target.four_tuple)
             .collect();
         assert_eq!(all, [moved, FourTuple::new(b.local(), preferred)]);
+    }
+
+    #[test]
+    fn mp_019_the_preferred_address_takes_the_place_of_the_former_one() {
+        let local = socket("127.0.0.1:1");
+        let [handshake, preferred, other] =
+            ["127.0.0.3:1", "127.0.0.4:2", "127.0.0.5:1"].map(|to| to.parse().unwrap());
+        for (known, expected) in [
+            (&[other][..], [preferred, other]),
+            (&[other, preferred], [other, preferred]),
+        ] {
+            let mut plan = PathPlan::new(FourTuple::new(local.local(), handshake), known);
+            plan.set_locals(vec![local.clone()]);
+            let moved = FourTuple::new(local.local(), preferred);
+            plan.on_event(
+                &PathEvent::Migrated(PathId::ZERO, moved),
+                TokioRuntime.now(),
+            );
+            assert_eq!(plan.remotes, expected);
+        }
     }
 }

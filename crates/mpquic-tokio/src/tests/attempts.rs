@@ -12,7 +12,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::testing::{ALPN, DELAY, Error, Pair, TestResult, client, server, transfer};
 use crate::{ConnectionError, EndpointConfig, ServerConfig, TransportErrorCode, default_transport};
 
-/// There and back, and the coarseness of timers.
+/// The coarseness of timers.
+const TICK: Duration = Duration::from_millis(2);
+/// There and back.
 const ROUND_TRIP: Duration = Duration::from_millis(22);
 
 fn is_refusal(error: &ConnectionError) -> bool {
@@ -56,11 +58,24 @@ async fn tasks_that_wait_for_attempts_each_get_one() -> TestResult {
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn attempts_that_nobody_can_take_any_more_are_ignored() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let to = pair.server.endpoint.local_addr()?;
+    let _connecting = pair.client.endpoint.connect(to, "localhost")?;
+    sleep(2 * DELAY).await;
+    let state = pair.server.state;
+    let ignored = || state.lock().core.stats().ignored_handshakes;
+    assert_eq!(ignored(), 0);
+    drop(pair.server.endpoint);
+    assert_eq!(ignored(), 1);
+    Ok(())
+}
+
 /// RFC 9001 section 4.1: the client is done after a round trip, the server half a round trip later, and
 /// the client knows that after another half.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_the_handshake_hears_of_it_at_once() -> TestResult {
-    const TICK: Duration = Duration::from_millis(2);
     let pair = Pair::with_paths(1)?;
     let to = pair.server.endpoint.local_addr()?;
     let start = Instant::now();

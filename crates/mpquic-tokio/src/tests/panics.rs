@@ -119,6 +119,7 @@ async fn a_panic_in_a_call_of_the_application_ends_this_connection_alone() -> Te
         panic!("as this test wants");
     }));
     assert!(ended.is_err());
+    assert_eq!(pair.client.endpoint.open_connections(), 1);
     assert_eq!(a.closed().await, ConnectionError::Panicked);
     assert_eq!(other.close_reason(), None);
     let panicked = pair.client.endpoint.driver_stats().panicked_connections;

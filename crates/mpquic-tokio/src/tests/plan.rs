@@ -5,8 +5,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::backups::Backups;
-use crate::testing::{DELAY, Host, Pair, TestResult, client, transfer};
-use crate::{PathEvent, PathId, PathState, PathStatus};
+use crate::testing::{DELAY, Host, Pair, TestResult, client, server, transfer};
+use crate::{
+    EndpointConfig, PathEvent, PathId, PathState, PathStatus, default_transport, local_addresses,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -191,5 +193,79 @@ async fn a_handshake_over_what_stands_by_leaves_it_as_soon_as_it_can() -> TestRe
     ) {}
     sleep(SECOND / 10).await;
     assert_eq!(path.status()?.0, PathStatus::Backup);
+    Ok(())
+}
+
+/// Paths are left only while one works over which the peer can be told: if all addresses are gone at
+/// once, all wait, and the first to have an address again tells that the others are closed.
+#[tokio::test(start_paused = true)]
+async fn paths_that_all_lose_their_addresses_at_once_wait_for_another() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let (a, b) = pair.connect_over(2).await?;
+    let state = &pair.client.state;
+    state.sockets.remove(|_| true);
+    local_addresses::follow(state);
+    let states = || -> Vec<_> {
+        let paths = a.path_stats().into_iter();
+        paths.map(|path| path.state).collect()
+    };
+    sleep(SECOND).await;
+    assert_eq!(states(), [PathState::Suspect; 2]);
+    let port = pair.client.bind("10.0.9.1:9")?;
+    transfer(&a, &b, 10_000).await?;
+    sleep(SECOND).await;
+    let paths = a.path_stats();
+    assert!(
+        matches!(&paths[..], [path] if path.four_tuple.local == port.local()),
+        "{paths:?}"
+    );
+    assert_eq!(states(), [PathState::Active]);
+    Ok(())
+}
+
+/// A path that moves to an address that stands by is one that stands by.
+#[tokio::test(start_paused = true)]
+async fn a_path_stands_by_where_it_moves_to() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, b) = pair.connect_over(1).await?;
+    a.handshake_confirmed().await?;
+    let addresses = vec!["10.0.9.1".parse()?];
+    pair.client.state.sockets.set_backups(Backups {
+        interfaces: Vec::new(),
+        addresses,
+    });
+    assert!(pair.client.endpoint.remove_local(pair.at_client[0].local()));
+    pair.client.bind("10.0.9.1:9")?;
+    transfer(&a, &b, 10_000).await?;
+    sleep(SECOND).await;
+    let status = |connection: &crate::Connection| {
+        let path = connection.path(PathId::ZERO);
+        path.and_then(|path| path.status().ok())
+    };
+    let backup = PathStatus::Backup;
+    assert_eq!(status(&a), Some((backup, None)));
+    assert!(matches!(status(&b), Some((_, Some(told))) if told == backup));
+    Ok(())
+}
+
+/// The peer allows two paths; a third is opened as soon as there is room for it.
+#[tokio::test(start_paused = true)]
+async fn paths_wait_until_the_peer_allows_them() -> TestResult {
+    let mut pair = Pair::with_paths(3)?;
+    let mut transport = default_transport();
+    transport.max_concurrent_paths = 2;
+    pair.restart_server(server(transport)?, EndpointConfig::new([1; 32]))?;
+    let (a, b) = pair.connect_over(2).await?;
+    sleep(10 * SECOND).await;
+    assert_eq!(a.path_stats().len(), 2);
+    pair.client.endpoint.remove_local(pair.at_client[1].local());
+    sleep(SECOND).await;
+    let locals: Vec<_> = a
+        .paths()
+        .iter()
+        .filter_map(|path| path.local_address())
+        .collect();
+    assert_eq!(locals, [0, 2].map(|index| pair.at_client[index].local()));
+    transfer(&a, &b, 1 << 20).await?;
     Ok(())
 }

@@ -118,15 +118,15 @@ async fn who_has_written_and_waits_for_the_handshake_holds_nothing_back() -> Tes
 /// The ways to wait for something that needs the peer.
 #[derive(Debug, Clone, Copy)]
 enum Wait {
-    ForBytes,
-    ForReset,
-    ForStop,
-    ForStopOfWatched,
-    ForDatagram,
-    ForDatagramByPoll,
-    ForConfirmation,
-    ForPaths,
-    ForEnd,
+    Bytes,
+    Reset,
+    Stop,
+    StopOfWatched,
+    Datagram,
+    DatagramByPoll,
+    Confirmation,
+    Paths,
+    End,
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,15 +134,15 @@ async fn who_has_written_and_waits_holds_nothing_back() -> TestResult {
     use Wait::*;
     let little = Duration::from_millis(1);
     for wait in [
-        ForBytes,
-        ForReset,
-        ForStop,
-        ForStopOfWatched,
-        ForDatagram,
-        ForDatagramByPoll,
-        ForConfirmation,
-        ForPaths,
-        ForEnd,
+        Bytes,
+        Reset,
+        Stop,
+        StopOfWatched,
+        Datagram,
+        DatagramByPoll,
+        Confirmation,
+        Paths,
+        End,
     ] {
         let pair = Pair::resuming().await?;
         let start = Instant::now();
@@ -153,20 +153,20 @@ async fn who_has_written_and_waits_holds_nothing_back() -> TestResult {
         send.write_all(b"early").await?;
         let mut byte = [0];
         let waits: Pin<Box<dyn Future<Output = ()> + '_>> = match wait {
-            ForBytes => Box::pin(async { drop(receive.read(&mut byte).await) }),
-            ForReset => Box::pin(async { drop(receive.received_reset().await) }),
-            ForStop => Box::pin(async { drop(send.stopped().await) }),
-            ForStopOfWatched => {
+            Bytes => Box::pin(async { drop(receive.read(&mut byte).await) }),
+            Reset => Box::pin(async { drop(receive.received_reset().await) }),
+            Stop => Box::pin(async { drop(send.stopped().await) }),
+            StopOfWatched => {
                 let watch = a.watch_stream(send.id());
                 Box::pin(async move { drop(watch.stopped().await) })
             }
-            ForDatagram => Box::pin(async { drop(a.read_datagram().await) }),
-            ForDatagramByPoll => {
+            Datagram => Box::pin(async { drop(a.read_datagram().await) }),
+            DatagramByPoll => {
                 Box::pin(async { drop(poll_fn(|cx| a.poll_read_datagram(cx)).await) })
             }
-            ForConfirmation => Box::pin(async { drop(a.handshake_confirmed().await) }),
-            ForPaths => Box::pin(async { drop(a.wait_for_paths(2).await) }),
-            ForEnd => Box::pin(async { drop(a.closed().await) }),
+            Confirmation => Box::pin(async { drop(a.handshake_confirmed().await) }),
+            Paths => Box::pin(async { drop(a.wait_for_paths(2).await) }),
+            End => Box::pin(async { drop(a.closed().await) }),
         };
         assert!(timeout(little, waits).await.is_err(), "{wait:?}");
         assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO), "{wait:?}");
