@@ -269,12 +269,13 @@ impl EndpointBuilder {
             runtime,
         )?;
         state.sockets.set_backups(self.backups);
+        read(&state, sockets);
+        // Only now, or it would take the interfaces for ones without sockets.
         #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
             let watch = interface::watch(state.clone(), selection);
             state.runtime.spawn(Box::pin(watch));
         }
-        read(&state, sockets);
         Ok(Endpoint::new(state))
     }
 }
@@ -459,6 +460,12 @@ fn bind_any(runtime: &dyn Runtime, buffer: usize) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(all(feature = "interfaces", target_os = "linux"))]
+    use std::{
+        pin::Pin,
+        task::{Context, Waker},
+    };
+
     use super::*;
     use crate::testing::{ALPN, Error, TestResult};
 
@@ -569,6 +576,48 @@ mod tests {
         let other = builder.backup_interface("other").build()?;
         let all = other.state().sockets.all();
         assert!(!all.iter().any(|socket| socket.is_backup()), "{all:?}");
+        Ok(())
+    }
+
+    /// A runtime whose tasks run before who spawns them goes on, as it may be with many threads.
+    #[cfg(all(feature = "interfaces", target_os = "linux"))]
+    #[derive(Debug)]
+    struct Hasty;
+
+    #[cfg(all(feature = "interfaces", target_os = "linux"))]
+    impl Runtime for Hasty {
+        fn spawn(&self, mut task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+            let mut cx = Context::from_waker(Waker::noop());
+            if task.as_mut().poll(&mut cx).is_pending() {
+                TokioRuntime.spawn(task);
+            }
+        }
+
+        fn now(&self) -> std::time::Instant {
+            TokioRuntime.now()
+        }
+
+        fn timer(&self, at: std::time::Instant) -> Pin<Box<dyn crate::Timer>> {
+            TokioRuntime.timer(at)
+        }
+
+        fn socket(&self, socket: std::net::UdpSocket) -> io::Result<crate::RuntimeSocket> {
+            TokioRuntime.socket(socket)
+        }
+    }
+
+    /// Whoever follows the interfaces may look before anything else happens.
+    #[cfg(all(feature = "interfaces", target_os = "linux"))]
+    #[tokio::test]
+    async fn each_address_of_an_interface_has_one_socket() -> TestResult {
+        let builder = Endpoint::builder().runtime(Arc::new(Hasty));
+        let endpoint = builder.bind_interface("lo").build()?;
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let mut ips: Vec<_> = endpoint.local_addrs().iter().map(SocketAddr::ip).collect();
+        ips.sort();
+        let all = ips.len();
+        ips.dedup();
+        assert_eq!(ips.len(), all, "{:?}", endpoint.local_addrs());
         Ok(())
     }
 }
