@@ -397,3 +397,15 @@ fn a_reason_is_cut_where_an_address_is_not_validated() {
     ];
     replay(65_535, Sides::Apart, &operations);
 }
+
+/// Its handshake has taken all that the client's first datagram allows, and nothing else of the client arrives.
+#[test]
+fn a_server_may_be_unable_to_say_that_it_has_closed() {
+    let mut operations = vec![
+        (Pause(Client), 103),
+        (Network(Share(1_080_863_910_568_919_040), Outage(true)), 382),
+    ];
+    operations.extend(std::iter::repeat_n((Datagram(Server, 893), 382), 12));
+    operations.push((Operation::Close(Server, 99), 0));
+    replay(101, Sides::Apart, &operations);
+}

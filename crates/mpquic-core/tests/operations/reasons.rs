@@ -1,6 +1,6 @@
 //! Why connections end, and why they may.
 
-use mpquic_core::{ConnectionError, Event, Fault, TransportErrorCode, VarInt};
+use mpquic_core::{ConnectionError, Event, Fault, PathId, PathState, TransportErrorCode, VarInt};
 use mpquic_sim::{Pair, Side};
 
 use super::operation::SIDES;
@@ -15,8 +15,8 @@ pub(super) struct Past {
     closed: Option<Closed>,
     /// A side has closed a path. If the other side had closed the rest, none is left (MP-128).
     is_path_left: bool,
-    /// A NAT box forgot its bindings, or the client has moved: the server cannot reach it before
-    /// something of it arrives.
+    /// A NAT box forgot its bindings, or the client has moved, or its address was never validated: the server
+    /// cannot reach it before something of it arrives.
     is_out_of_reach: bool,
 }
 
@@ -65,6 +65,10 @@ impl Past {
     pub(super) const REASON: &str = "enough";
 
     pub(super) fn on_close(&mut self, by: Side, code: u32, pair: &Pair) {
+        // A server may have sent already what an address that is not validated may get (RFC 9000 section 8.1).
+        let server = pair.hosted(Side::Server);
+        let path = server.and_then(|server| server.connection.path_stats(PathId::ZERO));
+        self.is_out_of_reach |= path.is_some_and(|path| path.state == PathState::Validating);
         let confirmed = |side| pair.has_event(side, &Event::HandshakeConfirmed);
         self.closed = Some(Closed {
             by,
