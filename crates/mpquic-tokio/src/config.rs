@@ -523,6 +523,25 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError>
 mod tests {
     use super::*;
 
+    /// A client trusts those whose certificate is in its file, and no others.
+    #[tokio::test(start_paused = true)]
+    async fn a_file_of_certificates_says_whom_to_trust() -> crate::testing::TestResult {
+        let alpn = crate::testing::ALPN;
+        let certified = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+        let (trusted, stranger) = (certified()?, certified()?);
+        let trust = trusted.cert.pem();
+        for (server, is_trusted) in [(&trusted, true), (&stranger, false)] {
+            let key = server.signing_key.serialize_pem();
+            let pem = server.cert.pem();
+            let config = ServerConfig::with_pem(pem.as_bytes(), key.as_bytes(), alpn)?;
+            let client = ClientConfig::with_ca_pem(trust.as_bytes(), alpn)?;
+            let pair =
+                crate::testing::Pair::new((config, &["10.0.0.1:443"]), (client, &["10.0.1.1:1"]))?;
+            assert_eq!(pair.connect().await.is_ok(), is_trusted);
+        }
+        Ok(())
+    }
+
     #[test]
     fn pem_files_are_read_and_wrong_ones_refused() {
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();

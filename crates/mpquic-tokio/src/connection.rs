@@ -439,7 +439,7 @@ impl Connection {
     ) -> Result<Path, OpenPathError> {
         let endpoint = &self.0.endpoint;
         let local = match endpoint.sockets.owner(local) {
-            Some(socket) if local.port() != 0 => socket.local_towards(remote),
+            Some(socket) => socket.local_towards(remote),
             _ => match endpoint.sockets.with_ip(local.ip()) {
                 Some(bound) => bound,
                 None => start::bind(endpoint, local, None)

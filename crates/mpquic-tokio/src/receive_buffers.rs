@@ -434,4 +434,57 @@ mod tests {
         assert!(seen.take_copies_due());
         assert!(!seen.take_copies_due());
     }
+
+    /// Also where the socket says that more arrived than there was room for.
+    #[test]
+    fn a_slab_is_used_to_its_last_byte() {
+        let mut lanes = ReceiveBuffers::default();
+        let (first, _message) = deliver(&mut lanes, MESSAGE);
+        let mut out = BytesMut::new();
+        let longer = |_: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]| {
+            meta[0].len = MESSAGE + 1;
+            Ok(1)
+        };
+        let taken = lanes.fill(longer, |_, message, _| out = message);
+        assert_eq!(taken.unwrap(), 1);
+        assert_eq!(
+            (out.as_ptr() as usize, out.len()),
+            (first + MESSAGE, MESSAGE)
+        );
+
+        let mut kept = Vec::new();
+        let mut addresses = Vec::new();
+        for _ in 0..SHORT_SLAB / SHORT {
+            let (address, message) = deliver(&mut lanes, SHORT);
+            addresses.push(address);
+            kept.push(message);
+        }
+        assert!(addresses.is_sorted_by(|a, b| a + SHORT == *b));
+        assert_eq!(lanes.retired_short.allocated, SHORT_SLAB as u64);
+        kept.push(deliver(&mut lanes, 1).1);
+        assert_eq!(lanes.retired_short.allocated, 2 * SHORT_SLAB as u64);
+    }
+
+    #[test]
+    fn the_last_sixteen_slabs_count_once() {
+        let mut seen = SlabsSeen::default();
+        let slabs: Vec<_> = (0..=SLABS_BETWEEN_COPIES).map(|_| SlabId::new()).collect();
+        for slab in &slabs {
+            seen.on_received(*slab);
+        }
+        assert!(seen.take_copies_due());
+        let [.., before, last] = &slabs[..] else {
+            unreachable!("there are more")
+        };
+        for _ in 0..100 {
+            seen.on_received(*before);
+            seen.on_received(*last);
+            assert!(!seen.take_copies_due());
+        }
+        // Once more after sixteen others.
+        for count in 1..=SLABS_BETWEEN_COPIES {
+            seen.on_received(SlabId::new());
+            assert_eq!(seen.take_copies_due(), count == SLABS_BETWEEN_COPIES);
+        }
+    }
 }

@@ -421,3 +421,57 @@ async fn an_endpoint_replaces_the_connection_ids_of_all_connections() -> TestRes
     assert!(before.is_disjoint(&after), "{before:?}, {after:?}");
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_begins_300_ms_after_the_one_before() -> TestResult {
+    let pair = Pair::with_paths(3)?;
+    pair.at_server[0].silence(true);
+    let to = pair.server.endpoint.local_addr()?;
+    let start = Instant::now();
+    let connecting = pair.client.endpoint.connect(to, "localhost")?;
+    assert!(timeout(Duration::from_secs(1), connecting).await.is_err());
+    for (index, port) in pair.at_client.iter().enumerate() {
+        let first = port.take_calls().first().map(|call| call.at - start);
+        let due = Duration::from_millis(300) * index as u32;
+        assert!(
+            first.is_some_and(|first| (due..=due + TICK).contains(&first)),
+            "{first:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Nothing of the others goes on, though the future is still there.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_one_attempt_ends_the_others() -> TestResult {
+    for is_refused in [false, true] {
+        let pair = Pair::with_paths(2)?;
+        let listening = &pair.server.endpoint;
+        if is_refused {
+            listening.set_server_config(None)?;
+        }
+        pair.at_server[0].silence(true);
+        let to = listening.local_addr()?;
+        let mut connecting = pair.client.endpoint.connect(to, "localhost")?;
+        let both = Duration::from_millis(400);
+        assert!(timeout(both, &mut connecting).await.is_err());
+        assert_eq!(pair.client.endpoint.open_connections(), 2);
+        pair.at_server[0].silence(false);
+        let mut accepted = Vec::new();
+        let accept = timeout(Duration::from_secs(10), async {
+            while let Some(incoming) = listening.accept().await {
+                accepted.push(incoming.await);
+            }
+        });
+        let (ended, _) = tokio::join!(&mut connecting, accept);
+        let left = match &ended {
+            Ok(_) => 1,
+            Err(error) if is_refusal(error) => 0,
+            Err(error) => return Err(error.clone().into()),
+        };
+        assert_eq!(left == 0, is_refused);
+        assert_eq!(pair.client.endpoint.open_connections(), left);
+        drop((connecting, accepted));
+    }
+    Ok(())
+}

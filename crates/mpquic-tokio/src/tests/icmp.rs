@@ -146,6 +146,26 @@ async fn of_many_messages_at_once_the_first_sixteen_count() -> TestResult {
     Ok(())
 }
 
+/// Attempts from elsewhere end with it, and none begins.
+#[tokio::test(start_paused = true)]
+async fn where_nobody_listens_no_other_local_address_leads() -> TestResult {
+    for wait in [0, 350] {
+        let pair = Pair::with_paths(2)?;
+        let (mut connecting, [true_one, _]) = attempt(&pair)?;
+        let wait = timeout(Duration::from_millis(wait), &mut connecting);
+        assert!(wait.await.is_err());
+        pair.at_client[1].take_calls();
+        pair.at_client[0].tell_unreachable(&[true_one]);
+        let ended = timeout(Duration::from_millis(5), connecting).await?;
+        assert_eq!(ended.err(), Some(ConnectionError::PortUnreachable));
+        sleep(Duration::from_secs(5)).await;
+        let later = pair.at_client[1].take_calls();
+        // One that had begun may say that it ends.
+        assert!(later.len() <= 1, "{later:?}");
+    }
+    Ok(())
+}
+
 /// Whatever way leads there. The other address of the server is not waited for.
 #[tokio::test(start_paused = true)]
 async fn where_nobody_listens_no_other_attempt_leads() -> TestResult {

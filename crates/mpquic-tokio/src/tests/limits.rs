@@ -1,9 +1,10 @@
 //! What waits because the peer or the configuration allows no more, or because nothing happened yet.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::testing::{Error, Pair, TestResult, client, pattern, server};
 use crate::{
@@ -250,5 +251,34 @@ async fn what_is_asked_for_leaves_at_once() -> TestResult {
             break;
         }
     }
+    Ok(())
+}
+
+/// The first packet of a path that the application opens leaves at once.
+#[tokio::test(start_paused = true)]
+async fn a_path_opens_when_it_is_asked_for() -> TestResult {
+    let pair = Pair::new(
+        (
+            server(default_transport())?,
+            &["10.0.0.1:443", "10.0.0.2:443"],
+        ),
+        (client(default_transport())?, &["10.0.1.1:1"]),
+    )?;
+    let to = pair.at_server[0].local();
+    let config = client(default_transport())?;
+    let connecting = pair.client.endpoint.connect_with(config, to, "localhost")?;
+    let connect = async { Ok::<_, Error>(connecting.await?) };
+    let (a, _b) = tokio::try_join!(connect, pair.accept())?;
+    sleep(Duration::from_secs(5)).await;
+    let (port, remote) = (&pair.at_client[0], pair.at_server[1].local());
+    port.take_calls();
+    // Whatever the port that is named: this is the socket there.
+    let local = SocketAddr::new(port.local().ip(), 0);
+    let start = Instant::now();
+    let path = a.open_path(local, remote).await?;
+    let calls = port.take_calls();
+    let first = calls.iter().find(|call| call.to == remote);
+    assert_eq!(first.map(|call| call.at), Some(start));
+    assert_eq!(path.local_address(), Some(port.local()));
     Ok(())
 }
