@@ -15,6 +15,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use thiserror::Error;
 
+use crate::ways::Ways;
+
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
 
 /// Why a configuration could not be made.
@@ -97,6 +99,8 @@ pub struct ClientConfig {
     pub(crate) core: config::ClientConfig,
     pub(crate) automatic_paths: bool,
     pub(crate) server_addresses: Vec<SocketAddr>,
+    /// What connections with this configuration, and with copies of it, have learnt for the next ones.
+    pub(crate) ways: Arc<Ways>,
 }
 
 impl ClientConfig {
@@ -108,6 +112,7 @@ impl ClientConfig {
             core,
             automatic_paths: true,
             server_addresses: Vec::new(),
+            ways: Arc::default(),
         }
     }
 

@@ -237,7 +237,10 @@ impl ConnectionState {
         let mut engine = self.lock();
         let now = self.endpoint.now();
         if engine.error.is_none() {
-            engine.contain(|engine| engine.core.close(now, error_code, reason));
+            engine.contain(|engine| {
+                engine.note_ways(now);
+                engine.core.close(now, error_code, reason);
+            });
             engine.end(&self.notifications, ConnectionError::LocallyClosed);
             engine.run(now);
         }
@@ -631,7 +634,10 @@ impl Engine {
                         plan.on_confirmed(&mut self.core);
                     }
                 }
-                Event::ConnectionLost { reason } => self.end(notifications, reason),
+                Event::ConnectionLost { reason } => {
+                    self.note_ways(now);
+                    self.end(notifications, reason);
+                }
                 Event::Stream(event) => self.on_stream_event(notifications, event),
                 Event::DatagramReceived => {
                     notifications.datagram_received.notify_waiters();
@@ -643,6 +649,12 @@ impl Engine {
         }
         if let Some(plan) = &mut self.plan {
             plan.open(&mut self.core, now);
+        }
+    }
+
+    fn note_ways(&self, now: Instant) {
+        if let Some(plan) = &self.plan {
+            plan.on_end(&self.core, now);
         }
     }
 

@@ -147,7 +147,8 @@ impl Endpoint {
     }
 
     /// Connects. The handshake runs from the first local address of `addr`'s family; while the
-    /// server does not answer, other local addresses and server addresses are tried beside it.
+    /// server does not answer, other local addresses and server addresses are tried beside it. What an
+    /// earlier connection with the same configuration has heard of first is tried first.
     /// Further paths open on their own once the handshake is confirmed. With
     /// [`ClientConfig::automatic_paths`] off, there is one attempt and one path.
     ///
@@ -219,11 +220,15 @@ impl Endpoint {
         let state = self.state();
         let mut remotes = vec![addr];
         remotes.extend(others.iter().filter(|other| **other != addr));
-        let mut tuples = VecDeque::from(address_pairs(&state.sockets.all(), &remotes));
-        let first = tuples.pop_front().ok_or(ConnectError::NoSocket(addr))?;
-        if !config.automatic_paths {
-            tuples.clear();
+        let mut tuples = address_pairs(&state.sockets.all(), &remotes);
+        if config.automatic_paths {
+            config.ways.sort(&mut tuples, state.now());
+            tuples.sort_by_key(|tuple| state.sockets.is_backup(tuple.local));
+        } else {
+            tuples.truncate(1);
         }
+        let mut tuples = VecDeque::from(tuples);
+        let first = tuples.pop_front().ok_or(ConnectError::NoSocket(addr))?;
         let first = start::connect(state, config.clone(), first, server_name)?;
         Ok(Connecting::new(first).or_else(state, config, tuples, server_name))
     }

@@ -123,6 +123,7 @@ mod stream_watch;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod ways;
 mod worker_socket;
 mod workers;
 

@@ -15,6 +15,7 @@ use mpquic_core::{
 };
 
 use crate::socket::Socket;
+use crate::ways::{self, Ways};
 
 /// How long after its first failure a path is tried again; the time doubles with each failure.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
@@ -47,6 +48,9 @@ pub(crate) struct PathPlan {
     is_blocked: bool,
     /// The server's address in the handshake, and the one it prefers, once a path moved there.
     preferred: Option<(SocketAddr, SocketAddr)>,
+    /// Where later connections learn how long it takes to hear of the server, and since when this one waits
+    /// for that.
+    ways: Option<(Arc<Ways>, Instant)>,
 }
 
 /// One four-tuple that should have a path.
@@ -151,6 +155,27 @@ impl PathPlan {
             confirmed: false,
             is_blocked: false,
             preferred: None,
+            ways: None,
+        }
+    }
+
+    /// Others learn from what the connection sees from now on.
+    pub(crate) fn teach(&mut self, ways: Arc<Ways>, now: Instant) {
+        self.ways = Some((ways, now));
+    }
+
+    /// The connection ends: what it has seen of its paths is noted for others.
+    pub(crate) fn on_end(&self, core: &Connection, now: Instant) {
+        let Some((ways, since)) = &self.ways else {
+            return;
+        };
+        let paths = core.paths().filter_map(|path| core.path_stats(path));
+        for path in paths {
+            if path.packets_received > 0 {
+                ways.note(path.four_tuple, Some(path.min_rtt), now);
+            } else if now.saturating_duration_since(*since) >= ways::STEP {
+                ways.note(path.four_tuple, None, now);
+            }
         }
     }
 

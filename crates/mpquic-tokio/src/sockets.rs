@@ -95,6 +95,11 @@ impl Sockets {
             .cloned()
     }
 
+    /// Paths from this address stand by.
+    pub(crate) fn is_backup(&self, local: SocketAddr) -> bool {
+        self.owner(local).is_some_and(|socket| socket.is_backup())
+    }
+
     /// The address of the first socket with this IP.
     pub(crate) fn with_ip(&self, ip: IpAddr) -> Option<SocketAddr> {
         let mut addresses = self.addresses().into_iter();

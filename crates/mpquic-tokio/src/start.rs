@@ -62,13 +62,14 @@ pub(crate) fn connect(
     server_name: &str,
 ) -> Result<ConnectionRef, ConnectError> {
     endpoint.sockets.watch_errors();
+    let now = endpoint.now();
     let plan = config.automatic_paths.then(|| {
         let mut plan = PathPlan::new(four_tuple, &config.server_addresses);
         plan.set_locals(endpoint.sockets.all());
+        plan.teach(config.ways, now);
         plan
     });
     let transport = config.core.transport.clone();
-    let now = endpoint.now();
     let mut registry = endpoint.lock();
     if registry.closed().is_some() {
         return Err(ConnectError::EndpointStopping);

@@ -475,3 +475,32 @@ async fn the_end_of_one_attempt_ends_the_others() -> TestResult {
     }
     Ok(())
 }
+
+/// A local address from which nothing was heard is not waited for again, until it works.
+#[tokio::test(start_paused = true)]
+async fn the_next_connection_begins_where_the_server_was_heard() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    pair.at_client[0].silence(true);
+    let wait = Duration::from_millis(300);
+    for (waits, first) in [(true, 1), (false, 1), (false, 0)] {
+        let start = Instant::now();
+        let (a, _b) = pair.connect().await?;
+        let expected = 3 * DELAY + if waits { wait } else { Duration::ZERO };
+        let elapsed = start.elapsed();
+        assert!(
+            (expected..expected + DELAY).contains(&elapsed),
+            "{elapsed:?}"
+        );
+        assert_eq!(
+            a.path_stats()[0].four_tuple.local,
+            pair.at_client[first].local()
+        );
+        if !waits {
+            pair.at_client[0].silence(false);
+            a.wait_for_paths(2).await?;
+        }
+        a.close(0u32.into(), b"");
+        sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}

@@ -269,3 +269,20 @@ async fn paths_wait_until_the_peer_allows_them() -> TestResult {
     transfer(&a, &b, 1 << 20).await?;
     Ok(())
 }
+
+/// However slow the others were the last time.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_begins_over_what_does_not_stand_by() -> TestResult {
+    let pair = with_backup()?;
+    for (index, is_silent) in [(0, true), (1, false)] {
+        for port in &pair.at_client[1..] {
+            port.silence(is_silent);
+        }
+        let (a, _b) = pair.connect().await?;
+        let first = a.path_stats()[0].four_tuple.local;
+        assert_eq!(first, pair.at_client[index].local());
+        a.close(0u32.into(), b"");
+        sleep(SECOND).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! [`Ways`]: how long it took to hear of a server, from each local address.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mpquic_core::FourTuple;
+
+/// The most ways that are known; the oldest make room.
+const MOST: usize = 256;
+/// How long they are good for.
+const LIFETIME: Duration = Duration::from_secs(3600);
+/// Ways that differ by less are alike.
+pub(crate) const STEP: Duration = Duration::from_millis(100);
+
+/// What connections of a client have learnt of the ways to its servers, so that the next one begins where it
+/// hears of the server first.
+#[derive(Debug, Default)]
+pub(crate) struct Ways(Mutex<Vec<Way>>);
+
+#[derive(Debug)]
+struct Way {
+    local: IpAddr,
+    remote: SocketAddr,
+    /// `None` if nothing came back.
+    rtt: Option<Duration>,
+    noted: Instant,
+}
+
+impl Ways {
+    /// A connection has seen this round-trip time, or nothing that came back.
+    pub(crate) fn note(&self, four_tuple: FourTuple, rtt: Option<Duration>, now: Instant) {
+        let mut ways = self.lock();
+        ways.retain(|way| !way.is(four_tuple));
+        if ways.len() == MOST {
+            ways.remove(0);
+        }
+        ways.push(Way {
+            local: four_tuple.local.ip(),
+            remote: four_tuple.remote,
+            rtt,
+            noted: now,
+        });
+    }
+
+    /// Puts those behind that are known to take longer, or that nothing came back from. Ways that are
+    /// not known may be as good as any.
+    pub(crate) fn sort(&self, four_tuples: &mut [FourTuple], now: Instant) {
+        let ways = self.lock();
+        four_tuples.sort_by_key(|four_tuple| {
+            let mut known = ways.iter().filter(|way| way.is_good(now));
+            match known.find(|way| way.is(*four_tuple)) {
+                Some(way) => way
+                    .rtt
+                    .map_or(u128::MAX, |rtt| rtt.as_nanos() / STEP.as_nanos()),
+                None => 0,
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Way>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Way {
+    fn is(&self, four_tuple: FourTuple) -> bool {
+        self.local == four_tuple.local.ip() && self.remote == four_tuple.remote
+    }
+
+    fn is_good(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.noted) < LIFETIME
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(local: u8) -> FourTuple {
+        let address = |ip: [u8; 4], port| SocketAddr::from((ip, port));
+        FourTuple::new(address([10, 0, local, 1], 1), address([10, 0, 0, 1], 443))
+    }
+
+    fn sorted(ways: &Ways, now: Instant) -> Vec<u8> {
+        let mut all = [1, 2, 3].map(way);
+        ways.sort(&mut all, now);
+        let third = |tuple: &FourTuple| match tuple.local.ip() {
+            IpAddr::V4(ip) => ip.octets()[2],
+            IpAddr::V6(_) => 0,
+        };
+        all.iter().map(third).collect()
+    }
+
+    #[test]
+    fn what_is_known_to_be_slow_or_silent_comes_last() {
+        let (ways, now) = (Ways::default(), Instant::now());
+        assert_eq!(sorted(&ways, now), [1, 2, 3]);
+        let ms = Duration::from_millis;
+        ways.note(way(1), Some(ms(600)), now);
+        assert_eq!(sorted(&ways, now), [2, 3, 1]);
+        ways.note(way(2), None, now);
+        assert_eq!(sorted(&ways, now), [3, 1, 2]);
+        // What was seen last counts, for an hour.
+        ways.note(way(1), Some(ms(99)), now);
+        ways.note(way(3), Some(ms(100)), now);
+        assert_eq!(sorted(&ways, now), [1, 3, 2]);
+        ways.note(way(2), Some(ms(1)), now + ms(1));
+        assert_eq!(sorted(&ways, now), [1, 2, 3]);
+        ways.note(way(1), None, now);
+        assert_eq!(sorted(&ways, now + LIFETIME - ms(1)), [2, 3, 1]);
+        assert_eq!(sorted(&ways, now + LIFETIME), [1, 2, 3]);
+    }
+
+    #[test]
+    fn they_differ_by_local_and_remote_address_and_are_limited() {
+        let (ways, now) = (Ways::default(), Instant::now());
+        let mut elsewhere = way(1);
+        elsewhere.remote.set_port(444);
+        ways.note(elsewhere, None, now);
+        assert_eq!(sorted(&ways, now), [1, 2, 3]);
+        // From whatever port.
+        let mut again = way(1);
+        again.local.set_port(2);
+        ways.note(again, None, now);
+        assert_eq!(sorted(&ways, now), [2, 3, 1]);
+        for port in 0..MOST as u16 - 1 {
+            let mut other = way(9);
+            other.remote.set_port(port);
+            ways.note(other, None, now);
+        }
+        assert_eq!(ways.lock().len(), MOST);
+        assert_eq!(sorted(&ways, now), [2, 3, 1]);
+        ways.note(way(8), None, now);
+        assert_eq!(ways.lock().len(), MOST);
+        assert_eq!(sorted(&ways, now), [1, 2, 3]);
+    }
+}
