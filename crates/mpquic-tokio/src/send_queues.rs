@@ -39,23 +39,27 @@ impl SendQueues {
                 reason = "how long the kernel takes is no matter of the runtime's clock"
             )]
             let begin = Instant::now();
-            self.waiting.clear();
-            let mut known = false;
-            for table in TABLES {
-                if let Ok(text) = std::fs::read_to_string(table) {
-                    known = true;
-                    self.waiting.extend(text.lines().skip(1).filter_map(row));
-                }
-            }
-            self.known = known;
+            let tables = TABLES.into_iter();
+            self.take(tables.filter_map(|table| std::fs::read_to_string(table).ok()));
             self.asked = Some(now);
-            self.pause = if known {
+            self.pause = if self.known {
                 pause_after(begin.elapsed())
             } else {
                 Duration::MAX
             };
         }
         self.asked.filter(|_| self.known)
+    }
+
+    /// Takes what waits from tables, instead of what waited before.
+    fn take(&mut self, tables: impl Iterator<Item = String>) {
+        self.waiting.clear();
+        self.known = false;
+        for table in tables {
+            self.known = true;
+            // The first line says what the columns are.
+            self.waiting.extend(table.lines().skip(1).filter_map(row));
+        }
     }
 
     /// Bytes that waited behind the sockets bound to an address.
@@ -174,5 +178,26 @@ mod tests {
         assert_eq!(queues.refresh(now + INTERVAL / 2), first);
         let later = now + Duration::from_secs(60);
         assert_eq!(queues.refresh(later), first.map(|_| later));
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn each_answer_replaces_the_one_before() {
+        let row = |port, queue| format!("1: 0100007F:{port} 00000000:0000 07 {queue}:00000000 0");
+        let table = |rows: &[String]| format!("sl local_address ...\n{}\n", rows.join("\n"));
+        let v4 = table(&[row("0001", "00000005"), row("0002", "00000007")]);
+        let v6 = table(&[row("0001", "00000001")]);
+        let mut queues = SendQueues::default();
+        let bytes = |queues: &SendQueues| {
+            [1, 2].map(|port| queues.bytes(SocketAddr::from(([127, 0, 0, 1], port))))
+        };
+        queues.take([v4, v6].into_iter());
+        assert!(queues.known);
+        assert_eq!(bytes(&queues), [6, 7]);
+        queues.take([table(&[row("0002", "00000009")])].into_iter());
+        assert_eq!(bytes(&queues), [0, 9]);
+        queues.take(std::iter::empty());
+        assert!(!queues.known);
+        assert_eq!(bytes(&queues), [0, 0]);
     }
 }

@@ -372,4 +372,31 @@ mod tests {
         let sizes = batch.trains().map(|(_, contents)| contents.len());
         assert_eq!(Vec::from_iter(sizes), [100, 200]);
     }
+
+    #[test]
+    fn batches_end_with_the_train_that_fills_them() {
+        for (bytes, expected) in [
+            (MAX_BATCH / 2, 2),
+            (MAX_BATCH / 2 - 1, 3),
+            (MAX_BATCH / 2 + 1, 2),
+        ] {
+            let mut batch = Batch::default();
+            batch.build(&mut 10, |_| Some(train(bytes)));
+            assert_eq!(batch.transmits.len(), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_long_header_is_known_by_version_and_destination() {
+        // Form, version, a connection ID of two bytes, and one more byte.
+        let long = [0x80, 1, 2, 3, 4, 2, 7, 8, 9];
+        assert_eq!(header_of(&long), [1, 2, 3, 4, 2, 7, 8]);
+        assert_eq!(header_of(&long[..8]), [1, 2, 3, 4, 2, 7, 8]);
+        let nothing: &[u8] = &[];
+        assert_eq!(header_of(&long[..7]), nothing, "cut short");
+        assert_eq!(header_of(&long[..5]), nothing, "cut shorter");
+        let mut short = long;
+        short[0] = 0x7f;
+        assert_eq!(header_of(&short), nothing);
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::testing::{Error, Pair, TestResult, client, pattern, server};
+use crate::testing::{DELAY, Error, Pair, TestResult, client, pattern, server};
 use crate::{
     Connection, PathStatus, ReadError, ResetError, TransportOptions, VarInt, default_transport,
 };
@@ -280,5 +280,46 @@ async fn a_path_opens_when_it_is_asked_for() -> TestResult {
     let first = calls.iter().find(|call| call.to == remote);
     assert_eq!(first.map(|call| call.at), Some(start));
     assert_eq!(path.local_address(), Some(port.local()));
+    Ok(())
+}
+
+/// One stream at a time: who waits for a reset, or drops what the peer has stopped, makes room for the next
+/// one at once.
+#[tokio::test(start_paused = true)]
+async fn streams_that_end_early_make_room_at_once() -> TestResult {
+    let mut transport = default_transport();
+    transport.max_concurrent_uni_streams = 1;
+    let pair = pair(transport, default_transport())?;
+    let (a, b) = pair.connect().await?;
+    for is_reset in [true, false, true] {
+        let mut stream = timeout(3 * DELAY, a.open_uni()).await??;
+        stream.write_all(b"x").await?;
+        let mut receiving = b.accept_uni().await?;
+        sleep(LONG).await;
+        match is_reset {
+            true => {
+                stream.reset(7u32.into())?;
+                assert_eq!(receiving.received_reset().await?, Some(7u32.into()));
+            }
+            false => {
+                receiving.stop(7u32.into())?;
+                sleep(LONG).await;
+                drop(stream);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is said of a stream whose connection is over has no effect, and is no error.
+#[tokio::test(start_paused = true)]
+async fn streams_can_be_stopped_after_the_end() -> TestResult {
+    let pair = pair(default_transport(), default_transport())?;
+    let (a, b) = pair.connect().await?;
+    let (mut send, mut receive) = a.open_bi().await?;
+    send.write_all(b"x").await?;
+    a.close(0u32.into(), b"");
+    b.closed().await;
+    assert!(receive.stop(7u32.into()).is_ok());
     Ok(())
 }

@@ -217,3 +217,35 @@ async fn who_waits_for_an_answer_hears_of_a_rejection() -> TestResult {
     drop(b?);
     Ok(())
 }
+
+/// The next stream has the ID of one that was rejected.
+#[tokio::test(start_paused = true)]
+async fn handles_of_rejected_streams_leave_the_next_ones_alone() -> TestResult {
+    let mut pair = Pair::resuming().await?;
+    let config = EndpointConfig::new([1; 32]);
+    pair.restart_server(server(default_transport())?, config)?;
+    let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    let (mut send, mut receive) = a.open_bi().await?;
+    send.write_all(b"early").await?;
+    let (is_accepted, b) = tokio::join!(accepted, pair.accept());
+    let b = b?;
+    assert!(!is_accepted);
+    let (mut again, mut answer) = a.open_bi().await?;
+    assert_eq!(again.id(), send.id());
+    again.write_all(b"late").await?;
+    assert!(send.set_priority(7).is_err());
+    assert_eq!(again.priority()?, 0);
+    assert!(receive.stop(7u32.into()).is_ok());
+    drop((send, receive));
+    sleep(2 * DELAY).await;
+    again.write_all(b"r").await?;
+    again.finish()?;
+    let (mut reply, mut question) = b.accept_bi().await?;
+    assert_eq!(question.read_to_end(10).await?, b"later");
+    reply.write_all(b"answer").await?;
+    reply.finish()?;
+    assert_eq!(answer.read_to_end(10).await?, b"answer");
+    Ok(())
+}
