@@ -76,6 +76,7 @@ impl Way {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::{Runtime, TokioRuntime};
 
     fn way(local: u8) -> FourTuple {
         let address = |ip: [u8; 4], port| SocketAddr::from((ip, port));
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_known_to_be_slow_or_silent_comes_last() {
-        let (ways, now) = (Ways::default(), Instant::now());
+        let (ways, now) = (Ways::default(), TokioRuntime.now());
         assert_eq!(sorted(&ways, now), [1, 2, 3]);
         let ms = Duration::from_millis;
         ways.note(way(1), Some(ms(600)), now);
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn they_differ_by_local_and_remote_address_and_are_limited() {
-        let (ways, now) = (Ways::default(), Instant::now());
+        let (ways, now) = (Ways::default(), TokioRuntime.now());
         let mut elsewhere = way(1);
         elsewhere.remote.set_port(444);
         ways.note(elsewhere, None, now);
