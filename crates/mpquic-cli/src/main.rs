@@ -50,6 +50,7 @@ mod identity;
 mod json_output;
 mod knock;
 mod known_hosts;
+mod known_ways;
 mod limits;
 mod listening;
 mod live;

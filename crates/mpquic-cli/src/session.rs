@@ -23,6 +23,7 @@ use crate::failure::{Cause, Failure};
 use crate::identity::Identity;
 use crate::knock;
 use crate::known_hosts::KnownHosts;
+use crate::known_ways::KnownWays;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
 use crate::pace;
 use crate::rate::Rate;
@@ -92,6 +93,8 @@ pub(crate) struct Sessions<'a> {
     verifier: Arc<Verifier>,
     /// Set if servers are trusted when they are met first.
     known_hosts: Option<KnownHosts>,
+    /// Where is kept what was learnt of the ways to servers.
+    known_ways: Option<KnownWays>,
     config: ClientConfig,
     /// Those of the paths there are.
     weights: SplitWeights,
@@ -182,11 +185,16 @@ impl<'a> Sessions<'a> {
             .transport_config(transport)
             .server_addresses(args.server_addr.clone())
             .use_alternative_addresses(true);
+        let known_ways = KnownWays::of_user();
+        if let Some(known) = &known_ways {
+            config.know_ways(known.read());
+        }
         Ok(Self {
             reach: args,
             purpose,
             verifier,
             known_hosts,
+            known_ways,
             config,
             weights,
             current: Mutex::new(None),
@@ -272,6 +280,16 @@ impl<'a> Sessions<'a> {
             *self.protocol.lock().unwrap_or_else(PoisonError::into_inner) =
                 data.and_then(|data| data.protocol);
             session.close().await;
+            self.keep_ways();
+        }
+    }
+
+    /// Keeps what was learnt of the ways to servers, for the next run.
+    fn keep_ways(&self) {
+        if let Some(known) = &self.known_ways
+            && let Err(error) = known.add(self.config.known_ways())
+        {
+            tracing::debug!(%error, "ways to servers are not kept");
         }
     }
 

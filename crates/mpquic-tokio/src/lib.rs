@@ -147,6 +147,7 @@ pub use runtime::{Runtime, RuntimeSocket, Timer, TokioRuntime};
 pub use send_stream::{BindStreamError, SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 pub use stream_watch::StreamWatch;
+pub use ways::KnownWay;
 pub use workers::Worker;
 
 pub use mpquic_core::config::{

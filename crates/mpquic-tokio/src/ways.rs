@@ -13,34 +13,67 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 /// Ways that differ by less are alike.
 pub(crate) const STEP: Duration = Duration::from_millis(100);
 
+/// How long it took to hear of a server from a local address: what
+/// [`ClientConfig::known_ways`](crate::ClientConfig::known_ways) has learnt, and what
+/// [`ClientConfig::know_ways`](crate::ClientConfig::know_ways) can be told, as by an earlier process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownWay {
+    /// Our IP address.
+    pub local: IpAddr,
+    /// The server's address.
+    pub remote: SocketAddr,
+    /// The smallest round-trip time; `None` if nothing came back.
+    pub rtt: Option<Duration>,
+    /// When that was seen. It is good for an hour.
+    pub noted: Instant,
+}
+
+impl KnownWay {
+    /// From a local to a server's address.
+    pub fn new(local: IpAddr, remote: SocketAddr, rtt: Option<Duration>, noted: Instant) -> Self {
+        Self {
+            local,
+            remote,
+            rtt,
+            noted,
+        }
+    }
+
+    fn is(&self, four_tuple: FourTuple) -> bool {
+        self.local == four_tuple.local.ip() && self.remote == four_tuple.remote
+    }
+
+    fn is_good(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.noted) < LIFETIME
+    }
+}
+
 /// What connections of a client have learnt of the ways to its servers, so that the next one begins where it
 /// hears of the server first.
 #[derive(Debug, Default)]
-pub(crate) struct Ways(Mutex<Vec<Way>>);
-
-#[derive(Debug)]
-struct Way {
-    local: IpAddr,
-    remote: SocketAddr,
-    /// `None` if nothing came back.
-    rtt: Option<Duration>,
-    noted: Instant,
-}
+pub(crate) struct Ways(Mutex<Vec<KnownWay>>);
 
 impl Ways {
     /// A connection has seen this round-trip time, or nothing that came back.
     pub(crate) fn note(&self, four_tuple: FourTuple, rtt: Option<Duration>, now: Instant) {
+        let local = four_tuple.local.ip();
+        self.add(KnownWay::new(local, four_tuple.remote, rtt, now));
+    }
+
+    /// Replaces what is known of the same way.
+    pub(crate) fn add(&self, way: KnownWay) {
         let mut ways = self.lock();
-        ways.retain(|way| !way.is(four_tuple));
+        ways.retain(|known| (known.local, known.remote) != (way.local, way.remote));
         if ways.len() == MOST {
             ways.remove(0);
         }
-        ways.push(Way {
-            local: four_tuple.local.ip(),
-            remote: four_tuple.remote,
-            rtt,
-            noted: now,
-        });
+        ways.push(way);
+    }
+
+    /// All that is known, the latest last.
+    pub(crate) fn all(&self) -> Vec<KnownWay> {
+        self.lock().clone()
     }
 
     /// Puts those behind that are known to take longer, or that nothing came back from. Ways that are
@@ -58,18 +91,8 @@ impl Ways {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Way>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<KnownWay>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Way {
-    fn is(&self, four_tuple: FourTuple) -> bool {
-        self.local == four_tuple.local.ip() && self.remote == four_tuple.remote
-    }
-
-    fn is_good(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.noted) < LIFETIME
     }
 }
 

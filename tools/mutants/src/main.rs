@@ -179,6 +179,7 @@ fn build(
             Built::Errors(errors) => errors,
         };
         let before = broken.len();
+        let mut elsewhere = Vec::new();
         for error in &errors {
             let places = places.get(&error.file).map_or(&[][..], Vec::as_slice);
             for bytes in &error.bytes {
@@ -186,8 +187,17 @@ fn build(
                     place.0.start <= bytes.start && bytes.end <= place.0.end
                 };
                 let smallest = places.iter().filter(around).min_by_key(|it| it.0.len());
-                broken.extend(smallest.map(|it| it.1));
+                // What is left out may be missed further down, as a `drop` before the value moves.
+                let above = places.iter().filter(|it| it.0.end <= bytes.start);
+                let above = above.filter(|it| !broken.contains(&it.1));
+                match smallest {
+                    Some(place) => drop(broken.insert(place.1)),
+                    None => elsewhere.extend(above.max_by_key(|it| it.0.end).map(|it| it.1)),
+                }
             }
+        }
+        if broken.len() == before {
+            broken.extend(elsewhere);
         }
         if broken.len() == before {
             let texts: String = errors.iter().map(|error| error.text.as_str()).collect();

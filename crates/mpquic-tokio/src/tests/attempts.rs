@@ -504,3 +504,43 @@ async fn the_next_connection_begins_where_the_server_was_heard() -> TestResult {
     }
     Ok(())
 }
+
+/// What another configuration has learnt can be told.
+#[tokio::test(start_paused = true)]
+async fn a_configuration_tells_and_learns_which_ways_are_good() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let to = pair.server.endpoint.local_addr()?;
+    let connect = async |config: &crate::ClientConfig| {
+        let connecting = pair
+            .client
+            .endpoint
+            .connect_with(config.clone(), to, "localhost")?;
+        let connect = async { Ok::<_, Error>(connecting.await?) };
+        let (a, _b) = tokio::try_join!(connect, pair.accept())?;
+        let first = a.path_stats()[0].four_tuple.local;
+        a.close(0u32.into(), b"");
+        sleep(Duration::from_secs(1)).await;
+        Ok::<_, Error>(first)
+    };
+    pair.at_client[0].silence(true);
+    let learning = client(default_transport())?;
+    assert_eq!(learning.known_ways(), []);
+    assert_eq!(connect(&learning).await?, pair.at_client[1].local());
+    let mut known = learning.known_ways();
+    known.sort_by_key(|way| way.local);
+    let ways = known
+        .iter()
+        .map(|way| (way.local, way.remote, way.rtt.is_some()));
+    let [silent, good] = [0, 1].map(|index| pair.at_client[index].local().ip());
+    assert_eq!(
+        ways.collect::<Vec<_>>(),
+        [(silent, to, false), (good, to, true)]
+    );
+    pair.at_client[0].silence(false);
+    let fresh = client(default_transport())?;
+    assert_eq!(connect(&fresh).await?, pair.at_client[0].local());
+    let told = client(default_transport())?;
+    told.know_ways(known);
+    assert_eq!(connect(&told).await?, pair.at_client[1].local());
+    Ok(())
+}
