@@ -12,6 +12,8 @@ mod limits;
 mod metrics;
 mod panics;
 mod plan;
+#[cfg(target_os = "linux")]
+mod queues;
 mod reading;
 mod recorded;
 mod server_addresses;
