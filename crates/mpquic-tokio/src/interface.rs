@@ -444,7 +444,7 @@ mod tests {
 mod tests_on_linux {
     use super::*;
     use crate::socket::Socket;
-    use crate::testing::{DELAY, Error, Host, Network, Pair, TestResult, server, transfer};
+    use crate::testing::{DELAY, Error, Host, Network, Pair, TestResult, client, server, transfer};
     use std::time::Duration;
     use tokio::time::sleep;
 
@@ -481,6 +481,38 @@ mod tests_on_linux {
         let again = state.sockets.addresses();
         assert_eq!(again.len(), expected.len());
         assert!(again.iter().any(|address| address.ip() == bound[0].ip()));
+        Ok(())
+    }
+
+    /// The path moves from an address that is gone to one that appears at the same time.
+    #[tokio::test]
+    async fn connections_follow_the_addresses_of_an_interface() -> TestResult {
+        let config = server(crate::default_transport())?;
+        let builder = crate::Endpoint::builder().server(config);
+        let listening = builder.bind("127.0.0.1:0".parse()?).build()?;
+        let config = client(crate::default_transport())?;
+        let host = Host::new(&Network::default(), None, Some(config), 2)?;
+        let state = &host.state;
+        let gone = Socket::bind(&*state.runtime, "127.0.0.2:0".parse()?, Some("lo"), 1 << 16)?;
+        let before = gone.local();
+        start::read(state, Arc::new(gone));
+        let connecting = host
+            .endpoint
+            .connect(listening.local_addr()?, "localhost")?;
+        let accept = async { Ok(listening.accept().await.ok_or("closed")?.await?) };
+        let connect = async { Ok::<_, Error>(connecting.await?) };
+        let (a, b) = tokio::try_join!(connect, accept)?;
+        a.handshake_confirmed().await?;
+        assert_eq!(a.path_stats()[0].four_tuple.local, before);
+
+        assert!(adapt(state, &Selection::Named(vec!["lo".to_owned()])));
+        tokio::time::timeout(Duration::from_secs(10), transfer(&a, &b, 1 << 20)).await??;
+        let paths = a.path_stats();
+        let locals: Vec<_> = paths
+            .iter()
+            .map(|path| path.four_tuple.local.ip())
+            .collect();
+        assert_eq!(locals, [IpAddr::from([127, 0, 0, 1])]);
         Ok(())
     }
 
