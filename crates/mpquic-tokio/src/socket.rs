@@ -514,7 +514,8 @@ mod tests {
     async fn a_runtime_gets_sockets_that_do_not_block_with_buffers_as_asked() -> io::Result<()> {
         for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
             let address = address.parse().expect("it is one");
-            Socket::bind(&Looking, address, None, SMALL_BUFFER)?;
+            let socket = Socket::bind(&Looking, address, None, SMALL_BUFFER)?;
+            assert!(socket.max_segments() >= 1);
         }
         let bound = std::net::UdpSocket::bind("127.0.0.1:0")?;
         Socket::adopt(&Looking, bound, SMALL_BUFFER)?;

@@ -9,7 +9,7 @@ use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{DELAY, Error, Pair, TestResult, transfer};
 use crate::{
     BindStreamError, Connection, DatagramOptions, PathId, ReadError, SendDatagramError,
-    StoppedError, WriteError,
+    StoppedError, Version, WriteError,
 };
 
 const CODE: u32 = 77;
@@ -141,5 +141,28 @@ async fn what_is_redundant_survives_a_path_without_delay() -> TestResult {
         sleep(Duration::from_secs(10)).await;
     }
     assert_eq!(a.stats().copies_refused, 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_tells_its_version_and_shortest_round_trip() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let (a, b) = pair.connect_over(2).await?;
+    transfer(&a, &b, 1 << 20).await?;
+    for connection in [&a, &b] {
+        assert_eq!(connection.version(), Version::V1);
+        let paths = connection.path_stats().into_iter();
+        let shortest = paths.map(|path| path.rtt).min();
+        let rtt = connection.rtt().ok_or("no path in use")?;
+        assert!(Some(rtt) == shortest && rtt >= 2 * DELAY, "{rtt:?}");
+    }
+    // A path that does not answer is not in use.
+    for port in &pair.at_client {
+        port.silence(true);
+    }
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"x").await?;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(a.rtt(), None);
     Ok(())
 }
