@@ -124,7 +124,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-tokio/src",
         &[
-            ("config", ""),
+            ("ways", ""),
+            ("config", "ways"),
             ("datagram_socket", ""),
             ("error_queue", ""),
             ("kernel_socket", "error_queue"),
@@ -144,7 +145,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "datagram_socket error_queue runtime socket_io worker_socket",
             ),
             ("backups", "socket"),
-            ("path_plan", "socket"),
+            ("path_plan", "socket ways"),
             ("sockets", "backups runtime send_queues socket"),
             ("metrics", ""),
             ("path_spans", ""),
