@@ -192,15 +192,7 @@ fn unusable(error: impl std::fmt::Display) -> Failure {
 /// Writes a file that only its owner can read, as a whole or not at all, and replaces none.
 fn keep(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     let new = directory.join(format!("{FILE}.{}.new", std::process::id()));
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    let written = options
-        .open(&new)
+    let written = create_private(&new)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())
                 .and_then(|()| file.sync_all())
@@ -208,6 +200,18 @@ fn keep(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
         .and_then(|()| fs::hard_link(&new, path));
     let _ = fs::remove_file(&new);
     written
+}
+
+/// Opens an empty file that only its owner can read.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options.open(path)
 }
 
 /// Where the user's programs keep what lasts; `None` if the user has no such place.

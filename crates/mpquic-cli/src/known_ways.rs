@@ -1,6 +1,6 @@
 //! How long it took to hear of servers from each local address, for the runs to come.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -64,14 +64,7 @@ impl KnownWays {
         let directory = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(directory)?;
         let new = directory.join(format!("known_ways.{}.new", std::process::id()));
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            options.mode(0o600);
-        }
-        let mut file = options.open(&new)?;
+        let mut file = identity::create_private(&new)?;
         file.write_all(text.as_bytes())?;
         fs::rename(&new, &self.path)
     }

@@ -461,12 +461,11 @@ fn bind_any(runtime: &dyn Runtime, buffer: usize) -> io::Result<Socket> {
 #[cfg(test)]
 mod tests {
     #[cfg(all(feature = "interfaces", target_os = "linux"))]
-    use std::{
-        pin::Pin,
-        task::{Context, Waker},
-    };
+    use std::task::{Context, Waker};
 
     use super::*;
+    #[cfg(all(feature = "interfaces", target_os = "linux"))]
+    use crate::testing::Hooked;
     use crate::testing::{ALPN, Error, TestResult};
 
     fn server() -> Result<EndpointBuilder, Error> {
@@ -579,38 +578,19 @@ mod tests {
         Ok(())
     }
 
-    /// A runtime whose tasks run before who spawns them goes on, as it may be with many threads.
-    #[cfg(all(feature = "interfaces", target_os = "linux"))]
-    #[derive(Debug)]
-    struct Hasty;
-
-    #[cfg(all(feature = "interfaces", target_os = "linux"))]
-    impl Runtime for Hasty {
-        fn spawn(&self, mut task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-            let mut cx = Context::from_waker(Waker::noop());
-            if task.as_mut().poll(&mut cx).is_pending() {
-                TokioRuntime.spawn(task);
-            }
-        }
-
-        fn now(&self) -> std::time::Instant {
-            TokioRuntime.now()
-        }
-
-        fn timer(&self, at: std::time::Instant) -> Pin<Box<dyn crate::Timer>> {
-            TokioRuntime.timer(at)
-        }
-
-        fn socket(&self, socket: std::net::UdpSocket) -> io::Result<crate::RuntimeSocket> {
-            TokioRuntime.socket(socket)
-        }
-    }
-
     /// Whoever follows the interfaces may look before anything else happens.
     #[cfg(all(feature = "interfaces", target_os = "linux"))]
     #[tokio::test]
     async fn each_address_of_an_interface_has_one_socket() -> TestResult {
-        let builder = Endpoint::builder().runtime(Arc::new(Hasty));
+        // Tasks run before who spawns them goes on, as may be with many threads.
+        let runtime = Hooked {
+            on_task: |mut task| {
+                let mut cx = Context::from_waker(Waker::noop());
+                task.as_mut().poll(&mut cx).is_pending().then_some(task)
+            },
+            ..Hooked::default()
+        };
+        let builder = Endpoint::builder().runtime(Arc::new(runtime));
         let endpoint = builder.bind_interface("lo").build()?;
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         let mut ips: Vec<_> = endpoint.local_addrs().iter().map(SocketAddr::ip).collect();

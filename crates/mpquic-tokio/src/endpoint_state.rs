@@ -386,12 +386,23 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
+    fn endpoint(
+        server: Option<Arc<mpquic_core::config::ServerConfig>>,
+        key: u8,
+    ) -> mpquic_core::Endpoint {
+        let config = EndpointConfig::new([key; 32]);
+        mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32])
+    }
+
+    /// Without connections.
+    fn state(core: mpquic_core::Endpoint) -> EndpointState<()> {
+        EndpointState::new(core, None, 0, Arc::new(TokioRuntime))
+    }
+
     /// Sockets that are always read from do not keep attempts out for ever.
     #[test]
     fn attempts_have_a_turn_after_sixteen_batches() -> TestResult {
-        let config = EndpointConfig::new([1; 32]);
-        let core = mpquic_core::Endpoint::new(Arc::new(config), None, [1; 32]);
-        let state = EndpointState::<()>::new(core, None, 0, Arc::new(TokioRuntime));
+        let state = state(endpoint(None, 1));
         let mut registry = state.lock();
         assert!(registry.is_turn_of_attempts());
         registry.on_batch(false, true);
@@ -416,13 +427,8 @@ mod tests {
         const MOST: usize = 5;
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
         let server = config.max_incoming(MOST).checked()?;
-        let endpoint = |server, key| {
-            let config = EndpointConfig::new([key; 32]);
-            mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32])
-        };
         let mut client = endpoint(None, 1);
-        let state =
-            EndpointState::<()>::new(endpoint(Some(server), 2), None, 0, Arc::new(TokioRuntime));
+        let state = state(endpoint(Some(server), 2));
         let mut registry = state.lock();
         let mut response = Vec::new();
         let mut now = TokioRuntime.now();
@@ -466,13 +472,8 @@ mod tests {
             .retry_lag(lag)
             .retry_floor(2)
             .checked()?;
-        let endpoint = |server, key| {
-            let config = EndpointConfig::new([key; 32]);
-            mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32])
-        };
         let mut client = endpoint(None, 1);
-        let state =
-            EndpointState::<()>::new(endpoint(Some(server), 2), None, 0, Arc::new(TokioRuntime));
+        let state = state(endpoint(Some(server), 2));
         let mut registry = state.lock();
         let mut response = Vec::new();
         let start = TokioRuntime.now();

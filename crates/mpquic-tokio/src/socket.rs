@@ -473,52 +473,32 @@ mod tests {
         assert!(!is_unreachable(&io::ErrorKind::ConnectionRefused.into()));
     }
 
-    /// A runtime that looks at the sockets it is given.
-    #[cfg(target_os = "linux")]
-    #[derive(Debug)]
-    struct Looking;
-
-    #[cfg(target_os = "linux")]
-    impl Runtime for Looking {
-        fn spawn(&self, task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) {
-            TokioRuntime.spawn(task);
-        }
-
-        fn now(&self) -> std::time::Instant {
-            TokioRuntime.now()
-        }
-
-        fn timer(&self, at: std::time::Instant) -> std::pin::Pin<Box<dyn crate::Timer>> {
-            TokioRuntime.timer(at)
-        }
-
-        fn socket(&self, socket: std::net::UdpSocket) -> io::Result<crate::RuntimeSocket> {
-            let options = socket2::SockRef::from(&socket);
-            assert!(options.nonblocking()?);
-            // Linux tells twice what was asked for, as it needs memory of its own.
-            assert_eq!(options.recv_buffer_size()?, 2 * SMALL_BUFFER);
-            assert_eq!(options.send_buffer_size()?, 2 * SMALL_BUFFER);
-            if socket.local_addr()?.is_ipv6() {
-                let is_any = socket.local_addr()?.ip().is_unspecified();
-                assert_eq!(options.only_v6()?, !is_any);
-            }
-            TokioRuntime.socket(socket)
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    const SMALL_BUFFER: usize = 20_000;
-
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_runtime_gets_sockets_that_do_not_block_with_buffers_as_asked() -> io::Result<()> {
+        const SMALL_BUFFER: usize = 20_000;
+        let looking = crate::testing::Hooked {
+            on_socket: |socket| {
+                let options = socket2::SockRef::from(socket);
+                assert!(options.nonblocking()?);
+                // Linux tells twice what was asked for, as it needs memory of its own.
+                assert_eq!(options.recv_buffer_size()?, 2 * SMALL_BUFFER);
+                assert_eq!(options.send_buffer_size()?, 2 * SMALL_BUFFER);
+                if socket.local_addr()?.is_ipv6() {
+                    let is_any = socket.local_addr()?.ip().is_unspecified();
+                    assert_eq!(options.only_v6()?, !is_any);
+                }
+                Ok(())
+            },
+            ..crate::testing::Hooked::default()
+        };
         for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
             let address = address.parse().expect("it is one");
-            let socket = Socket::bind(&Looking, address, None, SMALL_BUFFER)?;
+            let socket = Socket::bind(&looking, address, None, SMALL_BUFFER)?;
             assert!(socket.max_segments() >= 1);
         }
         let bound = std::net::UdpSocket::bind("127.0.0.1:0")?;
-        Socket::adopt(&Looking, bound, SMALL_BUFFER)?;
+        Socket::adopt(&looking, bound, SMALL_BUFFER)?;
         Ok(())
     }
 }

@@ -4,7 +4,11 @@
 mod errors;
 mod network;
 mod pair;
+#[cfg(target_os = "linux")]
+mod runtime;
 
 pub(crate) use errors::{Errors, Random};
 pub(crate) use network::{Call, DELAY, Network, Port};
 pub(crate) use pair::{ALPN, Error, Host, Pair, TestResult, client, pattern, server, transfer};
+#[cfg(target_os = "linux")]
+pub(crate) use runtime::Hooked;

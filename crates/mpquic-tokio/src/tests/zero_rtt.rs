@@ -7,7 +7,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::testing::{DELAY, Error, Pair, TestResult, server, transfer};
-use crate::{Connecting, EndpointConfig, Incoming, ReadError, default_transport};
+use crate::{
+    Connecting, Connection, EndpointConfig, Incoming, ReadError, RecvStream, SendStream,
+    default_transport,
+};
 
 /// The coarseness of timers.
 const TICK: Duration = Duration::from_millis(2);
@@ -115,35 +118,43 @@ async fn who_has_written_and_waits_for_the_handshake_holds_nothing_back() -> Tes
     Ok(())
 }
 
+type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+type Wait = for<'a> fn(&'a mut Connection, &'a SendStream, &'a mut RecvStream) -> Waiting<'a>;
+
 /// The ways to wait for something that needs the peer.
-#[derive(Debug, Clone, Copy)]
-enum Wait {
-    Bytes,
-    Reset,
-    Stop,
-    StopOfWatched,
-    Datagram,
-    DatagramByPoll,
-    Confirmation,
-    Paths,
-    End,
-}
+const WAITS: [(&str, Wait); 9] = [
+    ("bytes", |_, _, receive| {
+        Box::pin(async { drop(receive.read(&mut [0]).await) })
+    }),
+    ("reset", |_, _, receive| {
+        Box::pin(async { drop(receive.received_reset().await) })
+    }),
+    ("stop", |_, send, _| {
+        Box::pin(async { drop(send.stopped().await) })
+    }),
+    ("stop of a watched stream", |a, send, _| {
+        let watch = a.watch_stream(send.id());
+        Box::pin(async move { drop(watch.stopped().await) })
+    }),
+    ("DATAGRAM", |a, _, _| {
+        Box::pin(async { drop(a.read_datagram().await) })
+    }),
+    ("DATAGRAM, polled", |a, _, _| {
+        Box::pin(async { drop(poll_fn(|cx| a.poll_read_datagram(cx)).await) })
+    }),
+    ("confirmation", |a, _, _| {
+        Box::pin(async { drop(a.handshake_confirmed().await) })
+    }),
+    ("paths", |a, _, _| {
+        Box::pin(async { drop(a.wait_for_paths(2).await) })
+    }),
+    ("end", |a, _, _| Box::pin(async { drop(a.closed().await) })),
+];
 
 #[tokio::test(start_paused = true)]
 async fn who_has_written_and_waits_holds_nothing_back() -> TestResult {
-    use Wait::*;
     let little = Duration::from_millis(1);
-    for wait in [
-        Bytes,
-        Reset,
-        Stop,
-        StopOfWatched,
-        Datagram,
-        DatagramByPoll,
-        Confirmation,
-        Paths,
-        End,
-    ] {
+    for (what, wait) in WAITS {
         let pair = Pair::resuming().await?;
         let start = Instant::now();
         let Ok((mut a, _accepted)) = pair.start()?.into_0rtt() else {
@@ -151,25 +162,9 @@ async fn who_has_written_and_waits_holds_nothing_back() -> TestResult {
         };
         let (mut send, mut receive) = a.open_bi().await?;
         send.write_all(b"early").await?;
-        let mut byte = [0];
-        let waits: Pin<Box<dyn Future<Output = ()> + '_>> = match wait {
-            Bytes => Box::pin(async { drop(receive.read(&mut byte).await) }),
-            Reset => Box::pin(async { drop(receive.received_reset().await) }),
-            Stop => Box::pin(async { drop(send.stopped().await) }),
-            StopOfWatched => {
-                let watch = a.watch_stream(send.id());
-                Box::pin(async move { drop(watch.stopped().await) })
-            }
-            Datagram => Box::pin(async { drop(a.read_datagram().await) }),
-            DatagramByPoll => {
-                Box::pin(async { drop(poll_fn(|cx| a.poll_read_datagram(cx)).await) })
-            }
-            Confirmation => Box::pin(async { drop(a.handshake_confirmed().await) }),
-            Paths => Box::pin(async { drop(a.wait_for_paths(2).await) }),
-            End => Box::pin(async { drop(a.closed().await) }),
-        };
-        assert!(timeout(little, waits).await.is_err(), "{wait:?}");
-        assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO), "{wait:?}");
+        let waits = timeout(little, wait(&mut a, &send, &mut receive)).await;
+        assert!(waits.is_err(), "{what}");
+        assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO), "{what}");
     }
     Ok(())
 }
