@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side};
 
-use super::setup::Role;
+use super::setup::{MAX_TOKEN, Role};
 use super::state::{Handshake, Step};
 use crate::error::{Fault, TransportError};
 use crate::outbox::Outbox;
@@ -31,7 +31,9 @@ impl Handshake {
         };
         let without_tag = packet.data.len().saturating_sub(tag.len());
         let retry = &packet.data[..without_tag];
-        if token.is_empty() || !self.accepts_retry(*version, scid, retry, tag) {
+        // RFC 9000 section 17.2.5.2: a token of no length is none; one that cannot be sent back is of no use.
+        let is_usable = (1..=MAX_TOKEN).contains(&token.len());
+        if !is_usable || !self.accepts_retry(*version, scid, retry, tag) {
             return false;
         }
         let kind = UnnumberedKind::Retry {

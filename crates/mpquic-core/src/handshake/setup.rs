@@ -76,6 +76,10 @@ pub(crate) struct ClientSetup {
     pub(crate) token: Bytes,
 }
 
+/// The longest token that a client uses, in bytes. With much longer ones, an Initial packet in the smallest datagram has no
+/// room for any of the ClientHello, so that the connection would never be made.
+pub(crate) const MAX_TOKEN: usize = 1000;
+
 /// The part of a client's token store that belongs to one server.
 pub(crate) struct TokenDrawer {
     store: Option<Arc<dyn TokenStore>>,
@@ -99,16 +103,20 @@ impl TokenDrawer {
     }
 
     pub(crate) fn insert(&self, version: Version, token: Bytes) {
-        if let Some(store) = &self.store {
+        if let Some(store) = &self.store
+            && token.len() <= MAX_TOKEN
+        {
             store.insert(&self.key(version), token);
         }
     }
 
-    /// A token for our first Initial; empty if there is none.
+    /// A token for our first Initial; empty if there is none that can be used.
     pub(crate) fn take(&self, version: Version) -> Bytes {
         let store = self.store.as_ref();
         let token = store.and_then(|store| store.take(&self.key(version)));
-        token.unwrap_or_default()
+        token
+            .filter(|token| token.len() <= MAX_TOKEN)
+            .unwrap_or_default()
     }
 }
 

@@ -91,3 +91,26 @@ fn rfc_9000_8_1_3_each_token_is_another_one() {
         }
     }
 }
+
+/// A token that leaves no room for the ClientHello is worse than none.
+#[test]
+fn no_token_stops_the_next_connection() {
+    for (length, is_used) in [(1000, true), (1001, false), (1200, false), (16_000, false)] {
+        let with_token = || {
+            let test = Test::new();
+            let token = Bytes::from(vec![7; length]);
+            *test.tokens.0.lock().unwrap() = vec![("server.test".to_owned(), token)];
+            test
+        };
+        let mut test = with_token();
+        let mut client = test.connect();
+        let first = next_packet(&mut test.datagrams(&mut client.1)[0], 8).unwrap();
+        let Header::Initial { token, .. } = first.header else {
+            panic!("{first:?}")
+        };
+        assert_eq!(token.len() == length, is_used, "{length}");
+        let mut test = with_token();
+        test.visit();
+        assert_eq!(test.validated, Some(false), "the token is not the server's");
+    }
+}

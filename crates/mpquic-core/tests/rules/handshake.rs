@@ -6,8 +6,8 @@ use bytes::{Bytes, BytesMut};
 use mpquic_core::unstable_wire::frame::{Ack, Frame, PacketType};
 use mpquic_core::unstable_wire::header::Header;
 use mpquic_core::{
-    ConnectionError, Event, Fault, PathId, Side, SpaceId, TransportErrorCode, TransportParameters,
-    Version,
+    ConnectionError, ConnectionId, Event, Fault, PathId, Side, SpaceId, TransportErrorCode,
+    TransportParameters, Version,
 };
 
 use mpquic_sim::{LinkConfig, Pair, Setup, Topology};
@@ -384,19 +384,11 @@ fn rfc_9000_17_2_5_after_a_retry_the_client_goes_on_with_its_token() {
     assert!(is_confirmed(&mut net));
 }
 
-/// RFC 9000 section 17.2.5.1: a Retry whose source connection ID is the client's own choice.
-#[test]
-fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
-    let (mut net, first) = asked_for_retry();
-    let (original, scid, _) = initial_header(&first);
+/// A Retry with a token of this length that the null cryptography takes for genuine.
+fn forged_retry(first: &Sent, scid: ConnectionId, token: &[u8]) -> Sent {
+    let (original, client, _) = initial_header(first);
     let mut data = Vec::new();
-    mpquic_core::unstable_wire::header::encode_retry(
-        &mut data,
-        Version::V1,
-        &scid,
-        &original,
-        b"token",
-    );
+    mpquic_core::unstable_wire::header::encode_retry(&mut data, Version::V1, &client, &scid, token);
     // The null tag: digests of the connection ID and of the packet.
     let digest = |bytes: &[u8]| {
         bytes.iter().fold(0x811c_9dc5u32, |hash, byte| {
@@ -407,23 +399,33 @@ fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
     tag[..4].copy_from_slice(&digest(&original).to_be_bytes());
     tag[4..8].copy_from_slice(&digest(&data).to_be_bytes());
     data.extend_from_slice(&tag);
-    net.give(first.answered(BytesMut::from(&data[..])));
+    first.answered(BytesMut::from(&data[..]))
+}
+
+/// RFC 9000 section 17.2.5.1: a Retry whose source connection ID is the client's own choice.
+#[test]
+fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
+    let (mut net, first) = asked_for_retry();
+    let (original, ..) = initial_header(&first);
+    net.give(forged_retry(&first, original, b"token"));
     assert!(net.take(Side::Client).is_empty());
     // With another one it is followed: the tag is right.
-    data.truncate(data.len() - 16);
-    let mut data = Vec::new();
-    mpquic_core::unstable_wire::header::encode_retry(
-        &mut data,
-        Version::V1,
-        &scid,
-        &server_cid(),
-        b"token",
-    );
-    tag[4..8].copy_from_slice(&digest(&data).to_be_bytes());
-    data.extend_from_slice(&tag);
-    net.give(first.answered(BytesMut::from(&data[..])));
+    net.give(forged_retry(&first, server_cid(), b"token"));
     let second = net.take(Side::Client);
     assert_eq!(initial_header(&second[0]).0, server_cid());
+}
+
+/// RFC 9000 section 17.2.5.2: a token that is empty, or so long that no Initial could carry it and a piece of the ClientHello.
+#[test]
+fn rfc_9000_17_2_5_2_a_retry_with_an_unusable_token_is_dropped() {
+    let (mut net, first) = asked_for_retry();
+    for length in [0, 1001, 1100] {
+        net.give(forged_retry(&first, server_cid(), &vec![7; length]));
+        assert!(net.take(Side::Client).is_empty(), "{length}");
+    }
+    net.give(forged_retry(&first, server_cid(), &[7; 1000]));
+    let second = net.take(Side::Client);
+    assert_eq!(initial_header(&second[0]).2.len(), 1000);
 }
 
 /// MP-004: frames of RFC 10069 in Initial and Handshake packets are out of place.
