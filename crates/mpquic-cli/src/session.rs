@@ -21,9 +21,9 @@ use crate::drain::CLOSE_TIME;
 use crate::drill;
 use crate::failure::{Cause, Failure};
 use crate::identity::Identity;
+use crate::kept::Kept;
 use crate::knock;
 use crate::known_hosts::KnownHosts;
-use crate::known_ways::KnownWays;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
 use crate::pace;
 use crate::rate::Rate;
@@ -93,8 +93,8 @@ pub(crate) struct Sessions<'a> {
     verifier: Arc<Verifier>,
     /// Set if servers are trusted when they are met first.
     known_hosts: Option<KnownHosts>,
-    /// Where is kept what was learnt of the ways to servers.
-    known_ways: Option<KnownWays>,
+    /// What earlier runs learnt, and where what is learnt is kept.
+    kept: Option<Kept>,
     config: ClientConfig,
     /// Those of the paths there are.
     weights: SplitWeights,
@@ -177,24 +177,27 @@ impl<'a> Sessions<'a> {
         }
         transport.keep_alive_interval = Some(KEEP_ALIVE);
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
+        let kept = Kept::of_user();
+        if let Some(kept) = &kept {
+            kept.adapt(&mut transport);
+        }
         adapt(&mut transport);
         let transport = transport.build().map_err(Failure::usage)?;
         let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
         let shown = Identity::shown_by(args)?;
-        let config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
+        let mut config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
             .transport_config(transport)
             .server_addresses(args.server_addr.clone())
             .use_alternative_addresses(true);
-        let known_ways = KnownWays::of_user();
-        if let Some(known) = &known_ways {
-            config.know_ways(known.read());
+        if let Some(kept) = &kept {
+            config = kept.configure(config);
         }
         Ok(Self {
             reach: args,
             purpose,
             verifier,
             known_hosts,
-            known_ways,
+            kept,
             config,
             weights,
             current: Mutex::new(None),
@@ -280,16 +283,9 @@ impl<'a> Sessions<'a> {
             *self.protocol.lock().unwrap_or_else(PoisonError::into_inner) =
                 data.and_then(|data| data.protocol);
             session.close().await;
-            self.keep_ways();
-        }
-    }
-
-    /// Keeps what was learnt of the ways to servers, for the next run.
-    fn keep_ways(&self) {
-        if let Some(known) = &self.known_ways
-            && let Err(error) = known.add(self.config.known_ways())
-        {
-            tracing::debug!(%error, "ways to servers are not kept");
+            if let Some(kept) = &self.kept {
+                kept.keep(&self.config);
+            }
         }
     }
 

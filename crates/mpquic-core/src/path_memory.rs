@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::congestion::SavedPath;
 use crate::ids::FourTuple;
 
-/// For how long [`RecentPaths`] remembers a path.
+/// For how long [`RecentPaths`] remembers a path, and a client how long it took to hear of a server.
 pub const LIFETIME: Duration = Duration::from_secs(3600);
 /// How many paths it remembers.
 const CAPACITY: usize = 1024;
@@ -72,6 +72,15 @@ pub struct RecentPaths {
 }
 
 impl RecentPaths {
+    /// All that is remembered, and when it was saved: another process that is told so with
+    /// [`save`](PathMemory::save) goes on with it.
+    pub fn all(&self) -> Vec<(Route, SavedPath, Instant)> {
+        let entries = self.entries();
+        let all = entries.iter();
+        all.map(|(route, entry)| (*route, entry.saved, entry.at))
+            .collect()
+    }
+
     fn entries(&self) -> MutexGuard<'_, BTreeMap<Route, Entry>> {
         // No call leaves the map half changed.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
@@ -128,6 +137,7 @@ mod tests {
         let (memory, now) = (RecentPaths::default(), start());
         memory.save(route(1), SAVED, now);
         assert_eq!(memory.load(route(1), now + LIFETIME), Some(SAVED));
+        assert_eq!(memory.all(), [(route(1), SAVED, now)]);
         let later = now + LIFETIME + Duration::from_secs(1);
         assert_eq!(memory.load(route(1), later), None);
         assert_eq!(memory.load(route(2), now), None);

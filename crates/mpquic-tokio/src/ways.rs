@@ -5,11 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mpquic_core::FourTuple;
+use mpquic_core::path_memory::LIFETIME;
 
 /// The most ways that are known; the oldest make room.
 const MOST: usize = 256;
-/// How long they are good for.
-const LIFETIME: Duration = Duration::from_secs(3600);
 /// Ways that differ by less are alike.
 pub(crate) const STEP: Duration = Duration::from_millis(100);
 

@@ -210,13 +210,30 @@ fn directories(content: &[u8]) -> (tempfile::TempDir, tempfile::TempDir) {
     (served, tempfile::tempdir().unwrap())
 }
 
+/// RFC 9000 section 8.1: a client that was there before has a token, and is not asked again.
 #[test]
-fn a_server_may_insist_on_a_retry() {
-    let (served, _) = directories(b"content");
+fn a_server_may_insist_on_a_retry_the_first_time() {
+    let (served, state) = directories(b"content");
     let server = Server::start(served.path(), &["--retry"]);
-    let output = server.get("/file", &["-o", "-", "--quiet"]);
-    assert_exit(&output, 0);
-    assert_eq!(output.stdout, b"content");
+    let is_asked = |run: &str| {
+        let logs = state.path().join(run);
+        let url = server.url("/file");
+        let trust = [
+            "--pin",
+            server.pin.as_str(),
+            "--qlog-dir",
+            logs.to_str().unwrap(),
+        ];
+        let mut client = mpquic(&["get", &url, "-o", "-", "--quiet"]);
+        client.args(trust).env("XDG_STATE_HOME", state.path());
+        let output = client.output().unwrap();
+        assert_exit(&output, 0);
+        assert_eq!(output.stdout, b"content");
+        let log = fs::read_dir(logs).unwrap().next().unwrap().unwrap();
+        let log = fs::read_to_string(log.path()).unwrap();
+        log.contains("\"packet_type\":\"retry\"")
+    };
+    assert_eq!(["1", "2", "3"].map(is_asked), [true, false, false]);
 }
 
 /// RFC 9368: the server switches a connection to the version it prefers, if both sides speak it.
