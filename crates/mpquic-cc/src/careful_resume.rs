@@ -293,7 +293,8 @@ impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
     fn pacing_rate(&self, path: PathId) -> Option<u64> {
         let own = self.inner.pacing_rate(path);
         match self.starts.get(path).map(|start| start.phase) {
-            Some(Phase::Unvalidated { rate, .. }) => Some(rate),
+            // The algorithm may have found out by itself that the path carries more.
+            Some(Phase::Unvalidated { rate, .. }) => Some(own.unwrap_or(0).max(rate)),
             Some(Phase::Validating { rate, .. }) => own.map(|own| own.max(rate)),
             _ => own,
         }

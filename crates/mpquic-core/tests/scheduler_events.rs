@@ -237,7 +237,7 @@ impl Scheduler for Chooser {
 fn who_only_chooses_among_paths_is_shown_nothing_while_there_is_one() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let shared = seen.clone();
-    let link = || LinkConfig::new(10.0, 5 * MS);
+    let link = || LinkConfig::new(10.0, 50 * MS);
     let topology = Topology::new().path("one", link()).path("other", link());
     let mut setup = Setup::new();
     setup.client.scheduler = factory("chooser", move || Box::new(Chooser(shared.clone())));
@@ -247,7 +247,7 @@ fn who_only_chooses_among_paths_is_shown_nothing_while_there_is_one() {
     assert!(shown.len() > 5, "{shown:?}");
     assert!(shown.iter().all(|shown| *shown == [1, 0, 0]), "{shown:?}");
     pair.open_all_paths();
-    pair.transfer(Side::Client, 100_000, 10_000 * MS);
+    pair.transfer(Side::Client, 300_000, 10_000 * MS);
     let shown = std::mem::take(&mut *seen.lock().unwrap());
     assert!(shown.contains(&[2, 1, 64]), "{shown:?}");
     // Nothing new to send, and something that may be repeated.

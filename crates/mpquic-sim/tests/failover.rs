@@ -173,11 +173,12 @@ fn after_an_outage_of_all_paths_bytes_flow_again_soon() {
     for case in Case::all(&[(20, 20), (20, 60)]) {
         for back in ["dying", "other"] {
             let mut waits = Vec::new();
-            for seed in 1..=number("FAILOVER", 2) {
+            for seed in 1..=number("FAILOVER", 7) {
                 let mut pair = case.downloading(seed);
                 pair.set_outage("dying", true);
                 pair.set_outage("other", true);
-                pair.drive(20 * SECOND);
+                // Probes go about two seconds apart by then: where between two of them it ends is chance.
+                pair.drive(20 * SECOND + MS * 290 * seed as u32);
                 pair.set_outage(back, false);
                 let before = received(&pair);
                 let wait = pair.run_until(20 * SECOND, |pair| received(pair) > before);
@@ -432,6 +433,8 @@ impl Outages {
 #[test]
 fn jitter_and_losses_cost_no_throughput() {
     let mut failed = Vec::new();
+    // One run alone is from 66 to 91 %, whatever the start is like.
+    let seeds = number("FAILOVER", 5);
     for case in Case::all(&[(40, 40), (20, 60)]) {
         let link = |rtt| {
             LinkConfig::new(RATE_MBIT, MS * rtt / 2)
@@ -442,7 +445,7 @@ fn jitter_and_losses_cost_no_throughput() {
             .path("dying", link(case.dying))
             .path("other", link(case.other));
         let (mut parts, mut again, mut timeouts) = (Vec::new(), Vec::new(), 0);
-        for seed in 1..=number("FAILOVER", 1) {
+        for seed in 1..=seeds {
             let mut pair = Pair::connected(&topology, case.setup(seed));
             pair.open_all_paths();
             pair.send(Side::Server, 1 << 40);
@@ -462,7 +465,7 @@ fn jitter_and_losses_cost_no_throughput() {
         println!(
             "{case:?}: {part} % of both links, {again} of 1000 bytes twice, {timeouts} timeouts"
         );
-        if part < 70 || again > 30 || timeouts > 2 * number("FAILOVER", 1) {
+        if part < 70 || again > 30 || timeouts > 2 * seeds {
             failed.push((case, part, again));
         }
     }

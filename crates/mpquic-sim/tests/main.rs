@@ -10,4 +10,5 @@ mod neighbours;
 mod papers;
 mod random_paths;
 mod resume;
+mod start;
 mod way_back;

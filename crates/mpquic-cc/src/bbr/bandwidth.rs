@@ -66,6 +66,11 @@ impl FullPipe {
     /// After this many round trips without growth, the pipe is full.
     const FLAT_ROUNDS: u32 = 3;
 
+    /// The rate has grown in the last round trip.
+    pub(super) fn grows(&self) -> bool {
+        self.flat_rounds == 0
+    }
+
     /// Starts to look for the limit again, from a known rate.
     pub(super) fn restart(&mut self, baseline: f64) {
         self.baseline = baseline;

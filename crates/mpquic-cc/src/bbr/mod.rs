@@ -32,6 +32,7 @@ mod phase;
 mod probe_rtt;
 mod rounds;
 mod send_log;
+mod trains;
 mod variant;
 
 use crate::careful_resume::Found;
@@ -62,6 +63,7 @@ impl Bbr {
             self.window_limited = [false, self.window_limited[0]];
         }
         self.losses.on_ack(ack);
+        self.trains.on_ack(ack);
         let latest = Latest {
             bandwidth: sample.rate.unwrap_or(0.0),
             in_flight: sample.delivered,
@@ -132,6 +134,9 @@ impl Bbr {
             self.pacing_rate = Some(self.variant.startup_gain * nominal);
         }
         self.set_pacing_rate(self.phase.pacing_gain(self.variant.startup_gain));
+        if self.phase == Phase::Startup && self.follow_trains(sample) {
+            return;
+        }
         let wanted = self.in_flight_for(
             self.phase.window_gain(),
             self.aggregation.excess() / self.count,
@@ -153,6 +158,30 @@ impl Bbr {
         };
         cap = cap.min(self.bounds.short_term).max(self.min_pipe_window());
         self.window = self.window.min(cap);
+    }
+
+    /// Sends the next train, and as fast as the last ones have shown room for. False if there were none.
+    fn follow_trains(&mut self, sample: &Sample) -> bool {
+        if !self.variant.sends_trains || self.smoothed_rtt.is_zero() {
+            return false;
+        }
+        let initial = self.variant.initial_window(self.mtu);
+        let rtt = self
+            .min_rtt
+            .get()
+            .unwrap_or(self.smoothed_rtt)
+            .as_secs_f64();
+        let rate = self.bandwidth().max(initial / rtt);
+        let train = self.trains.start(rate, rate * rtt, self.mtu);
+        let Some(plan) = self.trains.plan(rate, self.full_pipe.grows()) else {
+            return false;
+        };
+        self.full_pipe.was_full |= plan.is_filled;
+        self.pacing_rate = Some(plan.pacing * rate);
+        let wanted = plan.window * rate * rtt + self.aggregation.excess() / self.count;
+        let grown = self.window + plan.growth * sample.newly_acked;
+        self.window = grown.min(wanted).max(self.window) + train;
+        true
     }
 
     /// Handles an acknowledgement, considering what other paths ask.
@@ -201,6 +230,7 @@ impl PathController for Bbr {
         if sent.in_flight <= sent.bytes {
             self.restart_from_idle(sent.now);
         }
+        self.trains.on_sent(sent);
         let bytes = sent.in_flight as f64;
         self.window_limited[0] |= bytes + self.mtu > self.window;
         let lost = self.losses.bytes();
@@ -240,7 +270,9 @@ impl PathController for Bbr {
     fn limits(&self) -> PathLimits {
         let mut limits = PathLimits::new(self.window.max(2.0 * self.mtu) as u64);
         limits.in_recovery = self.losses.in_recovery();
-        limits.pacing_rate = self.pacing_rate.map(|rate| rate.max(1.0) as u64);
+        let train = (self.trains.rate()).filter(|_| self.phase == Phase::Startup);
+        let rate = self.pacing_rate.map(|rate| rate.max(train.unwrap_or(1.0)));
+        limits.pacing_rate = rate.map(|rate| rate as u64);
         limits
     }
 

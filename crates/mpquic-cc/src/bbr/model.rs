@@ -12,6 +12,7 @@ use super::min_rtt::{MinRtt, ProbeRtt};
 use super::phase::Phase;
 use super::rounds::Rounds;
 use super::send_log::{Flight, SendLog};
+use super::trains::Trains;
 use super::variant::Variant;
 
 /// Pacing stays a little below the estimated bandwidth (`PacingMarginPercent`).
@@ -104,6 +105,7 @@ pub struct Bbr {
     pub(super) max_bandwidth: MaxBandwidth,
     pub(super) full_pipe: FullPipe,
     pub(super) latest: Latest,
+    pub(super) trains: Trains,
     pub(super) bounds: Bounds,
     pub(super) min_rtt: MinRtt,
     pub(super) aggregation: Aggregation,
@@ -149,6 +151,7 @@ impl Bbr {
             max_bandwidth: MaxBandwidth::default(),
             full_pipe: FullPipe::default(),
             latest: Latest::default(),
+            trains: Trains::default(),
             bounds: Bounds::NONE,
             min_rtt: MinRtt::new(now),
             aggregation: Aggregation::new(now),

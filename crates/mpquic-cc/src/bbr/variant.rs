@@ -17,6 +17,8 @@ pub(crate) struct Variant {
     pub(super) startup_gain: f64,
     /// Bytes by which the window grows at the start for each byte that is acknowledged.
     pub(super) startup_growth: f64,
+    /// Trains of packets find what the path has room for.
+    pub(super) sends_trains: bool,
     /// The path is emptied to measure its round trip even before its rate is known.
     pub(super) probes_early: bool,
     /// A round trip within this factor of the shortest confirms it, and the path need not be emptied
@@ -31,6 +33,7 @@ impl Variant {
         initial_datagrams: 10.0,
         startup_gain: 2.77,
         startup_growth: 1.0,
+        sends_trains: false,
         probes_early: true,
         rtt_confirmation: 1.0,
     };
@@ -44,6 +47,7 @@ impl Variant {
         initial_datagrams: 32.0,
         startup_gain: 4.94,
         startup_growth: 2.0,
+        sends_trains: true,
         probes_early: false,
         rtt_confirmation: 1.02,
     };

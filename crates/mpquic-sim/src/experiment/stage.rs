@@ -535,7 +535,7 @@ fn setup(
     let setup = Setup::with_policies(scheduler, controller);
     Ok(setup.transport(|config| {
         config.initial_mtu = transport.mtu;
-        config.max_mtu = transport.mtu;
+        config.max_mtu = transport.max_mtu;
         config.max_ack_delay = transport.max_ack_delay;
         config.min_ack_delay = config
             .min_ack_delay

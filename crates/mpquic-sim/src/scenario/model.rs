@@ -98,8 +98,10 @@ pub struct Swap {
 /// How connections behave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transport {
-    /// UDP payload of a full datagram, bytes.
+    /// UDP payload of a full datagram at the start, bytes.
     pub mtu: u16,
+    /// Larger datagrams are looked for up to this (RFC 8899); as large as `mtu` unless said otherwise.
+    pub max_mtu: u16,
     /// Receive window from the start, bytes; `None` lets it grow as needed.
     pub receive_window: Option<u64>,
     /// Send buffer, bytes.
@@ -124,6 +126,7 @@ impl Default for Transport {
     fn default() -> Self {
         Self {
             mtu: 1200,
+            max_mtu: 1200,
             receive_window: None,
             send_buffer: None,
             max_ack_delay: Duration::from_millis(25),

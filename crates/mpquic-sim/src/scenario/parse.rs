@@ -308,6 +308,10 @@ fn read_transport(root: &Table<'_>) -> Result<Transport> {
     transport.send_buffer = megabytes("send_buffer_mb")?;
     if let Some(item) = table.optional("mtu") {
         transport.mtu = item.integer(1200, 1452)? as u16;
+        transport.max_mtu = transport.mtu;
+    }
+    if let Some(item) = table.optional("max_mtu") {
+        transport.max_mtu = item.integer(u64::from(transport.mtu), 1452)? as u16;
     }
     if let Some(item) = table.optional("max_ack_delay_ms") {
         transport.max_ack_delay = item.duration(Limits::new(0.0, 1000.0, "ms"), 1e-3)?;

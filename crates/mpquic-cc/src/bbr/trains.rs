@@ -1,0 +1,395 @@
+//! [`Trains`]: what a path that starts has room for, found with trains of packets.
+//!
+//! Once in a round trip a few packets leave much faster than the others. How far apart they arrive tells the rate of the
+//! narrowest link long before a whole flight is sent at that rate, so that the path neither has to double what it sends
+//! step by step, nor to learn of its limit by a queue that overflows. A train is a small part of a flight, for short queues have
+//! to take it. A shaper lets short bursts pass at a rate it does not keep up: what a train that nothing held up tells
+//! is worth less than what one that was held up does.
+//!
+//! That packets are spread by the narrowest link is from Keshav ("A control-theoretic approach to flow control", 1991), to
+//! start with short trains from Misund and Briscoe ("Paced chirping", 2019).
+
+use std::time::Instant;
+
+use mpquic_core::congestion::{Acked, Sent};
+
+/// How much faster than the path delivers so far a train leaves.
+const GAIN: f64 = 32.0;
+/// Its part of what is delivered in a round trip,
+const LENGTH: f64 = 0.125;
+/// but at least so many datagrams, which may leave at once in any case.
+const MIN_DATAGRAMS: f64 = 10.0;
+/// A train that takes so much longer to arrive than to leave was held up by a link.
+const HELD_UP: f64 = 1.25;
+/// Rates of two trains that differ by less than this part agree.
+const AGREEMENT: f64 = 0.1;
+/// To confirm a link, a train is so many times as long: one that jitter spreads seems the faster the longer it is.
+const LONGER: f64 = 1.4;
+/// What is sent for that, as some may be lost.
+const CONFIRMING: f64 = 2.0;
+/// The part of a train that has to arrive bit by bit.
+const MOST: f64 = 0.5;
+/// Clocks and timers do not tell shorter times apart, seconds.
+const RESOLUTION: f64 = 1e-5;
+
+/// Factors by which the rate grows in a round trip: at least this, as far as no link is known,
+const DOUBLING: f64 = 2.0;
+/// or if there may be one,
+const LEAST_GROWTH: f64 = 1.5;
+/// at most this if nothing held the train up,
+const UNLIMITED_GROWTH: f64 = 4.0;
+/// and this towards the rate of a link.
+const GROWTH_TO_LINK: f64 = 16.0;
+/// The window does not fill in time if packets leave no faster than it grows.
+const LEAD: f64 = 1.5;
+/// The window towards a link that is known, in what it carries in a round trip.
+const LINK_WINDOW: f64 = 1.5;
+/// A link that delivers this part of its rate is filled.
+const FILLED: f64 = 0.95;
+
+/// A train on its way.
+#[derive(Debug, Clone, Copy)]
+struct Train {
+    /// Bytes per second at which it is to leave.
+    rate: f64,
+    /// Bytes that have yet to leave.
+    ahead: f64,
+    /// What has left, and what was acknowledged.
+    left: Option<Span>,
+    arrived: Option<Span>,
+}
+
+/// The packets of a train that left, or were acknowledged.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: (u64, Instant),
+    last: (u64, Instant),
+    /// Bytes of all but the first.
+    bytes: f64,
+}
+
+impl Span {
+    fn add(span: &mut Option<Self>, number: u64, now: Instant, bytes: u64) {
+        match span {
+            Some(span) => {
+                span.last = (number, now);
+                span.bytes += bytes as f64;
+            }
+            None => {
+                *span = Some(Self {
+                    first: (number, now),
+                    last: (number, now),
+                    bytes: 0.0,
+                });
+            }
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        let took = self.last.1.saturating_duration_since(self.first.1);
+        took.as_secs_f64()
+    }
+}
+
+/// What trains have shown, bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Room {
+    /// At least this, for as short a time as the train took.
+    AtLeast(f64),
+    /// One train has met a link with this rate, if nothing else spread it.
+    Perhaps(f64),
+    /// Two trains have.
+    Probably(f64),
+    /// Two trains have, and one was longer than the other.
+    Link(f64),
+}
+
+/// What a path that starts does, in terms of what it delivers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Plan {
+    /// The factor by which the window grows in a round trip.
+    pub(super) growth: f64,
+    /// The window, in what is delivered in a round trip.
+    pub(super) window: f64,
+    /// The rate, in that of delivery.
+    pub(super) pacing: f64,
+    /// The narrowest link carries all it can.
+    pub(super) is_filled: bool,
+}
+
+/// The trains of a path, one after the other.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Trains {
+    train: Option<Train>,
+    /// The rate at which a train arrived that was held up, and its bytes.
+    held_up: Option<(f64, f64)>,
+    room: Option<Room>,
+}
+
+impl Trains {
+    /// Sends a train if none is on its way, over a path that delivers `rate` bytes per second and `per_round` in a
+    /// round trip. Returns its bytes.
+    pub(super) fn start(&mut self, rate: f64, per_round: f64, mtu: f64) -> f64 {
+        if self.train.is_some() || matches!(self.room, Some(Room::Link(_))) {
+            return 0.0;
+        }
+        let length = match self.held_up {
+            Some((_, bytes)) => CONFIRMING * bytes,
+            None => (LENGTH * per_round).max(MIN_DATAGRAMS * mtu),
+        };
+        self.train = Some(Train {
+            rate: GAIN * rate,
+            ahead: length,
+            left: None,
+            arrived: None,
+        });
+        length
+    }
+
+    /// What to do while the path delivers `rate` bytes per second, which `grows` in a round trip or not; `None`
+    /// if there is nothing to go by.
+    pub(super) fn plan(&self, rate: f64, grows: bool) -> Option<Plan> {
+        let plan = |growth: f64, pacing: f64| Plan {
+            growth,
+            window: growth,
+            pacing,
+            is_filled: false,
+        };
+        Some(match self.room? {
+            Room::AtLeast(room) => {
+                let growth = (room / rate).clamp(DOUBLING, UNLIMITED_GROWTH);
+                plan(growth, LEAD * growth)
+            }
+            Room::Perhaps(room) => {
+                let growth = (room / rate).clamp(DOUBLING, GROWTH_TO_LINK);
+                Plan {
+                    // What is delivered agrees with it.
+                    is_filled: !grows && rate >= FILLED * room,
+                    ..plan(growth, growth)
+                }
+            }
+            Room::Probably(room) => {
+                let growth = (room / rate).clamp(LEAST_GROWTH, GROWTH_TO_LINK);
+                Plan {
+                    window: LINK_WINDOW * growth,
+                    is_filled: !grows,
+                    ..plan(growth, growth)
+                }
+            }
+            Room::Link(room) => {
+                let growth = (room / rate).clamp(1.0, GROWTH_TO_LINK);
+                Plan {
+                    window: LINK_WINDOW * growth,
+                    is_filled: rate >= FILLED * room || !grows,
+                    ..plan(growth, growth)
+                }
+            }
+        })
+    }
+
+    /// Bytes per second to send at while a train leaves.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let leaving = self.train.filter(|train| train.ahead > 0.0);
+        leaving.map(|train| train.rate)
+    }
+
+    pub(super) fn on_sent(&mut self, sent: &Sent) {
+        if let Some(train) = self.train.as_mut().filter(|train| train.ahead > 0.0) {
+            train.ahead -= sent.bytes as f64;
+            Span::add(&mut train.left, sent.packet_number, sent.now, sent.bytes);
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, ack: &Acked) {
+        let Some(train) = &mut self.train else { return };
+        let Some(left) = train.left else { return };
+        if ack.largest < left.first.0 {
+            return;
+        }
+        if train.arrived.is_none() || ack.largest <= left.last.0 {
+            Span::add(&mut train.arrived, ack.largest, ack.now, ack.bytes);
+        }
+        if train.ahead > 0.0 || ack.largest < left.last.0 {
+            return;
+        }
+        let arrived = train.arrived;
+        self.train = None;
+        // If most of it was lost, or is acknowledged at once, it tells nothing new.
+        if let Some(arrived) = arrived.filter(|arrived| arrived.bytes >= MOST * left.bytes) {
+            self.room = Some(self.judge(&left, &arrived));
+        }
+    }
+
+    /// What a train tells that left and arrived like this.
+    fn judge(&mut self, left: &Span, arrived: &Span) -> Room {
+        let rate = arrived.bytes / arrived.seconds().max(RESOLUTION);
+        let is_held_up = arrived.seconds() > HELD_UP * left.seconds();
+        let agrees = |limit: f64| (rate - limit).abs() < AGREEMENT * limit;
+        match self.held_up {
+            Some((limit, bytes)) if agrees(limit) => {
+                if arrived.bytes >= LONGER * bytes {
+                    Room::Link(rate.max(limit))
+                } else {
+                    Room::Probably(rate.max(limit))
+                }
+            }
+            _ if is_held_up => {
+                self.held_up = Some((rate, arrived.bytes));
+                Room::Perhaps(rate)
+            }
+            // It left too slowly to tell.
+            Some((limit, _)) if rate < limit => Room::Perhaps(limit),
+            _ => {
+                self.held_up = None;
+                Room::AtLeast(rate)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::{acked, start};
+
+    const MTU: u64 = 1200;
+    /// Bytes per second that the path delivers so far, and in a round trip.
+    const RATE: f64 = 250_000.0;
+    const PER_ROUND: f64 = 25_000.0;
+    const RTT: Duration = Duration::from_millis(100);
+
+    /// A path whose packets arrive as far apart as a link has them, or as jitter does.
+    #[derive(Default)]
+    struct Path {
+        trains: Trains,
+        sent: u64,
+    }
+
+    impl Path {
+        /// Sends a train; `arrives` tells when each of its packets is acknowledged, after it left and a round trip
+        /// more, by its place in the train and their number. Returns the bytes of the train.
+        fn train(&mut self, arrives: impl Fn(u64, u64) -> Option<Duration>) -> f64 {
+            let now = start() + Duration::from_secs(self.sent);
+            let length = self.trains.start(RATE, PER_ROUND, MTU as f64);
+            let first = self.sent;
+            while self.trains.rate().is_some() {
+                let sent = Sent::new(now, self.sent, MTU, MTU);
+                self.trains.on_sent(&sent);
+                self.sent += 1;
+            }
+            let count = self.sent - first;
+            for place in 0..count {
+                let Some(after) = arrives(place, count) else {
+                    continue;
+                };
+                let mut ack = acked(now + RTT + after, now, MTU);
+                ack.largest = first + place;
+                self.trains.on_ack(&ack);
+            }
+            // The next packet ends it, if its last one was lost.
+            let mut ack = acked(now + 2 * RTT, now, MTU);
+            ack.largest = self.sent;
+            self.trains.on_ack(&ack);
+            self.sent += 1;
+            length
+        }
+
+        fn growth(&self) -> Option<f64> {
+            Some(self.trains.plan(RATE, true)?.growth)
+        }
+    }
+
+    /// A link of so many bytes per second.
+    fn link(rate: f64) -> impl Fn(u64, u64) -> Option<Duration> {
+        move |place, _| Some(Duration::from_secs_f64((place * MTU) as f64 / rate))
+    }
+
+    #[test]
+    fn two_trains_of_unlike_lengths_find_a_link() {
+        let mut path = Path::default();
+        assert_eq!(path.growth(), None);
+        let first = path.train(link(5.0 * RATE));
+        assert!((path.growth().unwrap() - 5.0).abs() < 0.01, "towards it");
+        assert!(matches!(path.trains.room, Some(Room::Perhaps(_))));
+        let second = path.train(link(5.0 * RATE));
+        assert!(second >= 1.7 * first, "{first} {second}");
+        let Some(Room::Link(rate)) = path.trains.room else {
+            panic!("{:?}", path.trains)
+        };
+        assert!((rate / RATE - 5.0).abs() < 0.01, "{rate}");
+        let plan = path.trains.plan(RATE, true).unwrap();
+        assert!(plan.pacing <= 5.01 && plan.window > plan.pacing && !plan.is_filled);
+        assert!(path.trains.plan(4.9 * RATE, true).unwrap().is_filled);
+        assert!(path.trains.plan(4.0 * RATE, false).unwrap().is_filled);
+        assert!(!path.trains.plan(4.0 * RATE, true).unwrap().is_filled);
+        assert_eq!(
+            path.train(link(RATE)),
+            0.0,
+            "there is nothing to find any more"
+        );
+    }
+
+    /// Jitter spreads each train over the same time, so that a longer one seems faster.
+    #[test]
+    fn jitter_is_no_link() {
+        let mut path = Path::default();
+        let jitter =
+            |place: u64, count: u64| Some(Duration::from_millis(20) * place as u32 / count as u32);
+        for _ in 0..6 {
+            path.train(jitter);
+            assert!(
+                !matches!(path.trains.room, Some(Room::Link(_))),
+                "{:?}",
+                path.trains
+            );
+            assert!(path.growth().unwrap() >= DOUBLING);
+        }
+    }
+
+    /// A shaper lets a short burst pass.
+    #[test]
+    fn what_nothing_holds_up_grows_by_four_at_most() {
+        let mut path = Path::default();
+        path.train(|_, _| Some(Duration::ZERO));
+        assert_eq!(path.growth(), Some(UNLIMITED_GROWTH));
+        path.train(link(20.0 * RATE));
+        assert_eq!(path.growth(), Some(GROWTH_TO_LINK));
+    }
+
+    #[test]
+    fn a_train_that_is_lost_or_acknowledged_at_once_tells_nothing() {
+        for first in [None, Some(3.0 * RATE)] {
+            let mut path = Path::default();
+            if let Some(rate) = first {
+                path.train(link(rate));
+            }
+            let before = path.trains.room;
+            path.train(|place, _| (place < 3).then_some(Duration::from_millis(place)));
+            assert_eq!(path.trains.room, before, "lost");
+            path.train(|place, count| (place + 1 == count).then_some(Duration::ZERO));
+            assert_eq!(path.trains.room, before, "acknowledged at once");
+        }
+    }
+
+    #[test]
+    fn what_is_delivered_confirms_what_one_train_found() {
+        let mut path = Path::default();
+        path.train(link(RATE));
+        assert!(!path.trains.plan(RATE, true).unwrap().is_filled, "it grows");
+        assert!(path.trains.plan(RATE, false).unwrap().is_filled);
+        assert!(!path.trains.plan(0.9 * RATE, false).unwrap().is_filled);
+    }
+
+    /// Half as fast and half as long: the link is another one.
+    #[test]
+    fn a_link_that_changes_is_found_anew() {
+        let mut path = Path::default();
+        path.train(link(8.0 * RATE));
+        path.train(link(4.0 * RATE));
+        assert!((path.growth().unwrap() - 4.0).abs() < 0.01);
+        path.train(link(4.0 * RATE));
+        assert!(matches!(path.trains.room, Some(Room::Link(_))));
+    }
+}
