@@ -3,6 +3,9 @@ use std::time::Duration;
 use super::*;
 use crate::link::{Backlog, Change, Loss};
 
+mod options;
+mod ranges;
+
 const MS: Duration = Duration::from_millis(1);
 
 /// A complete file with one path, and with `more` at its end.
