@@ -195,4 +195,35 @@ mod tests {
         assert_eq!(observer.before.len(), 1);
         observer.on_transmit(&batch, &[1; 80], pair.client());
     }
+
+    #[test]
+    fn only_probes_may_exceed_the_window() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        use std::time::Duration;
+        let link = crate::LinkConfig::new(8.0, Duration::from_millis(10)).loss(0.02);
+        let topology = crate::Topology::new().path("a", link);
+        let mut pair = crate::Pair::connected(&topology, crate::Setup::new());
+        pair.send(crate::Side::Client, 10_000_000);
+        // After a loss the window is smaller than what is on its way.
+        let stats = |pair: &mut crate::Pair| pair.client().path_stats(PathId::ZERO).unwrap();
+        let second = Duration::from_secs(10);
+        pair.run_until(second, |pair| {
+            let after = stats(pair);
+            after.in_flight > after.window && after.in_flight > 4 * u64::from(after.mtu)
+        })
+        .unwrap();
+        let after = stats(&mut pair);
+        let mut passes = |added: u64, probe_timeouts| {
+            let mut before = after.clone();
+            before.in_flight -= added;
+            before.probe_timeouts = probe_timeouts;
+            let mut observer = Observer::default();
+            observer.before.insert(PathId::ZERO, before);
+            let check = AssertUnwindSafe(|| observer.check_window(PathId::ZERO, pair.client()));
+            catch_unwind(check).is_ok()
+        };
+        let mtu = u64::from(after.mtu);
+        assert!(passes(mtu, 0) && !passes(mtu + 1, 0));
+        assert!(passes(3 * mtu, 1) && !passes(3 * mtu + 1, 1));
+    }
 }

@@ -482,11 +482,14 @@ mod tests {
         let plain = LinkConfig::new(8.0, 10 * MS);
         assert_eq!(plain.min_delay(), 10 * MS);
         assert_eq!(plain.clone().jitter(4 * MS).min_delay(), 6 * MS);
-        assert_eq!(plain.clone().jitter(11 * MS).min_delay(), 0 * MS);
-        assert_eq!(plain.clone().normal_jitter(MS).min_delay(), 0 * MS);
+        assert_eq!(plain.clone().jitter(11 * MS).min_delay(), Duration::ZERO);
+        assert_eq!(plain.clone().normal_jitter(MS).min_delay(), Duration::ZERO);
         assert_eq!(plain.serialisation(1500), MS * 3 / 2);
         let endless = LinkConfig::new(f64::INFINITY, MS);
-        assert_eq!((endless.rate, endless.serialisation(1500)), (None, 0 * MS));
+        assert_eq!(
+            (endless.rate, endless.serialisation(1500)),
+            (None, Duration::ZERO)
+        );
         assert_eq!((plain.mtu, plain.reorder_delay), (1500, 5 * MS));
     }
 

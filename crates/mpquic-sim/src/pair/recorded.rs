@@ -106,7 +106,7 @@ fn operate(pair: &mut Pair, drawn: &mut Drawn) {
         5 => NAMES.iter().for_each(|name| pair.set_outage(name, false)),
         6 => pair.change(name, Change::Rate(drawn.one_of(&[0.5, 3.0, 50.0]))),
         7 if pair.links()[pair.index_of(name)].nat.is_some() => {
-            pair.rebind(name, number % 2 == 0);
+            pair.rebind(name, number.is_multiple_of(2));
         }
         8 => {
             let _ = pair.open_path(name, PathStatus::Available);

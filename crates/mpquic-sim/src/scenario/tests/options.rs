@@ -66,7 +66,10 @@ fn what_is_not_given_has_a_default() {
     assert_eq!(scenario.transport, transport);
     let workload = &scenario.workload;
     assert_eq!((workload.upload, workload.wait_for_paths), (false, false));
-    assert_eq!((&workload.paths[..], workload.start), (&[0][..], 0 * MS));
+    assert_eq!(
+        (&workload.paths[..], workload.start),
+        (&[0][..], Duration::ZERO)
+    );
     assert_eq!(workload.handshake_path, Number::Fixed(0.0));
     assert_eq!(workload.inner, None);
     assert!(scenario.links.is_empty() && scenario.swaps.is_empty());
@@ -389,9 +392,9 @@ fn objects_of_a_page_are_read() {
         )
     });
     let expected = [
-        (1, 1000, 0, vec![], 0 * MS, false),
+        (1, 1000, 0, vec![], Duration::ZERO, false),
         (4, 2000, -3, vec![0], 7 * MS, false),
-        (1, 3000, 0, vec![0, 1], 0 * MS, false),
+        (1, 3000, 0, vec![0, 1], Duration::ZERO, false),
     ];
     assert_eq!(objects.collect::<Vec<_>>(), expected);
     assert_eq!(scenario.metrics()[..1], ["page_s"]);

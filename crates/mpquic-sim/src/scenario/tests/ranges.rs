@@ -228,9 +228,17 @@ fn each_number_of_a_workload_has_its_range() {
     ]);
 }
 
+/// For each template and mistake, a part of the answer.
+fn assert_refused(cases: &[(&str, &str, &str)]) {
+    for &(template, field, expected) in cases {
+        let message = message(&at(template, field));
+        assert!(message.contains(expected), "{field}: {message}");
+    }
+}
+
 #[test]
 fn what_is_no_number_flag_or_text_is_answered_with_what_is_expected() {
-    for (template, field, expected) in [
+    assert_refused(&[
         (
             ROOT,
             "title = 5",
@@ -281,6 +289,12 @@ fn what_is_no_number_flag_or_text_is_answered_with_what_is_expected() {
             "allow_reorder = 1",
             "allow_reorder: 1 is not possible; expected true or false",
         ),
+    ]);
+}
+
+#[test]
+fn what_a_field_cannot_be_is_answered_with_what_it_can_be() {
+    assert_refused(&[
         (
             PATH,
             "aqm = \"red\"",
@@ -332,10 +346,7 @@ fn what_is_no_number_flag_or_text_is_answered_with_what_is_expected() {
             "order = [\"lrf\"]",
             "published: order: an order needs at least two entries",
         ),
-    ] {
-        let message = message(&at(template, field));
-        assert!(message.contains(expected), "{field}: {message}");
-    }
+    ]);
 }
 
 #[test]
@@ -466,4 +477,20 @@ fn a_swap_has_two_paths_and_a_migration_has_both_fields() {
         none,
         "lab/x.toml:1: `schedulers` or a `[[contender]]` is needed"
     );
+}
+
+#[test]
+fn a_claim_is_about_a_swept_value_there_is() {
+    let text = |at: &str| {
+        let more = format!("[[published]]\ntext = \"x\"\nat = \"{at}\"");
+        file(&more).replace("owd_ms = 5", "owd_ms = [1, 2]")
+    };
+    for at in ["a.owd_ms=1", "a.owd_ms=2"] {
+        let scenario = Scenario::parse("x", &text(at)).unwrap();
+        assert_eq!(scenario.published[0].at, at);
+    }
+    let wrong = message(&text("a.owd_ms=3"));
+    let expected =
+        "published: at: \"a.owd_ms=3\" is not possible; expected one of: a.owd_ms=1, a.owd_ms=2";
+    assert!(wrong.contains(expected), "{wrong}");
 }
