@@ -250,20 +250,16 @@ mod tests {
 
     #[test]
     fn each_workload_becomes_a_plan() {
-        let object = |size, after: &[Range<usize>]| Object {
+        let object = |size, after: Range<usize>| Object {
             kind: 0,
             request: request(size, 0),
-            after: after.to_vec(),
+            after: std::iter::once(after).collect(),
             wait: Duration::ZERO,
         };
         let file = plan("workload = { kind = \"file\", size_kb = 3 }");
-        assert_eq!(file, Plan::Objects(vec![object(3000, &[0..0])]));
+        assert_eq!(file, Plan::Objects(vec![object(3000, 0..0)]));
         let flows = plan("workload = { kind = \"flows\", count = 3, size_kb = 2 }");
-        let expected = [
-            object(2000, &[0..0]),
-            object(2000, &[0..1]),
-            object(2000, &[1..2]),
-        ];
+        let expected = [object(2000, 0..0), object(2000, 0..1), object(2000, 1..2)];
         assert_eq!(flows.objects(), expected);
         let second = Duration::from_secs(1);
         let bulk = plan("workload = { kind = \"bulk\", duration_s = 1 }");
@@ -279,7 +275,8 @@ mod tests {
             plan("workload = { kind = \"messages\", every_ms = 400, size_kb = 1, duration_s = 1 }");
         let at = |wait| Object {
             wait: Duration::from_millis(wait),
-            ..object(1000, &[])
+            after: Vec::new(),
+            ..object(1000, 0..0)
         };
         assert_eq!(messages.objects(), [0, 400, 800].map(at));
         let video = plan(
