@@ -5,6 +5,7 @@ use crate::link::{Backlog, Change, Loss};
 
 mod options;
 mod ranges;
+mod words;
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -428,3 +428,23 @@ fn a_change_of_one_run_is_a_number_but_open() {
         .remove(0);
     assert_eq!(found.outcome, Outcome::NotRun);
 }
+
+#[test]
+fn a_change_needs_runs_of_both_scenarios() {
+    let (of, mut other) = (three(), three());
+    other.id = "other".into();
+    other.runs.clear();
+    let change = Claim::Change {
+        contender: "a".into(),
+        scenario: "other".into(),
+        ratio: 1.0,
+    };
+    let claim = published("", change);
+    let results = Results {
+        scenarios: vec![of.clone(), other],
+    };
+    let found = results
+        .findings(&of, std::slice::from_ref(&claim))
+        .remove(0);
+    assert_eq!(found.outcome, Outcome::NotRun);
+}

@@ -631,3 +631,26 @@ fn metrics_are_those_of_the_workload_and_of_what_else_there_is() {
     assert_eq!(late.metrics()[0], "late_pct");
     assert_eq!(default_metric(&late.workload.kind), "object_p99_s");
 }
+
+#[test]
+fn the_baseline_is_one_of_those_that_are_compared() {
+    let baseline = |schedulers: &str| {
+        let text = file("").replace(
+            "schedulers = \"lrf\"",
+            &format!("schedulers = {schedulers}"),
+        );
+        read(&text).baseline
+    };
+    assert_eq!(baseline("[\"etc\", \"lrf\"]"), "lrf");
+    assert_eq!(baseline("[\"etc\", \"backup\"]"), "etc");
+    let contender = |name: &str| Contender::new(name, "lrf", "cubic");
+    let mut scenario = read(&file(""));
+    scenario.set_contenders(vec![contender("x"), contender("lrf")]);
+    assert_eq!(scenario.baseline, "lrf");
+    scenario.set_contenders(vec![contender("x"), contender("y")]);
+    assert_eq!(scenario.baseline, "x", "there is no other");
+    scenario.set_contenders(vec![contender("lrf"), contender("x")]);
+    assert_eq!(scenario.baseline, "x", "it stays");
+    scenario.set_contenders(Vec::new());
+    assert_eq!(scenario.baseline, "");
+}

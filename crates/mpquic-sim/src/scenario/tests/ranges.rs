@@ -189,6 +189,41 @@ fn each_number_of_a_scenario_has_its_range() {
 }
 
 #[test]
+fn times_are_within_a_hundred_thousand_seconds() {
+    let path = "[[path]]\nname = \"b\"\nrate_mbit = 1\nowd_ms = 1\n";
+    let two = |fields: &str| file(&format!("limit_s = 1e5\n{fields}")) + path;
+    let swap = two("swap = { paths = [\"a\", \"b\"], @ }");
+    let cross = two("cross = { path = \"a\", rate_mbit = 1, @ }");
+    assert_ranges(&[
+        (&swap, "t = #", 0.0, 1e5, "s"),
+        (&cross, "from = #", 0.0, 1e5, "s"),
+    ]);
+    // These have to be before or after something else as well.
+    let competitor = two("competitor = { name = \"x\", @ }");
+    let migration = "contender = { name = \"x\", paths = \"a\", migrate_to = \"b\", @ }";
+    let migration = two(migration);
+    let root = two("@");
+    for (template, field) in [
+        (&competitor, "start_s"),
+        (&competitor, "stop_s"),
+        (&competitor, "count = 2, every_s"),
+        (&cross, "to"),
+        (&migration, "migrate_s"),
+        (&root, "warm_up_s"),
+    ] {
+        for wrong in ["-0.001", "100000.001"] {
+            let message = message(&at(template, &format!("{field} = {wrong}")));
+            let expected =
+                format!("{wrong} is not possible; expected a number from 0 to 100000 (s)");
+            assert!(message.contains(&expected), "{field}: {message}");
+        }
+        let right = at(template, &format!("{field} = 99999.9"));
+        let read = Scenario::parse("x", &right);
+        assert!(read.is_ok(), "{field}: {read:?}");
+    }
+}
+
+#[test]
 fn each_number_of_a_workload_has_its_range() {
     let page = "kind = \"streams\", streams = [{ name = \"x\", size_kb = 1, @ }]";
     let streams = workload(page);
