@@ -220,23 +220,18 @@ mod tests {
 
     #[test]
     fn hosts_are_kept_in_their_order() {
-        let lab = pair();
-        let hosts = [HostId(0), HostId(1)].map(|id| lab.host(id).connections().len());
-        assert_eq!(hosts, [0, 0]);
-        assert_eq!(lab.host_id(crate::Side::Server), HostId(1));
-        let mut empty = Lab::<Transfers>::new(1);
-        assert!(empty.hosts.is_empty());
-        empty.hosts = pair_of_hosts();
-        assert_eq!(empty.into_hosts().len(), 2);
-    }
-
-    fn pair_of_hosts() -> Vec<Host<Transfers>> {
-        [1, 2]
-            .map(|seed| {
-                let config = mpquic_core::config::EndpointConfig::new([seed; 32]);
-                Host::new(config, None, seed.into(), Transfers::default)
-            })
-            .into()
+        let mut lab = Lab::<Transfers>::new(1);
+        let ids = [1, 2, 3].map(|key| {
+            let config = mpquic_core::config::EndpointConfig::new([key; 32]);
+            lab.add_host(Host::new(config, None, key.into(), Transfers::default))
+        });
+        assert_eq!(ids, [HostId(0), HostId(1), HostId(2)]);
+        lab.host_mut(ids[1]).stop();
+        let stopped = ids.map(|id| lab.host(id).is_stopped());
+        assert_eq!(stopped, [false, true, false]);
+        let hosts = lab.into_hosts();
+        let left: Vec<_> = hosts.iter().map(Host::is_stopped).collect();
+        assert_eq!(left, stopped);
     }
 
     #[test]

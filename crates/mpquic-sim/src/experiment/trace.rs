@@ -235,7 +235,7 @@ mod tests {
             let tracer = tracer(interval, (0..=end).map(at));
             tracer.crossover(&swap).as_millis()
         };
-        // Half of the 200 ms before the end of which they are compared, and a sample more.
+        // Half of the 200 ms over which they are compared, and a sample more.
         assert_eq!(crossed(20, 75), 620);
         assert_eq!(crossed(40, 50), 1120);
         // Never: the rest of the run.

@@ -267,21 +267,8 @@ fn paths_that_change_places_have_the_links_of_each_other() {
 
 #[test]
 fn a_client_that_moves_keeps_its_port() {
-    let mut stage = stage(&scenario(
-        "limit_s = 30\ncontender = { name = \"x\", paths = \"a\", migrate_s = 1, migrate_to = \"c\" }",
-    ));
     let scenario = scenario(
         "limit_s = 30\ncontender = { name = \"x\", paths = \"a\", migrate_s = 1, migrate_to = \"c\" }",
-    );
-    // The first contender stays where it is.
-    stage.run_until(2 * SECOND).unwrap();
-    assert_eq!(
-        stage.path_stats(0)[&0][0]
-            .as_ref()
-            .unwrap()
-            .four_tuple
-            .remote,
-        four_tuple(0, 0).local
     );
     let mut stage = Stage::new(&scenario, &scenario.contenders[1], &[], 7).unwrap();
     assert_eq!(stage.flows[0].paths, [0, 2]);
@@ -314,4 +301,20 @@ fn what_waits_is_that_of_all_links_in_the_direction_of_the_data() {
             .sum::<u64>()
     };
     assert_eq!(stage.queued(2), waiting(&mut stage, 1));
+}
+
+#[test]
+fn a_stage_is_over_when_all_have_begun_and_nothing_will_happen() {
+    let file =
+        |start: u32| format!("workload = {{ kind = \"file\", size_kb = 1, start_s = {start} }}");
+    let mut waiting = stage(&scenario(&file(100)));
+    waiting.run_until(SECOND).unwrap();
+    assert!(!waiting.is_over(), "it has yet to begin");
+    let mut stage = stage(&scenario(&file(0)));
+    stage.run_until(SECOND).unwrap();
+    assert!(!stage.is_over() && stage.lost().is_none());
+    // Both sides forget a connection that is silent for too long.
+    stage.run_until(200 * SECOND).unwrap();
+    assert!(stage.is_over());
+    assert!(stage.lost().unwrap().contains("timed out"));
 }
