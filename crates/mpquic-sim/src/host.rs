@@ -610,4 +610,32 @@ mod tests {
             assert!(events.iter().all(|(_, event)| kept(event)));
         }
     }
+
+    #[test]
+    fn what_a_host_does_is_watched_unless_it_is_not_to_be() {
+        let link = LinkConfig::new(8.0, 10 * MS);
+        let topology = Topology::new().path("a", link);
+        for checks in [true, false] {
+            let mut setup = Setup::new();
+            setup.checks = checks;
+            let mut pair = Pair::connected(&topology, setup);
+            pair.transfer(Side::Client, 50_000, SECOND);
+            pair.set_outage("a", true);
+            pair.send(Side::Client, 1000);
+            pair.drive(SECOND);
+            for side in [Side::Client, Side::Server] {
+                let hosted = pair.hosted(side).unwrap();
+                let watched = format!("{:?} {:?}", hosted.observer, hosted.invariants);
+                for nothing in ["tags: {}", "before: {}", "steps: 0,", "bytes_sent: 0,"] {
+                    assert_eq!(watched.contains(nothing), !checks, "{nothing}: {watched}");
+                }
+            }
+            // That time passes is always watched, and so is what arrives.
+            let client = pair.hosted(Side::Client).unwrap();
+            let invariants = format!("{:?}", client.invariants);
+            assert!(!invariants.contains("last_timeout: None"), "{invariants}");
+            let server = format!("{:?}", pair.hosted(Side::Server).unwrap().observer);
+            assert!(server.contains("limited: true") && !server.contains("received: 0"));
+        }
+    }
 }

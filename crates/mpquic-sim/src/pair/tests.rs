@@ -429,6 +429,7 @@ fn a_server_accepts_refuses_asks_again_or_is_silent() {
     assert!(silent.run_until_confirmed(SECOND).is_err());
     assert_eq!(lost(&silent, Side::Client), None);
     assert_eq!(silent.counters("a")[1].packets_in, 0);
+    assert_eq!(silent.routes(Side::Server), RouteCounts::default());
     assert!(silent.counters("a")[0].packets_out > 0);
 }
 

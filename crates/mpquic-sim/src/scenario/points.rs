@@ -212,6 +212,7 @@ mod tests {
         assert_eq!(combinations(&parameters, false), product);
         assert_eq!(combinations(&parameters, true), [vec![0, 0], vec![1, 1]]);
         assert_eq!(combinations(&parameters[1..2], false), [vec![]; 1]);
+        assert_eq!(combinations(&parameters[1..2], true), [vec![]; 1]);
     }
 
     #[test]

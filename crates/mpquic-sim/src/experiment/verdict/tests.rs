@@ -448,3 +448,21 @@ fn a_change_needs_runs_of_both_scenarios() {
         .remove(0);
     assert_eq!(found.outcome, Outcome::NotRun);
 }
+
+#[test]
+fn there_is_no_mean_of_ratios_to_nothing() {
+    let mut none = three();
+    for run in &mut none.runs {
+        if run.contender == 1 {
+            run.metrics.values_mut().for_each(|value| *value = 0.0);
+        }
+    }
+    let ratio = Claim::Ratio {
+        contender: "a".into(),
+        against: "b".into(),
+        ratio: 1.0,
+        or_better: false,
+    };
+    let found = alone(&none, &published("", ratio));
+    assert_eq!((found.outcome, found.paired), (Outcome::Refuted, None));
+}

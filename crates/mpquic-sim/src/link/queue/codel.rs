@@ -201,4 +201,31 @@ mod tests {
         assert_eq!(count_after(recent, 3, 2), (1, 1));
         assert_eq!(count_after(recent, 4, 2), (2, 2));
     }
+
+    #[test]
+    fn the_next_drop_is_made_when_it_is_due_and_the_phase_ends_with_the_delay() {
+        let start = crate::lab::epoch();
+        let now = start + 100 * INTERVAL;
+        let dropped = |due: Instant, arrived: Instant| {
+            let counters = &mut LinkCounters::new(start);
+            let mut codel = CoDel {
+                late_from: Some(start),
+                drop_next: Some(due),
+                count: 3,
+                ..CoDel::default()
+            };
+            let mut line = Line::default();
+            (0..4).for_each(|_| line.append(Queued::of_bytes(arrived, 1500, None)));
+            assert!(codel.next(now, &mut line, counters).is_some());
+            (
+                counters.dropped_queue,
+                codel.count,
+                codel.drop_next.is_some(),
+            )
+        };
+        assert_eq!(dropped(now, start), (1, 4, true));
+        assert_eq!(dropped(now + Duration::from_nanos(1), start), (0, 3, true));
+        // What arrived just now has not waited at all.
+        assert_eq!(dropped(now, now), (0, 3, false));
+    }
 }

@@ -654,3 +654,46 @@ fn the_baseline_is_one_of_those_that_are_compared() {
     scenario.set_contenders(Vec::new());
     assert_eq!(scenario.baseline, "");
 }
+
+#[test]
+fn defaults_may_be_written_out() {
+    let cross = |more: &str| format!("[[cross]]\npath = \"a\"\nrate_mbit = 1\n{more}");
+    let competitor = |more: &str| format!("[[competitor]]\nname = \"x\"\n{more}");
+    let contender = |more: &str| format!("[[contender]]\nname = \"x\"\n{more}");
+    for (short, long) in [
+        (
+            "",
+            "draw = \"uniform\"\nsweep = \"product\"\nseed = 1\nruns = 1",
+        ),
+        (
+            &cross(""),
+            &*cross(
+                "dir = \"s2c\"\narrivals = \"constant\"\necn = \"none\"\npacket_bytes = 1500\nfrom = 0",
+            ),
+        ),
+        (
+            &competitor(""),
+            &*competitor(
+                "direction = \"download\"\ncount = 1\nstart_s = 0\ncontroller = \"newreno\"",
+            ),
+        ),
+        (
+            &contender(""),
+            &*contender(
+                "paths = \"all\"\nhandshake = \"full\"\npriorities = true\nknow_rates = false",
+            ),
+        ),
+    ] {
+        assert_eq!(read(&file(short)), read(&file(long)), "{long}");
+    }
+    let workload =
+        |more: &str| read(&file("").replace("size_mb = 1", &format!("size_mb = 1{more}")));
+    let long = ", direction = \"download\", start_s = 0, wait_for_paths = false, paths = [\"a\"], handshake_path = \"a\"";
+    assert_eq!(workload(""), workload(long));
+    let resumed = read(&file(&contender("handshake = \"1-rtt\"")));
+    assert_eq!(resumed.contenders[1].handshake, Handshake::Resumed);
+    let both = "at = { t = 1, owd_ms = 2, dir = \"both\" }";
+    assert_eq!(link(both), link("at = { t = 1, owd_ms = 2 }"));
+    let fields = "jitter_ms = 1\njitter_dist = \"uniform\"\nallow_reorder = false\nloss_pct = 0";
+    assert_eq!(link(fields), link("jitter_ms = 1"));
+}

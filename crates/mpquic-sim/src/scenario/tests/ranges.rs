@@ -529,3 +529,43 @@ fn a_claim_is_about_a_swept_value_there_is() {
         "published: at: \"a.owd_ms=3\" is not possible; expected one of: a.owd_ms=1, a.owd_ms=2";
     assert!(wrong.contains(expected), "{wrong}");
 }
+
+#[test]
+fn a_field_that_nobody_knows_is_refused_in_each_table() {
+    let link = "link = { name = \"s\", rate_mbit = 1, owd_ms = 1, @ }";
+    let swap = "swap = { t = 1, paths = [\"a\", \"b\"], @ }";
+    let page = "page = { name = \"p\", objects = [{ name = \"x\", size_kb = 1 }], @ }";
+    let two = |more: &str| file(more) + "[[path]]\nname = \"b\"\nrate_mbit = 1\nowd_ms = 1\n";
+    let streams = "kind = \"streams\", streams = [{ name = \"x\", size_kb = 1, @ }]";
+    let nested = |field: &str| PATH.replace('@', field);
+    for (template, place) in [
+        (ROOT.to_owned(), ""),
+        (PATH.to_owned(), "path a: "),
+        (two(link), "link s: "),
+        (two(swap), "swap: "),
+        (two(page), "page p: "),
+        (two("contender = { name = \"x\", @ }"), "contender x: "),
+        (TRANSPORT.to_owned(), "transport: "),
+        (COMPETITOR.to_owned(), "competitor x: "),
+        (CROSS.replace('@', "rate_mbit = 1, @"), "cross: "),
+        (PUBLISHED.replace('@', "value = 1, @"), "published: "),
+        (workload("kind = \"file\", size_kb = 1, @"), "workload: "),
+        (workload(streams), "streams, object x: "),
+        (nested("c2s = { @ }"), "path a: c2s: "),
+        (
+            nested("trace = { every_ms = 1, rate_mbit = [1], @ }"),
+            "path a: trace: ",
+        ),
+        (nested("vary = { @ }"), "path a: vary: "),
+        (nested("at = { t = 1, @ }"), "path a: at: "),
+        (nested("blackhole = { from = 1, @ }"), "path a: blackhole: "),
+        (
+            nested("gilbert = { mean_loss_pct = 1, mean_burst = 2, @ }"),
+            "gilbert: ",
+        ),
+    ] {
+        let message = message(&at(&template, "nonsense = 1"));
+        let expected = format!("{place}unknown field `nonsense`; there are: ");
+        assert!(message.contains(&expected), "{place}: {message}");
+    }
+}
