@@ -334,6 +334,16 @@ fn other_controllers_leave_contenders_what_they_are() {
         ["lrf+cubic", "lrf+bbr", "slow+cubic", "slow+bbr"]
     );
     assert_eq!(names(&with_controllers(&two[..2], &both)), both);
+    // Names that say which controller it was say that no longer.
+    let olia = ["olia".to_owned()];
+    let all = "schedulers = [\"lrf\", \"etc\"]\ncontrollers = [\"cubic\", \"bbr\"]";
+    let all = file("").replace("schedulers = \"lrf\"", all);
+    let all = Scenario::parse("x.toml", &all).unwrap().contenders;
+    let each = ["lrf+cubic", "lrf+bbr", "etc+cubic", "etc+bbr"];
+    assert_eq!(names(&all), each);
+    assert_eq!(names(&with_controllers(&all, &olia)), ["lrf", "etc"]);
+    let by_controller = with_controllers(&two[..2], &both);
+    assert_eq!(names(&with_controllers(&by_controller, &olia)), ["lrf"]);
     scenario.set_contenders(cubic);
     assert_eq!(scenario.as_published, forms);
     scenario.set_contenders(two[..1].to_vec());
