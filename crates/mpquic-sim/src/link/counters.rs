@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn losses_in_a_row_are_counted() {
         let mut counters = LinkCounters::new(crate::lab::epoch());
-        for lost in [true, true, false, true, true, true, false, true] {
+        for lost in [true, true, true, false, true, true, false, true] {
             counters.on_chance(lost);
         }
         assert_eq!((counters.dropped_loss, counters.longest_loss), (6, 3));
@@ -145,6 +145,12 @@ mod tests {
     fn waits_have_a_mean_and_a_maximum() {
         let mut counters = LinkCounters::new(crate::lab::epoch());
         assert_eq!(counters.mean_queue_delay(), Duration::ZERO);
+        let counted = (
+            counters.packets_in,
+            counters.bytes_in,
+            counters.max_queue_bytes,
+        );
+        assert_eq!(counted, (0, 0, 0), "nothing yet");
         for wait in [3, 1, 5] {
             counters.on_departed(MS * wait);
         }

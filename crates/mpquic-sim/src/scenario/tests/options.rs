@@ -518,6 +518,11 @@ fn claims_are_read() {
         claim: Claim::Words,
     };
     assert_eq!(words, expected);
+    // What only other kinds of claims have is no mistake.
+    assert_eq!(
+        claim("text = \"T\"\ncontender = \"lrf\"").claim,
+        Claim::Words
+    );
     let (lrf, etc, backup) = ("lrf".to_owned(), "etc".to_owned(), "backup".to_owned());
     let order = Claim::Order(vec![vec![lrf.clone(), etc.clone()], vec![backup.clone()]]);
     assert_eq!(
@@ -696,4 +701,27 @@ fn defaults_may_be_written_out() {
     assert_eq!(link(both), link("at = { t = 1, owd_ms = 2 }"));
     let fields = "jitter_ms = 1\njitter_dist = \"uniform\"\nallow_reorder = false\nloss_pct = 0";
     assert_eq!(link(fields), link("jitter_ms = 1"));
+}
+
+#[test]
+fn what_differs_between_runs_is_named_by_its_place() {
+    let scenario = read(&file(
+        "[[cross]]\npath = \"a\"\nrate_mbit = [1, 2]\n[[cross]]\npath = \"a\"\nrate_mbit = \"1..2\"\n\
+         [[link]]\nname = \"s\"\nrate_mbit = [3, 4]\nowd_ms = 1\nc2s = { loss_pct = \"0..1\" }\n\
+         at = { t = 2.5, owd_ms = [5, 6] }\n",
+    ));
+    let mut names: Vec<_> = scenario
+        .parameters
+        .iter()
+        .map(|one| &one.name[..])
+        .collect();
+    names.sort_unstable();
+    let expected = [
+        "cross1.rate_mbit",
+        "cross2.rate_mbit",
+        "s.at_2.5s.owd_ms",
+        "s.c2s.loss_pct",
+        "s.rate_mbit",
+    ];
+    assert_eq!(names, expected);
 }
