@@ -517,3 +517,125 @@ fn mark<A>(connections: &mut [Hosted<A>], dirty: &mut Vec<usize>, index: usize) 
         dirty.push(index);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::link::LinkConfig;
+    use crate::pair::{Pair, Setup, Side};
+    use crate::topology::Topology;
+
+    const MS: Duration = Duration::from_millis(1);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn pair() -> Pair {
+        let link = LinkConfig::new(8.0, 10 * MS);
+        Pair::connected(&Topology::new().path("a", link), Setup::new())
+    }
+
+    #[test]
+    fn a_host_that_crashed_neither_takes_nor_sends_anything() {
+        let mut pair = pair();
+        let server = pair.host_id(Side::Server);
+        pair.host_mut(server).crash();
+        let sent = pair.counters("a")[1].packets_in;
+        let now = pair.now();
+        // Of its own accord, or when it is asked for something.
+        let hosted = pair.hosted_mut(Side::Server);
+        hosted.application.send(now, &mut hosted.connection, 5000);
+        pair.send(Side::Client, 5000);
+        pair.drive(2 * SECOND);
+        assert_eq!(pair.counters("a")[1].packets_in, sent);
+        assert_eq!(pair.hosted(Side::Server).unwrap().application.received(), 0);
+    }
+
+    #[test]
+    fn a_stopped_host_serves_its_timers_or_its_packets_first() {
+        // The client waits for longer than it has for an answer, which arrives meanwhile.
+        let lost = |first| {
+            let mut pair = pair();
+            pair.send(Side::Client, 20_000);
+            pair.drive(5 * MS);
+            pair.stop(Side::Client);
+            pair.stop(Side::Client);
+            pair.drive(SECOND);
+            let before = pair.client().path_stats(mpquic_core::PathId::ZERO).unwrap();
+            assert_eq!(before.probe_timeouts, 0, "it does nothing");
+            pair.resume(Side::Client, first);
+            pair.resume(Side::Client, first);
+            let stats = pair.client().path_stats(mpquic_core::PathId::ZERO).unwrap();
+            pair.run_transfers(SECOND).unwrap();
+            stats.probe_timeouts
+        };
+        assert_eq!(lost(OnResume::Packets), 0);
+        assert_eq!(lost(OnResume::Timers), 1);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ends_timers_sooner() {
+        let idle_for = |by: Duration| {
+            let mut pair = pair();
+            let start = pair.now();
+            pair.jump_clock(Side::Client, by);
+            pair.jump_clock(Side::Client, by);
+            let host = pair.host_id(Side::Client);
+            assert_eq!(pair.host(host).time(start), start + 2 * by);
+            let lost = |pair: &mut Pair| {
+                let events = pair.events(Side::Client);
+                events
+                    .iter()
+                    .any(|event| matches!(event, Event::ConnectionLost { .. }))
+            };
+            pair.run_until(100 * SECOND, lost).unwrap();
+            pair.now() - start
+        };
+        assert_eq!(idle_for(Duration::ZERO), idle_for(5 * SECOND) + 10 * SECOND);
+    }
+
+    #[test]
+    fn events_are_kept_but_for_those_of_streams_and_datagrams() {
+        let mut pair = pair();
+        pair.transfer(Side::Client, 5000, SECOND);
+        let hosted = pair.hosted_mut(Side::Server);
+        hosted
+            .application
+            .send_datagram(&mut hosted.connection, 100)
+            .unwrap();
+        pair.drive(SECOND);
+        for side in [Side::Client, Side::Server] {
+            let events = pair.hosted(side).unwrap().events();
+            assert!(!events.is_empty() && events.is_sorted_by_key(|(at, _)| *at));
+            let kept = |event: &Event| !matches!(event, Event::Stream(_) | Event::DatagramReceived);
+            assert!(events.iter().all(|(_, event)| kept(event)));
+        }
+    }
+
+    #[test]
+    fn what_a_host_does_is_watched_unless_it_is_not_to_be() {
+        let link = LinkConfig::new(8.0, 10 * MS);
+        let topology = Topology::new().path("a", link);
+        for checks in [true, false] {
+            let mut setup = Setup::new();
+            setup.checks = checks;
+            let mut pair = Pair::connected(&topology, setup);
+            pair.transfer(Side::Client, 50_000, SECOND);
+            pair.set_outage("a", true);
+            pair.send(Side::Client, 1000);
+            pair.drive(SECOND);
+            for side in [Side::Client, Side::Server] {
+                let hosted = pair.hosted(side).unwrap();
+                let watched = format!("{:?} {:?}", hosted.observer, hosted.invariants);
+                for nothing in ["tags: {}", "before: {}", "steps: 0,", "bytes_sent: 0,"] {
+                    assert_eq!(watched.contains(nothing), !checks, "{nothing}: {watched}");
+                }
+            }
+            // That time passes is always watched, and so is what arrives.
+            let client = pair.hosted(Side::Client).unwrap();
+            let invariants = format!("{:?}", client.invariants);
+            assert!(!invariants.contains("last_timeout: None"), "{invariants}");
+            let server = format!("{:?}", pair.hosted(Side::Server).unwrap().observer);
+            assert!(server.contains("limited: true") && !server.contains("received: 0"));
+        }
+    }
+}

@@ -77,3 +77,95 @@ impl Invariants {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mpquic_core::PathId;
+
+    use super::*;
+    use crate::link::LinkConfig;
+    use crate::pair::{Pair, Setup};
+    use crate::topology::Topology;
+
+    fn pair() -> Pair {
+        let link = LinkConfig::new(8.0, Duration::from_millis(10));
+        Pair::connected(&Topology::new().path("a", link), Setup::new())
+    }
+
+    fn fire(invariants: &mut Invariants, pair: &mut Pair, times: u32, wait: u64) {
+        let now = pair.now() + Duration::from_secs(wait);
+        for _ in 0..times {
+            invariants.on_timeout(now, pair.client());
+        }
+    }
+
+    #[test]
+    fn a_timer_may_fire_a_hundred_times_at_once() {
+        let (mut pair, mut invariants) = (pair(), Invariants::default());
+        fire(&mut invariants, &mut pair, 100, 0);
+        fire(&mut invariants, &mut pair, 100, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "fires without end")]
+    fn a_timer_that_fires_without_end_is_seen() {
+        fire(&mut Invariants::default(), &mut pair(), 101, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes sent")]
+    fn bytes_that_nobody_saw_leave_are_noticed() {
+        let (mut pair, mut invariants) = (pair(), Invariants::default());
+        for _ in 0..CHECK_EVERY {
+            let now = pair.now();
+            invariants.check(now, pair.client());
+        }
+    }
+
+    #[test]
+    fn statistics_are_looked_at_once_in_sixteen_steps() {
+        let (mut pair, mut invariants) = (pair(), Invariants::default());
+        let now = pair.now();
+        for _ in 1..CHECK_EVERY {
+            invariants.check(now, pair.client());
+        }
+        invariants.bytes_sent = pair.client().stats().bytes_sent;
+        invariants.check(now, pair.client());
+        assert_eq!(invariants.steps, 16);
+        let stats = pair.client().stats();
+        let bytes = (stats.bytes_sent, stats.bytes_received);
+        assert_eq!(invariants.connection_bytes, bytes);
+    }
+
+    fn transmit(size: usize, segment_size: Option<usize>) -> Transmit {
+        Transmit {
+            path: Some(PathId::ZERO),
+            four_tuple: pair().four_tuple(0),
+            ecn: None,
+            size,
+            segment_size,
+        }
+    }
+
+    #[test]
+    fn batches_are_counted() {
+        let mut invariants = Invariants::default();
+        invariants.on_transmit(&transmit(30, None), &[0; 30]);
+        invariants.on_transmit(&transmit(30, Some(20)), &[0; 30]);
+        assert_eq!(invariants.bytes_sent, 60);
+    }
+
+    #[test]
+    #[should_panic(expected = "size of the batch")]
+    fn a_batch_of_another_size_is_noticed() {
+        Invariants::default().on_transmit(&transmit(31, None), &[0; 30]);
+    }
+
+    #[test]
+    #[should_panic(expected = "segment_size: Some(30)")]
+    fn a_segment_is_smaller_than_its_batch() {
+        Invariants::default().on_transmit(&transmit(30, Some(30)), &[0; 30]);
+    }
+}

@@ -185,3 +185,85 @@ impl<A: Application> Lab<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::LinkConfig;
+    use crate::pair::{Pair, Setup};
+    use crate::topology::Topology;
+    use crate::transfers::Transfers;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn pair() -> Pair {
+        let link = LinkConfig::new(8.0, 10 * MS);
+        Pair::new(&Topology::new().path("a", link), Setup::new())
+    }
+
+    #[test]
+    fn nothing_happens_in_an_empty_lab() {
+        let mut lab = Lab::<Transfers>::new(1);
+        assert_eq!(
+            (lab.next_event(), lab.step(), lab.steps()),
+            (None, false, 0)
+        );
+        let limit = 5 * MS;
+        assert_eq!(lab.run_until(limit, |_| false), Err(TimedOut { limit }));
+        lab.drive(5 * MS);
+        assert_eq!((lab.elapsed(), lab.now() - epoch()), (5 * MS, 5 * MS));
+        assert_eq!(lab.network.now(), lab.now());
+        assert_eq!(lab.run_until(limit, |_| true), Ok(Duration::ZERO));
+        let error = TimedOut { limit }.to_string();
+        assert_eq!(error, "it did not happen within 5ms of virtual time");
+    }
+
+    #[test]
+    fn hosts_are_kept_in_their_order() {
+        let mut lab = Lab::<Transfers>::new(1);
+        let ids = [1, 2, 3].map(|key| {
+            let config = mpquic_core::config::EndpointConfig::new([key; 32]);
+            lab.add_host(Host::new(config, None, key.into(), Transfers::default))
+        });
+        assert_eq!(ids, [HostId(0), HostId(1), HostId(2)]);
+        lab.host_mut(ids[1]).stop();
+        let stopped = ids.map(|id| lab.host(id).is_stopped());
+        assert_eq!(stopped, [false, true, false]);
+        let hosts = lab.into_hosts();
+        let left: Vec<_> = hosts.iter().map(Host::is_stopped).collect();
+        assert_eq!(left, stopped);
+    }
+
+    #[test]
+    fn a_step_handles_all_of_an_instant_and_what_follows_from_it() {
+        let mut pair = pair();
+        pair.connect();
+        // The Initial leaves before time passes, and takes 1.228 ms at the rate and 10 on the way.
+        let arrival = 10 * MS + Duration::from_micros(1228);
+        let start = pair.now();
+        assert_eq!(pair.next_event(), Some(start + arrival));
+        assert_eq!((pair.steps(), pair.elapsed()), (0, Duration::ZERO));
+        assert!(pair.step());
+        assert_eq!((pair.steps(), pair.elapsed()), (1, arrival));
+        // Its answer has left already.
+        assert!(pair.counters("a")[1].packets_in > 0);
+    }
+
+    #[test]
+    fn time_is_driven_to_its_end_with_all_that_happens_before() {
+        let mut pair = pair();
+        pair.connect();
+        let lab: &mut Lab<Transfers> = &mut pair;
+        let arrival = 10 * MS + Duration::from_micros(1228);
+        lab.drive(arrival - Duration::from_nanos(1));
+        assert_eq!(lab.steps(), 0);
+        lab.drive(Duration::from_nanos(1));
+        assert_eq!((lab.steps(), lab.elapsed()), (1, arrival));
+        let start = lab.now();
+        let moved = |lab: &mut Lab<Transfers>| lab.now() > start;
+        let next = lab.next_event().unwrap() - start;
+        let limit = next - Duration::from_nanos(1);
+        assert_eq!(lab.run_until(limit, moved), Err(TimedOut { limit }));
+        assert_eq!(lab.run_until(next, moved), Ok(next));
+    }
+}

@@ -80,4 +80,20 @@ mod tests {
         assert_eq!(nat.outside_of(inside), None);
         assert_eq!(nat.outbound(inside).ip().to_string(), "192.0.2.2");
     }
+
+    #[test]
+    fn ports_are_given_one_after_the_other_and_begin_anew() {
+        let mut nat = Nat::new("192.0.2.1".parse().unwrap());
+        let mut port = |inside: u16| {
+            nat.outbound(SocketAddr::from(([10, 0, 0, 1], inside)))
+                .port()
+        };
+        assert_eq!((port(1), port(2), port(1)), (40_000, 40_001, 40_000));
+        nat.next_port = u16::MAX;
+        let mut port = |inside: u16| {
+            nat.outbound(SocketAddr::from(([10, 0, 0, 1], inside)))
+                .port()
+        };
+        assert_eq!((port(3), port(4), port(5)), (65_535, 1024, 1025));
+    }
 }

@@ -459,4 +459,151 @@ mod tests {
         assert!((499 + 410..=499 + 590).contains(&sent), "{sent}");
         assert_eq!(network.packets(), 0);
     }
+
+    #[test]
+    fn what_hosts_send_is_recorded_with_all_that_is_in_it() {
+        let (a, b) = (address("10.0.0.1:1"), address("10.0.0.2:1"));
+        let recorded = |wait: u32, from: SocketAddr, ecn, byte: u8| {
+            let start = crate::lab::epoch();
+            let mut network = Network::new(1, start);
+            network.send(start, packet(a, b));
+            assert_eq!(network.recorded(), None);
+            network.set_now(start + MS);
+            network.record();
+            let data = BytesMut::from(&[byte; 3][..]);
+            network.send(start + MS * wait, Packet::new(from, b, ecn, data));
+            network.recorded().unwrap().value()
+        };
+        let all = recorded(1, a, None, 0);
+        assert_eq!(all, recorded(1, a, None, 0));
+        let mut expected = Hash::default();
+        expected.add(0);
+        expected.add_bytes(b"10.0.0.1:1");
+        expected.add_bytes(b"10.0.0.2:1");
+        expected.add(0);
+        expected.add_bytes(&[0; 3]);
+        assert_eq!(all, expected.value());
+        for other in [
+            recorded(2, a, None, 0),
+            recorded(1, b, None, 0),
+            recorded(1, a, Some(EcnCodepoint::Ect0), 0),
+            recorded(1, a, None, 1),
+        ] {
+            assert_ne!(all, other);
+        }
+    }
+
+    #[test]
+    fn packets_without_a_way_are_counted() {
+        let start = crate::lab::epoch();
+        let mut network = Network::new(1, start);
+        let link = network.add_link(LinkConfig::new(8.0, MS));
+        let (a, b) = (address("10.0.0.1:1"), address("10.0.0.2:1"));
+        let nat = network.add_nat("203.0.113.1".parse().unwrap());
+        assert_eq!((link, nat), (LinkId(0), NatId(0)));
+        network.send(start, packet(a, b));
+        assert_eq!(network.unroutable(), 1, "no route");
+        network.add_route(a.ip(), b.ip(), vec![Hop::NatIn(nat)], HostId(0));
+        network.send(start, packet(a, b));
+        assert_eq!(network.unroutable(), 2, "no binding");
+        network.add_route(a.ip(), b.ip(), Vec::new(), HostId(0));
+        network.send(start, packet(a, b));
+        assert_eq!(network.unroutable(), 3, "no link");
+        network.add_route(a.ip(), b.ip(), vec![Hop::Link(link)], HostId(0));
+        network.send(start, packet(a, b));
+        assert_eq!((network.unroutable(), network.packets()), (3, 1));
+        assert_eq!(run(&mut network, start).len(), 1);
+    }
+
+    #[test]
+    fn a_change_is_in_force_at_once_for_what_is_on_its_way() {
+        let start = crate::lab::epoch();
+        let mut network = Network::new(1, start);
+        let [link, other] = [(); 2].map(|()| network.add_link(LinkConfig::new(0.008, MS)));
+        let (a, b) = (address("10.0.0.1:1"), address("10.0.0.2:1"));
+        network.add_route(a.ip(), b.ip(), vec![Hop::Link(link)], HostId(0));
+        network.trace(10 * MS);
+        // A second for each at this rate.
+        network.send(start, packet(a, b));
+        network.set_now(start + 500 * MS);
+        network.set_now(start);
+        assert_eq!(network.now(), start + 500 * MS, "time does not go back");
+        network.change_link(link, &Change::Rate(8.0));
+        // Half of it is left, a thousandth of the time.
+        let expected = 500 * MS + MS / 2 + MS;
+        assert_eq!(network.next_event(), Some(start + expected));
+        let arrived = run(&mut network, start);
+        assert_eq!(arrived[0].0, expected);
+        let traced = |id| network.link(id).counters().bytes_per_interval();
+        assert_eq!(traced(link).len(), 51);
+        assert_eq!((traced(link)[50], traced(other).len()), (1000, 0));
+        assert_eq!(network.links().len(), 2);
+    }
+
+    #[test]
+    fn the_queue_of_the_first_link_is_that_of_the_interface() {
+        let start = crate::lab::epoch();
+        let mut network = Network::new(1, start);
+        let first = network.add_link(LinkConfig::new(8.0, MS));
+        let second = network.add_link(LinkConfig::new(f64::INFINITY, MS));
+        let nat = network.add_nat("203.0.113.1".parse().unwrap());
+        let (a, b) = (address("10.0.0.1:1"), address("10.0.0.2:1"));
+        assert_eq!(network.local_queue(start, a, b), None);
+        let hops = vec![Hop::NatOut(nat), Hop::Link(first), Hop::Link(second)];
+        network.add_route(a.ip(), b.ip(), hops, HostId(0));
+        network.add_route(b.ip(), a.ip(), vec![Hop::Link(second)], HostId(0));
+        for _ in 0..3 {
+            network.send(start, packet(a, b));
+        }
+        let queue = network.local_queue(start, a, b);
+        assert_eq!(queue, Some(LocalQueue::new(3000, Some(1_000_000))));
+        let later = start + MS + MS / 2;
+        let queue = network.local_queue(later, a, b);
+        assert_eq!(queue, Some(LocalQueue::new(2000, Some(1_000_000))));
+        assert_eq!(network.queue_bytes(later, first), 2000);
+        let back = network.local_queue(start, b, a);
+        assert_eq!(back, Some(LocalQueue::new(0, None)));
+    }
+
+    #[test]
+    fn links_and_sources_of_one_seed_draw_differently() {
+        let start = crate::lab::epoch();
+        let lost = |seed| {
+            let mut network = Network::new(seed, start);
+            let (a, b) = (address("10.0.0.1:1"), address("10.0.0.2:1"));
+            let losing = LinkConfig::new(f64::INFINITY, MS).loss(0.5);
+            let links = [(); 2].map(|()| network.add_link(losing.clone()));
+            let mut arrived = Vec::new();
+            for link in links {
+                network.add_route(a.ip(), b.ip(), vec![Hop::Link(link)], HostId(0));
+                for wait in 1..=64 {
+                    network.send(start + MS * wait, packet(a, b));
+                }
+                let times = run(&mut network, start).into_iter();
+                arrived.push(times.map(|(time, ..)| time).collect::<Vec<_>>());
+            }
+            arrived
+        };
+        let first = lost(1);
+        assert_eq!(first, lost(1));
+        assert_ne!(first, lost(2));
+        assert_ne!(first[0], first[1]);
+        let traffic = Traffic {
+            rate: 8e6,
+            packet_bytes: 1000,
+            arrivals: Arrivals::Poisson,
+            ecn: None,
+            from: start,
+            to: Some(start + 50 * MS),
+        };
+        let mut network = Network::new(1, start);
+        let links = [(); 2].map(|()| network.add_link(LinkConfig::new(f64::INFINITY, MS)));
+        network.trace(MS);
+        for link in links {
+            network.add_traffic(traffic, &[link]);
+        }
+        run(&mut network, start);
+        let [one, other] = links.map(|link| network.link(link).counters());
+        assert_ne!(one.bytes_per_interval(), other.bytes_per_interval());
+    }
 }

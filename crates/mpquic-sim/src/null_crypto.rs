@@ -531,4 +531,156 @@ mod tests {
             alert(120, TlsFailure::NoApplicationProtocol)
         );
     }
+
+    #[test]
+    fn messages_have_the_sizes_of_a_small_certificate() {
+        let parameters = TransportParameters::default();
+        let more = [0x40, 0x99, 2, 7, 7];
+        let config = NullCrypto::new(b"test").announcing(&more);
+        let mut client =
+            ClientCrypto::start_session(config.clone(), Version::V1, "server", &parameters)
+                .unwrap();
+        let mut server = ServerCrypto::start_session(config, Version::V1, &parameters).unwrap();
+        let encoded = |side| {
+            let mut encoded = Vec::new();
+            parameters.encode(side, &mut encoded);
+            [&encoded[..], &more].concat()
+        };
+        let (of_client, of_server) = (encoded(Side::Client), encoded(Side::Server));
+        let hello = flush(&mut *client).remove(0).0;
+        // The fields come on top: protocol, name and parameters.
+        assert_eq!(hello.len(), 280 + 4 + 6 + of_client.len());
+        let ends = |of: &[u8]| of.windows(more.len()).any(|part| part == more);
+        assert!(ends(&hello), "what is announced beside what is known");
+        server.read_handshake(&hello).unwrap();
+        assert_eq!(
+            server.handshake_data().unwrap().protocol.as_deref(),
+            Some(&b"test"[..])
+        );
+        let flight = flush(&mut *server);
+        let lengths: Vec<_> = flight.iter().map(|(message, _)| message.len()).collect();
+        assert_eq!(lengths, [90, 700 + of_server.len()]);
+        assert!(ends(&flight[1].0));
+        client.read_handshake(&flight[0].0).unwrap();
+        client.read_handshake(&flight[1].0).unwrap();
+        let finished = flush(&mut *client).pop().unwrap().0;
+        assert_eq!(finished.len(), 36);
+        // Type and length as those of TLS.
+        assert_eq!(finished[..4], [20, 0, 0, 32]);
+    }
+
+    #[test]
+    fn tags_hold_what_keys_and_nonces_depend_on() {
+        let key = |generation, sender, salt| NullKey {
+            generation,
+            sender,
+            salt,
+        };
+        let tag = key(3, Side::Server, 0x0500_0000).tag(PathId(0x0a0b_0c0d), 0x0102_0304_0506_0708);
+        assert_eq!(tag, [5, 0, 0, 7, 10, 11, 12, 13, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(key(3, Side::Client, 0).tag(PathId(0), 0)[..4], [0, 0, 0, 6]);
+        let pair = NullKey::pair(2, Side::Server, 9);
+        assert_eq!(pair.local, key(2, Side::Server, 9));
+        assert_eq!(pair.remote, key(2, Side::Client, 9));
+        assert_eq!(pair.local.tag_length(), 16);
+        assert_eq!(pair.local.confidentiality_limit(), 1 << 23);
+        assert_eq!(pair.local.integrity_limit(), 1 << 52);
+        // As the sample of header protection would: 4 bytes of packet number, then 16.
+        let header = NullHeaderKey;
+        let lengths = [27, 28].map(|length| header.decrypt(8, &mut vec![0; length]));
+        assert_eq!(lengths, [false, true]);
+    }
+
+    #[test]
+    fn versions_and_connection_ids_have_keys_of_their_own() {
+        // Known values of FNV-1a.
+        assert_eq!(digest(b""), 0x811c_9dc5);
+        assert_eq!(digest(b"foobar"), 0xbf9c_f968);
+        assert_eq!(salt(Version::V1), 0);
+        assert_eq!(salt(Version::V2), Version::V2.to_u32());
+        let config = NullCrypto::default();
+        let id = |bytes: &[u8]| ConnectionId::new(bytes);
+        let sealed = |version, destination: &[u8]| {
+            let keys = config.initial_keys(version, Side::Client, &id(destination));
+            let mut packet = [0; 16];
+            keys.packet.local.encrypt(PathId::ZERO, 0, &mut packet, 0);
+            u32::from_be_bytes(*packet.first_chunk().unwrap())
+        };
+        assert_eq!(sealed(Version::V1, b"foobar"), 0xbf9c_f968);
+        let second = 0xbf9c_f968 ^ Version::V2.to_u32();
+        assert_eq!(sealed(Version::V2, b"foobar"), second);
+        let tag = config.retry_tag(Version::V2, &id(b"foobar"), b"");
+        assert_eq!(tag[..4], second.to_be_bytes());
+        assert_eq!(tag[4..8], 0x811c_9dc5_u32.to_be_bytes());
+        assert_eq!(tag[8..], [0; 8]);
+    }
+
+    #[test]
+    fn each_update_of_keys_is_another_generation() {
+        let start = |side| {
+            let mut session = NullSession::new(side, Version::V1, NullCrypto::new(b"a"));
+            session.set_version(Version::V2);
+            session
+        };
+        let (mut client, mut server) = (start(Side::Client), start(Side::Server));
+        let seal = |keys: &KeyPair<Box<dyn PacketKey>>| {
+            let mut packet = [0; 16];
+            keys.local.encrypt(PathId::ZERO, 0, &mut packet, 0);
+            packet
+        };
+        let mut seen = Vec::new();
+        for generation in 3..6 {
+            let (of_client, of_server) = (
+                client.next_one_rtt_keys().unwrap(),
+                server.next_one_rtt_keys().unwrap(),
+            );
+            let expected = NullKey {
+                generation,
+                sender: Side::Client,
+                salt: Version::V2.to_u32(),
+            };
+            let mut packet = seal(&of_client);
+            assert_eq!(packet, expected.tag(PathId::ZERO, 0));
+            let opened = of_server.remote.decrypt(PathId::ZERO, 0, &[], &mut packet);
+            assert_eq!(opened, Ok(0));
+            seen.push(packet);
+        }
+        assert!(seen[0] != seen[1] && seen[1] != seen[2]);
+    }
+
+    #[test]
+    fn exported_secrets_follow_from_label_and_context() {
+        let mut session = NullSession::new(Side::Client, Version::V1, NullCrypto::new(b"a"));
+        let mut output = [0; 6];
+        let early = session.export_keying_material(&mut output, b"", b"");
+        assert_eq!(early, Err(ExportError::HandshakeIncomplete));
+        session.expected = None;
+        session
+            .export_keying_material(&mut output, b"foobar", b"")
+            .unwrap();
+        // 0xbf9cf968 and 0x811c9dc5 turned by 16 bits, the lowest byte first.
+        let seed = 0xbf9c_f968_u32 ^ 0x9dc5_811c;
+        let bytes = seed.to_le_bytes();
+        assert_eq!(output[..4], bytes);
+        assert_eq!(output[4..], bytes[..2]);
+    }
+
+    #[test]
+    fn a_first_flight_is_read_when_all_of_it_is_there() {
+        let config = NullCrypto::new(b"a");
+        let parameters = TransportParameters::default();
+        let mut client =
+            ClientCrypto::start_session(config.clone(), Version::V1, "server", &parameters)
+                .unwrap();
+        let hello = flush(&mut *client).remove(0).0;
+        for length in [0, 3, 4, hello.len() - 1] {
+            let flight = config.read_first_flight(&hello[..length]);
+            assert!(matches!(flight, FirstFlight::Incomplete), "{length}");
+        }
+        let whole = config.read_first_flight(&hello);
+        assert!(matches!(whole, FirstFlight::Complete(Some(_))));
+        let nonsense = message(Message::ClientHello, &[b"a", b"b"], 12);
+        let read = config.read_first_flight(&nonsense);
+        assert!(matches!(read, FirstFlight::Complete(_)));
+    }
 }

@@ -154,4 +154,76 @@ mod tests {
         let mut proven = Observer::of_server(four_tuple(), 1200, true);
         proven.check_amplification(&transmit(10_000));
     }
+
+    #[test]
+    fn only_the_address_that_was_answered_is_proven() {
+        let other = FourTuple::new(([10, 0, 0, 9], 443).into(), ([10, 0, 0, 2], 5000).into());
+        let mut observer = Observer::of_server(four_tuple(), 1200, false);
+        // Nothing was sent yet, so that nothing can be an answer.
+        observer.on_received(four_tuple(), 100);
+        assert!(!observer.exchanges[&four_tuple()].answered);
+        observer.check_amplification(&transmit(100));
+        observer.on_received(other, 50);
+        assert!(!observer.exchanges[&four_tuple()].answered);
+        assert!(!observer.exchanges[&other].answered);
+        observer.on_received(four_tuple(), 50);
+        let exchange = &observer.exchanges[&four_tuple()];
+        assert!(exchange.answered);
+        assert_eq!((exchange.received, exchange.sent), (1350, 100));
+        assert_eq!(observer.exchanges[&other].received, 50);
+    }
+
+    #[test]
+    fn a_client_may_send_what_it_wants() {
+        let mut observer = Observer::default();
+        observer.check_amplification(&transmit(100_000));
+        assert_eq!(observer.exchanges[&four_tuple()].sent, 100_000);
+    }
+
+    #[test]
+    #[should_panic(expected = "used twice")]
+    fn each_datagram_of_a_batch_is_looked_at() {
+        let link = crate::LinkConfig::new(8.0, std::time::Duration::from_millis(10));
+        let topology = crate::Topology::new().path("a", link);
+        let mut pair = crate::Pair::connected(&topology, crate::Setup::new());
+        let batch = Transmit {
+            segment_size: Some(40),
+            ..transmit(80)
+        };
+        let mut observer = Observer::default();
+        observer.before_transmit(pair.client());
+        assert_eq!(observer.before.len(), 1);
+        observer.on_transmit(&batch, &[1; 80], pair.client());
+    }
+
+    #[test]
+    fn only_probes_may_exceed_the_window() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        use std::time::Duration;
+        let link = crate::LinkConfig::new(8.0, Duration::from_millis(10)).loss(0.02);
+        let topology = crate::Topology::new().path("a", link);
+        let mut pair = crate::Pair::connected(&topology, crate::Setup::new());
+        pair.send(crate::Side::Client, 10_000_000);
+        // After a loss the window is smaller than what is on its way.
+        let stats = |pair: &mut crate::Pair| pair.client().path_stats(PathId::ZERO).unwrap();
+        let second = Duration::from_secs(10);
+        pair.run_until(second, |pair| {
+            let after = stats(pair);
+            after.in_flight > after.window && after.in_flight > 4 * u64::from(after.mtu)
+        })
+        .unwrap();
+        let after = stats(&mut pair);
+        let mut passes = |added: u64, probe_timeouts| {
+            let mut before = after.clone();
+            before.in_flight -= added;
+            before.probe_timeouts = probe_timeouts;
+            let mut observer = Observer::default();
+            observer.before.insert(PathId::ZERO, before);
+            let check = AssertUnwindSafe(|| observer.check_window(PathId::ZERO, pair.client()));
+            catch_unwind(check).is_ok()
+        };
+        let mtu = u64::from(after.mtu);
+        assert!(passes(mtu, 0) && !passes(mtu + 1, 0));
+        assert!(passes(3 * mtu, 1) && !passes(3 * mtu + 1, 1));
+    }
 }

@@ -55,3 +55,31 @@ impl Packet {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(source: &str, ecn: Option<EcnCodepoint>) -> Packet {
+        let address = source.parse().unwrap();
+        Packet::new(address, address, ecn, BytesMut::zeroed(100))
+    }
+
+    #[test]
+    fn headers_count_for_the_size() {
+        assert_eq!(packet("10.0.0.1:1", None).wire_size(), 128);
+        assert_eq!(packet("[fd00::1]:1", None).wire_size(), 148);
+    }
+
+    #[test]
+    fn only_what_can_be_marked_is() {
+        for ecn in [EcnCodepoint::Ect0, EcnCodepoint::Ect1, EcnCodepoint::Ce] {
+            let mut packet = packet("10.0.0.1:1", Some(ecn));
+            assert!(packet.mark_ce());
+            assert_eq!(packet.ecn, Some(EcnCodepoint::Ce));
+        }
+        let mut packet = packet("10.0.0.1:1", None);
+        assert!(!packet.mark_ce());
+        assert_eq!(packet.ecn, None);
+    }
+}

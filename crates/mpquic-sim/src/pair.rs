@@ -24,6 +24,11 @@ use crate::tls::{SERVER_NAME, Tls};
 use crate::topology::{PathLinks, Topology};
 use crate::transfers::{Incoming, Outgoing, Transfers};
 
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod tests;
+
 /// UDP ports of the two sides.
 const CLIENT_PORT: u16 = 50_000;
 const SERVER_PORT: u16 = 4433;

@@ -95,4 +95,26 @@ mod tests {
         let long = [chunk(stream, 5, 65_536), chunk(stream, 65_541, 100)].concat();
         assert!(matches(stream, 5, &long));
     }
+
+    #[test]
+    fn each_origin_begins_somewhere_else() {
+        let id = |index| StreamId::new(Side::Client, Dir::Bi, index);
+        // Client's bidirectional streams have the numbers 0, 4, 8 and so on.
+        assert_eq!(Origin::Opener(id(0)).start(), 0);
+        assert_eq!(Origin::Opener(id(2)).start(), 8 * 7919);
+        assert_eq!(Origin::Answer(id(2)).start(), 8 * 7919 + 31_337);
+        assert_eq!(Origin::Datagram(3).start(), 3 * 7919 + 12_345);
+        assert_eq!(Origin::Datagram(65_537).start(), 12_345);
+        assert_eq!(Origin::of(id(1), Side::Client), Origin::Opener(id(1)));
+        assert_eq!(Origin::of(id(1), Side::Server), Origin::Answer(id(1)));
+        // It repeats after a prime number of bytes, and no call gives more than 64 KiB.
+        let stream = Origin::Opener(id(0));
+        let bytes = |offset, length| chunk(stream, offset, length);
+        assert_eq!(bytes(0, 99), bytes(65_537, 99));
+        assert_ne!(bytes(0, 99), bytes(65_536, 99));
+        assert_eq!(bytes(65_530, 65_536).len(), 65_536);
+        assert_eq!(bytes(65_536, 100_000).len(), 65_536);
+        assert_eq!(bytes(65_536, 100)[1..], bytes(0, 99)[..]);
+        assert_eq!(bytes(0, 0).len(), 0);
+    }
 }

@@ -187,4 +187,34 @@ mod tests {
         let error = policies.controller("won").unwrap_err().to_string();
         assert!(error.contains("olia") && !error.contains("own"), "{error}");
     }
+
+    #[test]
+    fn policies_are_compared_by_what_was_added() {
+        let built_in = Policies::built_in;
+        let scheduler =
+            |name| built_in().with_scheduler(name, || Box::new(mpquic_sched::Redundant));
+        let controller =
+            |name| built_in().with_controller(name, || Box::new(mpquic_cc::Lia::default()));
+        assert_eq!(built_in(), built_in());
+        assert_eq!(scheduler("a"), scheduler("a"));
+        assert_eq!(controller("a"), controller("a"));
+        assert_ne!(scheduler("a"), scheduler("b"));
+        assert_ne!(controller("a"), controller("b"));
+        assert_ne!(scheduler("a"), controller("a"));
+        assert_ne!(scheduler("a"), built_in());
+        // The last of one name counts; one that was added couples nothing.
+        let twice =
+            scheduler("a").with_scheduler("a", || Box::new(mpquic_sched::RoundRobin::default()));
+        assert_eq!(twice.scheduler("a").unwrap().build().name(), "round-robin");
+        let coupled = mpquic_cc::list()
+            .iter()
+            .find(|info| info.single_path != info.name)
+            .unwrap();
+        assert_eq!(built_in().single_path(coupled.name), coupled.single_path);
+        assert_eq!(
+            controller(coupled.name).single_path(coupled.name),
+            coupled.name
+        );
+        assert_eq!(built_in().single_path("unknown"), "unknown");
+    }
 }

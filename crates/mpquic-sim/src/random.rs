@@ -33,3 +33,28 @@ impl SplitMix64 {
         self.next() % count
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_reference() {
+        // The first ones of the reference implementation for the seed 1234567.
+        let mut numbers = SplitMix64::new(1_234_567);
+        let first = [(); 5].map(|()| numbers.next());
+        assert_eq!(
+            first,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423,
+                4_593_380_528_125_082_431,
+                16_408_922_859_458_223_821,
+            ]
+        );
+        let mut numbers = SplitMix64::new(1_234_567);
+        assert_eq!(numbers.below(1000), 317);
+        assert!((0..100).all(|_| numbers.below(3) < 3));
+    }
+}

@@ -122,4 +122,38 @@ mod tests {
         let expected = 0xaf63_dc4c_8601_ec8c_u64.wrapping_mul(prime.wrapping_pow(7));
         assert_eq!(hash.value(), expected);
     }
+
+    #[test]
+    fn a_record_is_written_if_that_is_wanted_and_compared_else() {
+        let name = format!("mpquic-record-{}.txt", std::process::id());
+        let file = env::temp_dir().join(name);
+        let unset = "A_VARIABLE_THAT_NOBODY_SETS";
+        let error = compare(&file, unset, "a: 1\n").unwrap_err();
+        let expected = format!(
+            "other than in {}; {unset}=1 accepts that:\nwas not there\nnow a: 1\n",
+            file.display()
+        );
+        assert_eq!(error, expected);
+        // A variable that is set everywhere.
+        assert_eq!(compare(&file, "PATH", "a: 1\n"), Ok(()));
+        assert_eq!(compare(&file, unset, "a: 1\n"), Ok(()));
+        assert!(compare(&file, unset, "a: 2\n").is_err());
+        fs::remove_file(&file).unwrap();
+        let nowhere = file.join("below a file");
+        assert!(compare(nowhere, "PATH", "a: 1\n").is_err());
+    }
+
+    #[test]
+    fn bytes_have_a_length_of_their_own() {
+        let of = |parts: &[&[u8]]| {
+            let mut hash = Hash::default();
+            parts.iter().for_each(|part| hash.add_bytes(part));
+            hash.value()
+        };
+        assert_ne!(of(&[b"ab", b"c"]), of(&[b"a", b"bc"]));
+        let mut expected = Hash::default();
+        expected.bytes(b"ab");
+        expected.add(2);
+        assert_eq!(of(&[b"ab"]), expected.value());
+    }
 }

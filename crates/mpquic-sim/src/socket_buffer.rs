@@ -33,3 +33,22 @@ impl IntoIterator for SocketBuffer {
         self.packets.into_iter()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+
+    #[test]
+    fn a_buffer_takes_what_fits_in_the_order_of_arrival() {
+        let address = "10.0.0.1:1".parse().unwrap();
+        let packet = |bytes| Packet::new(address, address, None, BytesMut::zeroed(bytes));
+        let mut buffer = SocketBuffer::default();
+        for bytes in [200_000, 12_000, 993, 992, 1] {
+            buffer.push(packet(bytes));
+        }
+        let taken: Vec<_> = buffer.into_iter().map(|packet| packet.data.len()).collect();
+        assert_eq!(taken, [200_000, 12_000, 992]);
+    }
+}

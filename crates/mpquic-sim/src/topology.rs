@@ -176,3 +176,89 @@ impl PathLinks {
         [self.up, self.down]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::time::Duration;
+
+    fn link(rate: f64) -> LinkConfig {
+        LinkConfig::new(rate, Duration::from_millis(1))
+    }
+
+    fn built(topology: &Topology, group: u8) -> (Network, Vec<PathLinks>) {
+        let mut network = Network::new(1, crate::lab::epoch());
+        let paths = topology.build(&mut network, HostId(0), HostId(1), group);
+        (network, paths)
+    }
+
+    #[test]
+    fn paths_have_links_and_addresses_of_their_group() {
+        let topology = Topology::new()
+            .path("a", link(1.0))
+            .asymmetric_path("b", link(2.0), link(3.0))
+            .natted_path("c", link(4.0));
+        let (network, paths) = built(&topology, 7);
+        let rate = |id| network.link(id).config().rate.unwrap() / 1e6;
+        let all: Vec<_> = paths
+            .iter()
+            .map(|path| {
+                let [up, down] = path.links().map(rate);
+                format!("{} {up} {down} {} {}", path.name, path.client, path.server)
+            })
+            .collect();
+        assert_eq!(
+            all,
+            [
+                "a 1 1 10.7.0.1 10.7.0.2",
+                "b 2 3 10.7.1.1 10.7.1.2",
+                "c 4 4 10.7.2.1 10.7.2.2",
+            ]
+        );
+        assert!(paths[0].nat.is_none() && paths[1].nat.is_none());
+        let (_, outside) = paths[2].nat.as_ref().unwrap();
+        let outside: Vec<_> = outside.iter().map(IpAddr::to_string).collect();
+        let expected = ["10.7.2.100", "10.7.2.101", "10.7.2.102", "10.7.2.103"];
+        assert_eq!(outside, expected);
+        let (_, paths) = built(&topology.clone().ipv6(), 7);
+        assert_eq!(paths[2].client.to_string(), "fd00:7:2::1");
+        let (_, paths) = built(&topology.single_server_address(), 7);
+        let servers: Vec<_> = paths.iter().map(|path| path.server.to_string()).collect();
+        assert_eq!(servers, ["10.7.0.2"; 3]);
+    }
+
+    #[test]
+    fn packets_find_their_way_in_both_directions() {
+        use crate::packet::Packet;
+        let topology = Topology::new()
+            .path("a", link(f64::INFINITY))
+            .natted_path("b", link(f64::INFINITY))
+            .shared_bottleneck(LinkConfig::new(f64::INFINITY, Duration::from_millis(5)));
+        let (mut network, paths) = built(&topology, 0);
+        let start = crate::lab::epoch();
+        let mut send = |from: std::net::SocketAddr, to: std::net::SocketAddr| {
+            let now = network.now();
+            network.send(now, Packet::new(from, to, None, bytes::BytesMut::zeroed(9)));
+            let (host, packet) = loop {
+                let time = network.next_event().unwrap();
+                if let Some(arrived) = network.poll(time) {
+                    break arrived;
+                }
+            };
+            (host, packet, network.now() - now)
+        };
+        for path in &paths {
+            let (client, server) = ((path.client, 5).into(), (path.server, 6).into());
+            let (host, packet, took) = send(client, server);
+            assert_eq!((host, took), (HostId(1), Duration::from_millis(6)));
+            let natted = path.nat.is_some();
+            assert_eq!(packet.source == client, !natted);
+            let (host, packet, took) = send(server, packet.source);
+            assert_eq!((host, packet.destination), (HostId(0), client));
+            assert_eq!(took, Duration::from_millis(6));
+        }
+        assert_eq!(network.unroutable(), 0);
+        assert!(network.now() > start);
+    }
+}

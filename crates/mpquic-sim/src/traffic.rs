@@ -73,3 +73,57 @@ impl Source {
         self.next = self.traffic.to.is_none_or(|to| next < to).then_some(next);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(arrivals: Arrivals, to: Option<u64>) -> (Source, Instant) {
+        let start = crate::lab::epoch();
+        let traffic = Traffic {
+            rate: 8e6,
+            packet_bytes: 1000,
+            arrivals,
+            ecn: Some(EcnCodepoint::Ect1),
+            from: start + Duration::from_millis(5),
+            to: to.map(|to| start + Duration::from_millis(to)),
+        };
+        (Source::new(traffic, 3, 1), start)
+    }
+
+    /// When a source sends, in ms.
+    fn times((mut source, start): (Source, Instant), most: usize) -> Vec<f64> {
+        let mut times = Vec::new();
+        while let Some(next) = source.next().filter(|_| times.len() < most) {
+            assert_eq!(source.send(next), (1000, Some(EcnCodepoint::Ect1)));
+            times.push((next - start).as_secs_f64() * 1e3);
+        }
+        times
+    }
+
+    #[test]
+    fn packets_leave_one_distance_after_the_start_and_before_the_end() {
+        let (source, _) = source(Arrivals::Constant, None);
+        assert_eq!(source.route, 3);
+        assert_eq!(
+            times(self::source(Arrivals::Constant, Some(9)), 99),
+            [6.0, 7.0, 8.0]
+        );
+        let endless = times(self::source(Arrivals::Constant, None), 1000);
+        assert!((endless[999] - 1005.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn random_distances_have_the_same_mean_and_vary() {
+        let times = times(source(Arrivals::Poisson, None), 20_000);
+        assert!(
+            (times[19_999] - 20_005.0).abs() < 600.0,
+            "{}",
+            times[19_999]
+        );
+        let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+        let long = gaps.filter(|gap| *gap > 2.0).count() as f64 / 20_000.0;
+        // e to the power of -2.
+        assert!((long - 0.135).abs() < 0.01, "{long}");
+    }
+}

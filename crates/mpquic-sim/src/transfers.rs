@@ -13,6 +13,9 @@ use crate::application::Application;
 use crate::arrived::Arrived;
 use crate::pattern::{self, Origin};
 
+#[cfg(test)]
+mod tests;
+
 /// Bytes of a numbered DATAGRAM that say its number.
 const NUMBER: usize = size_of::<u64>();
 

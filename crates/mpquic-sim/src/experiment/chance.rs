@@ -184,4 +184,39 @@ mod tests {
         assert!((78..=80).contains(&needed), "{needed}");
         assert_eq!(runs_to_decide(10, 1.0, 1.0), None);
     }
+
+    #[test]
+    fn what_is_beyond_a_bound_by_hand() {
+        // Half of both tails of Student's distribution.
+        let (mean, error) = (-0.02, 0.01);
+        assert_eq!(beyond(mean, error, 5, 0.05), student(3.0, 4) / 2.0);
+        assert_eq!(beyond(0.02, error, 5, 0.05), student(3.0, 4) / 2.0);
+        assert_eq!(beyond(0.05, error, 5, 0.05), 0.5);
+        assert_eq!(beyond(0.06, error, 5, 0.05), 1.0);
+        for count in [0, 1] {
+            assert_eq!(beyond(0.0, error, count, 0.05), 1.0);
+        }
+        // Without any error it is within or it is not.
+        assert_eq!(beyond(0.06, 0.0, 5, 0.05), 1.0);
+        assert_eq!(beyond(0.05, 0.0, 5, 0.05), 0.0);
+    }
+
+    #[test]
+    fn the_chance_of_a_share_is_that_of_its_deviation() {
+        // 60 of 100 are two standard deviations of 0.05 above one half.
+        assert!((of_share(60, 100, 0.5) - 0.045_500).abs() < 1e-6);
+        assert!((of_share(40, 100, 0.5) - 0.045_500).abs() < 1e-6);
+        // 20 of 100 where 0.1 is wanted: 0.1 / 0.03.
+        assert!((of_share(20, 100, 0.1) - normal(10.0 / 3.0)).abs() < 1e-12);
+        assert!(of_share(5, 10, 0.5) > 1.0 - 1e-7);
+        assert_eq!((of_share(0, 3, 0.0), of_share(1, 3, 0.0)), (1.0, 0.0));
+    }
+
+    #[test]
+    fn a_hundred_times_as_many_runs_are_the_most_that_is_told() {
+        let chance = |share: f64| normal(distance(LEVEL) * share);
+        let needed = runs_to_decide(7, chance(0.1005), chance(0.1005)).unwrap();
+        assert_eq!(needed, (7.0 / 0.1005_f64.powi(2)).ceil() as usize);
+        assert_eq!(runs_to_decide(7, chance(0.0999), chance(0.0999)), None);
+    }
 }

@@ -154,3 +154,152 @@ fn write_trace(csv: &mut String, scenario: &ScenarioResults, trace: &Trace) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::collections::BTreeMap;
+
+    use crate::experiment::{Experiment, PathResult, Run};
+    use crate::scenario::Scenario;
+
+    /// Two runs of one contender, which is called `a,"b"`, beside a competitor.
+    fn results() -> Results {
+        let text = "schedulers = \"lrf\"\nworkload = { kind = \"file\", size_mb = 1 }\nruns = 2\n\
+                    [[path]]\nname = \"p\"\nrate_mbit = 1\nowd_ms = [3, 4]\nloss_pct = \"0..1\"\n\
+                    [[competitor]]\nname = \"other\"\n";
+        let scenario = Scenario::parse("x.toml", text).unwrap();
+        let path = PathResult {
+            path: 0,
+            bytes: 1000,
+            lost: 2,
+            dropped_queue: 0,
+            dropped_loss: 0,
+            queue_ms: 1.5,
+            rtt_ms: 9.0,
+        };
+        let run = |run, state, value| Run {
+            contender: 0,
+            sweep: 1,
+            point: 0,
+            run,
+            state,
+            values: vec![0.5, 4.0],
+            metrics: BTreeMap::from([("completion_s".into(), value)]),
+            paths: vec![path.clone()],
+            flows: vec![7.0, 8.0],
+        };
+        let trace = Trace {
+            contender: 0,
+            sweep: 1,
+            point: 0,
+            run: 1,
+            interval_s: 0.1,
+            received: vec![vec![0, 1], vec![0, 2]],
+            path_bytes: vec![vec![0, 3]],
+            window: vec![vec![0, 4]],
+            rtt_ms: vec![vec![0.0, 5.5]],
+            lost: vec![vec![0, 6]],
+            silent: vec![vec![false, true]],
+            queue: vec![vec![0, 7]],
+        };
+        let runs = vec![
+            run(0, State::Unfinished, 2.0),
+            run(1, State::Failed("x".into()), 4.0),
+        ];
+        let mut results = Experiment::new(scenario).results(runs, vec![trace]);
+        results.contenders = vec!["a,\"b\"".into()];
+        results.baseline = results.contenders[0].clone();
+        Results {
+            scenarios: vec![results],
+        }
+    }
+
+    /// The lines behind the first one, without what they have in common.
+    fn lines<'a>(csv: &'a str, common: &str) -> Vec<&'a str> {
+        let lines = csv.lines().skip(1);
+        lines.filter_map(|line| line.strip_prefix(common)).collect()
+    }
+
+    const CELL: &str = "x,p.owd_ms=4,\"a,\"\"b\"\"\",";
+
+    #[test]
+    fn each_number_of_a_run_has_a_line() {
+        let csv = results().runs_csv();
+        assert!(csv.starts_with("scenario,sweep,contender,point,run,state,name,value\n"));
+        let numbers = [
+            "p.loss_pct,0.5",
+            "p.owd_ms,4",
+            "completion_s,2",
+            "p.bytes,1000",
+            "p.lost,2",
+            "p.queue_ms,1.5",
+            "other.throughput_mbit,8",
+        ];
+        let mut names: Vec<_> = results().scenarios[0].parameters.clone();
+        names.sort();
+        assert_eq!(names, ["p.loss_pct", "p.owd_ms"]);
+        let first = lines(&csv, &format!("{CELL}0,0,unfinished,"));
+        assert_eq!(first, numbers);
+        let second = lines(&csv, &format!("{CELL}0,1,failed,"));
+        assert_eq!((second.len(), second[2]), (7, "completion_s,4"));
+        assert_eq!(csv.lines().count(), 15);
+    }
+
+    #[test]
+    fn each_metric_of_a_cell_has_a_line() {
+        let csv = results().summary_csv();
+        let expected = "scenario,sweep,contender,metric,runs,unfinished,failed,mean,confidence_95,\
+                        median,p10,p90,min,max,ratio_to_baseline";
+        assert_eq!(csv.lines().next(), Some(expected));
+        let confidence = 12.706 * 2.0_f64.sqrt() / 2.0_f64.sqrt();
+        let expected = format!("completion_s,2,1,1,3,{confidence},3,2.2,3.8,2,4,1");
+        assert_eq!(lines(&csv, CELL), [expected]);
+        // There are no runs of the other combination.
+        let none = lines(&csv, "x,p.owd_ms=3,\"a,\"\"b\"\"\",");
+        assert_eq!(none, ["completion_s,0,0,0,0,0,0,0,0,0,0,"]);
+    }
+
+    #[test]
+    fn each_sample_of_a_trace_has_a_line() {
+        let csv = results().traces_csv();
+        assert!(csv.starts_with("scenario,sweep,contender,point,run,seconds,name,value\n"));
+        let lines = lines(&csv, &format!("{CELL}0,1,"));
+        let expected = [
+            "0,received_bytes,0",
+            "0.1,received_bytes,1",
+            "0,other_bytes,0",
+            "0.1,other_bytes,2",
+            "0,p.received_bytes,0",
+            "0.1,p.received_bytes,3",
+            "0,p.window_bytes,0",
+            "0.1,p.window_bytes,4",
+            "0,p.rtt_ms,0",
+            "0.1,p.rtt_ms,5.5",
+            "0,p.lost,0",
+            "0.1,p.lost,6",
+            "0,p.silent,0",
+            "0.1,p.silent,1",
+            "0,p.queue_bytes,0",
+            "0.1,p.queue_bytes,7",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn fields_are_quoted_if_they_have_to_be() {
+        for plain in ["", "a b", "a;b"] {
+            assert_eq!(field(plain), plain);
+        }
+        for (text, quoted) in [
+            ("a,b", "\"a,b\""),
+            ("a\nb", "\"a\nb\""),
+            ("a\rb", "\"a\rb\""),
+        ] {
+            assert_eq!(field(text), quoted);
+        }
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(sweep_label(&[pair("a", "1"), pair("b", "2")]), "a=1;b=2");
+    }
+}

@@ -105,3 +105,32 @@ pub(super) fn origin(id: StreamId) -> Origin {
         Dir::Bi => Origin::Answer(id),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_of_constant_rate_produces_bursts_at_equal_distances() {
+        let start = crate::lab::epoch();
+        let feed = |rate| {
+            let request = Request {
+                size: 1_000_000,
+                rate,
+                priority: 0,
+            };
+            Feed::new(start, &request)
+        };
+        assert_eq!(feed(0.0).next_timeout(), None, "all at once");
+        assert_eq!(feed(0.5).next_timeout(), Some(start));
+        // 8 Mbit/s are 1000 bytes in a millisecond, which is less than a burst; 80 Mbit/s are more.
+        for (rate, burst, gap) in [(8e6, 1200, 1.2e-3), (80e6, 10_000, 1e-3)] {
+            let mut source = feed(rate).source.unwrap();
+            assert_eq!(source.burst, burst);
+            assert!((source.gap - gap).abs() < 1e-12);
+            source.produced = 5;
+            let after = source.next() - start;
+            assert_eq!(after, Duration::from_secs_f64(5.0 * gap));
+        }
+    }
+}

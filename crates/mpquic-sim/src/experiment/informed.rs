@@ -81,3 +81,19 @@ impl Scheduler for Informed {
         self.inner.name()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_told_in_bytes_per_second_by_path() {
+        let inner = mpquic_sched::default();
+        let name = inner.build().name();
+        let factory = Informed::factory(inner, vec![8e6, 20e6, f64::INFINITY]);
+        assert_eq!(factory.build().name(), name);
+        let informed = format!("{factory:?}");
+        let expected = format!("rates: [1000000, 2500000, {}]", u64::MAX);
+        assert!(informed.contains(&expected), "{informed}");
+    }
+}

@@ -234,3 +234,90 @@ pub(super) fn paths(stage: &Stage) -> Vec<PathResult> {
     };
     stage.flows[0].paths.iter().map(result).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::experiment::{Experiment, Run, State};
+
+    fn run(text: &str) -> Run {
+        let text = format!(
+            "schedulers = \"lrf\"\ncontrollers = [\"newreno\"]\nlimit_s = 60\n{text}\n\
+             [[path]]\nname = \"a\"\nrate_mbit = 8\nowd_ms = 10\n"
+        );
+        let scenario = Scenario::parse("x", &text).unwrap_or_else(|error| panic!("{error}"));
+        let mut results = Experiment::new(scenario).run(1, &|| ());
+        results.runs.remove(0)
+    }
+
+    #[test]
+    fn a_flow_is_compared_with_the_mean_of_the_others() {
+        let run = run("workload = { kind = \"bulk\", duration_s = 5 }\n\
+             [[competitor]]\nname = \"x\"\nrate_mbit = 1\n\
+             [[competitor]]\nname = \"y\"\nrate_mbit = 0.5\n");
+        let [own, x, y] = run.flows[..] else {
+            panic!("{:?}", run.flows);
+        };
+        assert!(
+            (4.0..7.0).contains(&own) && (0.8..1.0).contains(&x),
+            "{own} {x}"
+        );
+        assert!((0.4..0.5).contains(&y), "{y}");
+        let sum = own + x + y;
+        let jain = sum * sum / (3.0 * (own * own + x * x + y * y));
+        assert!((run.metrics[JAIN] - jain).abs() < 1e-12);
+        assert!((run.metrics[TIMES_COMPETITOR] - own / f64::midpoint(x, y)).abs() < 1e-9);
+        assert_eq!(run.metrics[THROUGHPUT], own);
+    }
+
+    #[test]
+    fn times_and_rates_of_a_file_agree() {
+        let run = run("workload = { kind = \"file\", size_mb = 1 }");
+        assert_eq!(run.state, State::Finished);
+        let took = run.metrics[COMPLETION];
+        assert!((1.0..1.5).contains(&took), "{took}");
+        assert!((run.metrics[GOODPUT] - 8.0 / took).abs() < 1e-9);
+        let path = &run.paths[0];
+        let overhead = path.bytes as f64 / 1e6 - 1.0;
+        assert!((run.metrics[OVERHEAD] - 100.0 * overhead).abs() < 1e-9);
+        // A round trip, and the first flights at the rate.
+        let handshake = run.metrics[HANDSHAKE];
+        assert!((0.02..0.025).contains(&handshake), "{handshake}");
+        // Propagation and what packets waited.
+        let delay = run.metrics[DELAY];
+        assert!((delay - 10.0 - path.queue_ms).abs() < 1e-6, "{delay}");
+        assert_eq!(
+            run.metrics[LOSS] > 0.0,
+            path.dropped_queue + path.dropped_loss > 0
+        );
+    }
+
+    #[test]
+    fn what_never_arrived_has_neither_gap_nor_overhead() {
+        let text = "workload = { kind = \"file\", size_mb = 1, direction = \"upload\" }";
+        let dead = format!(
+            "schedulers = \"lrf\"\nlimit_s = 60\n{text}\n\
+             [[path]]\nname = \"a\"\nrate_mbit = 8\nowd_ms = 10\nblackhole = [{{ from = 0 }}]\n"
+        );
+        let scenario = Scenario::parse("x", &dead).unwrap();
+        let run = Experiment::new(scenario).run(1, &|| ()).runs.remove(0);
+        assert!(matches!(run.state, State::Failed(_)), "{run:?}");
+        assert_eq!((run.metrics[COMPLETION], run.metrics[GOODPUT]), (60.0, 0.0));
+        assert_eq!(run.metrics[LOSS], 100.0);
+        for missing in [OVERHEAD, GAP, HANDSHAKE] {
+            assert!(!run.metrics.contains_key(missing), "{missing}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_opened_is_opened_later() {
+        let text = "schedulers = \"lrf\"\nlimit_s = 60\nworkload = { kind = \"bulk\", duration_s = 30 }\n\
+                    [[path]]\nname = \"a\"\nrate_mbit = 1\nowd_ms = 10\n\
+                    [[path]]\nname = \"b\"\nrate_mbit = 1\nowd_ms = 10\nblackhole = [{ from = 0, to = 10 }]\n";
+        let scenario = Scenario::parse("x", text).unwrap();
+        let run = Experiment::new(scenario).run(1, &|| ()).runs.remove(0);
+        assert_eq!(run.state, State::Finished);
+        assert!(run.paths[1].bytes > 1_000_000, "{:?}", run.paths);
+    }
+}

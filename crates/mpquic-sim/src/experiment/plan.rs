@@ -230,4 +230,118 @@ mod tests {
         let share = long.count() as f64 / random.len() as f64;
         assert!((share - 0.368).abs() < 0.02, "{share}");
     }
+
+    fn plan(workload: &str) -> Plan {
+        let text = format!(
+            "schedulers = \"lrf\"\n{workload}\n[[path]]\nname = \"a\"\nrate_mbit = 1\nowd_ms = 5\n"
+        );
+        let scenario = crate::scenario::Scenario::parse("x", &text);
+        let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+        Plan::new(&scenario.workload, &[], 1)
+    }
+
+    fn request(size: u64, priority: i32) -> Request {
+        Request {
+            size,
+            rate: 0.0,
+            priority,
+        }
+    }
+
+    #[test]
+    fn each_workload_becomes_a_plan() {
+        let object = |size, after: Range<usize>| Object {
+            kind: 0,
+            request: request(size, 0),
+            after: std::iter::once(after).collect(),
+            wait: Duration::ZERO,
+        };
+        let file = plan("workload = { kind = \"file\", size_kb = 3 }");
+        assert_eq!(file, Plan::Objects(vec![object(3000, 0..0)]));
+        let flows = plan("workload = { kind = \"flows\", count = 3, size_kb = 2 }");
+        let expected = [object(2000, 0..0), object(2000, 0..1), object(2000, 1..2)];
+        assert_eq!(flows.objects(), expected);
+        let second = Duration::from_secs(1);
+        let bulk = plan("workload = { kind = \"bulk\", duration_s = 1 }");
+        assert_eq!(bulk, Plan::Stream(request(1 << 60, 0), second));
+        assert!(bulk.objects().is_empty());
+        let cbr = plan("workload = { kind = \"cbr\", rate_mbit = 3, duration_s = 1 }");
+        let endless = Request {
+            rate: 3e6,
+            ..request(1 << 60, 0)
+        };
+        assert_eq!(cbr, Plan::Stream(endless, second));
+        let messages =
+            plan("workload = { kind = \"messages\", every_ms = 400, size_kb = 1, duration_s = 1 }");
+        let at = |wait| Object {
+            wait: Duration::from_millis(wait),
+            after: Vec::new(),
+            ..object(1000, 0..0)
+        };
+        assert_eq!(messages.objects(), [0, 400, 800].map(at));
+        let video = plan(
+            "workload = { kind = \"video\", rates_mbit = [2], segment_s = 1, duration_s = 3 }",
+        );
+        let expected = Video::new(vec![2.0], second, 3 * second);
+        assert_eq!(video, Plan::Video(expected));
+        assert_eq!(
+            Plan::competitor(None),
+            Plan::Stream(request(1 << 60, 0), Duration::MAX)
+        );
+        assert_eq!(
+            Plan::competitor(Some(3.0)),
+            Plan::Stream(endless, Duration::MAX)
+        );
+    }
+
+    #[test]
+    fn objects_of_a_page_wait_for_those_they_need() {
+        let mut page = plan(
+            "workload = { kind = \"streams\", streams = [\n\
+             { name = \"x\", size_kb = 1, count = 2 },\n\
+             { name = \"y\", size_kb = 2, priority = 5, wait_ms = 7 },\n\
+             { name = \"z\", size_kb = 3, after = [\"y\", \"x\"] },\n] }",
+        );
+        let object = |kind, size, priority, after: &[Range<usize>], wait| Object {
+            kind,
+            request: request(size, priority),
+            after: after.to_vec(),
+            wait: Duration::from_millis(wait),
+        };
+        let expected = [
+            object(0, 1000, 0, &[], 0),
+            object(0, 1000, 0, &[], 0),
+            object(1, 2000, 5, &[], 7),
+            object(2, 3000, 0, &[2..3, 0..2], 0),
+        ];
+        assert_eq!(page.objects(), expected);
+        page.forget_priorities();
+        assert!(
+            page.objects()
+                .iter()
+                .all(|object| object.request.priority == 0)
+        );
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        let request = Request {
+            size: 0x0102_0304_0506_0708,
+            rate: 2.5e6,
+            priority: -9,
+        };
+        let bytes = request.encode();
+        assert_eq!(bytes[..8], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(bytes[8..16], 2.5e6_f64.to_be_bytes());
+        assert_eq!(bytes[16..], (-9_i32).to_be_bytes());
+        assert_eq!(Request::decode(&bytes), Some(request));
+        assert_eq!(Request::decode(&bytes[..19]), None);
+    }
+
+    #[test]
+    fn messages_begin_before_the_end() {
+        let millis = Duration::from_millis;
+        let of = |every, duration| times(millis(every), false, millis(duration), 1).len();
+        assert_eq!([of(10, 30), of(10, 31), of(10, 1)], [3, 4, 1]);
+    }
 }

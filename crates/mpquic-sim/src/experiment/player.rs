@@ -483,3 +483,35 @@ impl Application for Player {
 pub(super) fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_progress_of_what_it_can_ask_for() {
+        let client = |plan| Client::new(plan, false, false, PathsToOpen::default());
+        let plan = Plan::competitor(None);
+        assert!(client(plan).progress.is_empty());
+        assert!(client(Plan::Objects(Vec::new())).progress.is_empty());
+    }
+
+    #[test]
+    fn a_gap_lasts_until_something_arrives() {
+        let start = crate::lab::epoch();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut gap = Gap::default();
+        assert_eq!(
+            gap.until(at(50)),
+            Duration::ZERO,
+            "it begins with the first piece"
+        );
+        for millis in [50, 60, 90, 95] {
+            gap.on_arrival(at(millis));
+        }
+        assert_eq!(gap.until(at(100)), Duration::from_millis(30));
+        assert_eq!(gap.until(at(200)), Duration::from_millis(105));
+        assert_eq!(seconds(at(50), at(75)), 0.025);
+        assert_eq!(seconds(at(75), at(50)), 0.0);
+    }
+}

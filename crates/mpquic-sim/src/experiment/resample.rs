@@ -131,4 +131,19 @@ mod tests {
         assert_eq!(bootstrap(&groups, sum).unwrap().interval(), (4.0, 4.0));
         assert_eq!(bootstrap(&[Vec::<f64>::new()], |_| 0.0), None);
     }
+
+    #[test]
+    fn the_chance_counts_what_is_beyond_the_bounds() {
+        let resampled = Resampled((1..=9).map(f64::from).collect());
+        // Two above and one below; six would have to be inside for the other verdict.
+        assert_eq!(resampled.is_within((1.5, 7.5)), (true, 2.0 * 3.0 / 10.0));
+        assert_eq!(resampled.is_within((0.0, 9.0)), (true, 0.2));
+        assert_eq!(resampled.is_within((9.5, 20.0)), (false, 0.2));
+        assert_eq!(resampled.is_within((-5.0, 1.5)), (false, 0.4));
+        // The bounds belong to it, and no chance is above one.
+        assert_eq!(resampled.is_within((9.0, 20.0)), (false, 0.4));
+        assert_eq!(resampled.is_within((4.5, 4.5)), (false, 1.0));
+        let (low, high) = resampled.interval();
+        assert!((low - 1.2).abs() < 1e-9 && (high - 8.8).abs() < 1e-9);
+    }
 }

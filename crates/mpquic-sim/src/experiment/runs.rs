@@ -265,3 +265,131 @@ impl Experiment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "title = \"T\"\npaper = \"P\"\nfigure = \"F\"\nseed = 5\nruns = 3\nlimit_s = 7\n\
+        variant_of = \"v\"\nschedulers = [\"etc\", \"lrf\"]\nas_published = [[\"lrf\", \"etc\"]]\n\
+        workload = { kind = \"file\", size_kb = 1 }\n\
+        [[published]]\ntext = \"x\"\n[[published]]\ntext = \"y\"\nmetric = \"gap_s\"\n\
+        [[path]]\nname = \"p\"\nrate_mbit = [1, 2]\nowd_ms = 4\nloss_pct = \"0..1\"\n\
+        [[competitor]]\nname = \"other\"\n";
+
+    fn experiment(more: &str) -> Experiment {
+        let scenario = Scenario::parse("x.toml", &format!("{more}\n{TEXT}"));
+        Experiment::new(scenario.unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    #[test]
+    fn results_say_what_was_run() {
+        let results = experiment("").results(Vec::new(), Vec::new());
+        let texts = [
+            &results.id,
+            &results.title,
+            &results.paper,
+            &results.figure,
+            &results.variant_of,
+            &results.baseline,
+            &results.command,
+            &results.metric,
+        ];
+        let expected = ["x", "T", "P", "F", "v", "lrf", "", "completion_s"];
+        assert_eq!(texts, expected);
+        assert_eq!(results.version, env!("CARGO_PKG_VERSION"));
+        assert_eq!((results.seed, results.limit_s), (5, 7.0));
+        assert_eq!(results.contenders, ["etc", "lrf"]);
+        assert_eq!(
+            (&results.paths[..], &results.competitors[..]),
+            (&["p".to_owned()][..], &["other".to_owned()][..])
+        );
+        assert_eq!(results.parameters.len(), 2);
+        let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        let sweep = |rate| vec![pair("p.rate_mbit", rate)];
+        assert_eq!(results.sweeps, [sweep("1"), sweep("2")]);
+        assert_eq!(results.as_published, [pair("lrf", "etc")]);
+        let metrics: Vec<_> = results
+            .published
+            .iter()
+            .map(|claim| &claim.metric[..])
+            .collect();
+        assert_eq!(metrics, ["completion_s", "gap_s"]);
+        assert_eq!(results.words.paths.len(), 1);
+        let other = experiment("metric = \"delay_ms\"").results(Vec::new(), Vec::new());
+        assert_eq!(other.metric, "delay_ms");
+        assert_eq!(other.published[0].metric, "delay_ms");
+    }
+
+    #[test]
+    fn runs_are_counted_by_sweep_point_repetition_and_contender() {
+        let filling = experiment("draw = \"space-filling\"\npoints = 4");
+        assert_eq!(filling.count(), 2 * 4 * 3 * 2);
+        let at = |index| {
+            let case = filling.case(index);
+            let Position { sweep, point, run } = case.position;
+            (sweep, point, run, case.contender)
+        };
+        assert_eq!(
+            [at(0), at(1), at(2), at(6)],
+            [(0, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0)]
+        );
+        assert_eq!([at(24), at(47)], [(1, 0, 0, 0), (1, 3, 2, 1)]);
+        let mut experiment = experiment("");
+        let part = |experiment: &Experiment, part| experiment.part(part).collect::<Vec<_>>();
+        assert_eq!(part(&experiment, 0), (0..12).collect::<Vec<_>>());
+        assert_eq!(part(&experiment, 1), []);
+        experiment.stop_early();
+        // Each third repetition, with both contenders, in both sweeps.
+        assert_eq!(part(&experiment, 0), [0, 1, 6, 7]);
+        assert_eq!(part(&experiment, 2), [4, 5, 10, 11]);
+        assert_eq!(part(&experiment, 3), []);
+    }
+
+    #[test]
+    fn each_position_has_a_seed_and_it_is_the_same_for_all_contenders() {
+        let experiment = experiment("");
+        let seeds = (0..12).map(|index| experiment.seed(experiment.case(index).position));
+        let seeds: Vec<_> = seeds.collect();
+        assert!(seeds.chunks(2).all(|pair| pair[0] == pair[1]));
+        let mut distinct = seeds.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 6);
+        assert!(seeds.iter().all(|seed| *seed < 1 << 56));
+    }
+
+    #[test]
+    fn a_run_that_fails_counts_with_the_worst_value() {
+        let failed = |metric: &str| {
+            let mut experiment = experiment(&format!("metric = \"{metric}\""));
+            experiment.scenario.contenders[1].scheduler = "unknown".into();
+            experiment.scenario.limit = Duration::from_secs(100);
+            let (run, trace) = experiment.run_case(experiment.case(3));
+            let State::Failed(reason) = run.state else {
+                panic!("{:?}", run.state);
+            };
+            assert!(reason.contains("unknown"), "{reason}");
+            assert_eq!((run.contender, run.sweep, run.point, run.run), (1, 0, 0, 1));
+            assert!(trace.is_none() && run.paths.is_empty());
+            assert_eq!(run.values.len(), 2);
+            run.metrics
+        };
+        let metrics = |name: &str, value| BTreeMap::from([(name.to_owned(), value)]);
+        assert_eq!(failed("gap_s"), metrics("gap_s", 100.0));
+        assert_eq!(failed("goodput_mbit"), metrics("goodput_mbit", 0.0));
+    }
+
+    #[test]
+    fn traces_are_kept_of_the_runs_that_were_asked_for() {
+        let kept = |traces| {
+            let mut experiment = experiment("");
+            experiment.set_traces(traces);
+            let kept = |index: &usize| experiment.run_case(experiment.case(*index)).1.is_some();
+            (0..12).filter(kept).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(Traces::None), []);
+        assert_eq!(kept(Traces::First), [0, 1, 6, 7]);
+        assert_eq!(kept(Traces::All), (0..12).collect::<Vec<_>>());
+    }
+}

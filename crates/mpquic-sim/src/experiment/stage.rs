@@ -24,6 +24,9 @@ use crate::tls::SERVER_NAME;
 use crate::topology::Topology;
 use crate::traffic::{Arrivals, Traffic};
 
+#[cfg(test)]
+mod tests;
+
 const CLIENT_PORT: u16 = 50_000;
 const SERVER_PORT: u16 = 4433;
 /// How many streams a client may have open; pages have hundreds of objects.

@@ -137,8 +137,38 @@ mod tests {
 
     #[test]
     fn the_t_distribution_goes_on_smoothly() {
-        assert!((student(31) - 2.040).abs() < 2e-3);
-        assert!((student(60) - 2.000).abs() < 1e-3);
-        assert!((student(1000) - 1.962).abs() < 1e-3);
+        assert!((student(31) - 2.0395).abs() < 2e-4);
+        assert!((student(60) - 2.0003).abs() < 2e-4);
+        assert!((student(1000) - 1.9623).abs() < 2e-4);
+    }
+
+    #[test]
+    fn the_standard_error_is_the_deviation_by_the_root_of_the_count() {
+        let error = |values: &[f64]| Statistics::of(values.iter().copied()).standard_error();
+        assert_eq!((error(&[]), error(&[3.0])), (0.0, 0.0));
+        // Sample deviation sqrt(2), and sqrt(32 / 7).
+        assert!((error(&[1.0, 3.0]) - 1.0).abs() < 1e-12);
+        let eight = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        assert!((error(&eight) - (32.0_f64 / 7.0 / 8.0).sqrt()).abs() < 1e-12);
+        let many: Vec<_> = (0..100).map(|index| f64::from(index % 2)).collect();
+        assert!((error(&many) - (25.0_f64 / 99.0 / 100.0).sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn quantiles_lie_between_the_two_nearest_values() {
+        let values = [1.0, 2.0, 4.0];
+        let of = |share| quantile(&values, share);
+        assert_eq!(
+            [of(0.0), of(0.25), of(0.5), of(0.75), of(1.0)],
+            [1.0, 1.5, 2.0, 3.0, 4.0]
+        );
+        assert_eq!((of(-1.0), of(2.0)), (1.0, 4.0));
+        assert_eq!(quantile(&[7.0], 0.3), 7.0);
+        assert!(quantile(&[], 0.5).is_nan());
+        let statistics = Statistics::of([4.0, 1.0, 2.0]);
+        assert_eq!((statistics.tenth, statistics.median), (1.2, 2.0));
+        assert!((statistics.ninetieth - 3.6).abs() < 1e-12);
+        // Two values: 12.706 times the deviation by the root of two.
+        assert!((Statistics::of([1.0, 3.0]).confidence - 12.706).abs() < 1e-9);
     }
 }

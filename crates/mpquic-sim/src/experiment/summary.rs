@@ -201,3 +201,124 @@ impl ScenarioResults {
         Comparison::of(&pairs, is_lower_better(metric))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_is_what_can_be_worked_out_by_hand() {
+        // Halves in three runs, and a third more in one.
+        let pairs = [(1.0, 2.0), (2.0, 4.0), (3.0, 6.0), (4.0, 3.0)];
+        let compared = Comparison::of(&pairs, true).unwrap();
+        assert_eq!((compared.ratio, compared.better), (2.5 / 3.5, 0.75));
+        let logarithms = [
+            0.5_f64.ln(),
+            0.5_f64.ln(),
+            0.5_f64.ln(),
+            (4.0_f64 / 3.0).ln(),
+        ];
+        let mean = logarithms.iter().sum::<f64>() / 4.0;
+        let squares: f64 = logarithms.iter().map(|value| (value - mean).powi(2)).sum();
+        let error = (squares / 3.0 / 4.0).sqrt();
+        assert!((compared.paired - mean.exp()).abs() < 1e-12);
+        let (low, high) = compared.paired_interval;
+        assert!((low - (mean - 3.182 * error).exp()).abs() < 1e-9, "{low}");
+        assert!((high - (mean + 3.182 * error).exp()).abs() < 1e-9, "{high}");
+        assert!((compared.error.0 - error).abs() < 1e-12 && compared.error.1 == 4);
+        assert_eq!(compared.chance, chance::student(mean / compared.error.0, 3));
+        assert_eq!(Comparison::of(&pairs, false).unwrap().better, 0.25);
+    }
+
+    #[test]
+    fn one_run_or_equal_ones_are_cases_of_their_own() {
+        let one = Comparison::of(&[(1.0, 2.0)], true).unwrap();
+        assert_eq!((one.chance, one.is_significant()), (1.0, false));
+        assert_eq!(one.paired_interval, (0.0, f64::INFINITY));
+        // All agree to the last digit: on nothing, or on a difference.
+        let equal = Comparison::of(&[(2.0, 2.0); 3], true).unwrap();
+        assert_eq!((equal.chance, equal.paired, equal.better), (1.0, 1.0, 0.0));
+        assert!(!equal.is_significant());
+        let twice = Comparison::of(&[(4.0, 2.0); 3], true).unwrap();
+        assert_eq!((twice.chance, twice.is_significant()), (0.0, true));
+        assert!((twice.paired_interval.0 - 2.0).abs() < 1e-12);
+        let half = Comparison::of(&[(1.0, 2.0); 3], true).unwrap();
+        assert!(half.is_significant());
+        assert_eq!(Comparison::of(&[], true), None);
+        assert_eq!(Comparison::of(&[(1.0, 0.0), (1.0, 0.0)], true), None);
+        // Nothing counts as half of the least there is.
+        assert_eq!(least_of(&[(0.0, 3.0), (2.0, 0.0)]), 1.0);
+        let some = Comparison::of(&[(0.0, 2.0), (2.0, 2.0)], true).unwrap();
+        assert!((some.paired - 0.5_f64.sqrt()).abs() < 1e-12);
+    }
+
+    /// Two contenders with two combinations of swept values and two runs each.
+    fn results() -> ScenarioResults {
+        let text = "schedulers = [\"lrf\", \"etc\"]\nworkload = { kind = \"file\", size_mb = 1 }\nruns = 2\n\
+                    [[path]]\nname = \"a\"\nrate_mbit = 1\nowd_ms = [1, 2]\n";
+        let scenario = crate::scenario::Scenario::parse("x.toml", text).unwrap();
+        let experiment = crate::experiment::Experiment::new(scenario);
+        let run = |index: usize| {
+            let (contender, run, sweep) = (index % 2, index / 2 % 2, index / 4);
+            let value = [1.0, 4.0][contender] * (1 + run + 2 * sweep) as f64;
+            let name = |name: &str| name.to_owned();
+            Run {
+                contender,
+                sweep,
+                point: 0,
+                run,
+                state: match index {
+                    0 => State::Unfinished,
+                    4 | 6 => State::Failed("x".into()),
+                    _ => State::Finished,
+                },
+                values: Vec::new(),
+                metrics: [(name("completion_s"), value), (name("a_s"), 1.0)].into(),
+                paths: Vec::new(),
+                flows: Vec::new(),
+            }
+        };
+        experiment.results((0..8).map(run).collect(), Vec::new())
+    }
+
+    #[test]
+    fn cells_are_summed_up() {
+        let results = results();
+        let cells: Vec<_> = results
+            .cells()
+            .map(|cell| (cell.sweep, cell.contender))
+            .collect();
+        assert_eq!(cells, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        assert_eq!(results.metrics(), ["completion_s", "a_s"]);
+        let summary = |sweep, contender| {
+            let summary = results.summary(Cell { sweep, contender }, "completion_s");
+            let statistics = summary.statistics;
+            (
+                statistics.count,
+                statistics.mean,
+                summary.unfinished,
+                summary.failed,
+            )
+        };
+        assert_eq!(summary(0, 0), (2, 1.5, 1, 0));
+        assert_eq!(summary(0, 1), (2, 6.0, 0, 0));
+        assert_eq!(summary(1, 0), (2, 3.5, 0, 2));
+        let failed = |sweep, contender| results.all_failed(Cell { sweep, contender });
+        assert!(failed(1, 0) && !failed(0, 0) && !failed(1, 1));
+        assert!(!failed(2, 0), "there are no runs");
+        assert_eq!(results.contender("etc"), Some(1));
+        assert_eq!(results.contender("x"), None);
+        let pairs = results.pairs(1, 1, 0, "completion_s");
+        assert_eq!(pairs, [(12.0, 3.0), (16.0, 4.0)]);
+        assert_eq!(results.pairs(1, 1, 0, "gap_s"), []);
+        let ratio = |sweeps: &[usize]| results.ratio(1, 0, sweeps.iter().copied(), "completion_s");
+        assert!((ratio(&[0, 1]).unwrap() - 4.0).abs() < 1e-9);
+        assert_eq!(ratio(&[]), None);
+        let cell = Cell {
+            sweep: 0,
+            contender: 1,
+        };
+        let compared = results.comparison(cell, 0, "completion_s").unwrap();
+        assert_eq!((compared.ratio, compared.better), (4.0, 0.0));
+    }
+}

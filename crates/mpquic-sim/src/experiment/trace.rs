@@ -194,3 +194,126 @@ impl Tracer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tracer(interval: u64, samples: impl IntoIterator<Item = [u64; 2]>) -> Tracer {
+        let sample = |path_bytes: [u64; 2]| Sample {
+            path_bytes: path_bytes.into(),
+            window: path_bytes.into(),
+            ..Sample::default()
+        };
+        Tracer {
+            interval: Duration::from_millis(interval),
+            paths: 2,
+            samples: samples.into_iter().map(sample).collect(),
+        }
+    }
+
+    #[test]
+    fn the_gap_of_windows_is_a_mean_over_time() {
+        // Nothing, a half, and nine tenths; without a window there is none.
+        let gap = tracer(20, [[5, 5], [4, 8], [10, 1], [0, 9]]).window_gap();
+        assert!((gap.unwrap() - (0.0 + 0.5 + 0.9) / 3.0).abs() < 1e-12);
+        assert_eq!(tracer(20, [[0, 9]]).window_gap(), None);
+    }
+
+    #[test]
+    fn paths_have_crossed_when_the_other_one_carries_more() {
+        let swap = Swap {
+            time: Duration::from_secs(1),
+            paths: [0, 1],
+        };
+        let crossed = |interval, crossing: u64| {
+            let end = 4000 / interval;
+            let at = |index: u64| {
+                let (before, after) = (index.min(crossing), index.saturating_sub(crossing));
+                [3 * before + after, before + 3 * after]
+            };
+            let tracer = tracer(interval, (0..=end).map(at));
+            tracer.crossover(&swap).as_millis()
+        };
+        // Half of the 200 ms over which they are compared, and a sample more.
+        assert_eq!(crossed(20, 75), 620);
+        assert_eq!(crossed(40, 50), 1120);
+        // Never: the rest of the run.
+        assert_eq!(crossed(20, 1000), 3000);
+        // It does not matter which one carried more.
+        let mirrored = |index: u64| {
+            let (before, after) = (index.min(75), index.saturating_sub(75));
+            [before + 3 * after, 3 * before + after]
+        };
+        let other = tracer(20, (0..=200).map(mirrored)).crossover(&swap);
+        assert_eq!(other.as_millis(), 620);
+        // A swap after the end of the run.
+        let late = Swap {
+            time: Duration::from_secs(100),
+            ..swap
+        };
+        assert_eq!(
+            tracer(20, [[0, 0], [1, 2]]).crossover(&late),
+            Duration::ZERO
+        );
+    }
+
+    #[test]
+    fn a_long_run_is_sampled_less_often() {
+        let text = "schedulers = \"lrf\"\nlimit_s = 20\nworkload = { kind = \"bulk\", duration_s = 10 }\n\
+                    [[path]]\nname = \"a\"\nrate_mbit = 1\nowd_ms = 5\n";
+        let scenario = Scenario::parse("x", text).unwrap();
+        let mut stage = Stage::new(&scenario, &scenario.contenders[0], &[], 1).unwrap();
+        let mut tracer = Tracer::new(&scenario);
+        assert_eq!((tracer.samples.len(), tracer.interval), (1, INTERVAL));
+        tracer.sample(&mut stage);
+        assert_eq!(tracer.samples.len(), 1, "no time has passed");
+        let mut run = |tracer: &mut Tracer, end: u64| {
+            while stage.elapsed() < Duration::from_millis(end) {
+                stage.run_until(stage.elapsed() + INTERVAL).unwrap();
+                tracer.sample(&mut stage);
+            }
+        };
+        run(&mut tracer, 398 * 20);
+        assert_eq!((tracer.samples.len(), tracer.interval), (399, INTERVAL));
+        let before: Vec<_> = tracer
+            .samples
+            .iter()
+            .map(|sample| sample.path_bytes[0])
+            .collect();
+        run(&mut tracer, 399 * 20);
+        // Every second one is left, from the first on.
+        assert_eq!((tracer.samples.len(), tracer.interval), (200, 2 * INTERVAL));
+        let left = tracer.samples.iter().map(|sample| sample.path_bytes[0]);
+        let expected: Vec<_> = before.into_iter().step_by(2).collect();
+        assert_eq!(left.collect::<Vec<_>>(), expected);
+        run(&mut tracer, 400 * 20);
+        assert_eq!(tracer.samples.len(), 201);
+        let case = Case {
+            contender: 3,
+            position: crate::scenario::Position {
+                sweep: 4,
+                point: 5,
+                run: 6,
+            },
+        };
+        let trace = tracer.finish(case);
+        assert_eq!((trace.contender, trace.sweep), (3, 4));
+        assert_eq!((trace.point, trace.run, trace.interval_s), (5, 6, 0.04));
+        assert_eq!(trace.received.len(), 1);
+        let lengths = [
+            trace.received[0].len(),
+            trace.path_bytes[0].len(),
+            trace.window[0].len(),
+            trace.rtt_ms[0].len(),
+            trace.lost[0].len(),
+            trace.silent[0].len(),
+            trace.queue[0].len(),
+        ];
+        assert_eq!(lengths, [201; 7]);
+        // 5 ms each way, and what waits: in milliseconds with three digits.
+        let rtt = trace.rtt_ms[0][200];
+        assert!((10.0..3000.0).contains(&rtt), "{rtt}");
+        assert!(((rtt * 1e3).round() - rtt * 1e3).abs() < 1e-6);
+    }
+}

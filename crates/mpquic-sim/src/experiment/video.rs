@@ -125,4 +125,70 @@ mod tests {
         assert_eq!(video.stalled(), 2 * SECOND);
         assert_eq!(video.mean_rate(), 1.5);
     }
+
+    fn video(seconds: u32) -> Video {
+        Video::new(vec![1.0, 2.0, 4.0], 4 * SECOND, seconds * SECOND)
+    }
+
+    #[test]
+    fn a_video_has_as_many_segments_as_it_needs() {
+        assert_eq!(
+            [1, 4, 5, 8].map(|seconds| video(seconds).segments),
+            [1, 1, 2, 2]
+        );
+        assert_eq!(video(0).segments, 1);
+        assert_eq!(video(4).rates, [1e6, 2e6, 4e6]);
+        assert_eq!(video(4).mean_rate(), 0.0);
+    }
+
+    #[test]
+    fn no_more_than_thirty_seconds_are_fetched_ahead() {
+        let start = crate::lab::epoch();
+        let mut video = video(400);
+        for _ in 0..9 {
+            video.request(start);
+            video.on_segment(start);
+        }
+        // It plays for 36 s from here: the next one is asked for when 30 of these are left.
+        assert_eq!(video.next_request(), Some(start + 6 * SECOND));
+        video.request(start + 6 * SECOND);
+        assert_eq!(video.next_request(), None, "one is under way");
+        // Of segments that are longer, one is fetched ahead.
+        let mut long = Video::new(vec![1.0], 50 * SECOND, 200 * SECOND);
+        for _ in 0..2 {
+            long.request(start);
+            long.on_segment(start);
+        }
+        assert_eq!(long.next_request(), Some(start + 50 * SECOND));
+        for _ in 0..2 {
+            long.request(start);
+            long.on_segment(start);
+        }
+        assert!(long.is_done() && long.next_request().is_none());
+    }
+
+    #[test]
+    fn the_last_three_segments_are_what_counts() {
+        let mut now = crate::lab::epoch();
+        let mut video = video(400);
+        let mut fetch = |video: &mut Video, millis: u64| {
+            let bytes = video.request(now);
+            now += Duration::from_millis(millis);
+            video.on_segment(now);
+            bytes
+        };
+        // 4 Mbit in 1 s.
+        assert_eq!(fetch(&mut video, 1000), 500_000);
+        // 8 Mbit in 0.5 s.
+        assert_eq!(fetch(&mut video, 500), 1_000_000);
+        // 0.9 times the harmonic mean of 4 and 16 is 5.76: 16 Mbit, in 40 s.
+        assert_eq!(fetch(&mut video, 40_000), 2_000_000);
+        // Of 4, 16 and 0.4 it is below 1.
+        assert_eq!(fetch(&mut video, 1), 500_000);
+        // Of 16, 0.4 and 4000: 1.05.
+        assert_eq!(fetch(&mut video, 1), 500_000);
+        assert_eq!(fetch(&mut video, 1), 500_000);
+        // The slow one is forgotten.
+        assert_eq!(fetch(&mut video, 1), 2_000_000);
+    }
 }

@@ -410,3 +410,93 @@ pub struct Variation {
     /// Seed of the draws: links with equal seeds vary alike.
     pub seed: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn each_discipline_has_a_default_limit() {
+        let limit = |discipline, delay| {
+            let config = LinkConfig::new(8.0, delay).discipline(discipline);
+            config.queue_limit()
+        };
+        for (discipline, expected) in [
+            (Discipline::Fifo, Backlog::time(50 * MS)),
+            (Discipline::CoDel, Backlog::packets(1000)),
+            (Discipline::Pie, Backlog::packets(1000)),
+            (Discipline::FqCoDel, Backlog::packets(10_240)),
+            (Discipline::DualPi2, Backlog::time(250 * MS)),
+        ] {
+            assert_eq!(limit(discipline, 25 * MS), expected);
+        }
+        assert_eq!(limit(Discipline::Fifo, 26 * MS), Backlog::time(52 * MS));
+        let own = LinkConfig::new(8.0, MS).queue(Backlog::packets(3));
+        assert_eq!(own.queue_limit(), Backlog::packets(3));
+    }
+
+    #[test]
+    fn a_limit_is_exceeded_by_what_is_above_it() {
+        let exceeded =
+            |limit: Backlog, bytes, packets| limit.is_exceeded(bytes, packets, Some(8e6));
+        let limits = [
+            Backlog::bytes(1000),
+            Backlog::packets(4),
+            // At 8 Mbit/s.
+            Backlog::time(MS),
+        ];
+        for limit in limits {
+            assert!(!exceeded(limit, 1000, 4), "{limit:?}");
+            assert!(exceeded(limit, 1001, 5), "{limit:?}");
+        }
+        assert!(!exceeded(Backlog::UNLIMITED, u64::MAX, usize::MAX));
+        assert!(
+            !Backlog::time(MS).is_exceeded(u64::MAX, 9, None),
+            "no time at all"
+        );
+    }
+
+    #[test]
+    fn losses_have_their_probabilities() {
+        assert_eq!(Loss::bernoulli(0.0), Loss::None);
+        assert_eq!(Loss::bernoulli(0.1), Loss::Bernoulli(0.1));
+        let of = |mean, burst| match Loss::gilbert(mean, burst) {
+            Loss::GilbertElliott {
+                to_bad,
+                to_good,
+                loss_good,
+                loss_bad,
+            } => (to_bad, to_good, loss_good, loss_bad),
+            other => panic!("{other:?}"),
+        };
+        // A fifth of the time in the bad state, which lasts for four packets.
+        assert_eq!(of(0.2, 4.0), (0.0625, 0.25, 0.0, 1.0));
+        assert_eq!(of(0.2, 0.5), (0.25, 1.0, 0.0, 1.0), "one at least");
+        assert_eq!(of(0.9, 1.0), (1.0, 1.0, 0.0, 1.0), "never above one");
+    }
+
+    #[test]
+    fn the_shortest_delay_and_the_time_of_a_packet() {
+        let plain = LinkConfig::new(8.0, 10 * MS);
+        assert_eq!(plain.min_delay(), 10 * MS);
+        assert_eq!(plain.clone().jitter(4 * MS).min_delay(), 6 * MS);
+        assert_eq!(plain.clone().jitter(11 * MS).min_delay(), Duration::ZERO);
+        assert_eq!(plain.clone().normal_jitter(MS).min_delay(), Duration::ZERO);
+        assert_eq!(plain.serialisation(1500), MS * 3 / 2);
+        let endless = LinkConfig::new(f64::INFINITY, MS);
+        assert_eq!(
+            (endless.rate, endless.serialisation(1500)),
+            (None, Duration::ZERO)
+        );
+        assert_eq!((plain.mtu, plain.reorder_delay), (1500, 5 * MS));
+    }
+
+    #[test]
+    fn an_outage_begins_and_ends() {
+        let config = LinkConfig::new(8.0, MS).outage(MS, 3 * MS);
+        let expected = [(MS, Change::Outage(true)), (3 * MS, Change::Outage(false))];
+        assert_eq!(config.schedule, expected);
+    }
+}

@@ -121,3 +121,62 @@ impl LinkCounters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn losses_in_a_row_are_counted() {
+        let mut counters = LinkCounters::new(crate::lab::epoch());
+        for lost in [true, true, true, false, true, true, false, true] {
+            counters.on_chance(lost);
+        }
+        assert_eq!((counters.dropped_loss, counters.longest_loss), (6, 3));
+        counters.dropped_queue = 10;
+        counters.dropped_outage = 200;
+        counters.dropped_mtu = 3000;
+        assert_eq!(counters.dropped(), 3216);
+    }
+
+    #[test]
+    fn waits_have_a_mean_and_a_maximum() {
+        let mut counters = LinkCounters::new(crate::lab::epoch());
+        assert_eq!(counters.mean_queue_delay(), Duration::ZERO);
+        let counted = (
+            counters.packets_in,
+            counters.bytes_in,
+            counters.max_queue_bytes,
+        );
+        assert_eq!(counted, (0, 0, 0), "nothing yet");
+        for wait in [3, 1, 5] {
+            counters.on_departed(MS * wait);
+        }
+        assert_eq!((counters.departed, counters.max_queue_delay), (3, 5 * MS));
+        assert_eq!(counters.total_queue_delay, 9 * MS);
+        assert_eq!(counters.mean_queue_delay(), 3 * MS);
+    }
+
+    #[test]
+    fn bytes_are_traced_by_interval_from_the_start() {
+        let start = crate::lab::epoch();
+        let mut counters = LinkCounters::new(start);
+        counters.on_delivered(start, 7);
+        assert!(counters.bytes_per_interval().is_empty());
+        counters.trace(10 * MS);
+        for (at, bytes) in [(0, 1), (9, 2), (10, 4), (35, 8)] {
+            counters.on_delivered(start + MS * at, bytes);
+        }
+        assert_eq!(counters.bytes_per_interval(), [3, 4, 0, 8]);
+        assert_eq!((counters.packets_out, counters.bytes_out), (5, 22));
+        counters.trace(Duration::ZERO);
+        counters.on_delivered(start + Duration::from_micros(3), 9);
+        assert_eq!(
+            counters.bytes_per_interval(),
+            [0, 0, 0, 9],
+            "microseconds at least"
+        );
+    }
+}

@@ -131,4 +131,22 @@ mod tests {
             assert_eq!(read(text, 1), Err(error), "{text:?}");
         }
     }
+
+    #[test]
+    fn a_million_intervals_are_the_most() {
+        let most = read("1000000\n", 1).unwrap();
+        assert_eq!(
+            (most.len(), most[0], most[999_999]),
+            (1_000_000, 0.01, 12.0)
+        );
+        assert_eq!(read("1000001\n", 1), Err(MahimahiError::TooLong));
+        // Of longer ones there are fewer.
+        assert_eq!(read("1000001\n", 2).unwrap().len(), 500_000);
+        // Nothing is shorter than a millisecond.
+        let trace = RateTrace::mahimahi("1\n2\n", Duration::ZERO).unwrap();
+        assert_eq!(
+            (trace.every, trace.mbit.len()),
+            (Duration::from_millis(1), 2)
+        );
+    }
 }

@@ -112,15 +112,12 @@ impl Scenario {
                 item.choice(&names)?;
             }
             if let Some(item) = table.optional("at") {
-                let at = item.text()?;
                 let points = Points::new(self);
                 let labels = (0..points.sweeps()).flat_map(|sweep| points.labels(sweep));
                 let mut labels: Vec<_> = labels.map(|(name, at)| format!("{name}={at}")).collect();
                 labels.dedup();
-                if !labels.iter().any(|label| label == at) {
-                    let labels: Vec<_> = labels.iter().map(|label| (label.as_str(), ())).collect();
-                    item.choice(&labels)?;
-                }
+                let labels: Vec<_> = labels.iter().map(|label| (label.as_str(), ())).collect();
+                item.choice(&labels)?;
             }
         }
         Ok(())

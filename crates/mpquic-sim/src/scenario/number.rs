@@ -219,4 +219,55 @@ mod tests {
             assert_eq!(Parameter::parse("x", text), None, "{text}");
         }
     }
+
+    #[test]
+    fn what_is_certain_is_drawn_always() {
+        let of = |text: &str| Parameter::parse("x", text).unwrap();
+        let draws = |text: &str| [0.0, 0.3, 0.999_999].map(|share| of(text).quantile(share));
+        assert_eq!(draws("binomial(5, 1)"), [5.0; 3]);
+        assert_eq!(draws("binomial(5, 0)"), [0.0; 3]);
+        assert_eq!(draws("binomial(0, 0.5)"), [0.0; 3]);
+        assert_eq!(draws("7..7"), [7.0; 3]);
+        assert_eq!(of("binomial(100000, 0.5)").bounds(), (0.0, 1e5));
+        assert_eq!(Parameter::parse("x", "binomial(100001, 0.5)"), None);
+        // One of two heads: a quarter, a half, a quarter.
+        let coins = of("binomial(2, 0.5)");
+        let at = [0.2, 0.3, 0.7, 0.8].map(|share| coins.quantile(share));
+        assert_eq!(at, [0.0, 1.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn numbers_are_told_in_words() {
+        let parameters = [
+            Parameter::parse("a", "2..4").unwrap(),
+            Parameter::parse("b", "binomial(10, 0.5)").unwrap(),
+            Parameter::swept("c", vec![1.0, 2.5, 3.0]),
+            Parameter::swept("d", vec![7.0]),
+        ];
+        let words = |number: Number| number.words(&parameters, 0.5);
+        assert_eq!(words(Number::Fixed(0.123_456)), "0.0617");
+        let varied = [0, 1, 2, 3, 4].map(|index| words(Number::Varied(index)));
+        let expected = [
+            "1 to 2",
+            "about 2.5 (binomial)",
+            "0.5, 1.25 or 1.5",
+            "3.5",
+            "",
+        ];
+        assert_eq!(varied, expected);
+        let values = [1.0, 2.0];
+        assert_eq!(
+            (
+                Number::Fixed(5.0).at(&values),
+                Number::Varied(1).at(&values)
+            ),
+            (5.0, 2.0)
+        );
+        assert_eq!(parameters[2].bounds(), (1.0, 3.0));
+        assert_eq!(
+            (parameters[0].bounds(), parameters[2].quantile(0.9)),
+            ((2.0, 4.0), 1.0)
+        );
+        assert_eq!(Parameter::swept("e", Vec::new()).quantile(0.5), 0.0);
+    }
 }

@@ -212,5 +212,17 @@ mod tests {
         assert_eq!(combinations(&parameters, false), product);
         assert_eq!(combinations(&parameters, true), [vec![0, 0], vec![1, 1]]);
         assert_eq!(combinations(&parameters[1..2], false), [vec![]; 1]);
+        assert_eq!(combinations(&parameters[1..2], true), [vec![]; 1]);
+    }
+
+    #[test]
+    fn points_are_selected_from_the_nearest_on() {
+        let crowd = [0.0, 0.3, 0.1, 0.9, 0.5, 0.45].map(|x| vec![x]);
+        // From the first to the nearest that is far enough away, and so on.
+        assert_eq!(select(&crowd, 0.2), [0, 1, 4, 3]);
+        assert_eq!(select(&crowd, 0.0), [0, 2, 1, 5, 4, 3]);
+        assert_eq!(select(&crowd, 2.0), [0]);
+        let plane = [vec![0.0, 0.0], vec![0.3, 0.4], vec![0.0, 0.6]];
+        assert_eq!(select(&plane, 0.5), [0, 1], "0.36 apart");
     }
 }

@@ -3,6 +3,10 @@ use std::time::Duration;
 use super::*;
 use crate::link::{Backlog, Change, Loss};
 
+mod options;
+mod ranges;
+mod words;
+
 const MS: Duration = Duration::from_millis(1);
 
 /// A complete file with one path, and with `more` at its end.
@@ -330,6 +334,16 @@ fn other_controllers_leave_contenders_what_they_are() {
         ["lrf+cubic", "lrf+bbr", "slow+cubic", "slow+bbr"]
     );
     assert_eq!(names(&with_controllers(&two[..2], &both)), both);
+    // Names that say which controller it was say that no longer.
+    let olia = ["olia".to_owned()];
+    let all = "schedulers = [\"lrf\", \"etc\"]\ncontrollers = [\"cubic\", \"bbr\"]";
+    let all = file("").replace("schedulers = \"lrf\"", all);
+    let all = Scenario::parse("x.toml", &all).unwrap().contenders;
+    let each = ["lrf+cubic", "lrf+bbr", "etc+cubic", "etc+bbr"];
+    assert_eq!(names(&all), each);
+    assert_eq!(names(&with_controllers(&all, &olia)), ["lrf", "etc"]);
+    let by_controller = with_controllers(&two[..2], &both);
+    assert_eq!(names(&with_controllers(&by_controller, &olia)), ["lrf"]);
     scenario.set_contenders(cubic);
     assert_eq!(scenario.as_published, forms);
     scenario.set_contenders(two[..1].to_vec());

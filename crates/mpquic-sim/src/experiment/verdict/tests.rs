@@ -185,7 +185,8 @@ fn claims_can_be_held_against_the_published_forms() {
 fn a_change_is_measured_against_another_scenario() {
     let (mut fast, slow) = (three(), three());
     fast.id = "fast".into();
-    for run in &mut fast.runs {
+    // The first combination of swept values is what counts.
+    for run in fast.runs.iter_mut().filter(|run| run.sweep == 0) {
         run.metrics.values_mut().for_each(|value| *value *= 0.5);
     }
     let change = Claim::Change {
@@ -291,4 +292,178 @@ fn an_undecided_claim_says_how_many_runs_would_decide() {
     // Eight of twelve.
     let edge = finding("", better(2.0 / 3.0));
     assert_eq!((edge.outcome, edge.edge), (Outcome::Open, Edge::On));
+}
+
+#[test]
+fn a_test_is_decided_at_its_level_and_settled_at_a_stricter_one() {
+    let test = |says, runs| Test {
+        says,
+        is_negligible: false,
+        chance: 0.0,
+        runs,
+    };
+    let clear = test(Some(false), 9);
+    assert_eq!(clear.is_decided(0.04), Some(false));
+    assert_eq!(clear.is_decided(0.0401), None);
+    assert_eq!(test(None, 9).is_decided(0.0), None);
+    // Nine runs are all on one side by chance in one of 256 cases, eight in one of 128.
+    assert!(clear.is_settled(0.005) && !clear.is_settled(0.005_1));
+    assert!(!test(Some(true), 8).is_settled(0.0));
+    assert!(!test(None, 9).is_settled(0.0));
+    let negligible = Test {
+        is_negligible: true,
+        ..test(None, 1)
+    };
+    assert!(negligible.is_settled(0.005) && !negligible.is_settled(0.005_1));
+}
+
+#[test]
+fn the_edge_is_near_where_a_stricter_level_would_not_decide() {
+    let test = |chance, runs| Test {
+        says: Some(true),
+        is_negligible: false,
+        chance,
+        runs,
+    };
+    assert_eq!(edge(&test(0.01, 9), 0.01, true), Edge::Far);
+    assert_eq!(edge(&test(0.01, 9), 0.010_1, true), Edge::Near);
+    assert_eq!(edge(&test(1.0, 9), 1.0, false), Edge::On);
+    // Two runs would be enough, but so few decide nothing.
+    assert_eq!(edge(&test(0.041, 1), 0.041, false), Edge::Runs(MIN_RUNS));
+    assert_eq!(near(0.5), (0.4, 0.6));
+    let groups = [vec![(1.0, 2.0), (3.0, 2.0), (5.0, 8.0)], vec![(1.0, 4.0)]];
+    assert_eq!(mean_ratio(&groups), (3.0 / 2.0 + 0.25) / 2.0);
+}
+
+#[test]
+fn a_value_agrees_within_a_tenth() {
+    let value = |value| {
+        let claim = Claim::Value {
+            contender: "c".into(),
+            value,
+        };
+        let found = finding("a.owd_ms=2", claim);
+        (found.outcome, found.mean())
+    };
+    // It is 1 in every run.
+    for (claimed, outcome) in [
+        (1.0, Outcome::Confirmed),
+        (1.111, Outcome::Confirmed),
+        (1.112, Outcome::Refuted),
+        (0.91, Outcome::Confirmed),
+        (0.909, Outcome::Refuted),
+    ] {
+        assert_eq!(value(claimed), (outcome, 1.0), "{claimed}");
+    }
+    let unknown = Claim::Value {
+        contender: "x".into(),
+        value: 1.0,
+    };
+    assert_eq!(finding("", unknown).outcome, Outcome::NotRun);
+}
+
+#[test]
+fn more_is_better_for_some_metrics() {
+    let metric = "goodput_mbit";
+    let mut rates = three();
+    for run in &mut rates.runs {
+        let time = run.metrics[METRIC];
+        run.metrics = BTreeMap::from([(metric.to_owned(), time)]);
+    }
+    let outcome = |claim| {
+        let claim = Published {
+            metric: metric.into(),
+            ..published("a.owd_ms=1", claim)
+        };
+        alone(&rates, &claim).outcome
+    };
+    // Now `c` is the best, and `a` the worst.
+    assert_eq!(
+        outcome(order(&[&["c"], &["b"], &["a"]])),
+        Outcome::Confirmed
+    );
+    assert_eq!(outcome(order(&[&["a"], &["b"]])), Outcome::Refuted);
+    let ratio = |ratio, or_better| Claim::Ratio {
+        contender: "b".into(),
+        against: "a".into(),
+        ratio,
+        or_better,
+    };
+    assert_eq!(outcome(ratio(1.5, false)), Outcome::Refuted);
+    assert_eq!(outcome(ratio(1.5, true)), Outcome::Confirmed);
+    assert_eq!(outcome(ratio(2.5, true)), Outcome::Refuted);
+    // It is better by all of the other's value, and by no more.
+    let better = |by| Claim::Better {
+        contender: "b".into(),
+        against: "a".into(),
+        share: 0.5,
+        by,
+    };
+    assert_eq!(outcome(better(0.99)), Outcome::Confirmed);
+    assert_eq!(outcome(better(1.01)), Outcome::Refuted);
+}
+
+#[test]
+fn a_change_of_one_run_is_a_number_but_open() {
+    let mut one = three();
+    one.runs.retain(|run| run.run == 0);
+    let change = Claim::Change {
+        contender: "a".into(),
+        scenario: "x".into(),
+        ratio: 1.0,
+    };
+    let claim = published("", change);
+    let results = Results {
+        scenarios: vec![one.clone()],
+    };
+    let found = results
+        .findings(&one, std::slice::from_ref(&claim))
+        .remove(0);
+    assert_eq!((found.outcome, found.mean()), (Outcome::Open, 1.0));
+    one.runs.clear();
+    let results = Results {
+        scenarios: vec![one.clone()],
+    };
+    let found = results
+        .findings(&one, std::slice::from_ref(&claim))
+        .remove(0);
+    assert_eq!(found.outcome, Outcome::NotRun);
+}
+
+#[test]
+fn a_change_needs_runs_of_both_scenarios() {
+    let (of, mut other) = (three(), three());
+    other.id = "other".into();
+    other.runs.clear();
+    let change = Claim::Change {
+        contender: "a".into(),
+        scenario: "other".into(),
+        ratio: 1.0,
+    };
+    let claim = published("", change);
+    let results = Results {
+        scenarios: vec![of.clone(), other],
+    };
+    let found = results
+        .findings(&of, std::slice::from_ref(&claim))
+        .remove(0);
+    assert_eq!(found.outcome, Outcome::NotRun);
+}
+
+#[test]
+fn there_is_no_mean_of_ratios_to_nothing() {
+    let mut none = three();
+    for run in &mut none.runs {
+        if run.contender == 1 {
+            run.metrics.values_mut().for_each(|value| *value = 0.0);
+        }
+    }
+    let ratio = Claim::Ratio {
+        contender: "a".into(),
+        against: "b".into(),
+        ratio: 1.0,
+        or_better: false,
+    };
+    let found = alone(&none, &published("", ratio));
+    assert_eq!((found.outcome, found.paired), (Outcome::Refuted, None));
 }

@@ -128,3 +128,104 @@ impl CoDel {
         self.take(now, line)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Packets that arrived long ago, one taken each 10 ms for a second: how many of them are left out.
+    fn dropped(sizes: &[usize]) -> u64 {
+        let start = crate::lab::epoch();
+        let mut queue = Controlled::default();
+        let counters = &mut LinkCounters::new(start);
+        for turn in 0..100 {
+            let now = start + 10 * MS * turn;
+            for size in sizes {
+                queue.push(Queued::of_bytes(start, *size, None), counters);
+            }
+            while queue.packets() > 1 {
+                queue.pop(now, counters);
+            }
+        }
+        counters.dropped_queue
+    }
+
+    #[test]
+    fn what_is_left_of_one_packet_is_never_dropped() {
+        // One packet waits behind the one that is taken: of 1514 bytes, or of one more.
+        assert_eq!(dropped(&[1514]), 0);
+        assert!(dropped(&[1515]) > 0);
+    }
+
+    #[test]
+    fn a_wait_just_below_the_target_is_harmless() {
+        let start = crate::lab::epoch();
+        for (waited, late) in [(TARGET - Duration::from_nanos(1), false), (TARGET, true)] {
+            let mut codel = CoDel::default();
+            let mut line = Line::default();
+            (0..3).for_each(|_| line.append(Queued::of_bytes(start, 1500, None)));
+            assert!(!codel.take(start + waited, &mut line).1, "not for long");
+            assert_eq!(codel.late_from.is_some(), late);
+            let expected = late.then_some(start + waited + INTERVAL);
+            assert_eq!(codel.late_from, expected);
+        }
+    }
+
+    #[test]
+    fn a_phase_of_drops_goes_on_where_the_last_one_ended_if_that_is_recent() {
+        let start = crate::lab::epoch();
+        let count_after = |since: Duration, count, count_before| {
+            let counters = &mut LinkCounters::new(start);
+            let now = start + 100 * INTERVAL;
+            let mut codel = CoDel {
+                late_from: Some(start),
+                last_next: Some(now - since),
+                count,
+                count_before,
+                ..CoDel::default()
+            };
+            let mut line = Line::default();
+            (0..4).for_each(|_| line.append(Queued::of_bytes(start, 1500, None)));
+            assert!(codel.next(now, &mut line, counters).is_some());
+            assert_eq!(counters.dropped_queue, 1);
+            let next = codel.drop_next.unwrap() - now;
+            assert_eq!(next, INTERVAL.div_f64(f64::from(codel.count).sqrt()));
+            (codel.count, codel.count_before)
+        };
+        let recent = INTERVAL * 16 - Duration::from_nanos(1);
+        assert_eq!(count_after(recent, 9, 2), (7, 7));
+        assert_eq!(count_after(INTERVAL * 16, 9, 2), (1, 1));
+        // One more drop than before is no phase to go on with.
+        assert_eq!(count_after(recent, 3, 2), (1, 1));
+        assert_eq!(count_after(recent, 4, 2), (2, 2));
+    }
+
+    #[test]
+    fn the_next_drop_is_made_when_it_is_due_and_the_phase_ends_with_the_delay() {
+        let start = crate::lab::epoch();
+        let now = start + 100 * INTERVAL;
+        let dropped = |due: Instant, arrived: Instant| {
+            let counters = &mut LinkCounters::new(start);
+            let mut codel = CoDel {
+                late_from: Some(start),
+                drop_next: Some(due),
+                count: 3,
+                ..CoDel::default()
+            };
+            let mut line = Line::default();
+            (0..4).for_each(|_| line.append(Queued::of_bytes(arrived, 1500, None)));
+            assert!(codel.next(now, &mut line, counters).is_some());
+            (
+                counters.dropped_queue,
+                codel.count,
+                codel.drop_next.is_some(),
+            )
+        };
+        assert_eq!(dropped(now, start), (1, 4, true));
+        assert_eq!(dropped(now + Duration::from_nanos(1), start), (0, 3, true));
+        // What arrived just now has not waited at all.
+        assert_eq!(dropped(now, now), (0, 3, false));
+    }
+}

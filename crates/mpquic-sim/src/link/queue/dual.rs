@@ -263,4 +263,89 @@ mod tests {
         let recurred: Vec<_> = (1..=16).filter(|_| lane.recurs(0.25)).collect();
         assert_eq!(recurred, [5, 9, 13]);
     }
+
+    #[test]
+    fn updates_are_made_when_they_are_due() {
+        let start = crate::lab::epoch();
+        let mut dual = Dual::default();
+        let counters = &mut LinkCounters::new(start);
+        dual.push(Queued::of_bytes(start, 1000, None), counters);
+        assert_eq!(dual.next_update, Some(start + INTERVAL));
+        dual.update(start + INTERVAL - Duration::from_nanos(1));
+        assert_eq!((dual.control.base, dual.control.delay), (0.0, 0.0));
+        // At each update what waits has waited for one interval more.
+        let mut by_hand = Control::default();
+        (1..=4).for_each(|turn| by_hand.update(f64::from(turn) * 0.015));
+        dual.update(start + 4 * INTERVAL);
+        assert_eq!(
+            (dual.control.base, dual.control.delay),
+            (by_hand.base, by_hand.delay)
+        );
+        assert_eq!(dual.next_update, Some(start + 5 * INTERVAL));
+    }
+
+    #[test]
+    fn the_longer_of_both_waits_counts() {
+        let start = crate::lab::epoch();
+        let delay = |classic: u64, low: u64| {
+            let mut dual = Dual::default();
+            let counters = &mut LinkCounters::new(start);
+            let at = |millis| start + Duration::from_millis(millis);
+            dual.push(Queued::of_bytes(at(classic), 1000, None), counters);
+            let ecn = Some(EcnCodepoint::Ce);
+            dual.push(Queued::of_bytes(at(low), 1000, ecn), counters);
+            assert_eq!((dual.low.line.len(), dual.classic.line.len()), (1, 1));
+            assert_eq!((dual.packets(), dual.bytes()), (2, 2000));
+            dual.next_update = Some(at(20));
+            dual.update(at(20));
+            dual.control.delay
+        };
+        assert!((delay(0, 10) - 0.020).abs() < 1e-12);
+        assert!((delay(10, 5) - 0.015).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_a_probability_makes_of_packets() {
+        let start = crate::lab::epoch();
+        let now = start + Duration::from_millis(1);
+        // Whether a packet is sent, and whether it is marked; `behind` waits as well.
+        let low = |base, sum, behind| {
+            let mut dual = Dual::default();
+            let counters = &mut LinkCounters::new(start);
+            dual.control.base = base;
+            dual.low.sum = sum;
+            let ecn = Some(EcnCodepoint::Ect1);
+            if behind {
+                dual.low.line.append(Queued::of_bytes(start, 100, ecn));
+            }
+            let mut queued = Queued::of_bytes(start, 100, ecn);
+            let sent = dual.admits_low(now, &mut queued, counters);
+            (sent, counters.ce_marked)
+        };
+        // After 1 ms, a half of the packets; alone in its line, none.
+        assert_eq!(low(0.0, 0.51, true), (true, 1));
+        assert_eq!(low(0.0, 0.49, true), (true, 0));
+        assert_eq!(low(0.0, 0.51, false), (true, 0));
+        // Twice the probability, if that is more.
+        assert_eq!(low(0.4, 0.21, false), (true, 1));
+        assert_eq!(low(0.4, 0.19, false), (true, 0));
+        // From one half on, marks are not enough: a quarter is dropped, all others are marked.
+        assert_eq!(low(0.5, 0.76, false), (false, 0));
+        assert_eq!(low(0.5, 0.74, false), (true, 1));
+        let classic = |base, sum, ecn| {
+            let mut dual = Dual::default();
+            let counters = &mut LinkCounters::new(start);
+            dual.control.base = base;
+            dual.classic.sum = sum;
+            let mut queued = Queued::of_bytes(start, 100, ecn);
+            let sent = dual.admits_classic(&mut queued, counters);
+            (sent, counters.ce_marked)
+        };
+        let ecn = Some(EcnCodepoint::Ect0);
+        assert_eq!(classic(0.4, 0.83, ecn), (true, 0));
+        assert_eq!(classic(0.4, 0.85, ecn), (true, 1));
+        assert_eq!(classic(0.4, 0.85, None), (false, 0));
+        // A quarter is too much for marks.
+        assert_eq!(classic(0.5, 0.76, ecn), (false, 0));
+    }
 }

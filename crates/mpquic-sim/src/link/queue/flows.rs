@@ -97,3 +97,97 @@ impl Queue for Flows {
         dropped.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::time::Duration;
+
+    use bytes::BytesMut;
+
+    use crate::packet::Packet;
+
+    /// A packet of so many IP bytes from a port.
+    fn packet(port: u16, bytes: usize) -> Queued {
+        let address = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let data = BytesMut::zeroed(bytes - 28);
+        Queued {
+            arrived: crate::lab::epoch(),
+            packet: Packet::new(address(port), address(1), None, data),
+        }
+    }
+
+    fn queue(packets: &[(u16, usize)]) -> (Flows, LinkCounters) {
+        let mut counters = LinkCounters::new(crate::lab::epoch());
+        let mut flows = Flows::default();
+        for (port, bytes) in packets {
+            flows.push(packet(*port, *bytes), &mut counters);
+        }
+        (flows, counters)
+    }
+
+    /// The ports of all packets in the order in which they leave.
+    fn order(packets: &[(u16, usize)]) -> Vec<u16> {
+        let (mut flows, mut counters) = queue(packets);
+        let now = crate::lab::epoch();
+        let next = || Some(flows.pop(now, &mut counters)?.packet.source.port());
+        let order = std::iter::from_fn(next).collect();
+        assert!(flows.flows.is_empty() && flows.old.is_empty());
+        assert_eq!((flows.packets(), flows.bytes()), (0, 0));
+        order
+    }
+
+    #[test]
+    fn each_flow_has_a_turn_of_1514_bytes() {
+        // Small packets of one flow until its credit is gone, then the other one.
+        let small = [(1, 757), (1, 757), (1, 757), (1, 757), (2, 1514), (2, 1514)];
+        assert_eq!(order(&small), [1, 1, 2, 1, 1, 2]);
+        // One byte of credit is enough for a packet; what was too much counts in the next turn.
+        let large = [
+            (1, 1513),
+            (1, 1513),
+            (1, 1513),
+            (2, 1514),
+            (2, 1514),
+            (2, 1514),
+        ];
+        assert_eq!(order(&large), [1, 1, 2, 1, 2, 2]);
+    }
+
+    #[test]
+    fn a_flow_that_was_empty_waits_for_the_others_once() {
+        let (mut flows, mut counters) = queue(&[(1, 1514), (1, 1514), (2, 100)]);
+        let now = crate::lab::epoch();
+        let next = |flows: &mut Flows, counters: &mut LinkCounters| {
+            flows
+                .pop(now, counters)
+                .map(|queued| queued.packet.source.port())
+        };
+        assert_eq!(next(&mut flows, &mut counters), Some(1));
+        assert_eq!(next(&mut flows, &mut counters), Some(2));
+        // The second one has nothing now: it is no longer new when it comes back at once.
+        assert_eq!((flows.packets(), flows.bytes()), (1, 1514));
+        assert_eq!(next(&mut flows, &mut counters), Some(1));
+        flows.push(packet(2, 100), &mut counters);
+        flows.push(packet(3, 100), &mut counters);
+        assert_eq!(next(&mut flows, &mut counters), Some(3));
+        assert_eq!(next(&mut flows, &mut counters), Some(2));
+        assert_eq!(next(&mut flows, &mut counters), None);
+    }
+
+    #[test]
+    fn room_is_made_by_the_flow_with_most_bytes() {
+        let (mut flows, mut counters) = queue(&[(1, 1000), (2, 300), (2, 300), (2, 300), (1, 200)]);
+        assert_eq!((flows.packets(), flows.bytes()), (5, 2100));
+        // 1200 against 900: the oldest one of the first goes, then those of the second.
+        assert!(flows.make_room());
+        assert_eq!((flows.packets(), flows.bytes()), (4, 1100));
+        assert!(flows.make_room() && flows.make_room());
+        assert_eq!((flows.packets(), flows.bytes()), (2, 500));
+        let later = crate::lab::epoch() + Duration::from_millis(1);
+        let left = std::iter::from_fn(|| flows.pop(later, &mut counters));
+        assert_eq!(left.map(|queued| queued.size()).sum::<u64>(), 500);
+        assert!(!flows.make_room());
+    }
+}

@@ -120,7 +120,7 @@ impl Queue for Pie {
 }
 
 /// The probability of drops, and what it follows.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Control {
     probability: f64,
     /// The delay at the last update, seconds.
@@ -257,5 +257,151 @@ mod tests {
         assert_eq!(control.burst, Duration::ZERO);
         control.on_arrival(0.1);
         assert_eq!(control.burst, Duration::ZERO, "the queue is long");
+    }
+
+    /// A queue of 3000 bytes in this state: what becomes of a packet that arrives.
+    fn with(control: Control, since_drop: f64, bytes: usize) -> Pie {
+        let mut pie = Pie::new(1);
+        pie.line
+            .append(Queued::of_bytes(crate::lab::epoch(), bytes, None));
+        pie.control = control;
+        pie.delay = control.delay;
+        pie.since_drop = since_drop;
+        pie
+    }
+
+    fn long(probability: f64) -> Control {
+        Control {
+            probability,
+            delay: 0.1,
+            burst: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn short_queues_bursts_and_small_delays_are_left_alone() {
+        let certain = long(1.0);
+        assert!(with(certain, 8.5, 3000).drops());
+        assert!(with(certain, 8.5, 2049).drops());
+        assert!(
+            !with(certain, 8.5, 2048).drops(),
+            "two packets of mean size"
+        );
+        let burst = Control {
+            burst: Duration::from_nanos(1),
+            ..certain
+        };
+        assert!(!with(burst, 8.5, 3000).drops());
+        let drops = |delay, probability| {
+            let control = Control {
+                delay,
+                ..long(probability)
+            };
+            with(control, 8.5, 3000).drops()
+        };
+        // Below half of the target a probability below a fifth counts for nothing.
+        assert!(!drops(0.007_4, 0.199));
+        assert!(drops(0.007_4, 0.2));
+        assert!(drops(0.007_5, 0.199));
+    }
+
+    #[test]
+    fn drops_are_neither_too_near_to_each_other_nor_too_far_apart() {
+        // One packet more adds its probability.
+        let drops = |probability, since_drop| with(long(probability), since_drop, 3000).drops();
+        assert!(drops(0.1, 8.4) && drops(0.1, 9.0), "for sure");
+        assert!(!drops(1.0, -0.16), "0.84, however probable");
+        assert!(drops(1.0, -0.15));
+        let mut pie = with(long(1.0), 0.0, 3000);
+        assert!(pie.drops());
+        assert_eq!(pie.since_drop, 0.0, "it begins anew");
+        let mut rare = with(long(1e-9), 0.3, 3000);
+        assert!(!rare.drops());
+        assert!((rare.since_drop - 0.300_000_001).abs() < 1e-12);
+        let mut never = with(long(0.0), 5.0, 3000);
+        assert!(!never.drops());
+        assert_eq!(never.since_drop, 0.0);
+    }
+
+    #[test]
+    fn packets_are_marked_while_that_is_enough() {
+        let arrival = |probability, ecn| {
+            let start = crate::lab::epoch();
+            let mut pie = with(long(probability), 8.5, 3000);
+            let counters = &mut LinkCounters::new(start);
+            pie.push(Queued::of_bytes(start, 1000, ecn), counters);
+            (pie.packets(), counters.ce_marked, counters.dropped_queue)
+        };
+        let ecn = Some(mpquic_core::EcnCodepoint::Ect0);
+        assert_eq!(arrival(0.099, ecn), (2, 1, 0));
+        assert_eq!(arrival(0.1, ecn), (1, 0, 1));
+        assert_eq!(arrival(0.099, None), (1, 0, 1));
+    }
+
+    #[test]
+    fn updates_are_made_when_they_are_due() {
+        let start = crate::lab::epoch();
+        let mut pie = with(long(0.5), 0.0, 3000);
+        pie.update(start);
+        assert_eq!(pie.next_update, Some(start + INTERVAL));
+        assert_eq!(pie.control, long(0.5));
+        pie.update(start + INTERVAL - Duration::from_nanos(1));
+        assert_eq!(pie.control, long(0.5));
+        pie.update(start + INTERVAL);
+        assert!(pie.control.probability > 0.5);
+        let mut by_hand = long(0.5);
+        (0..4).for_each(|_| by_hand.update(0.1));
+        pie.update(start + 4 * INTERVAL);
+        assert_eq!(pie.control, by_hand);
+        assert_eq!(pie.next_update, Some(start + 5 * INTERVAL));
+    }
+
+    #[test]
+    fn a_burst_is_let_through_while_both_delays_are_short_and_nothing_is_dropped() {
+        let burst = |probability, before, delay| {
+            let mut control = Control {
+                probability,
+                delay: before,
+                burst: Duration::ZERO,
+            };
+            control.on_arrival(delay);
+            control.burst
+        };
+        assert_eq!(burst(0.0, 0.007, 0.007), MAX_BURST);
+        for (probability, before, delay) in [
+            (0.1, 0.007, 0.007),
+            (0.0, 0.007_5, 0.007),
+            (0.0, 0.007, 0.007_5),
+        ] {
+            assert_eq!(burst(probability, before, delay), Duration::ZERO);
+        }
+        let at_rest = Control::default();
+        assert!(at_rest.is_at_rest());
+        for other in [
+            Control {
+                probability: 1e-9,
+                ..at_rest
+            },
+            Control {
+                delay: 1e-9,
+                ..at_rest
+            },
+            Control {
+                burst: INTERVAL,
+                ..at_rest
+            },
+        ] {
+            assert!(!other.is_at_rest(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_probability_stays_between_nothing_and_all() {
+        let mut control = long(0.99);
+        control.update(1.0);
+        assert_eq!(control.probability, 1.0);
+        let mut control = long(1e-9);
+        control.update(0.0);
+        assert_eq!((control.probability, control.delay), (0.0, 0.0));
     }
 }
