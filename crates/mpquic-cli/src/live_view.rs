@@ -434,6 +434,8 @@ server                       33.1 Mbit/s  88.8 MiB  0:17
         for width in (1..=120).rev() {
             let (lines, _) = drawn(&live, width, 6, false);
             let head = lines[1].split_whitespace().collect::<Vec<_>>().join(" ");
+            // What is shown is whole, as long as there is another column to leave out.
+            assert_eq!(lines[2].contains('…'), width < 17 && width > 0, "{width}");
             let has_bars = lines[2].contains(&BARS[1..]);
             let now = format!("{head}{}", if has_bars { " |" } else { "" });
             if now != before {

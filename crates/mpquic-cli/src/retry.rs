@@ -105,4 +105,16 @@ mod tests {
         let start = crate::clock::now();
         assert_eq!(Retry::new(Duration::ZERO, start).next(start, start), None);
     }
+
+    #[test]
+    fn tries_are_counted() {
+        let start = crate::clock::now();
+        let mut retry = Retry::new(Duration::from_secs(1), start);
+        for count in 0..3 {
+            assert_eq!(retry.count, count);
+            assert!(retry.next(start, start).is_some());
+        }
+        assert!(retry.next(start, start + Duration::from_secs(1)).is_none());
+        assert_eq!(retry.count, 3);
+    }
 }
