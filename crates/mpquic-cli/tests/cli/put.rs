@@ -312,3 +312,68 @@ fn several_files_are_sent() {
     let sent = fs::read(served.path().join("b c")).unwrap();
     assert_eq!(sent, files[1].as_os_str().as_encoded_bytes());
 }
+
+/// A server that is killed in the middle, and one that starts in its place. What was sent has to be sent again.
+#[cfg(unix)]
+#[test]
+fn an_upload_begins_anew_at_a_restarted_server() {
+    let content = data(4_000_000);
+    let (served, source) = directories(b"old");
+    let file = source.path().join("file");
+    fs::write(&file, &content).unwrap();
+    let mut server = Server::start(served.path(), &["--allow-put"]);
+    let url = server.url("/new");
+    let put = ["put", "--insecure", "--rate", "16M", &url, "--json"];
+    let put = [&put[..], &["--stall-timeout", "1"]].concat();
+    let begin = |input: &str| {
+        mpquic(&put)
+            .arg(input)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    // It is written aside.
+    let is_begun = || {
+        let mut files = fs::read_dir(served.path()).unwrap();
+        files.any(|entry| {
+            entry
+                .unwrap()
+                .metadata()
+                .is_ok_and(|it| it.len() > 1_000_000)
+        })
+    };
+    let child = begin(file.to_str().unwrap());
+    crate::wait_until("bytes", is_begun);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    for name in names(served.path()) {
+        fs::remove_file(served.path().join(name)).unwrap();
+    }
+    let address = server.address.to_string();
+    let mut server = Server::start_on(&address, served.path(), &["--allow-put"]);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    assert!(fs::read(served.path().join("new")).unwrap() == content);
+    let told = stderr(&output);
+    assert_eq!(told.matches("; trying again").count(), 1, "{told}");
+    let report = &reports(&output)[0];
+    assert!(report["retries"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["bytes"], content.len());
+
+    // What came from standard input is gone.
+    fs::remove_file(served.path().join("new")).unwrap();
+    let mut child = begin("-");
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&content[..2_000_000]).unwrap();
+    crate::wait_until("bytes", is_begun);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    // It may be over before it has read all.
+    let _ = stdin.write_all(&content[2_000_000..]);
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 8);
+    assert!(!stderr(&output).contains("trying again"), "{output:?}");
+}
