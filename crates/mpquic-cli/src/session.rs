@@ -551,3 +551,61 @@ fn unspecified(family: IpAddr) -> IpAddr {
 pub(crate) fn is_ours(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses() {
+        let url = |text: &str| text.parse::<Uri>().unwrap();
+        for (text, expected) in [
+            ("https://host:1/x", "host"),
+            ("https://[::1]:1/x", "::1"),
+            ("https://192.0.2.1", "192.0.2.1"),
+        ] {
+            assert_eq!(host(authority(&url(text)).unwrap()), expected);
+        }
+        assert!(authority(&url("/x")).is_err());
+        let any = |text: &str| unspecified(text.parse().unwrap()).to_string();
+        assert_eq!(
+            (any("192.0.2.1"), any("::1")),
+            ("0.0.0.0".to_owned(), "::".to_owned())
+        );
+        assert!(is_ours([127, 0, 0, 1].into()) && !is_ours([192, 0, 2, 1].into()));
+    }
+
+    /// Windows are what arrives in a tenth of a second, and paths may carry a quarter more.
+    #[test]
+    fn a_rate_bounds_windows_and_paths() {
+        let mut transport = mpquic_tokio::default_transport();
+        hold_to(&mut transport, Rate::mbit(8));
+        let windows = [
+            transport.initial_stream_receive_window,
+            transport.initial_receive_window,
+            transport.max_receive_window,
+        ];
+        assert_eq!(windows, [100_000; 3]);
+        assert_eq!(transport.send_window, 1_000_000);
+        let controller = transport.controller.build();
+        let rate = controller.pacing_rate(mpquic_tokio::PathId(0));
+        assert_eq!(rate, Some(1_250_000));
+        // It is never more than it was.
+        let before = mpquic_tokio::default_transport().send_window;
+        let mut transport = mpquic_tokio::default_transport();
+        hold_to(&mut transport, Rate::mbit(100_000));
+        assert!(transport.send_window >= transport.max_receive_window);
+        assert!(transport.send_window <= before.max(64 << 20));
+    }
+
+    #[test]
+    fn who_looks_asks_for_nothing() {
+        let url = Uri::from_static("https://host/");
+        let look = Purpose::look(&url, &[Alpn::H3]);
+        assert_eq!(
+            (look.urls, look.alpn),
+            (&[url.clone()][..], &[Alpn::H3][..])
+        );
+        assert!(!look.early_data && look.quiet && !look.datagrams && look.rate.is_none());
+    }
+}

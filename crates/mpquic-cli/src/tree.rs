@@ -384,4 +384,69 @@ mod tests {
             assert_eq!(is_part(name, &names), expected, "{name}");
         }
     }
+
+    #[test]
+    fn a_file_is_here_if_its_size_and_time_are_those_of_the_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let listed = |size, mtime: &str| Listed {
+            name: "file".to_owned(),
+            kind: Kind::File,
+            mtime: Some(mtime.to_owned()),
+            size,
+        };
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let modified = modified(&listed(None, date));
+        let entry = |size, modified| Entry { size, modified };
+        let known = entry(Some(3), modified);
+        assert!(!is_here(&path, known), "nothing is");
+        fs::write(&path, "123").unwrap();
+        assert!(!is_here(&path, known), "it is of another time");
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(modified.unwrap()).unwrap();
+        assert!(is_here(&path, known));
+        for (size, modified) in [(Some(4), modified), (None, modified), (Some(3), None)] {
+            assert!(!is_here(&path, entry(size, modified)));
+        }
+        let later = modified.unwrap() + std::time::Duration::from_secs(1);
+        assert!(!is_here(&path, entry(Some(3), Some(later))));
+        // What a link leads to was not fetched.
+        #[cfg(unix)]
+        {
+            let link = directory.path().join("link");
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+            assert!(!is_here(&link, known));
+        }
+        assert_eq!(super::modified(&listed(None, "yesterday")), None);
+    }
+
+    #[test]
+    fn directories_are_made_unless_they_are_there() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        make_directory(&path("a/b"), true).unwrap();
+        make_directory(&path("a/b"), true).unwrap();
+        make_directory(&path("a/c"), false).unwrap();
+        make_directory(&path("a/c"), false).unwrap();
+        assert!(path("a/b").is_dir() && path("a/c").is_dir());
+        // Only the user may name one that is in others which are not there.
+        let refused = |name| {
+            let failure = make_directory(&path(name), false).unwrap_err();
+            let told = format!("cannot make {}: ", path(name).display());
+            assert!(
+                failure.message().starts_with(&told),
+                "{}",
+                failure.message()
+            );
+        };
+        refused("x/y");
+        fs::write(path("file"), "").unwrap();
+        refused("file");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
+            refused("link");
+            make_directory(&path("link"), true).unwrap();
+        }
+    }
 }
