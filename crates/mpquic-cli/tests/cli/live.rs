@@ -83,7 +83,7 @@ impl Screen {
             let (row, column) = place.split_once(';').unwrap_or(("1", "1"));
             self.row = row.parse::<usize>().unwrap() - 1;
             self.column = column.parse::<usize>().unwrap() - 1;
-        } else if sequence == "[2J" {
+        } else if ["[2J", "[?1049h"].contains(&sequence) {
             self.cells = vec![vec![' '; COLUMNS]; ROWS];
         }
     }
@@ -98,7 +98,14 @@ struct Terminal {
     child: Child,
     keys: File,
     screen: Arc<Mutex<Screen>>,
-    reader: std::thread::JoinHandle<()>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _may_be_over = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Terminal {
@@ -137,7 +144,7 @@ impl Terminal {
             child,
             keys,
             screen,
-            reader,
+            reader: Some(reader),
         }
     }
 
@@ -157,7 +164,7 @@ impl Terminal {
     /// Its exit code, and all that it wrote.
     fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
-        self.reader.join().unwrap();
+        self.reader.take().unwrap().join().unwrap();
         let bytes = std::mem::take(&mut self.screen.lock().unwrap().bytes);
         (code, String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -215,6 +222,43 @@ fn paths_are_shown_and_keys_act_on_them() {
     assert!(after.contains("interrupted"), "{after}");
     assert!(view.contains("\x1b[38;5;2"), "green: {view:?}");
     assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
+}
+
+/// A server tells its clients from each other by their addresses.
+#[test]
+fn a_server_shows_the_paths_of_its_clients() {
+    let (served, target) = directories(&data(24 << 20));
+    let directory = served.path().to_str().unwrap();
+    let serve = ["serve", directory, "--listen", "127.0.0.1:0", "--live"];
+    let slow = ["--client-rate", "16M"];
+    let mut terminal = Terminal::start(&[&serve[..], &slow].concat());
+    terminal.wait_for(1, |line| line == "no path yet", "the view");
+    let said = String::from_utf8_lossy(&terminal.screen.lock().unwrap().bytes).into_owned();
+    let (_, said) = said.split_once("listening on ").unwrap();
+    let url = format!("https://{}/file", said.lines().next().unwrap());
+    let get = |name: &str| {
+        let mut get = mpquic(&["get", "--insecure", &url, "--quiet", "-o"]);
+        get.arg(target.path().join(name)).spawn().unwrap()
+    };
+    let mut clients = [get("one"), get("two")];
+    let is_shown = |line: &str| line.contains("127.0.0.1:") && line.contains(" 0  active");
+    terminal.wait_for(3, is_shown, "clients");
+    let (first, second) = (terminal.line(2), terminal.line(3));
+    assert!(first.starts_with("> 127.0.0.1:") && second.starts_with("  127.0.0.1:"));
+    let heads = terminal.line(1);
+    assert!(
+        heads.contains("lost") && heads.contains("window"),
+        "{heads}"
+    );
+    let address = |line: &str| line[2..].split(' ').next().unwrap().to_owned();
+    assert_ne!(address(&first), address(&second));
+    for client in &mut clients {
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
+    terminal.press("q");
+    let (_, text) = terminal.end();
+    assert!(text.contains("\x1b[?1049l"), "{text}");
 }
 
 /// What is said meanwhile is said at its end.

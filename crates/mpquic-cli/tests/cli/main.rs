@@ -343,6 +343,22 @@ fn a_file_arrives_over_two_paths() {
     }
 }
 
+/// Its name need not lead there, nor anywhere.
+#[test]
+fn the_address_of_a_server_may_be_given() {
+    let (served, _) = directories(b"content");
+    let server = Server::start(served.path(), &[]);
+    let address = server.address.to_string();
+    let url = format!("https://nowhere.invalid:{}/file", server.address.port());
+    let get = ["get", &url, "--pin", &server.pin, "-o", "-", "--quiet"];
+    let output = run(&[&get[..], &["--server-addr", &address]].concat());
+    assert_exit(&output, 0);
+    assert_eq!(output.stdout, b"content");
+    let output = run(&get);
+    assert_exit(&output, 4);
+    assert!(stderr(&output).contains("cannot find the address of nowhere.invalid"));
+}
+
 /// The reports of `mpquic get --json`, one per line.
 fn reports(output: &Output) -> Vec<Value> {
     let text = stdout(output);
