@@ -32,7 +32,9 @@ fn the_demo_shows_an_outage() {
     let (cut, gap) = (cut.as_f64().unwrap(), gap.as_f64().unwrap());
     // Three tenths of the file over one path take 2 s; the other one does not wait.
     assert!(cut >= 1900.0 && gap < cut / 2.0, "{report}");
-    assert!(report["outage"]["used_again_ms"].is_number(), "{report}");
+    // Data takes its time: what is counted is more than a link carries at once.
+    let again = report["outage"]["used_again_ms"].as_f64().unwrap();
+    assert!(again >= 1.0, "{report}");
     let carried = |path: &Value| path["bytes_received"].as_u64().unwrap();
     let paths = report["paths"].as_array().unwrap();
     assert!(

@@ -82,6 +82,13 @@ fn loads_are_measured(events: &[Value]) {
                 "{result}"
             );
             assert!(carried.sum::<f64>() > bytes, "{result}");
+            // Acknowledgements and probes are little.
+            let back = match counter {
+                &"bytes_sent" => "bytes_received",
+                _ => "bytes_sent",
+            };
+            let back = paths.iter().map(|path| number(&path[back])).sum::<f64>();
+            assert!(test == "both" || back < bytes / 2.0, "{result}");
         }
     }
 }

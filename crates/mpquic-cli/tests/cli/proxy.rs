@@ -144,7 +144,13 @@ fn programs_reach_targets_and_the_server_tells_who_did() {
     for figure in [
         "mpquic_proxy_flows{kind=\"tcp\"} 0\n",
         "method=\"CONNECT\",status=\"407\"}",
+        "mpquic_proxy_flows{kind=\"udp\"} 0\n",
+        "mpquic_proxy_flows{kind=\"ip\"} 0\n",
+        "# TYPE mpquic_proxy_flows gauge\n",
+        "# TYPE mpquic_proxy_bytes_total counter\n",
         "mpquic_proxy_bytes_total{direction=\"to_targets\"} ",
+        "mpquic_proxy_bytes_total{direction=\"from_targets\"} ",
+        "mpquic_proxy_dropped_payloads_total 0\n",
     ] {
         assert!(figures.contains(figure), "{figure}\n{figures}");
     }
