@@ -554,7 +554,11 @@ pub(crate) fn is_ours(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::limits::Limits;
+    use crate::testing::{Anything, Served, soon};
 
     #[test]
     fn names_and_addresses() {
@@ -607,5 +611,65 @@ mod tests {
             (&[url.clone()][..], &[Alpn::H3][..])
         );
         assert!(!look.early_data && look.quiet && !look.datagrams && look.rate.is_none());
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: Reach,
+    }
+
+    /// One after the other, each for as long as it is of use.
+    #[tokio::test]
+    async fn a_connection_is_used_until_it_is_given_up() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let port = served.address.port();
+        let url = |host: &str| format!("https://{host}:{port}/").parse::<Uri>().unwrap();
+        let (url, other) = (url("127.0.0.1"), url("localhost"));
+        let address = served.address.to_string();
+        let line = ["x", "--insecure", "--server-addr", &address];
+        let reach = Line::try_parse_from(line).unwrap().reach;
+        let mut purpose = Purpose::look(&url, &[Alpn::H3]);
+        let urls = [url.clone(), other.clone()];
+        purpose.urls = &urls;
+        let mut sessions = Sessions::new(&reach, purpose).unwrap();
+        // What tests learn is nobody's.
+        sessions.kept = None;
+        let number = || sessions.current().unwrap().map(|(number, _)| number);
+        assert_eq!((number(), sessions.shown().len()), (None, 0));
+        let connected = async |url: &Uri| soon(sessions.connection(url)).await.unwrap();
+        let first = connected(&url).await;
+        assert!(!first.is_old && first.zero_rtt.is_none());
+        let again = connected(&url).await;
+        assert!(again.is_old);
+        assert_eq!((number(), sessions.shown().len()), (Some(1), 1));
+        // A request may fail alone.
+        drop(again);
+        sessions.give_up().await;
+        assert_eq!(number(), Some(1));
+        let connection = first.connection.clone();
+        drop(first);
+        sessions.give_up().await;
+        assert!(number().is_none() && connection.close_reason().is_some());
+        // Another server has another one, whatever its address.
+        assert!(!connected(&url).await.is_old);
+        assert_eq!(number(), Some(2));
+        assert!(!connected(&other).await.is_old);
+        assert_eq!(number(), Some(3));
+        // One that is closed is of no use.
+        let last = connected(&other).await;
+        assert!(last.is_old);
+        last.connection.close(0u32.into(), b"");
+        assert!(!connected(&other).await.is_old);
+        assert_eq!(number(), Some(4));
+        let open = sessions.open().unwrap();
+        sessions.close().await;
+        assert!(open.close_reason().is_some() && sessions.open().is_none());
+        // Addresses of the command line are those of its servers.
+        let given = [served.address];
+        assert_eq!(sessions.addresses(&other).await.unwrap(), given);
+        let elsewhere = Uri::from_static("https://127.0.0.3/x");
+        let found = sessions.addresses(&elsewhere).await.unwrap();
+        assert_eq!(found, [SocketAddr::from(([127, 0, 0, 3], 443))]);
     }
 }
