@@ -355,7 +355,12 @@ fn below(directory: &Uri, name: &str, is_directory: bool) -> Result<Uri, Failure
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::options::Alpn;
+    use crate::reach::Reach;
+    use crate::session::Purpose;
 
     #[test]
     fn names_stay_in_their_directory() {
@@ -448,5 +453,106 @@ mod tests {
             refused("link");
             make_directory(&path("link"), true).unwrap();
         }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: Reach,
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            method: http::Method::GET,
+            fields: http::HeaderMap::new(),
+            treatment: Treatment {
+                quiet: false,
+                resume: true,
+                pace: None,
+                stall: std::time::Duration::from_secs(1),
+                total: Arc::default(),
+                json: None,
+            },
+            retry: std::time::Duration::from_secs(1),
+            max_redirects: 0,
+            expected: None,
+        }
+    }
+
+    /// What is to be done about an entry of a directory in another one, or why nothing can be.
+    #[test]
+    fn entries_of_a_list_are_fetched_or_told() {
+        let reach = Line::try_parse_from(["x", "--insecure"]).unwrap().reach;
+        let url: Uri = "https://host/a/".parse().unwrap();
+        let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+        let plan = plan();
+        let tree = Tree {
+            plan: &plan,
+            sessions: &sessions,
+            parallel: 1,
+            max_depth: 2,
+            quiet: true,
+            is_live: false,
+        };
+        let at = Place {
+            url: url.clone(),
+            path: "here".into(),
+        };
+        let names = HashSet::from(["x", "x.part"]);
+        let told = |depth, name: &str, kind| {
+            let entry = Listed {
+                name: name.to_owned(),
+                kind,
+                mtime: None,
+                size: Some(7),
+            };
+            match tree.job(&at, depth, &entry, &names) {
+                Ok(None) => "nothing".to_owned(),
+                Ok(Some(Job::List { at, depth })) => format!("{} {depth}", at.url),
+                Ok(Some(Job::Fetch { at, entry })) => {
+                    let path = at.path.display();
+                    format!("{} {path} {:?}", at.url, entry.size)
+                }
+                Err(failure) => format!("{} {}", failure.code(), failure.message()),
+            }
+        };
+        for (depth, name, kind, expected) in [
+            (1, "x", Kind::File, "https://host/a/x here/x Some(7)"),
+            (2, "x", Kind::File, "https://host/a/x here/x Some(7)"),
+            (0, "b c", Kind::Directory, "https://host/a/b%20c/ 1"),
+            (1, "b", Kind::Directory, "https://host/a/b/ 2"),
+            (
+                2,
+                "b",
+                Kind::Directory,
+                "7 `b` is more than 2 directories deep",
+            ),
+            (1, "x", Kind::Other, "nothing"),
+            (
+                1,
+                "",
+                Kind::More,
+                "9 the server lists only a part of the directory",
+            ),
+            (
+                1,
+                "../x",
+                Kind::File,
+                "9 `../x` is no name that a file may have here",
+            ),
+            (
+                1,
+                "x.part",
+                Kind::File,
+                "3 `x.part` is left out: a part of another file has that name here",
+            ),
+        ] {
+            assert_eq!(told(depth, name, kind), expected);
+        }
+        // Lists are asked for as such, and are not what was asked for.
+        let lists = tree.lists();
+        assert_eq!(lists.fields[ACCEPT], "application/json");
+        assert!(lists.treatment.quiet && !lists.treatment.resume);
+        assert!(!Arc::ptr_eq(&lists.treatment.total, &plan.treatment.total));
     }
 }
