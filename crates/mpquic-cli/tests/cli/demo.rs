@@ -14,6 +14,10 @@ fn the_demo_uses_both_paths() {
     assert_eq!(report["bytes"], 64 << 20);
     let paths = report["paths"].as_array().unwrap();
     assert_eq!(paths.len(), 2, "{report}");
+    if cfg!(target_os = "linux") {
+        let local = |path: usize| paths[path]["local"].as_str().unwrap();
+        assert!(local(0).starts_with("127.0.0.1:") && local(1).starts_with("127.0.0.2:"));
+    }
     for path in paths {
         let carried = path["bytes_received"].as_u64().unwrap();
         // The rate is the limit: both paths are needed to go beyond one path's.

@@ -256,6 +256,7 @@ fn a_directory_of_many_small_files_is_sent() {
         assert_exit(&output, 0);
         let told = stderr(&output);
         assert!(told.contains("600 files, 1.7 MiB in "), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
         for number in 0..count {
             let path = format!("top/{}/{number}", number % 7);
             assert!(fs::read(served.path().join(path)).unwrap() == data(number * 10));
@@ -265,6 +266,7 @@ fn a_directory_of_many_small_files_is_sent() {
     let output = send(&["--json", "--parallel", "1"]);
     assert_exit(&output, 0);
     assert_eq!(reports(&output).len(), count);
+    assert_eq!(stderr(&output), "");
 
     // One that is refused is told, and the others are sent.
     fs::write(top.join(".secret"), "x").unwrap();
@@ -308,6 +310,9 @@ fn several_files_are_sent() {
         "{output:?}"
     );
     assert_exit(&put(&many), 0);
+    let file = files[0].to_str().unwrap();
+    let quiet = ["put", "--pin", &server.pin, "--quiet", &many, file];
+    assert_eq!(stderr(&run(&quiet)), "");
     assert_eq!(names(served.path()), ["a", "b c", "d", "file"]);
     let sent = fs::read(served.path().join("b c")).unwrap();
     assert_eq!(sent, files[1].as_os_str().as_encoded_bytes());
