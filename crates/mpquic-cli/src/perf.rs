@@ -564,7 +564,7 @@ mod tests {
             .await
             .unwrap();
         let stats = client.connection.stats();
-        assert!(down.get() > 100_000 && stats.bytes_received > down.get());
-        assert!(up.get() > 100_000 && stats.bytes_sent > up.get());
+        assert!(down.get() > 0 && stats.bytes_received > down.get());
+        assert!(up.get() > 0 && stats.bytes_sent > up.get());
     }
 }

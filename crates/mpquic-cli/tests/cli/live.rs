@@ -172,7 +172,7 @@ impl Terminal {
 
 #[test]
 fn paths_are_shown_and_keys_act_on_them() {
-    let (served, target) = directories(&data(24 << 20));
+    let (served, target) = directories(&data(64 << 20));
     let server = Server::start(served.path(), &["--client-rate", "16M"]);
     let (url, file) = (server.url("/file"), target.path().join("copy"));
     let file = file.to_str().unwrap();
@@ -227,7 +227,7 @@ fn paths_are_shown_and_keys_act_on_them() {
 /// A server tells its clients from each other by their addresses.
 #[test]
 fn a_server_shows_the_paths_of_its_clients() {
-    let (served, target) = directories(&data(24 << 20));
+    let (served, target) = directories(&data(64 << 20));
     let directory = served.path().to_str().unwrap();
     let serve = ["serve", directory, "--listen", "127.0.0.1:0", "--live"];
     let slow = ["--client-rate", "16M"];
