@@ -560,4 +560,27 @@ mod tests {
         assert!(!Trace::default().add(marked, &mut less));
         assert_eq!(less, length + 9);
     }
+
+    #[test]
+    fn an_object_with_traces_is_read_like_its_lines() {
+        let event = |time| json!({ "time": time, "name": "transport:packet_sent" });
+        let log = json!({
+            "title": "x",
+            "traces": [
+                { "vantage_point": { "type": "client" }, "events": [event(1), event(2)] },
+                { "events": [event(3)] },
+                {},
+            ],
+        });
+        let read = |mut room: usize| whole(log.to_string().as_bytes(), Path::new("x"), &mut room);
+        let logs = read(10_000).unwrap();
+        let lines: Vec<_> = logs.iter().map(|log| log.lines().count()).collect();
+        assert_eq!(lines, [3, 2, 1]);
+        assert!(logs[0].contains("\"time\":2") && logs[1].contains("\"time\":3"));
+        // What finds no room is left out, and that is said.
+        let first = logs[0].lines().next().unwrap().len() + 1;
+        let cut = read(first + 10).unwrap();
+        assert_eq!(cut[0].lines().count(), 2);
+        assert!(cut[0].contains("is left out"), "{}", cut[0]);
+    }
 }
