@@ -241,4 +241,45 @@ mod tests {
         assert_eq!(targets, ["/1", "/2"]);
         assert!(AccessLog::open(directory.path(), Format::Json).is_err());
     }
+
+    /// Requests do not wait for the disk, and what cannot be written is counted.
+    #[test]
+    fn what_comes_after_the_end_is_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = AccessLog::open(&path, Format::Common).unwrap();
+        let lost = |log: &AccessLog| log.lost.load(Ordering::Relaxed);
+        log.add(entry("/1"));
+        assert_eq!(lost(&log), 0);
+        log.finish();
+        log.add(entry("/2"));
+        log.add(entry("/3"));
+        assert_eq!(lost(&log), 2);
+        log.finish();
+        assert_eq!(lost(&log), 0, "it was told");
+        drop(log);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn without_a_status_there_is_a_dash_and_users_are_named() {
+        let entry = Entry {
+            status: None,
+            user: Some("a\"b".to_owned()),
+            time: SystemTime::UNIX_EPOCH,
+            ..entry("/")
+        };
+        assert_eq!(
+            line(&entry, Format::Common),
+            "192.0.2.1 - a\\\"b [01/Jan/1970:00:00:00 +0000] \"GET / HTTP/3\" - 17"
+        );
+        let json = line(&entry, Format::Json);
+        let begins =
+            "{\"time\":\"1970-01-01T00:00:00Z\",\"client\":\"192.0.2.1\",\"user\":\"a\\\"b\",";
+        assert!(json.starts_with(begins), "{json}");
+        assert!(json.contains("\"status\":null"), "{json}");
+        let december = SystemTime::UNIX_EPOCH + Duration::from_secs(364 * 86_400);
+        assert_eq!(iso_date(december), "1970-12-31T00:00:00Z");
+    }
 }

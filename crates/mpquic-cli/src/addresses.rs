@@ -185,7 +185,8 @@ mod tests {
         assert!(connect("192.0.2.1").is_none());
         let _other = connect("192.0.2.2").unwrap();
         drop(first);
-        assert!(connect("192.0.2.1").is_some());
+        let _third = connect("192.0.2.1").unwrap();
+        assert!(connect("192.0.2.1").is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -234,5 +235,28 @@ mod tests {
         drop(addresses.connect(ip("192.0.2.250")));
         assert_eq!(addresses.lock().accounts.len(), 2);
         drop(stays);
+    }
+
+    /// It is looked for them after a minute, and not before; and those who left a minute ago go.
+    #[tokio::test(start_paused = true)]
+    async fn addresses_are_remembered_for_a_while() {
+        let addresses = Addresses::new(AddressLimits::default());
+        let come_and_go = |last| drop(addresses.connect(IpAddr::from([192, 0, 2, last])));
+        let known = || addresses.lock().accounts.len();
+        come_and_go(1);
+        tokio::time::advance(MEMORY / 2).await;
+        come_and_go(2);
+        tokio::time::advance(MEMORY / 2 - Duration::from_millis(1)).await;
+        come_and_go(3);
+        assert_eq!(known(), 3);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        come_and_go(4);
+        assert_eq!(known(), 3, "the first is gone");
+        tokio::time::advance(MEMORY - Duration::from_millis(1)).await;
+        come_and_go(5);
+        assert_eq!(known(), 4, "it is not looked again yet");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        come_and_go(6);
+        assert_eq!(known(), 2);
     }
 }

@@ -56,4 +56,14 @@ mod tests {
         assert_eq!(count(2), 20);
         assert_eq!(count(1000), 100);
     }
+
+    #[test]
+    fn what_is_left_grows_bit_by_bit() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut bucket = Bucket::new(1, 2, start);
+        let taken = [0, 0, 499, 500, 999, 1000, 5000, 5001].map(|millis| bucket.take(at(millis)));
+        let expected = [true, false, false, true, false, true, true, false];
+        assert_eq!(taken, expected);
+    }
 }

@@ -217,6 +217,7 @@ mod tests {
         let read = parse_cost("127.0.0.1=5").unwrap();
         assert_eq!(read.from, Local::Address([127, 0, 0, 1].into()));
         assert_eq!(read.cost, 5);
+        assert_eq!(parse_cost("127.0.0.1=1000").unwrap().cost, 1000);
         for wrong in [
             "",
             "127.0.0.1",
@@ -298,5 +299,40 @@ mod tests {
         // The cheap ones fail, and come back.
         assert_eq!(looks(&[5], &[20; 2]), [5; 2]);
         assert_eq!(looks(&[0], &[20; 2]), [0; 2]);
+    }
+
+    /// Each time that less was not enough at once, it takes twice as long until that is tried again, up to
+    /// a limit. When it was enough for a while, it begins anew.
+    #[test]
+    fn what_failed_is_tried_again_later_and_later() {
+        let mut policy = Policy::new(Some(Rate::mbit(20)));
+        let mut now = clock::now();
+        let both = [0, 5];
+        allowed(&mut policy, &mut now, &[5], &[20]);
+        // Looks until less is paid; nine tenths of the rate are enough.
+        let until_less = |policy: &mut Policy, now: &mut Instant| {
+            let looks = (1..1000).find(|_| allowed(policy, now, &both, &[18]) == [0]);
+            looks.unwrap() / 2
+        };
+        let too_little = |policy: &mut Policy, now: &mut Instant| {
+            let looks = allowed(policy, now, &both, &[17; 5]);
+            assert_eq!(looks, [0, 0, 0, 0, 5]);
+        };
+        let mut seconds = Vec::new();
+        for _ in 0..7 {
+            seconds.push(until_less(&mut policy, &mut now));
+            too_little(&mut policy, &mut now);
+        }
+        assert_eq!(seconds, [10, 20, 40, 80, 160, 320, 320]);
+        until_less(&mut policy, &mut now);
+        let looks = allowed(&mut policy, &mut now, &both, &[18; 8]);
+        assert_eq!(looks, [0; 8]);
+        too_little(&mut policy, &mut now);
+        assert_eq!(until_less(&mut policy, &mut now), 10);
+        // Six seconds are the limit: after a little less, it has failed.
+        let looks = allowed(&mut policy, &mut now, &both, &[18; 6]);
+        assert_eq!(looks, [0; 6]);
+        too_little(&mut policy, &mut now);
+        assert_eq!(until_less(&mut policy, &mut now), 20);
     }
 }

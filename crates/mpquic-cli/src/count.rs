@@ -72,4 +72,26 @@ mod tests {
             assert_eq!(gap.longest.as_millis(), longest);
         }
     }
+
+    #[test]
+    fn a_length_of_zero_is_none() {
+        let count = Count::default();
+        for (set, told) in [
+            (None, None),
+            (Some(1), Some(1)),
+            (Some(0), None),
+            (Some(7), Some(7)),
+        ] {
+            count.set_length(set);
+            assert_eq!(count.length(), told);
+        }
+        count.set_length(None);
+        assert_eq!(count.length(), None);
+        let start = clock::now();
+        assert_eq!(count.longest_gap(), Duration::ZERO);
+        for seconds in [1, 3, 4] {
+            count.arrived(start + Duration::from_secs(seconds));
+        }
+        assert_eq!(count.longest_gap(), Duration::from_secs(2));
+    }
 }

@@ -215,3 +215,106 @@ impl QuicSession {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{Limits, Shared};
+    use crate::testing::Anything;
+
+    /// An outlet with so much room, which is cancelled after so many writes.
+    struct Written {
+        room: usize,
+        sizes: Vec<usize>,
+        cancelled_after: usize,
+    }
+
+    impl Outlet for Written {
+        async fn writable(&mut self) -> Result<usize, Refusal> {
+            Ok(self.room)
+        }
+
+        async fn stopped(&mut self) -> Refusal {
+            std::future::pending().await
+        }
+
+        fn is_cancelled(&mut self) -> bool {
+            self.sizes.len() >= self.cancelled_after
+        }
+
+        async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+            self.sizes.push(piece.len());
+            piece.clear();
+            Ok(())
+        }
+    }
+
+    /// What is written of a file, and how that ends.
+    async fn written(
+        source: Anything,
+        room: usize,
+        cancelled_after: usize,
+    ) -> (Vec<usize>, Result<u64, Refusal>) {
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let limits = limits::Client::new(Shared::new(Limits::default()), address);
+        let session = Session {
+            source: Arc::new(source),
+            limits: limits.unwrap(),
+            observer: Observer::new(None),
+            client: address,
+        };
+        let mut content = session.open("/").await.unwrap();
+        let mut outlet = Written {
+            room,
+            sizes: Vec::new(),
+            cancelled_after,
+        };
+        let sent = session.send(&mut outlet, &mut content).await;
+        (outlet.sizes, sent)
+    }
+
+    const KIB: usize = 1 << 10;
+    const FILE: u64 = 1000 << 10;
+
+    #[tokio::test]
+    async fn pieces_grow_up_to_what_there_is_room_for() {
+        let file = || Anything::new(FILE);
+        let never = usize::MAX;
+        let sizes = [16, 32, 64, 128, 256, 256, 248].map(|size| size * KIB);
+        assert_eq!(
+            written(file(), never, never).await,
+            (sizes.to_vec(), Ok(FILE))
+        );
+        let (sizes, sent) = written(file(), 100 * KIB, never).await;
+        assert_eq!(
+            sizes[..6],
+            [16, 32, 64, 100, 100, 100].map(|size| size * KIB)
+        );
+        assert_eq!((sizes.len(), sent), (12, Ok(FILE)));
+        // A little is read at once, even if there is less room.
+        let (sizes, _) = written(file(), 1, never).await;
+        assert!(
+            sizes[..62].iter().all(|size| *size == 16 * KIB),
+            "{sizes:?}"
+        );
+        assert_eq!(
+            written(Anything::new(0), never, never).await,
+            (vec![], Ok(0))
+        );
+    }
+
+    #[tokio::test]
+    async fn what_shrinks_or_is_cancelled_is_not_sent_to_its_end() {
+        let shrunk = Anything::new(FILE).that_became(20 << 10);
+        let (sizes, sent) = written(shrunk, usize::MAX, usize::MAX).await;
+        assert_eq!(
+            (sizes, sent),
+            (vec![16 * KIB, 4 * KIB], Err(Refusal::Failed))
+        );
+        let (sizes, sent) = written(Anything::new(FILE), usize::MAX, 2).await;
+        assert_eq!((sizes.len(), sent), (2, Err(Refusal::Cancelled)));
+        // One that grows is sent as it was announced.
+        let grown = Anything::new(10).that_became(20);
+        assert_eq!(written(grown, usize::MAX, 9).await, (vec![10], Ok(10)));
+    }
+}

@@ -258,3 +258,48 @@ impl Read for Generator {
         Ok(length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of it, in pieces of this size.
+    fn read(generated: &Generated, skipped: u64, piece: usize) -> Vec<u8> {
+        let mut reader = generated.open("/").unwrap().reader;
+        reader.skip(skipped).unwrap();
+        let mut all = Vec::new();
+        let mut buffer = vec![0; piece];
+        loop {
+            match reader.read(&mut buffer).unwrap() {
+                0 => return all,
+                length => all.extend_from_slice(&buffer[..length]),
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_is_generated_each_time_and_hashed() {
+        let generated = Generated::new(1003);
+        let content = generated.open("/").unwrap();
+        assert_eq!((content.length, content.modified), (1003, None));
+        let mut part = content.reader;
+        part.read_exact(&mut [0; 1000]).unwrap();
+        assert!(generated.sha256.get().is_none(), "it is not over");
+        let all = read(&generated, 0, 64);
+        assert_eq!(all.len(), 1003);
+        assert_eq!(
+            generated.sha256.get().unwrap()[..],
+            Sha256::digest(&all)[..]
+        );
+        assert_eq!(read(&Generated::new(1003), 0, 512), all);
+        assert_eq!(read(&Generated::new(1003), 512, 512), all[512..]);
+        // The generator xorshift64, by its definition.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for piece in all.chunks(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            assert_eq!(piece, &state.to_le_bytes()[..piece.len()]);
+        }
+    }
+}

@@ -313,4 +313,38 @@ mod tests {
             assert_eq!(percent_decode(&encoded).as_deref(), Some(name), "{encoded}");
         }
     }
+
+    /// All but how it looks.
+    #[test]
+    fn a_page_has_a_row_for_each_entry() {
+        let directory = Entry {
+            length: None,
+            modified: None,
+            ..file("sub", 0)
+        };
+        let page = page("/a/b", &listing(vec![directory, file("x", 1)]));
+        let (before, rest) = page.split_once("<style>").unwrap();
+        let (_, after) = rest.split_once("</style>").unwrap();
+        assert_eq!(
+            format!("{before}{after}"),
+            "<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<title>/a/b</title>
+
+</head>
+<body>
+<h1><a href=\"../../\">/</a><a href=\"../\">a/</a>b</h1>
+<ul>
+<li><a href=\"../\"><span class=\"name dir\">..</span></a></li>
+<li><a href=\"./sub/\"><span class=\"name dir\">sub/</span><span class=\"date\"></span><span class=\"size\"></span></a></li>
+<li><a href=\"./x\"><span class=\"name\">x</span><span class=\"date\">06 Nov 1994 08:49</span><span class=\"size\">1 byte</span></a></li>
+</ul>
+</body>
+</html>
+"
+        );
+    }
 }

@@ -130,3 +130,35 @@ pub(crate) fn one_line(message: &str) -> String {
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_have_codes_and_messages() {
+        for (failure, code, message) in [
+            (Failure::usage("u"), 2, "u"),
+            (
+                Failure::usage("u").about("x").and(Some("y".to_owned())),
+                2,
+                "u",
+            ),
+            (Failure::other("o"), 1, "o"),
+            (Cause::File.failed("f").about("x"), 3, "x: f"),
+            (Cause::Name.failed("n").and(None), 4, "n"),
+            (
+                Cause::Connect.failed("c").and(Some("m".to_owned())),
+                5,
+                "c; m",
+            ),
+            (Cause::Trust.failed("t"), 6, "t"),
+            (Cause::Refused.failed("r"), 7, "r"),
+            (Cause::Broken.failed("b"), 8, "b"),
+            (Failure::Reported(Cause::Content), 9, "told above"),
+        ] {
+            assert_eq!((failure.code(), failure.message()), (code, message));
+        }
+        assert_eq!(one_line("a\nb\u{1b}[1mc ä"), "a b [1mc ä");
+    }
+}

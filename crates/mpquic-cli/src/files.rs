@@ -578,4 +578,39 @@ mod tests {
         assert_eq!(content.length, data.len() as u64);
         assert!(received == data);
     }
+
+    /// A source that has nothing but contents.
+    #[test]
+    fn nothing_is_taken_unless_it_is_said_how() {
+        let source = crate::testing::Anything::new(1);
+        assert!(source.open("/x").is_ok());
+        assert!(!source.is_directory("/"));
+        assert_eq!(source.max_upload(), None);
+        assert!(matches!(source.upload("/x"), Err(UploadError::Forbidden)));
+        let made = source.make_directory("/x");
+        assert!(matches!(made, Err(UploadError::Forbidden)));
+        assert!(matches!(source.list("/"), Err(OpenError::NotFound)));
+    }
+
+    #[test]
+    fn directories_are_made_where_files_are_taken() {
+        let (_outside, directory) = directory();
+        assert!(directory.make_directory("/new").is_err(), "not asked for");
+        let directory = directory.max_upload(Some(1));
+        directory.make_directory("/new").unwrap();
+        directory.make_directory("/new/a%20b/?query").unwrap();
+        assert!(directory.root.join("new/a b").is_dir());
+        assert!(directory.is_directory("/new/a%20b") && !directory.is_directory("/a.txt"));
+        for (path, told) in [
+            ("/", "something has that name"),
+            ("/new", "something has that name"),
+            ("/a.txt", "something has that name"),
+            ("/missing/new", "there is no such directory"),
+            ("/..%2fnew", "that name cannot be written to"),
+            ("/.new", "that name cannot be written to"),
+        ] {
+            let error = directory.make_directory(path).unwrap_err();
+            assert_eq!(error.to_string(), told, "{path}");
+        }
+    }
 }

@@ -104,6 +104,25 @@ mod tests {
         assert_eq!(tally.take(at(1500)), 1499);
         assert_eq!(tally.on_line(at(2000)), Step::CountUntil(at(2500)));
         assert_eq!(tally.take(at(2500)), 1);
+        assert_eq!(tally.on_line(at(3499)), Step::CountUntil(at(3500)));
+        assert_eq!(tally.take(at(3500)), 1);
+        assert_eq!(tally.on_line(at(4500)), Step::Log);
         assert_eq!(tally.on_line(at(9000)), Step::Log);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_counted_is_told_after_a_second() {
+        let flood = Flood::new("lines");
+        let more = |flood: &Flood| flood.with(|tally| tally.more);
+        for counted in [0, 1, 2] {
+            flood.log("line");
+            assert_eq!(more(&flood), counted);
+        }
+        tokio::time::sleep(PAUSE - Duration::from_millis(1)).await;
+        assert_eq!(more(&flood), 2);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        assert_eq!(more(&flood), 0);
+        flood.log("line");
+        assert_eq!(more(&flood), 1, "their number was a line, too");
     }
 }

@@ -289,6 +289,8 @@ fn name_of(path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
@@ -306,6 +308,158 @@ mod tests {
             ("https://host/..", None),
         ] {
             assert_eq!(name(&url.parse().unwrap()).as_deref(), expected, "{url}");
+        }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        get: Get,
+    }
+
+    fn get(arguments: &[&str]) -> Get {
+        let arguments = ["get"].iter().chain(arguments);
+        Line::try_parse_from(arguments).unwrap().get
+    }
+
+    const ONE: &str = "https://host/a";
+    const TWO: &str = "https://host/b";
+
+    /// Where the first URL's file goes, or why nowhere.
+    fn goes(arguments: &[&str], find: fn(&Get, &Uri) -> Result<Destination, Failure>) -> String {
+        let get = get(arguments);
+        match find(&get, &get.urls[0]) {
+            Ok(Destination::File(path)) => path.display().to_string(),
+            Ok(other) => format!("{other:?}"),
+            Err(failure) => failure.message().to_owned(),
+        }
+    }
+
+    #[test]
+    fn where_files_go() {
+        let there = tempfile::tempdir().unwrap();
+        let there = there.path().to_str().unwrap();
+        let within = format!("{there}/a");
+        for (arguments, expected) in [
+            (&[ONE][..], "a"),
+            (&[ONE, "-O"], "a"),
+            (&[ONE, "-o", "x"], "x"),
+            (&[ONE, "-o", "-"], "Stdout"),
+            (&[ONE, TWO, "-o", "-"], "Stdout"),
+            (&[ONE, TWO], "a"),
+            (&[ONE, "--output-dir", there], &within),
+            // What a HEAD shows is for people, unless they name a file.
+            (&[ONE, "-X", "HEAD"], "Stdout"),
+            (&[ONE, "-X", "HEAD", "-o", "x"], "x"),
+            (&[ONE, "-X", "HEAD", "-O"], "a"),
+            (&[ONE, "-X", "HEAD", "--output-dir", there], &within),
+        ] {
+            assert_eq!(goes(arguments, destination), expected, "{arguments:?}");
+        }
+        for (arguments, told) in [
+            (
+                &[ONE, TWO, "-o", "x"][..],
+                "-o names one file, but there are several URLs",
+            ),
+            (&["https://host/"], "names no file to write to"),
+            (
+                &[ONE, "--output-dir", "/nowhere"],
+                "/nowhere: no such directory",
+            ),
+        ] {
+            let goes = goes(arguments, destination);
+            assert!(goes.contains(told), "{goes}");
+        }
+    }
+
+    #[test]
+    fn where_directories_go() {
+        let there = tempfile::tempdir().unwrap();
+        let there = there.path().to_str().unwrap();
+        let within = format!("{there}/d");
+        const TREE: &str = "https://host/c/d/";
+        for (arguments, expected) in [
+            (&["-r", TREE][..], "./d"),
+            (&["-r", "https://host/"], "."),
+            (&["-r", TREE, "-o", "x"], "x"),
+            (&["-r", TREE, "--output-dir", there], &within),
+            (&["-r", "https://host/", "--output-dir", there], there),
+        ] {
+            assert_eq!(goes(arguments, directory), expected, "{arguments:?}");
+        }
+        for (arguments, told) in [
+            (&["-r", ONE][..], "end it with a slash"),
+            (
+                &["-r", TREE, TREE, "-o", "x"],
+                "-o names one directory, but there are several",
+            ),
+            (&["-r", TREE, "-o", "-"], "cannot go to standard output"),
+            (
+                &["-r", TREE, "--output-dir", "/nowhere"],
+                "/nowhere: no such directory",
+            ),
+        ] {
+            let goes = goes(arguments, directory);
+            assert!(goes.contains(told), "{goes}");
+        }
+    }
+
+    #[test]
+    fn what_is_planned() {
+        let sum = "ab".repeat(32);
+        let plain = plan(&get(&[ONE])).unwrap();
+        assert!(!plain.treatment.quiet && !plain.treatment.resume);
+        assert!(plain.treatment.json.is_none() && plain.treatment.pace.is_none());
+        assert_eq!((plain.max_redirects, plain.expected), (10, None));
+        assert_eq!(plain.retry, Duration::from_secs(120));
+        assert_eq!(plain.treatment.stall, Duration::from_secs(60));
+        // Several at once would overwrite each other's bars.
+        for (arguments, is_quiet) in [
+            (&[ONE, "-q"][..], true),
+            (&[ONE, TWO, "--parallel", "2"], true),
+            (&[ONE, TWO, "--parallel", "1"], false),
+            (&["-r", "https://host/"], true),
+            (&[ONE, TWO], false),
+        ] {
+            let plan = plan(&get(arguments)).unwrap();
+            assert_eq!(plan.treatment.quiet, is_quiet, "{arguments:?}");
+        }
+        let more = [
+            "--sha256",
+            &sum,
+            "--continue",
+            "--rate",
+            "8M",
+            "--retry-time",
+            "3",
+        ];
+        let more = [&more[..], &["--max-redirects", "5", "--json", ONE]].concat();
+        let more = plan(&get(&more)).unwrap();
+        assert_eq!((more.expected, more.max_redirects), (Some([0xab; 32]), 5));
+        assert_eq!(more.retry, Duration::from_secs(3));
+        assert!(more.treatment.resume && more.treatment.json.is_some());
+        assert_eq!(more.treatment.pace.unwrap().piece(), 10_000);
+        // What is in a directory is on its server.
+        let tree = plan(&get(&["-r", "https://host/"])).unwrap();
+        assert_eq!(tree.max_redirects, 0);
+
+        let refused = |arguments: &[&str]| {
+            let failure = plan(&get(arguments)).err();
+            failure.map(|failure| failure.message().to_owned())
+        };
+        let several = refused(&[ONE, TWO, "--sha256", &sum]);
+        assert!(several.unwrap().starts_with("--sha256 is of one file"));
+        let mixed = refused(&[ONE, TWO, "-o", "-", "--parallel", "2"]);
+        assert!(mixed.unwrap().contains("would be mixed on standard output"));
+        for fine in [
+            &[ONE, TWO, "-o", "-"][..],
+            &[ONE, TWO, "-o", "-", "--parallel", "1"],
+            &[ONE, "-o", "-", "--parallel", "2"],
+            &[ONE, TWO, "--parallel", "2"],
+            // The view is not shown where there is no terminal.
+            &[ONE, "--live", "--json=events"],
+        ] {
+            assert_eq!(refused(fine), None, "{fine:?}");
         }
     }
 }

@@ -449,6 +449,8 @@ mod tests {
             let content = answer(range, "\"1\"").unwrap();
             assert_eq!((content.start, content.length), (100, Some(200)));
         }
+        let last = answer("bytes 100-100/101", "\"1\"").unwrap();
+        assert_eq!((last.start, last.length), (100, Some(101)));
         for range in [
             "bytes 99-199/200",
             "bytes 101-199/200",

@@ -380,4 +380,72 @@ mod tests {
         let expected = "h3=\":443\"; ma=86400, h3=\":4433\"; ma=86400";
         assert_eq!(alternatives(&addresses), expected);
     }
+
+    /// What is sent of a body of this length, piece by piece.
+    async fn frames(left: u64, pieces: &[usize]) -> Vec<Result<usize, io::ErrorKind>> {
+        let (sender, sent) = mpsc::channel(10);
+        for piece in pieces {
+            sender.send(vec![0; *piece].into()).await.unwrap();
+        }
+        drop(sender);
+        let mut body = Pieces { sent, left };
+        let mut frames = Vec::new();
+        assert_eq!(body.size_hint().exact(), Some(left));
+        loop {
+            assert_eq!(body.is_end_stream(), body.left == 0);
+            let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+            match next.await {
+                None => return frames,
+                Some(Ok(frame)) => frames.push(Ok(frame.into_data().unwrap().len())),
+                Some(Err(error)) => {
+                    frames.push(Err(error.kind()));
+                    return frames;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_body_does_not_look_like_the_whole() {
+        assert_eq!(frames(5, &[2, 3]).await, [Ok(2), Ok(3)]);
+        assert_eq!(frames(1, &[1]).await, [Ok(1)]);
+        assert_eq!(frames(0, &[]).await, []);
+        let cut = Err(io::ErrorKind::UnexpectedEof);
+        assert_eq!(frames(5, &[2]).await, [Ok(2), cut]);
+        assert_eq!(frames(1, &[]).await, [cut]);
+        assert!(Pieces::none().is_end_stream());
+    }
+
+    /// While a request is open, and for a while after the last one.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_requests_ends() {
+        let address = std::net::IpAddr::from([192, 0, 2, 1]);
+        let stall = limits::Limits::default().stall;
+        let limits = limits::Shared::new(limits::Limits::default());
+        let session = Session {
+            source: Arc::new(crate::testing::Anything::new(1)),
+            limits: limits::Client::new(limits, address).unwrap(),
+            observer: Observer::new(None),
+            client: address,
+        };
+        let (activity, active) = watch::channel(Activity::default());
+        let start = tokio::time::Instant::now();
+        let requests = async {
+            tokio::time::sleep(stall / 2).await;
+            activity.send_modify(|activity| activity.open = 1);
+            tokio::time::sleep(3 * stall).await;
+            activity.send_modify(|activity| activity.open = 0);
+            pending::<()>().await;
+        };
+        let reason = tokio::select! {
+            reason = idle(&session, active) => reason,
+            () = requests => unreachable!(),
+        };
+        assert_eq!(reason, "idle for too long");
+        let took = start.elapsed() - stall / 2 - 3 * stall;
+        assert!(
+            (stall..stall + Duration::from_secs(2)).contains(&took),
+            "{took:?}"
+        );
+    }
 }

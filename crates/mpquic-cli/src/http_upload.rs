@@ -199,3 +199,155 @@ async fn blocking<T: Send + 'static>(
     let result = tokio::task::spawn_blocking(run).await;
     result.unwrap_or_else(|error| Err(io::Error::other(error).into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::fs;
+    use std::sync::Arc;
+
+    use http::header::{IF_MATCH, IF_NONE_MATCH};
+
+    use super::*;
+    use crate::files::Directory;
+    use crate::limits::{Client, Limits, Shared};
+    use crate::observer::Observer;
+
+    /// A body that comes in these pieces.
+    struct Pieces(VecDeque<Bytes>);
+
+    impl RequestBody for Pieces {
+        async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+            Ok(self.0.pop_front())
+        }
+    }
+
+    /// A directory that takes files of up to a megabyte.
+    fn session(directory: &tempfile::TempDir) -> Session {
+        let address = [192, 0, 2, 1].into();
+        let source = Directory::new(directory.path(), false).unwrap();
+        Session {
+            source: Arc::new(source.max_upload(Some(MOST as u64))),
+            limits: Client::new(Shared::new(Limits::default()), address).unwrap(),
+            observer: Observer::new(None),
+            client: address,
+        }
+    }
+
+    const MOST: usize = 1 << 20;
+
+    /// Status and text of the answer to a file in pieces of these sizes.
+    async fn put(session: &Session, fields: &[(&str, &str)], sizes: &[usize]) -> (u16, String) {
+        let mut request = Request::put("/file");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let pieces = sizes.iter().map(|size| vec![b'x'; *size].into());
+        let mut body = Pieces(pieces.collect());
+        let request = request.body(()).unwrap();
+        let taken = take(session, &request, &mut body).await.unwrap();
+        (
+            taken.status().as_u16(),
+            taken.told().unwrap_or_default().to_owned(),
+        )
+    }
+
+    #[tokio::test]
+    async fn files_are_taken_whole_and_up_to_a_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let length = || fs::metadata(directory.path().join("file")).map_or(0, |file| file.len());
+        let most = MOST.to_string();
+        let stored = |told: &str| told.to_owned();
+        // The sizes of pieces do not matter, nor whether the length is known before.
+        let answer = put(&session, &[], &[1, BATCH - 2, 1, 5, 7]).await;
+        assert_eq!(
+            (answer, length()),
+            ((201, stored("stored\n")), BATCH as u64 + 12)
+        );
+        let answer = put(&session, &[("content-length", &most)], &[MOST]).await;
+        assert_eq!((answer, length()), ((204, String::new()), MOST as u64));
+        assert_eq!(put(&session, &[], &[]).await.0, 204);
+        assert_eq!(length(), 0);
+
+        let larger = (MOST + 1).to_string();
+        for (fields, sizes, status, told) in [
+            (
+                &[("content-length", &*larger)][..],
+                &[1][..],
+                413,
+                "the file is too large\n",
+            ),
+            (&[], &[MOST, 1], 413, "the file is too large\n"),
+            (
+                &[("content-length", "3")],
+                &[2],
+                400,
+                "the file has another length than was announced\n",
+            ),
+            (
+                &[("content-length", "3")],
+                &[4],
+                400,
+                "the file has another length than was announced\n",
+            ),
+            (
+                &[("content-length", "x")],
+                &[1],
+                400,
+                "the length makes no sense\n",
+            ),
+            (
+                &[("content-length", "1"), ("content-length", "1")],
+                &[1],
+                400,
+                "the length makes no sense\n",
+            ),
+            (
+                &[("content-range", "bytes 0-0/1")],
+                &[1],
+                400,
+                "parts of files are not taken\n",
+            ),
+        ] {
+            let answer = put(&session, fields, sizes).await;
+            assert_eq!(answer, (status, told.to_owned()), "{fields:?}");
+        }
+        assert_eq!(length(), 0, "the one before is still there");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_there_must_be_what_the_client_expects() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let new = (IF_NONE_MATCH.as_str(), "*");
+        let known = (IF_MATCH.as_str(), "*");
+        assert_eq!(put(&session, &[known], &[1]).await.0, 412);
+        assert_eq!(put(&session, &[new], &[1]).await.0, 201);
+        let refused = put(&session, &[new], &[1]).await;
+        assert_eq!(refused, (412, "another version is there\n".to_owned()));
+        assert_eq!(put(&session, &[known], &[1]).await.0, 204);
+        let other = (IF_MATCH.as_str(), "\"other\"");
+        assert_eq!(put(&session, &[other], &[1]).await.0, 412);
+    }
+
+    #[tokio::test]
+    async fn directories_are_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let make = async |path: &str| {
+            let request = Request::get(path).body(()).unwrap();
+            let taken = make_directory(&session, &request).await.unwrap();
+            taken.status().as_u16()
+        };
+        assert_eq!(make("/new").await, 201);
+        assert_eq!(make("/new").await, 405);
+        assert_eq!(make("/a/b").await, 409);
+        assert_eq!(make("/.new").await, 403);
+        let full = refused(io::Error::from(ErrorKind::StorageFull).into()).unwrap();
+        assert_eq!(full.status().as_u16(), 507);
+        let broken = refused(io::Error::other("x").into()).unwrap();
+        assert_eq!(broken.status().as_u16(), 500);
+    }
+}

@@ -267,6 +267,13 @@ mod tests {
         let opened = |roots| identity.tickets(roots).decrypt(&ticket);
         assert_eq!(opened(Some(&one)).unwrap(), b"who");
         assert_eq!((opened(Some(&other)), opened(None)), (None, None));
+        // In whatever order the authorities were read.
+        let (mut both, mut reversed) = (one.clone(), other.clone());
+        both.roots.extend(other.roots);
+        reversed.roots.extend(one.roots);
+        let ticket = identity.tickets(Some(&both)).encrypt(b"who").unwrap();
+        let opened = identity.tickets(Some(&reversed)).decrypt(&ticket);
+        assert_eq!(opened.unwrap(), b"who");
     }
 
     #[test]

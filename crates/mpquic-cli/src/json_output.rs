@@ -404,4 +404,111 @@ mod tests {
         assert_eq!(rate(3, 2000), 4000.0);
         assert_eq!(rate(4, 2000), 0.0);
     }
+
+    #[test]
+    fn files_are_told_with_their_rates_until_they_are_over() {
+        let start = clock::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let output = JsonOutput::new(Json::Events, Duration::from_secs(1), true);
+        let counts: [Arc<Count>; 2] = Default::default();
+        let url = Uri::from_static("https://host/file");
+        output.add(&url, &counts[0], 5000);
+        output.add(&url, &counts[1], 0);
+        counts[0].set_length(Some(20_000));
+        output.seen().told = start;
+        let progress = |seconds, bytes: [u64; 2]| {
+            for (count, bytes) in counts.iter().zip(bytes) {
+                count
+                    .received
+                    .store(bytes, std::sync::atomic::Ordering::Relaxed);
+            }
+            output.seen().progress(at(seconds)).0
+        };
+        let file = |bytes, length, bits_per_second| FileNow {
+            url: url.to_string(),
+            bytes,
+            length,
+            bits_per_second,
+        };
+        let length = Some(20_000);
+        let expected = [file(7000, length, 8000.0), file(0, None, 0.0)];
+        assert_eq!(progress(2, [7000, 0]), expected);
+        let expected = [file(7000, length, 0.0), file(1000, None, 2000.0)];
+        assert_eq!(progress(6, [7000, 1000]), expected);
+        let [over, left] = counts;
+        drop(over);
+        assert_eq!(output.seen().progress(at(7)).0.len(), 1, "one is over");
+        drop(left);
+        assert!(output.seen().progress(at(8)).0.is_empty());
+
+        // Who wants results only is told of nothing else.
+        let output = JsonOutput::new(Json::Result, Duration::from_secs(1), true);
+        output.add(&url, &Arc::default(), 0);
+        assert!(output.seen().files.is_empty());
+    }
+
+    #[test]
+    fn events_have_the_agreed_fields() {
+        let url = || "https://a/b".to_owned();
+        let mut seen = Seen::new(clock::now());
+        let mut changes = seen.update(3, vec![path(1, "active", 5000)]);
+        let change = changes.remove(0);
+        let (_, paths) = seen.progress(seen.told + Duration::from_secs(2));
+        let files = vec![FileNow {
+            url: url(),
+            bytes: 10,
+            length: None,
+            bits_per_second: 1.5,
+        }];
+        let address = r#""local":"127.0.0.1:1","remote":"127.0.0.1:2","state":"active""#;
+        for (event, expected) in [
+            (
+                Event::Path(change),
+                format!(r#""path","connection":3,"id":1,{address}"#),
+            ),
+            (
+                Event::Progress { files, paths },
+                format!(
+                    r#""progress","files":[{{"url":"https://a/b","bytes":10,"bits_per_second":1.5}}],"paths":[{{"connection":3,"id":1,{address},"bytes_received":5000,"bits_per_second":20000.0,"rtt_ms":1.5}}]"#
+                ),
+            ),
+            (
+                Event::Retry {
+                    url: url(),
+                    error: "lost",
+                    bytes: 7,
+                },
+                r#""retry","url":"https://a/b","error":"lost","bytes":7"#.to_owned(),
+            ),
+            (
+                Event::Restart {
+                    url: url(),
+                    why: "changed",
+                },
+                r#""restart","url":"https://a/b","why":"changed""#.to_owned(),
+            ),
+            (
+                Event::Failed {
+                    url: url(),
+                    error: "gone",
+                    code: 4,
+                },
+                r#""failed","url":"https://a/b","error":"gone","code":4"#.to_owned(),
+            ),
+        ] {
+            let line = serde_json::to_string(&Line { at: 0.5, event }).unwrap();
+            assert_eq!(line, format!(r#"{{"at":0.5,"event":{expected}}}"#));
+        }
+    }
+
+    #[test]
+    fn paths_end_with_their_connection() {
+        let mut seen = Seen::new(clock::now());
+        seen.update(2, vec![path(0, "active", 0), path(1, "suspect", 0)]);
+        let closed = seen.lose_paths().into_iter();
+        let closed: Vec<_> = closed.map(|it| (it.connection, it.id, it.state)).collect();
+        let state = || "closed".to_owned();
+        assert_eq!(closed, [(2, 0, state()), (2, 1, state())]);
+        assert!(seen.lose_paths().is_empty());
+    }
 }

@@ -163,3 +163,73 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(limits: Limits) -> Client {
+        Client::new(Shared::new(limits), [192, 0, 2, 1].into()).unwrap()
+    }
+
+    /// How long an attempt without end is let wait.
+    async fn waits(client: &Client) -> Duration {
+        let start = Instant::now();
+        let attempt = client.progress(std::future::pending::<()>());
+        assert_eq!(attempt.await, Err(Stalled));
+        start.elapsed()
+    }
+
+    fn is_about(took: Duration, expected: Duration) -> bool {
+        (expected..expected + Duration::from_millis(10)).contains(&took)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_lets_nothing_through_has_less_time_while_others_wait() {
+        let limits = Limits {
+            files: 1,
+            ..Limits::default()
+        };
+        let client = client(limits);
+        assert!(is_about(waits(&client).await, limits.stall));
+        let open = client.open_file().await.unwrap();
+        assert!(is_about(waits(&client).await, limits.stall_when_full));
+        drop(open);
+        let late = tokio::time::sleep(limits.stall - Duration::from_millis(1));
+        assert_eq!(client.progress(late).await, Ok(()));
+        let short = super::Limits {
+            stall: Duration::from_millis(50),
+            ..limits
+        };
+        assert!(is_about(waits(&self::client(short)).await, short.stall));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn some_requests_may_be_cancelled() {
+        let client = client(Limits::default());
+        let too_often = || (0..200).filter(|_| client.on_cancelled()).count();
+        assert_eq!(too_often(), 100);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(too_often(), 180);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_clients_share_a_rate() {
+        let limits = Limits {
+            rate: Some(Rate::mbit(8)),
+            ..Limits::default()
+        };
+        let client = client(limits);
+        assert_eq!(client.largest_piece(), 10_000);
+        let start = Instant::now();
+        for _ in 0..10 {
+            client.pace(100_000).await;
+        }
+        assert!(is_about(start.elapsed(), Duration::from_secs(1)));
+        let unlimited = self::client(Limits::default());
+        assert_eq!(unlimited.largest_piece(), usize::MAX);
+        let start = Instant::now();
+        unlimited.pace(1 << 30).await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+}

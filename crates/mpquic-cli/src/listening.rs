@@ -433,3 +433,47 @@ fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig
     }
     Ok(config.preferred_address_v4(v4).preferred_address_v6(v6))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve;
+
+    /// The addresses listened on once this one is announced by a server on that one.
+    async fn announced(listen: &str, address: impl Fn(u16) -> String) -> Vec<SocketAddr> {
+        let any: SocketAddr = listen.parse().unwrap();
+        let (config, _) = serve::self_signed(&[any], None, &[b"h3"]).unwrap();
+        let server = Endpoint::builder().bind(any).server(config);
+        let endpoint = server.build().unwrap();
+        let port = endpoint.local_addrs()[0].port();
+        let address = address(port).parse().unwrap();
+        announce(&Endpoints::one(endpoint.clone()), &[address]).unwrap();
+        endpoint.local_addrs()
+    }
+
+    #[tokio::test]
+    async fn what_is_listened_on_already_needs_no_socket() {
+        let same = |port| format!("127.0.0.1:{port}");
+        let other = |_| "127.0.0.1:0".to_owned();
+        assert_eq!(announced("127.0.0.1:0", same).await.len(), 1);
+        assert_eq!(announced("0.0.0.0:0", same).await.len(), 1);
+        for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let addresses = announced(listen, other).await;
+            assert_eq!(addresses.len(), 2);
+            assert!(addresses[1].ip().is_loopback(), "{addresses:?}");
+        }
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let (config, _) = serve::self_signed(&[any], None, &[b"h3"]).unwrap();
+        let server = Endpoint::builder().bind(any).server(config.clone());
+        let endpoints = Endpoints::one(server.build().unwrap());
+        let unusable = "0.0.0.0:5".parse().unwrap();
+        assert!(announce(&endpoints, &[unusable]).is_err());
+        assert!(prefer(config.clone(), &[unusable]).is_err());
+        let addresses = ["192.0.2.1:5", "[2001:db8::1]:5", "192.0.2.2:5"];
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        assert!(prefer(config.clone(), &addresses[..2]).is_ok());
+        let twice = prefer(config, &addresses).err().unwrap();
+        let told = "--preferred-address 192.0.2.2:5: one of its family is enough";
+        assert_eq!(twice.message(), told);
+    }
+}

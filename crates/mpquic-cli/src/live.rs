@@ -234,4 +234,71 @@ pub(crate) mod tests {
         live.look(start, Vec::new());
         assert_eq!(live.selected(), None);
     }
+
+    /// What is received, what is sent, and both, of the paths that are in use.
+    #[test]
+    fn bytes_are_those_of_a_direction() {
+        let start = clock::now();
+        for (direction, carried, sends) in [
+            (Direction::Receiving, 5000, false),
+            (Direction::Sending, 100, true),
+            (Direction::Both, 5100, true),
+        ] {
+            let mut live = Live::new("x".to_owned(), direction, start);
+            live.look(start, vec![seen(0, 0, 1000), seen(0, 1, 0)]);
+            let (mut first, mut second) = (seen(0, 0, 6000), seen(0, 1, 9000));
+            first.stats.bytes_sent = 100;
+            second.stats.state = PathState::Abandoned;
+            live.look(start + Duration::from_secs(1), vec![first, second]);
+            assert_eq!((live.rows.len(), live.carried), (1, carried));
+            assert_eq!(live.rows[0].carried, carried);
+            assert_eq!(live.rows[0].rates, [carried as f64]);
+            // A third of a new rate counts at once.
+            assert!((live.rate() - 0.3 * carried as f64).abs() < 1e-6);
+            assert_eq!(direction.sends(), sends);
+        }
+    }
+
+    /// Two looks at the same moment tell no rate, and a path without packets has lost none.
+    #[test]
+    fn without_time_or_packets_there_is_no_rate() {
+        let start = clock::now();
+        let mut live = Live::new("x".to_owned(), Direction::Receiving, start);
+        assert!(live.told.is_empty() && !live.by_peer && live.carried == 0);
+        live.look(start, vec![seen(0, 0, 0)]);
+        live.look(start, vec![seen(0, 0, 4000)]);
+        assert!(live.rows[0].rates.is_empty() && live.rate() == 0.0);
+        assert_eq!(live.carried, 4000);
+        let mut idle = seen(0, 0, 4000);
+        idle.stats.packets_sent = 0;
+        idle.stats.packets_lost = 0;
+        let millisecond = Duration::from_millis(1);
+        live.look(start + millisecond, vec![idle]);
+        assert_eq!((live.rows[0].loss(), live.rows[0].rates.len()), (0.0, 1));
+        let mut one = seen(0, 0, 4000);
+        (one.stats.packets_sent, one.stats.packets_lost) = (1, 1);
+        live.look(start + 2 * millisecond, vec![one]);
+        assert_eq!(live.rows[0].loss(), 1.0);
+        assert!(live.by_peer().by_peer);
+    }
+
+    #[test]
+    fn the_selection_moves_by_a_row_and_stays_within() {
+        let start = clock::now();
+        let mut live = Live::new("x".to_owned(), Direction::Both, start);
+        live.look(start, (0..3).map(|id| seen(0, id, 0)).collect());
+        let mut moves = |down| {
+            live.select(down);
+            live.selected()
+        };
+        let rows = [1, 1, 1, -1, -1, -1].map(&mut moves);
+        assert_eq!(rows, [1, 2, 2, 1, 0, 0].map(Some));
+        // The selected one is gone: the first of the others, and from there on.
+        live.look(start, vec![seen(0, 1, 0), seen(0, 2, 0)]);
+        assert_eq!(live.selected(), Some(0));
+        live.select(1);
+        live.rows.remove(1);
+        live.select(1);
+        assert_eq!(live.selected(), Some(0), "from the first on");
+    }
 }

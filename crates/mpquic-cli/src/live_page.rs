@@ -114,4 +114,15 @@ mod tests {
         assert_eq!(told("2001:db8:1:2:3:4:5:6"), "2001:db8:1::/48");
         assert_eq!(told("2002:cb00:714d::1"), "2002:cb00:7100::/48");
     }
+
+    #[test]
+    fn a_path_as_the_page_gets_it() {
+        let mut stats = crate::live::tests::seen(0, 3, 7).stats;
+        (stats.bytes_sent, stats.in_flight, stats.state) = (9, 11, PathState::Suspect);
+        let json = serde_json::to_string(&PathNow::new(&stats)).unwrap();
+        assert_eq!(
+            json,
+            r#"{"id":3,"local":"192.0.2.13","network":"192.0.2.0/24","state":"suspect","rtt_ms":20.0,"window":122880,"in_flight":11,"bytes_sent":9,"bytes_received":7,"packets_sent":1000,"lost":5}"#
+        );
+    }
 }

@@ -144,7 +144,7 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
         head += &format!(" {} ", column.padded(column.head));
     }
     let mut lines = vec![Line::styled(
-        cut(&head, width),
+        cut(head.trim_end(), width),
         Style::new().add_modifier(Modifier::DIM),
     )];
     let most = shown.iter().flat_map(|row| &row.rates).copied();
@@ -160,6 +160,10 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
             false => Modifier::empty(),
         };
         let style = palette.of_state(row).add_modifier(weight);
+        if bars < FEWEST_BARS {
+            // The space at its end need not fit.
+            text.truncate(text.trim_end().len());
+        }
         let mut line = Line::from(Span::styled(cut(&text, width), style));
         if bars >= FEWEST_BARS {
             let bars = sparkline(row, bars - 1, most);
@@ -324,5 +328,173 @@ mod tests {
         );
         let none = Live::new("x".to_owned(), Direction::Both, live.started);
         assert!(drawn(&none, 30, 4, true).0[1].starts_with("no path yet"));
+    }
+
+    /// A window as text, without the spaces at the ends of lines.
+    fn text(live: &Live, width: u16, height: u16) -> String {
+        let (lines, _) = drawn(live, width, height, false);
+        let lines: Vec<_> = lines.iter().map(|line| line.trim_end()).collect();
+        format!("\n{}\n", lines.join("\n"))
+    }
+
+    /// Three paths of a server, the second of which is selected, and carries less and less.
+    fn busy() -> Live {
+        let start = clock::now();
+        let title = "server".to_owned();
+        let mut live = Live::new(title, Direction::Sending, start).by_peer();
+        let mut sent = [0; 3];
+        for step in 0..70_u64 {
+            for (path, sent) in sent.iter_mut().enumerate() {
+                *sent += match path {
+                    0 => 1_000_000,
+                    1 => 10_000 * (70 - step),
+                    _ => 0,
+                };
+            }
+            let look = start + step as u32 * LOOK;
+            let paths = sent.iter().enumerate().map(|(path, sent)| {
+                let mut path = seen(path as u64, path as u32, 0);
+                path.stats.bytes_sent = *sent;
+                path
+            });
+            live.look(look, paths.collect());
+        }
+        live.select(1);
+        live
+    }
+
+    #[test]
+    fn windows_of_several_sizes() {
+        let mut live = busy();
+        let scenes: [(u16, u16, &str); 8] = [
+            (
+                100,
+                7,
+                "
+server                                                                   33.1 Mbit/s  88.8 MiB  0:17
+  path             state          rate      rtt  share    lost     window
+  192.0.2.1:443 0  active  32.0 Mbit/s  20.0 ms   74 %  0.50 %  120.0 KiB ██████████████████████████
+> 192.0.2.1:443 1  active   1.1 Mbit/s  20.0 ms   26 %  0.50 %  120.0 KiB ▃▂▂▂▂▂▂▂▂▂▂▂▂▂▁▁▁▁▁▁▁▁▁▁▁▁
+  192.0.2.1:443 2  active     0 kbit/s  20.0 ms    0 %  0.50 %  120.0 KiB
+
+↑↓ select  b backup  c close path  q quit
+",
+            ),
+            // One row: that which is selected. There are no more than so many rates over time.
+            (
+                150,
+                4,
+                "
+server                                                                                                                     33.1 Mbit/s  88.8 MiB  0:17
+  path             state         rate      rtt  share    lost     window
+> 192.0.2.1:443 1  active  1.1 Mbit/s  20.0 ms   26 %  0.50 %  120.0 KiB ▇▇▇▇▇▇▇▇▆▆▆▆▆▆▆▆▅▅▅▅▅▅▅▅▅▄▄▄▄▄▄▄▄▄▃▃▃▃▃▃▃▃▂▂▂▂▂▂▂▂▂▁▁▁▁▁▁▁▁
+↑↓ select  b backup  c close path  q quit
+",
+            ),
+            (
+                56,
+                5,
+                "
+server                       33.1 Mbit/s  88.8 MiB  0:17
+  path             state          rate      rtt  share
+  192.0.2.1:443 0  active  32.0 Mbit/s  20.0 ms   74 %
+> 192.0.2.1:443 1  active   1.1 Mbit/s  20.0 ms   26 %
+↑↓ select  b backup  c close path  q quit
+",
+            ),
+            (
+                30,
+                4,
+                "
+…  33.1 Mbit/s  88.8 MiB  0:17
+  path                   rate
+> 192.0.2.1:443 1  1.1 Mbit/s
+↑↓ select  b backup  c close …
+",
+            ),
+            (12, 3, "\n  33.1 Mbit…\n  path  rate\n↑↓ select  …\n"),
+            (20, 2, "\n  33.1 Mbit/s  88.8…\n\n"),
+            (20, 1, "\n  33.1 Mbit/s  88.8…\n"),
+            (1, 1, "\n…\n"),
+        ];
+        for (width, height, expected) in scenes {
+            assert_eq!(text(&live, width, height), expected);
+        }
+        live.told = "path 1 is a backup now".to_owned();
+        let told = text(&live, 18, 4);
+        assert_eq!(told.lines().last(), Some("path 1 is a backu…"));
+    }
+
+    /// Which columns there are, by the width.
+    #[test]
+    fn columns_go_one_by_one() {
+        let live = busy();
+        let mut before = String::new();
+        let mut narrower = Vec::new();
+        for width in (1..=120).rev() {
+            let (lines, _) = drawn(&live, width, 6, false);
+            let head = lines[1].split_whitespace().collect::<Vec<_>>().join(" ");
+            // What is shown is whole, as long as there is another column to leave out.
+            assert_eq!(lines[2].contains('…'), width < 17 && width > 0, "{width}");
+            let has_bars = lines[2].contains(&BARS[1..]);
+            let now = format!("{head}{}", if has_bars { " |" } else { "" });
+            if now != before {
+                narrower.push((width, now.clone()));
+                before = now;
+            }
+        }
+        let expected = [
+            (120, "path state rate rtt share lost window |"),
+            (80, "path state rate rtt share lost window"),
+            (72, "path state rate rtt share lost |"),
+            (69, "path state rate rtt share lost"),
+            (61, "path state rate rtt share"),
+            (53, "path state rate rtt"),
+            (46, "path rate rtt"),
+            (38, "path rate |"),
+            (37, "path rate"),
+            (29, "path |"),
+            (24, "path"),
+            (5, "pa…"),
+            (4, "p…"),
+            (3, "…"),
+        ];
+        assert_eq!(
+            narrower,
+            expected.map(|(width, head)| (width, head.to_owned()))
+        );
+    }
+
+    #[test]
+    fn states_have_their_colours() {
+        let start = clock::now();
+        let mut live = Live::new("x".to_owned(), Direction::Receiving, start);
+        let mut paths: Vec<_> = (0..5).map(|id| seen(0, id, 0)).collect();
+        paths[1].stats.state = PathState::Suspect;
+        paths[2].is_backup = true;
+        paths[3].stats.state = PathState::Validating;
+        paths[4].stats.state = PathState::Suspect;
+        paths[4].is_backup = true;
+        live.look(start, paths);
+        let mut terminal = Terminal::new(TestBackend::new(70, 9)).unwrap();
+        let palette = Palette { has_colours: true };
+        terminal.draw(|frame| draw(frame, &live, palette)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let cell = |column: u16, row: u16| &buffer[(column, row)];
+        let colours = [2, 3, 4, 5, 6].map(|row| cell(3, row).fg);
+        let expected = [
+            Color::Green,
+            Color::Red,
+            Color::Yellow,
+            Color::Reset,
+            Color::Red,
+        ];
+        assert_eq!(colours, expected);
+        // The selected row, and the line above all, stand out; heads and keys stand back.
+        let is = |row, modifier| cell(3, row).modifier.contains(modifier);
+        let bold: Vec<_> = (0..9).filter(|row| is(*row, Modifier::BOLD)).collect();
+        let dim: Vec<_> = (0..9).filter(|row| is(*row, Modifier::DIM)).collect();
+        assert_eq!((bold, dim), (vec![0, 2], vec![1, 8]));
+        assert_eq!(cell(69, 2).fg, Color::Cyan, "rates over time");
     }
 }

@@ -271,3 +271,53 @@ impl Text {
         let _ = writeln!(self.0, "{}{labels} {value}", self.1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn requests_are_counted_by_kind() {
+        let observer = Observer::new(None);
+        let request = |method: &str, protocol, status, bytes| {
+            observer.on_request(Entry {
+                time: clock::time_of_day(),
+                client: [192, 0, 2, 1].into(),
+                user: None,
+                method: method.to_owned(),
+                target: "/".to_owned(),
+                protocol,
+                status,
+                bytes,
+                seconds: Duration::ZERO,
+            });
+        };
+        request("GET", "HTTP/3", Some(200), 1000);
+        request("GET", "HTTP/3", Some(200), 500);
+        request("GET", "HTTP/2", Some(404), 10);
+        request("PUT", "HTTP/3", None, 0);
+        // Clients may send any, and each would take memory.
+        request("BREW", "HTTP/3", Some(405), 20);
+        request("get", "HTTP/3", Some(405), 20);
+        let mut text = Text::default();
+        observer.requests(&mut text);
+        let labels = |protocol: &str, method: &str, status: &str| {
+            format!(
+                "mpquic_http_requests_total{{protocol=\"{protocol}\",method=\"{method}\",status=\"{status}\"}}"
+            )
+        };
+        let expected = [
+            "# HELP mpquic_http_requests_total Requests, answered or given up.".to_owned(),
+            "# TYPE mpquic_http_requests_total counter".to_owned(),
+            format!("{} 1", labels("HTTP/2", "GET", "404")),
+            format!("{} 2", labels("HTTP/3", "GET", "200")),
+            format!("{} 1", labels("HTTP/3", "PUT", "none")),
+            format!("{} 2", labels("HTTP/3", "other", "405")),
+            "# HELP mpquic_http_response_bytes_total Bytes of answers' bodies.".to_owned(),
+            "# TYPE mpquic_http_response_bytes_total counter".to_owned(),
+            "mpquic_http_response_bytes_total 1550".to_owned(),
+        ];
+        assert_eq!(text.0.lines().collect::<Vec<_>>(), expected);
+    }
+}

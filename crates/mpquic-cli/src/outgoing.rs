@@ -257,4 +257,57 @@ mod tests {
         refused("https://host/", &[&file, &stdin], false, "(-)");
         refused("https://host/", &[&stdin], false, "names no file");
     }
+
+    #[test]
+    fn everything_is_sent_in_the_order_of_its_depth_and_name() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for name in ["one/deep/deeper", "two/wide"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        let names = ["one/c", "one/a", "one/b", "one/deep/x", "file"];
+        for (length, name) in names.into_iter().enumerate() {
+            fs::write(path(name), vec![0; length]).unwrap();
+        }
+        let named = ["one", "file", "two"].map(path);
+        let items = items(&url("https://host/"), &named, true).unwrap();
+        let directories = items.directories.iter();
+        let directories: Vec<_> = directories.map(|it| (it.depth, it.url.path())).collect();
+        let expected = [
+            (0, "/one/"),
+            (0, "/two/"),
+            (1, "/one/deep/"),
+            (1, "/two/wide/"),
+            (2, "/one/deep/deeper/"),
+        ];
+        assert_eq!(directories, expected);
+        let files: Vec<_> = items.files.iter().map(|it| it.url.path()).collect();
+        assert_eq!(
+            files,
+            ["/one/a", "/one/b", "/one/c", "/one/deep/x", "/file"]
+        );
+        assert_eq!((items.length, items.links), (Some(10), 0));
+        assert_eq!(items.files[0].file, Some(path("one/a")));
+        assert_eq!(items.files[0].name(), "a");
+
+        let items = super::items(&url("https://host/x"), &[PathBuf::from("-")], false).unwrap();
+        let input = Item {
+            file: None,
+            url: url("https://host/x"),
+        };
+        assert_eq!((items.files, items.length), (vec![input], None));
+    }
+
+    /// A device has no length, and so the whole has none.
+    #[cfg(unix)]
+    #[test]
+    fn not_everything_has_a_length() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "12").unwrap();
+        let to = url("https://host/");
+        let all = items(&to, &[file.clone(), "/dev/null".into()], false).unwrap();
+        assert_eq!((all.files.len(), all.length), (2, None));
+        assert_eq!(items(&to, &[file], false).unwrap().length, Some(2));
+    }
 }

@@ -97,6 +97,9 @@ mod tests {
         assert_eq!(window(1 << 40), 64 << 20);
         let least: Rate = "10k".parse().unwrap();
         assert_eq!(super::window(least, Duration::ZERO), 16 << 10);
+        let pace = Pace::new(Rate::mbit(8));
+        assert_eq!(pace.window(Duration::from_millis(300)), 700_000);
+        assert_eq!((piece(least), piece(Rate::mbit(80))), (1200, 100_000));
     }
 
     /// In no tenth of a second passes more than twice its share, and over time none is lost.
@@ -127,5 +130,18 @@ mod tests {
             pace.wait(pace.piece()).await;
         }
         assert_eq!(start.elapsed().as_millis(), 900);
+    }
+
+    /// Bytes take their time, and a tenth of a second that passed before counts for them.
+    #[test]
+    fn a_meter_tells_when_bytes_may_move() {
+        let start = Instant::now() + Duration::from_secs(1);
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut meter = Meter::new(start);
+        let rate = Rate::mbit(8);
+        assert_eq!(meter.add(50_000, rate, start), at(50));
+        assert_eq!(meter.add(100_000, rate, start), at(150));
+        assert_eq!(meter.add(1000, rate, at(200)), at(151));
+        assert_eq!(meter.add(1000, rate, at(1000)), at(901));
     }
 }

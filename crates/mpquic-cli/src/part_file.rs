@@ -367,4 +367,79 @@ mod tests {
             assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         }
     }
+
+    /// What the note says is there.
+    fn noted(path: &Path) -> Option<u64> {
+        let note = fs::read(with_suffix(path, ".part.json")).ok()?;
+        Some(serde_json::from_slice::<Note>(&note).unwrap().bytes)
+    }
+
+    #[test]
+    fn it_is_written_down_once_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let (mut part, _) = PartFile::open(&path, URL, false).unwrap();
+        part.set_stamp(Some(stamp()));
+        let (start, kept) = (now(), part.kept());
+        let mut write = |millis| {
+            let at = start + Duration::from_millis(millis);
+            part.write(&[1; 10], at).unwrap();
+            assert_eq!(kept.load(Ordering::Acquire), noted(&path).unwrap());
+            noted(&path).unwrap()
+        };
+        let told = [0, 1, 999, 1000, 1999, 2500].map(&mut write);
+        assert_eq!(told, [10, 10, 10, 40, 40, 60]);
+        // With the rest at its end.
+        write(2501);
+        drop(part);
+        assert_eq!((noted(&path), kept.load(Ordering::Acquire)), (Some(70), 70));
+        let (part, begun) = PartFile::open(&path, URL, true).unwrap();
+        assert_eq!(begun.have, Some((70, stamp())));
+        let kept = part.kept();
+        assert_eq!(kept.load(Ordering::Acquire), 70);
+        drop(part);
+        assert_eq!(noted(&path), Some(70));
+    }
+
+    #[test]
+    fn what_starts_over_has_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = left(&directory);
+        let (mut part, _) = PartFile::open(&path, URL, true).unwrap();
+        part.restart().unwrap();
+        let kept = part.kept();
+        assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, None));
+        assert_eq!(part.sum(), (0, Sha256::digest(b"").into()));
+        // The note of the first bytes is written at once, though one was written a moment ago.
+        part.set_stamp(Some(stamp()));
+        part.write(&[7; 5], now()).unwrap();
+        assert_eq!(noted(&path), Some(5));
+        part.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [7; 5]);
+
+        // Of a version that has no name, nothing is of use later.
+        let (mut part, _) = PartFile::open(&path, URL, false).unwrap();
+        part.write(&[1; 10], now()).unwrap();
+        let kept = part.kept();
+        part.discard();
+        drop(part);
+        assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, None));
+        // Nor is a part without a byte.
+        let (mut part, _) = PartFile::open(&path, URL, false).unwrap();
+        part.set_stamp(Some(stamp()));
+        drop(part);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_note_that_cannot_be_written_leaves_none_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let (mut part, _) = PartFile::open(&path, URL, false).unwrap();
+        part.set_stamp(Some(stamp()));
+        // Nothing can be renamed to it, nor written there.
+        fs::create_dir(with_suffix(&path, ".part.json")).unwrap();
+        assert!(part.write(&[1; 10], now()).is_err());
+        assert!(!with_suffix(&path, ".part.json.new").exists());
+    }
 }

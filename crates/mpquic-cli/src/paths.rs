@@ -400,3 +400,145 @@ fn what(row: &Row) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use mpquic_tokio::LeftOut;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: Reach,
+    }
+
+    fn listed() -> Vec<InterfaceAddress> {
+        // Every machine has at least one to begin with.
+        let any = mpquic_tokio::interface_addresses().unwrap().remove(0);
+        let one = |name: &str, ip: &str, left_out| {
+            let mut one = any.clone();
+            (one.name, one.ip, one.left_out) = (name.to_owned(), ip.parse().unwrap(), left_out);
+            one
+        };
+        vec![
+            one("lo", "127.0.0.1", Some(LeftOut::Loopback)),
+            one("eth0", "192.0.2.1", None),
+            one("wlan0", "2001:db8::1", None),
+        ]
+    }
+
+    /// Names of what is used, and why the others are not.
+    fn told(named: &[&str], here: bool) -> Vec<String> {
+        let mut reach = Line::try_parse_from(["x"]).unwrap().reach;
+        let named = named.iter().map(|named| named.parse().unwrap());
+        reach.local = named.map(Local::Address).collect();
+        let starts = starts(&reach, listed(), here).into_iter();
+        let told = starts.map(|start| match &start.left_out {
+            None => format!("{}: {:?}", start.name(), start.interface),
+            Some(why) => format!("{}: {why}", start.name()),
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn paths_start_where_the_user_says_or_where_it_makes_sense() {
+        let lo = format!("lo: {}", LeftOut::Loopback);
+        let used = ["eth0: Some(\"eth0\")", "wlan0: Some(\"wlan0\")"];
+        assert_eq!(told(&[], false), [&lo, used[0], used[1]]);
+        let here = "the server is on this machine";
+        let expected = [
+            lo,
+            format!("eth0: {here}"),
+            format!("wlan0: {here}"),
+            "any: None".into(),
+        ];
+        assert_eq!(told(&[], true), expected);
+        // Of those that are named, an address is that of its interface.
+        let named = told(&["192.0.2.1", "127.0.0.1"], true);
+        assert_eq!(
+            named,
+            ["192.0.2.1: Some(\"eth0\")", "127.0.0.1: Some(\"lo\")"]
+        );
+        assert_eq!(told(&["192.0.2.9"], false), ["192.0.2.9: None"]);
+    }
+
+    #[test]
+    fn an_address_reaches_its_own_version() {
+        let start = |address: Option<&str>| Start {
+            interface: None,
+            address: address.map(|address| address.parse().unwrap()),
+            local: None,
+            left_out: None,
+        };
+        let reaches = |address| {
+            let servers = ["192.0.2.1:1", "[2001:db8::1]:1"];
+            servers.map(|server| start(address).reaches(server.parse().unwrap()))
+        };
+        assert_eq!(reaches(Some("192.0.2.7")), [true, false]);
+        assert_eq!(reaches(Some("::1")), [false, true]);
+        assert_eq!(reaches(None), [true, true]);
+        assert_eq!(start(Some("::1")).name(), "::1");
+    }
+
+    fn rows(round: Option<u64>) -> Vec<Row> {
+        let start = |name: Option<&str>, address: Option<&str>, left_out: Option<&str>| Start {
+            interface: name.map(str::to_owned),
+            address: address.map(|address| address.parse().unwrap()),
+            local: None,
+            left_out: left_out.map(str::to_owned),
+        };
+        let reached = Reached {
+            server: "192.0.2.9:443".parse().unwrap(),
+            handshake_ms: 1.25,
+            min_rtt_ms: 0.5,
+            rtt_ms: 0.75,
+            mtu: 1452,
+            ecn: "capable",
+            multipath: true,
+            quic_version: "v1".to_owned(),
+            protocol: "h3".to_owned(),
+        };
+        let failed = Cause::Connect.failed("no answer\nat all");
+        vec![
+            start(Some("lo"), Some("::1"), Some("loopback")).row(round, None),
+            start(Some("eth0"), Some("192.0.2.1"), None).row(round, Some(Ok(reached))),
+            start(None, None, None).row(round, Some(Err(failed))),
+            start(Some("a"), Some("192.0.2.7"), None).row(round, None),
+        ]
+    }
+
+    #[test]
+    fn a_line_for_each_address() {
+        let expected = "\
+interface  address
+lo         ::1        left out: loopback
+eth0       192.0.2.1  reached 192.0.2.9:443 in 1.25 ms: rtt 0.50 ms, mtu 1452, ECN capable, multipath, QUIC v1, h3
+any        any        not reached: no answer at all
+a          192.0.2.7  usable
+";
+        assert_eq!(table(&rows(None)), expected);
+        assert_eq!(table(&rows(Some(0))), expected);
+        // The rounds stand apart.
+        assert_eq!(table(&rows(Some(1))), format!("\n{expected}"));
+        assert_eq!(table(&[]), "interface  address\n");
+    }
+
+    #[test]
+    fn an_object_for_each_address() {
+        let objects: Vec<_> = rows(Some(3))
+            .iter()
+            .map(|row| serde_json::to_string(row).unwrap())
+            .collect();
+        assert_eq!(
+            objects,
+            [
+                r#"{"round":3,"interface":"lo","address":"::1","left_out":"loopback"}"#,
+                r#"{"round":3,"interface":"eth0","address":"192.0.2.1","left_out":null,"server":"192.0.2.9:443","handshake_ms":1.25,"min_rtt_ms":0.5,"rtt_ms":0.75,"mtu":1452,"ecn":"capable","multipath":true,"quic_version":"v1","protocol":"h3"}"#,
+                r#"{"round":3,"interface":null,"address":null,"left_out":null,"error":"no answer at all"}"#,
+                r#"{"round":3,"interface":"a","address":"192.0.2.7","left_out":null}"#,
+            ]
+        );
+    }
+}

@@ -413,3 +413,158 @@ fn datagrams(tally: &Tally) -> Datagrams {
         download_jitter_ms: tally.back_jitter.millis(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::testing::{Anything, Served, soon};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        perf: Perf,
+    }
+
+    async fn client() -> (Served, Client) {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
+        let connection = served.connect(1 << 20).await;
+        let stall = Duration::from_secs(10);
+        (served, Client { connection, stall })
+    }
+
+    fn measurement<'a>(args: &'a Perf, client: &'a Client, test: Test) -> Measurement<'a> {
+        Measurement {
+            args,
+            client,
+            test,
+            began: Instant::now(),
+            idle: None,
+            counts: Counts::default(),
+            latencies: RefCell::default(),
+            tally: RefCell::new(Tally::new(clock::now())),
+            paths: RefCell::new(PathWatch::new(&client.connection)),
+        }
+    }
+
+    fn amount(amount: Option<Amount>) -> Option<(u64, f64)> {
+        amount.map(|amount| (amount.bytes, amount.bits_per_second))
+    }
+
+    #[tokio::test]
+    async fn what_is_measured_in_a_part_of_the_time() {
+        let (_served, client) = client().await;
+        let args = Line::try_parse_from(["x", "localhost"]).unwrap().perf;
+        let before = || Reading {
+            at: 1.0,
+            down: 1_000_000,
+            up: 500_000,
+            samples: 2,
+            paths: client.connection.path_stats(),
+        };
+        let mut measured = Vec::new();
+        for test in [
+            Test::Latency,
+            Test::Download,
+            Test::Upload,
+            Test::Both,
+            Test::Requests,
+        ] {
+            let measurement = measurement(&args, &client, test);
+            measurement.counts.down.set(5_000_000);
+            measurement.counts.up.set(1_500_000);
+            for millis in [1000, 900, 3, 1, 2] {
+                let latency = Duration::from_millis(millis);
+                measurement.latencies.borrow_mut().add(latency);
+            }
+            let one = measurement.since(&before(), 3.0);
+            assert_eq!((one.test, one.start, one.end), (test.name(), 1.0, 3.0));
+            let latency = one.latency.unwrap();
+            assert_eq!(
+                (latency.count, latency.p50_ms, latency.max_ms),
+                (3, 2.0, 3.0)
+            );
+            assert!(one.datagrams.is_none() && one.bufferbloat.is_none());
+            assert_eq!(one.paths.len(), 1);
+            assert_eq!((one.paths[0].bytes_sent, one.paths[0].packets_sent), (0, 0));
+            measured.push((
+                amount(one.download),
+                amount(one.upload),
+                one.requests_per_second,
+            ));
+            // One direction was over before, within or after that time.
+            for (end, seconds) in [(0.5, 2.0), (1.0, 2.0), (1.5, 0.5)] {
+                measurement.counts.down_end.set(Some(end));
+                let one = measurement.since(&before(), 3.0);
+                let expected = (4_000_000, 32e6 / seconds);
+                assert!(one.download.is_none() || amount(one.download) == Some(expected));
+            }
+        }
+        let (down, up) = (Some((4_000_000, 16e6)), Some((1_000_000, 4e6)));
+        let expected = [
+            (None, None, None),
+            (down, None, None),
+            (None, up, None),
+            (down, up, None),
+            (None, None, Some(1.5)),
+        ];
+        assert_eq!(measured, expected);
+        let measurement = measurement(&args, &client, Test::Datagrams);
+        for _ in 0..3 {
+            measurement.tally.borrow_mut().next(100, clock::now());
+        }
+        let told = measurement.since(&before(), 3.0).datagrams.unwrap();
+        assert_eq!((told.sent, told.returned, told.upload_loss), (3, 0, None));
+        let reading = measurement.read();
+        assert_eq!((reading.down, reading.up, reading.samples), (0, 0, 0));
+        assert!(reading.at < 1000.0);
+    }
+
+    /// Of each path, since it was there.
+    #[test]
+    fn round_trips_are_those_of_a_path() {
+        let stats = |id, received| crate::live::tests::seen(0, id, received).stats;
+        let mut watch = PathWatch {
+            first: Vec::new(),
+            rtts: BTreeMap::new(),
+        };
+        watch.look(&[stats(0, 0)]);
+        watch.look(&[stats(0, 0), stats(1, 0)]);
+        let figures = watch.figures(
+            &[stats(0, 100)],
+            &[stats(0, 300), stats(1, 50), stats(2, 7)],
+            2.0,
+        );
+        let told = figures.iter().map(|path| {
+            let count = path.rtt.map(|rtt| rtt.count);
+            (path.id, path.bytes_received, count)
+        });
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [(0, 200, Some(2)), (1, 50, Some(1)), (2, 7, None)]
+        );
+        assert_eq!(figures[0].received_bits_per_second, 800.0);
+    }
+
+    #[tokio::test]
+    async fn a_server_answers_what_is_asked_for() {
+        let (_served, client) = client().await;
+        for (size, wanted) in [(8, 0), (8, 1), (9, 64 << 10), (200_000, 70_000), (0, 5)] {
+            soon(client.ask(size, wanted)).await.unwrap();
+        }
+        let (down, up) = (Cell::new(0), Cell::new(0));
+        let until = || Instant::now() + Duration::from_millis(100);
+        let add = |count: &Cell<u64>, bytes| count.set(count.get() + bytes);
+        soon(client.download(until(), |bytes| add(&down, bytes)))
+            .await
+            .unwrap();
+        soon(client.upload(until(), |bytes| add(&up, bytes)))
+            .await
+            .unwrap();
+        let stats = client.connection.stats();
+        assert!(down.get() > 0 && stats.bytes_received > down.get());
+        assert!(up.get() > 0 && stats.bytes_sent > up.get());
+    }
+}

@@ -180,4 +180,19 @@ mod tests {
         }
         assert!(parse_interval("0.01").unwrap_err().ends_with(", or 0"));
     }
+
+    #[test]
+    fn measurements_are_named_as_on_the_command_line() {
+        use clap::ValueEnum;
+
+        for test in Test::value_variants() {
+            let value = test.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), test.name());
+        }
+        assert_eq!(parse_interval("0.1"), Ok(Duration::from_millis(100)));
+        assert_eq!(parse_interval("3600"), Ok(Duration::from_secs(3600)));
+        assert!(parse_interval("3601").is_err());
+        assert_eq!(parse_seconds("86400"), Ok(Duration::from_secs(86_400)));
+        assert!(parse_seconds("86401").is_err() && parse_seconds("0.09").is_err());
+    }
 }

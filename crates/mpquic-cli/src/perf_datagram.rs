@@ -194,4 +194,37 @@ mod tests {
         assert_eq!(tally.on_back(&answer, start), None, "twice");
         assert_eq!(tally.losses(), Some((0.0, 0.0)));
     }
+
+    #[test]
+    fn each_has_its_number_and_what_comes_back_shows_the_jitter() {
+        let start = crate::clock::now();
+        let (mut tally, mut echo) = (Tally::new(start), Echo::new(start));
+        // Milliseconds on the way there, and back.
+        for (number, there, back) in [(0, 3, 5), (1, 7, 5), (2, 3, 13)] {
+            let sent = at(start, 100 * number);
+            let datagram = tally.next(FIELDS + 3, sent);
+            assert_eq!(datagram[..8], number.to_be_bytes());
+            assert_eq!(datagram[8..16], (100_000 * number).to_be_bytes());
+            let answer = echo.answer(&datagram, at(sent, there)).unwrap();
+            assert_eq!(answer[..16], datagram[..16]);
+            assert_eq!(answer[16..24], (number + 1).to_be_bytes());
+            let took = tally.on_back(&answer, at(sent, there + back));
+            assert_eq!(took, Some(Duration::from_millis(there + back)));
+        }
+        // Differences of 4 and 4, and of 0 and 8, each of which counts a sixteenth.
+        let there = 4.0 / 16.0 * (15.0 / 16.0) + 4.0 / 16.0;
+        assert!((tally.there_jitter.millis() - there).abs() < 1e-9);
+        assert!((tally.back_jitter.millis() - 0.5).abs() < 1e-9);
+        assert_eq!((tally.sent, tally.taken, tally.back), (3, 3, 3));
+        // One that is lost on its way back, and one on its way there.
+        let datagram = tally.next(0, start);
+        let _lost = echo.answer(&datagram, start).unwrap();
+        tally.next(0, start);
+        assert_eq!(tally.losses(), Some((0.4, 0.0)), "of what is lost last");
+        let datagram = tally.next(0, start);
+        let answer = echo.answer(&datagram, start).unwrap();
+        tally.on_back(&answer, start).unwrap();
+        let (there, back) = tally.losses().unwrap();
+        assert!((there - 1.0 / 6.0).abs() < 1e-9 && (back - 0.2).abs() < 1e-9);
+    }
 }

@@ -143,4 +143,25 @@ mod tests {
             assert_eq!(grade(loaded), expected, "{loaded}");
         }
     }
+
+    #[test]
+    fn a_load_never_makes_latency_better() {
+        let added = |idle, loaded| Bufferbloat::new(spread([idle]), spread([loaded])).added_ms;
+        assert_eq!(
+            [added(10, 4), added(10, 10), added(10, 12)],
+            [0.0, 0.0, 2.0]
+        );
+        let grade = |loaded| Bufferbloat::new(spread([10]), spread([loaded])).grade;
+        assert_eq!([69, 209, 409].map(grade), ["B", "C", "D"]);
+        let mut latencies = Latencies::default();
+        latencies.add(Duration::from_secs(1 << 40));
+        assert_eq!(latencies.len(), 1);
+        let longest = f64::from(u32::MAX) / 1e3;
+        assert_eq!(latencies.spread().unwrap().max_ms, longest);
+        let told = spread((1..=100).rev()).to_string();
+        assert_eq!(
+            told,
+            "median 50.00 ms, 90 % 90.00 ms, 99 % 99.00 ms, max 100.00 ms"
+        );
+    }
 }

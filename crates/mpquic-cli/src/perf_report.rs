@@ -267,3 +267,148 @@ fn table(paths: &[PathFigures]) -> String {
     }
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::live::tests::seen;
+
+    fn spread(median: u64) -> Spread {
+        let mut latencies = Latencies::default();
+        for micros in [median - 1, median, median + 10] {
+            latencies.add(Duration::from_micros(micros));
+        }
+        latencies.spread().unwrap()
+    }
+
+    /// What a path did in two seconds.
+    fn path(id: u32, rtts: &Latencies) -> PathFigures {
+        let before = seen(0, id, 1000).stats;
+        let mut after = seen(0, id, 1000 + 5_000_000 * (u64::from(id) + 1)).stats;
+        after.bytes_sent = 250_000;
+        after.packets_sent = 1400;
+        after.packets_lost = 15;
+        after.mtu = 1452;
+        PathFigures::new(Some(&before), &after, 2.0, rtts)
+    }
+
+    fn measured(test: &'static str) -> Measured {
+        let mut rtts = Latencies::default();
+        for millis in [30, 10, 20] {
+            rtts.add(Duration::from_millis(millis));
+        }
+        Measured {
+            test,
+            start: 1.0,
+            end: 3.5,
+            download: Some(Amount::new(10_000_000, 2.0)),
+            upload: Some(Amount::new(1_000_000, 2.0)),
+            requests_per_second: Some(1234.5),
+            datagrams: Some(Datagrams {
+                sent: 200,
+                returned: 150,
+                upload_loss: Some(0.125),
+                download_loss: None,
+                upload_jitter_ms: 0.25,
+                download_jitter_ms: 1.5,
+            }),
+            latency: Some(spread(4000)),
+            bufferbloat: Some(Bufferbloat {
+                added_ms: 31.25,
+                grade: "B",
+            }),
+            paths: vec![path(0, &rtts), path(1, &Latencies::default())],
+        }
+    }
+
+    /// Nothing but its time.
+    fn nothing(test: &'static str) -> Measured {
+        Measured {
+            download: None,
+            upload: None,
+            requests_per_second: None,
+            datagrams: None,
+            latency: None,
+            bufferbloat: None,
+            paths: vec![],
+            ..measured(test)
+        }
+    }
+
+    #[test]
+    fn a_line_tells_how_it_goes() {
+        assert_eq!(
+            interval(&measured("download")),
+            "download     3.5 s  down 40.0 Mbit/s, up 4.0 Mbit/s, 1234 requests/s, \
+             150 of 200 datagrams came back  latency 4.00 ms  \
+             | 0: 20.0 Mbit/s down, 1.0 Mbit/s up  | 1: 40.0 Mbit/s down, 1.0 Mbit/s up"
+        );
+        assert_eq!(interval(&nothing("both")), "both         3.5 s  ");
+    }
+
+    #[test]
+    fn a_result_tells_all_that_was_measured() {
+        assert_eq!(
+            result(&measured("download")),
+            "
+download: down 40.0 Mbit/s, up 4.0 Mbit/s, 1234 requests/s, 150 of 200 datagrams came back, 10.5 MiB in 2.50 s
+  latency: median 4.00 ms, 90 % 4.01 ms, 99 % 4.01 ms, max 4.01 ms
+  bufferbloat: B (the load adds 31.25 ms)
+  there: 12.50 % lost, jitter 0.250 ms; back: all lost, jitter 1.500 ms
+  path  local            remote                  down             up          rtt          max    up lost    mtu  state
+     0  192.0.2.10:5000  192.0.2.1:443    20.0 Mbit/s     1.0 Mbit/s     20.00 ms     30.00 ms     2.50 %   1452  active
+     1  192.0.2.11:5000  192.0.2.1:443    40.0 Mbit/s     1.0 Mbit/s            -            -     2.50 %   1452  active
+"
+        );
+        let expected = "
+latency in 2.50 s
+  path  local  remote           down             up          rtt          max    up lost    mtu  state
+";
+        assert_eq!(result(&nothing("latency")), expected);
+    }
+
+    #[test]
+    fn programs_get_what_was_measured_and_nothing_else() {
+        let json = |event: &Event| serde_json::to_value(event).unwrap();
+        let told = json(&Event::Interval(nothing("latency")));
+        let expected = serde_json::json!(
+            { "event": "interval", "test": "latency", "start": 1.0, "end": 3.5, "paths": [] }
+        );
+        assert_eq!(told, expected);
+        let told = json(&Event::Result(measured("both")));
+        assert_eq!(told["event"], "result");
+        let amount = serde_json::json!({ "bytes": 10_000_000, "bits_per_second": 40e6 });
+        assert_eq!(told["download"], amount);
+        assert_eq!(told["datagrams"]["download_loss"], serde_json::Value::Null);
+        let path = &told["paths"][0];
+        assert_eq!(path["bytes_received"], 5_000_000);
+        assert_eq!(path["received_bits_per_second"], 20e6);
+        assert_eq!(path["sent_bits_per_second"], 1e6);
+        assert_eq!(
+            (&path["packets_sent"], &path["packets_lost"]),
+            (&400.into(), &10.into())
+        );
+        assert_eq!(path["rtt"]["p50_ms"], 20.0);
+        // A path that was not there before has done all of it since.
+        let new = PathFigures::new(None, &seen(0, 7, 3000).stats, 1.0, &Latencies::default());
+        assert_eq!((new.bytes_received, new.packets_sent), (3000, 1000));
+        assert_eq!(Amount::new(0, 0.0).bits_per_second, 0.0);
+        assert_eq!(Amount::new(1, 0.5).bits_per_second, 16.0);
+    }
+
+    /// Of a path that sent nothing, nothing was lost.
+    #[test]
+    fn a_path_without_packets_has_lost_none() {
+        let mut stats = seen(0, 0, 0).stats;
+        (stats.packets_sent, stats.packets_lost) = (1, 1);
+        let row = |stats: &PathStats| {
+            let path = PathFigures::new(None, stats, 1.0, &Latencies::default());
+            table(&[path]).lines().nth(1).unwrap().to_owned()
+        };
+        assert!(row(&stats).contains(" 100.00 %"), "{}", row(&stats));
+        (stats.packets_sent, stats.packets_lost) = (0, 0);
+        assert!(row(&stats).contains("   0.00 %"), "{}", row(&stats));
+    }
+}

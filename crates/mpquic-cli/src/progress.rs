@@ -178,6 +178,7 @@ fn style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::tests::seen;
 
     #[test]
     fn how_much_is_left() {
@@ -186,5 +187,74 @@ mod tests {
         assert_eq!(remaining(0, 9000, 1.0), "  0 %, 2.5 h left");
         assert_eq!(remaining(0, 100, 0.0), "  0 %");
         assert_eq!(remaining(0, 0, 0.0), "  0 %");
+        assert_eq!(remaining(1, 1, 1.0), "  100 %, 0 s left");
+        assert_eq!(remaining(0, 60, 1.0), "  0 %, 1 min left");
+        assert_eq!(remaining(0, 3600, 1.0), "  0 %, 1.0 h left");
+        assert_eq!(remaining(0, 360_000, 1.0), "  0 %");
+    }
+
+    /// What a bar shows: beginning, end, and how full it is.
+    fn shown(bar: &ProgressBar) -> (String, String, u64) {
+        (bar.prefix(), bar.message(), bar.position())
+    }
+
+    fn row(progress: &Progress, id: u32) -> (String, String, u64) {
+        shown(&progress.rows[&PathId(id)].bar)
+    }
+
+    #[test]
+    fn a_bar_for_all_and_one_for_each_path() {
+        let start = crate::clock::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let paths = |first, second| [seen(0, 0, first).stats, seen(0, 1, second).stats];
+        // What paths carried before, and what was there of the file, is not of this transfer.
+        let before = paths(50_000, 0);
+        let length = Some(2_000_000);
+        let mut progress = Progress::new("title".to_owned(), length, start, true, &before[..1]);
+        progress.begin_at(400_000);
+        progress.update(at(1000), 500_000, &paths(125_000, 25_000));
+        let all = "488.3 KiB  800 kbit/s  25 %, 15 s left";
+        let told = (String::from("title"), String::from(all), 500_000);
+        assert_eq!(shown(&progress.total), told);
+        assert_eq!(progress.total.length(), length);
+        // The rates of paths are smoothed, and of the time since the last look.
+        let first = "73.2 KiB  180 kbit/s  rtt 20.0 ms  active";
+        let second = "24.4 KiB  0 kbit/s  rtt 20.0 ms  active";
+        let told = |name: &str, what: &str, position| {
+            let (name, what) = (name.to_owned(), what.to_owned());
+            (name, what, position)
+        };
+        let (name, other) = ("path 0 from 192.0.2.10", "path 1 from 192.0.2.11");
+        assert_eq!(row(&progress, 0), told(name, first, 750));
+        assert_eq!(row(&progress, 1), told(other, second, 250));
+        progress.update(at(1500), 500_000, &paths(175_000, 25_000));
+        let first = "122.1 KiB  366 kbit/s  rtt 20.0 ms  active";
+        assert_eq!(row(&progress, 0), told(name, first, 833));
+        // A path that is gone has no bar any more.
+        let gone = progress.rows[&PathId(0)].bar.clone();
+        progress.update(at(2000), 500_000, &paths(0, 25_000)[1..]);
+        assert!(gone.is_finished() && progress.rows.len() == 1);
+        assert_eq!(row(&progress, 1), told(other, second, 1000));
+        let bars = [
+            progress.total.clone(),
+            progress.rows[&PathId(1)].bar.clone(),
+        ];
+        assert!(bars.iter().all(|bar| !bar.is_finished()));
+        progress.clear();
+        assert!(bars.iter().all(ProgressBar::is_finished));
+    }
+
+    #[test]
+    fn of_a_file_that_is_sent_and_has_no_length() {
+        let start = crate::clock::now();
+        let mut path = seen(0, 0, 1_000_000).stats;
+        let mut progress = Progress::new(String::new(), None, start, true, &[]).of_sending();
+        path.bytes_sent = 4096;
+        let later = start + Duration::from_secs(2);
+        progress.update(later, 1_000_000, std::slice::from_ref(&path));
+        assert_eq!(progress.total.message(), "976.6 KiB  4.0 Mbit/s");
+        let what = "4.0 KiB  0 kbit/s  rtt 20.0 ms  active".to_owned();
+        let name = "path 0 from 192.0.2.10".to_owned();
+        assert_eq!(row(&progress, 0), (name, what, 1000));
     }
 }

@@ -151,3 +151,45 @@ pub(crate) trait Body: Send {
         chunks: &mut [Bytes],
     ) -> impl Future<Output = Result<Option<usize>, RequestError>> + Send;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_failures_are_temporary() {
+        let status = |code| RequestError::Status(StatusCode::from_u16(code).unwrap());
+        for (error, is_temporary, cause) in [
+            (RequestError::Stalled(1), true, Cause::Broken),
+            (RequestError::Gone, true, Cause::Broken),
+            (RequestError::Cancelled, true, Cause::Broken),
+            (RequestError::Refused(REJECTED), true, Cause::Refused),
+            (RequestError::Refused(REJECTED + 1), false, Cause::Refused),
+            (status(429), true, Cause::Refused),
+            (status(500), false, Cause::Refused),
+            (status(502), true, Cause::Refused),
+            (status(504), true, Cause::Refused),
+            (status(505), false, Cause::Refused),
+            (RequestError::NotFound, false, Cause::Refused),
+            (
+                RequestError::PastEnd { length: None },
+                false,
+                Cause::Refused,
+            ),
+            (RequestError::Unsupported("x"), false, Cause::Other),
+            (RequestError::Malformed("x"), false, Cause::Broken),
+            (RequestError::TooLong(1), false, Cause::Broken),
+            (ConnectionError::TimedOut.into(), true, Cause::Broken),
+            (ConnectionError::Reset.into(), true, Cause::Broken),
+            (
+                ConnectionError::HandshakeTimedOut.into(),
+                true,
+                Cause::Broken,
+            ),
+            (ConnectionError::LocallyClosed.into(), false, Cause::Broken),
+        ] {
+            assert_eq!(error.is_temporary(), is_temporary, "{error}");
+            assert_eq!(Failure::from(error).cause(), Some(cause));
+        }
+    }
+}

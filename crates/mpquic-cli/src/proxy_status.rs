@@ -450,3 +450,100 @@ mod socket {
         Err(Failure::usage("this needs a system with Unix sockets"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(id: u32, bytes: u64) -> PathReport {
+        PathReport {
+            id,
+            local: format!("10.0.0.{id}:1"),
+            remote: "192.0.2.1:443".to_owned(),
+            bytes_received: 10 * bytes,
+            bytes_sent: bytes,
+            rtt_ms: 12.34,
+            lost: 3,
+            cwnd: 0,
+            state: "active".into(),
+            resumed: false,
+            resume_failed: false,
+        }
+    }
+
+    fn flow(number: u64, bytes: u64) -> FlowRow {
+        FlowRow {
+            number,
+            protocol: "tcp".to_owned(),
+            target: "*".to_owned(),
+            user: (number == 2).then(|| "somebody".to_owned()),
+            class: "bulk".to_owned(),
+            bytes_sent: bytes,
+            bytes_received: 2 * bytes,
+            seconds: 1.6,
+        }
+    }
+
+    fn status(bytes: u64) -> Status {
+        let connection = |peer: &str, paths| ConnectionRow {
+            peer: Some(peer.to_owned()),
+            multipath: paths != 1,
+            paths: (0..paths).map(|id| path(id, bytes)).collect(),
+        };
+        Status {
+            role: Role::Client,
+            connections: vec![connection("a", 2), connection("b", 1)],
+            flows: vec![flow(1, bytes), flow(2, 3 * bytes)],
+        }
+    }
+
+    #[test]
+    fn a_row_for_each_path_and_flow() {
+        assert_eq!(
+            status(500).table(None),
+            "\
+client: 2 connections, 2 flows
+connection        path  local       remote         state   rtt ms  sent  received  lost
+0                 0     10.0.0.0:1  192.0.2.1:443  active  12.3    500   5000      3
+0                 1     10.0.0.1:1  192.0.2.1:443  active  12.3    500   5000      3
+1 (no multipath)  0     10.0.0.0:1  192.0.2.1:443  active  12.3    500   5000      3
+flow  target  user      class  sent  received  seconds
+tcp   *                 bulk   500   1000      2
+tcp   *       somebody  bulk   1500  3000      2
+"
+        );
+    }
+
+    /// What is new had carried nothing.
+    #[test]
+    fn rates_are_those_since_it_was_told_last() {
+        let mut before = Before {
+            status: status(125_000),
+            seconds: 2.0,
+        };
+        before.status.connections.pop();
+        before.status.flows.remove(0);
+        let now = Status {
+            role: Role::Server,
+            ..status(375_000)
+        };
+        assert_eq!(now.table(Some(&before)), "\
+server: 2 connections, 2 flows
+connection        path  local       remote         state   rtt ms  sent    received  lost  sends       receives
+0                 0     10.0.0.0:1  192.0.2.1:443  active  12.3    375000  3750000   3     1.0 Mbit/s  10.0 Mbit/s
+0                 1     10.0.0.1:1  192.0.2.1:443  active  12.3    375000  3750000   3     1.0 Mbit/s  10.0 Mbit/s
+1 (no multipath)  0     10.0.0.0:1  192.0.2.1:443  active  12.3    375000  3750000   3     1.5 Mbit/s  15.0 Mbit/s
+flow  target  user      class  sent     received  seconds  sends       receives
+tcp   *                 bulk   375000   750000    2        1.5 Mbit/s  3.0 Mbit/s
+tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/s
+");
+    }
+
+    #[test]
+    fn programs_can_read_what_is_told() {
+        let json = serde_json::to_string(&status(5)).unwrap();
+        let read: Status = serde_json::from_str(&json).unwrap();
+        assert_eq!(read.table(None), status(5).table(None));
+        assert!(json.starts_with("{\"role\":\"client\","), "{json}");
+    }
+}

@@ -485,4 +485,102 @@ mod tests {
         let read = whole(odd.as_bytes(), Path::new("x"), &mut 1000);
         assert_eq!(read.unwrap().len(), 3);
     }
+
+    #[test]
+    fn what_is_not_shown_is_left_out() {
+        let mut record = json!({
+            "time": 1,
+            "name": "quic:packet_sent",
+            "secret": "x",
+            "data": {
+                "header": { "packet_number": 1, "dcid": "0102", "token": { "data": "03" } },
+                "frames": [
+                    { "frame_type": "stream", "stream_id": 4, "data": "616263", "key": 5 },
+                    { "frame_type": "ping" },
+                ],
+            },
+        });
+        reduce(&mut record);
+        let expected = json!({
+            "time": 1,
+            "name": "quic:packet_sent",
+            "data": {
+                "header": { "packet_number": 1 },
+                "frames": [{ "frame_type": "stream", "stream_id": 4 }, { "frame_type": "ping" }],
+            },
+        });
+        assert_eq!(record, expected);
+    }
+
+    #[test]
+    fn names_do_not_tell_connection_ids() {
+        for (name, shown) in [
+            ("0123456789abcdef_client.sqlog", "log 2, client"),
+            (
+                "0123456789abcdef_client.qlog",
+                "0123456789abcdef_client.qlog",
+            ),
+            ("my_client.sqlog", "my_client.sqlog"),
+            ("_client.sqlog", "_client.sqlog"),
+            ("client.sqlog", "client.sqlog"),
+        ] {
+            assert_eq!(shown_name(name, 2), shown);
+        }
+    }
+
+    #[test]
+    fn only_times_since_the_event_before_are_changed() {
+        for (format, counts) in [
+            ("relative_to_previous_event", true),
+            ("delta", true),
+            ("relative_to_epoch", false),
+        ] {
+            let mut head = json!({ "trace": { "common_fields": { "time_format": format } } });
+            assert_eq!(counts_from_event(&mut head), counts, "{format}");
+            let now = &head["trace"]["common_fields"]["time_format"];
+            assert_eq!(now, "relative_to_epoch");
+        }
+        assert!(!counts_from_event(&mut json!({ "title": "delta" })));
+        assert!(!counts_from_event(&mut json!("delta")));
+    }
+
+    /// Each `<` takes the room of the six characters that stand for it.
+    #[test]
+    fn what_becomes_longer_needs_more_room() {
+        let mut log = Trace::default();
+        let (plain, marked) = (json!({ "title": "ab" }), json!({ "title": "<<" }));
+        let length = plain.to_string().len() + 1;
+        let mut room = 2 * length + 10;
+        assert!(log.add(plain, &mut room));
+        assert_eq!(room, length + 10);
+        let mut log = Trace::default();
+        assert!(log.add(marked.clone(), &mut room));
+        assert_eq!(room, 0);
+        let mut less = length + 9;
+        assert!(!Trace::default().add(marked, &mut less));
+        assert_eq!(less, length + 9);
+    }
+
+    #[test]
+    fn an_object_with_traces_is_read_like_its_lines() {
+        let event = |time| json!({ "time": time, "name": "transport:packet_sent" });
+        let log = json!({
+            "title": "x",
+            "traces": [
+                { "vantage_point": { "type": "client" }, "events": [event(1), event(2)] },
+                { "events": [event(3)] },
+                {},
+            ],
+        });
+        let read = |mut room: usize| whole(log.to_string().as_bytes(), Path::new("x"), &mut room);
+        let logs = read(10_000).unwrap();
+        let lines: Vec<_> = logs.iter().map(|log| log.lines().count()).collect();
+        assert_eq!(lines, [3, 2, 1]);
+        assert!(logs[0].contains("\"time\":2") && logs[1].contains("\"time\":3"));
+        // What finds no room is left out, and that is said.
+        let first = logs[0].lines().next().unwrap().len() + 1;
+        let cut = read(first + 10).unwrap();
+        assert_eq!(cut[0].lines().count(), 2);
+        assert!(cut[0].contains("is left out"), "{}", cut[0]);
+    }
 }

@@ -99,6 +99,11 @@ mod tests {
         ] {
             assert_eq!(wrong.parse::<Rate>(), Err(EXPECTED), "{wrong}");
         }
+        let least: Rate = "10k".parse().unwrap();
+        assert_eq!(
+            (least.bytes_per_second(), least.bytes_in(1000)),
+            (1250, 1250)
+        );
         assert_eq!("0".parse(), Ok(Limit(None)));
         assert_eq!("8M".parse(), Ok(Limit(Some(Rate::mbit(8)))));
         let refused = "00".parse::<Limit>().unwrap_err();

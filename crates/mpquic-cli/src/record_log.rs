@@ -176,3 +176,194 @@ impl Seen {
         Some(recording)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A log of a client with these events, at `at` milliseconds.
+    fn log(events: &[(f64, &str, Value)]) -> Result<Log, String> {
+        let mut log = Log::default();
+        for (time, name, data) in events {
+            let name = format!("quic:{name}");
+            log.add(&json!({ "time": time, "name": name, "data": data }))?;
+        }
+        Ok(log)
+    }
+
+    fn packet(path: u64, number: u64, bytes: u64) -> Value {
+        let header = json!(
+            { "packet_type": "1RTT", "path_id": path, "packet_number": number }
+        );
+        json!({ "header": header, "raw": { "length": bytes } })
+    }
+
+    fn rtt(path: u64, millis: f64) -> Value {
+        json!({ "path_id": path, "latest_rtt": millis })
+    }
+
+    /// What counts is the time since the first event, whenever that was.
+    #[test]
+    fn what_is_read_of_paths() {
+        let local = json!({ "path_id": 1, "tuple_local": { "ip_v6": "::2", "port_v6": 5 } });
+        let start = 5e6;
+        let events = [
+            (
+                start,
+                "recovery_metrics_updated",
+                json!({ "latest_rtt": 20.0 }),
+            ),
+            (start, "packet_received", packet(0, 1, 999)),
+            (start + 1.0, "tuple_assigned", local),
+            (start + 2.0, "packet_received", packet(1, 7, MAX_PACKET)),
+            (start + 3.0, "packet_received", packet(0, 2, 1000)),
+            (start + 3.0, "recovery_metrics_updated", rtt(1, 0.0)),
+            (start + 4.0, "packet_sent", packet(0, 3, 1000)),
+            (
+                start + MAX_TIME,
+                "recovery_metrics_updated",
+                rtt(1, MAX_TIME),
+            ),
+        ];
+        let log = log(&events).unwrap();
+        let [first, second] = [0, 1].map(|id| &log.paths[&id]);
+        assert_eq!(
+            (first.local, second.local),
+            (None, Some([0, 0, 0, 0, 0, 0, 0, 2].into()))
+        );
+        assert_eq!(first.packets, [(5000.0, 1, 999), (5000.003, 2, 1000)]);
+        assert_eq!(second.packets, [(5000.002, 7, MAX_PACKET)]);
+        assert_eq!(first.rtts, [(5000.0, 20.0)]);
+        assert_eq!(second.rtts, [(5000.003, 0.0), (8600.0, MAX_TIME)]);
+    }
+
+    /// The handshake, and what says nothing of arrivals.
+    #[test]
+    fn what_is_no_packet_of_data_is_left_out() {
+        let mut initial = packet(0, 1, 1200);
+        initial["header"]["packet_type"] = "initial".into();
+        let without_length = json!({ "header": packet(0, 1, 1)["header"] });
+        let events = [
+            (1.0, "packet_received", initial),
+            (1.0, "packet_received", without_length),
+            (
+                1.0,
+                "recovery_metrics_updated",
+                json!({ "congestion_window": 5 }),
+            ),
+            (
+                1.0,
+                "tuple_assigned",
+                json!({ "tuple_local": { "ip_v4": "nowhere" } }),
+            ),
+            (1.0, "metrics_updated", rtt(0, 1.0)),
+        ];
+        assert!(log(&events).unwrap().paths.is_empty());
+        let mut log = Log::default();
+        log.add(&json!({ "name": "quic:packet_received", "data": packet(0, 1, 1) }))
+            .unwrap();
+        assert!(log.paths.is_empty(), "without a time");
+    }
+
+    #[test]
+    fn what_takes_memory_without_bound_is_refused() {
+        let start = 1e6;
+        let one = |more: f64, name: &'static str, data: Value| {
+            let begun = (start, "other", Value::Null);
+            log(&[begun, (start + more, name, data)]).err()
+        };
+        assert_eq!(one(1.0, "packet_received", packet(0, 0, MAX_PACKET)), None);
+        for (more, name, data) in [
+            (1.0, "packet_received", packet(0, 0, MAX_PACKET + 1)),
+            (MAX_TIME + 1.0, "other", Value::Null),
+            (-MAX_TIME - 1.0, "other", Value::Null),
+            (1.0, "recovery_metrics_updated", rtt(0, -0.5)),
+            (1.0, "recovery_metrics_updated", rtt(0, MAX_TIME + 1.0)),
+        ] {
+            assert!(one(more, name, data).is_some(), "{more} {name}");
+        }
+        let paths = |count: u64| {
+            let events = (0..count).chain([0]);
+            let events = events.map(|path| (1.0, "packet_received", packet(path, 0, 1)));
+            log(&events.collect::<Vec<_>>())
+        };
+        assert_eq!(paths(MAX_PATHS as u64).unwrap().paths.len(), MAX_PATHS);
+        assert!(paths(MAX_PATHS as u64 + 1).is_err());
+    }
+
+    /// The load begins with the first large packet.
+    #[test]
+    fn before_the_load_a_path_is_idle() {
+        let seen = || Seen {
+            local: None,
+            packets: vec![(1.0, 0, 100), (2.0, 1, BULK), (2.5, 2, 100), (3.0, 3, 1200)],
+            rtts: vec![(1.5, 10.0), (2.0, 30.0), (2.5, 40.0)],
+        };
+        let mut expected = PathRecording::new("path-3", true);
+        expected.on_packet(0.0, 1, BULK);
+        expected.on_packet(0.5, 2, 100);
+        expected.on_packet(1.0, 3, 1200);
+        expected.on_idle_rtt(10.0);
+        expected.on_loaded_rtt(0.0, 30.0);
+        expected.on_loaded_rtt(0.5, 40.0);
+        let told = |recording: &PathRecording| format!("{recording:?}");
+        assert_eq!(told(&seen().recording(3).unwrap()), told(&expected));
+        let mut small = seen();
+        small.packets.retain(|(_, _, bytes)| *bytes < BULK);
+        assert!(small.recording(3).is_none());
+        let named = Seen {
+            local: Some([0, 0, 0, 0, 0, 0, 0, 1].into()),
+            ..seen()
+        };
+        let name = told(&named.recording(0).unwrap());
+        assert!(name.contains("\"::1\""), "{name}");
+    }
+
+    #[test]
+    fn a_file_is_read_line_by_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.sqlog");
+        let head = |side: &str| json!({ "trace": { "vantage_point": { "type": side } } });
+        let event = json!(
+            { "time": 1, "name": "quic:packet_received", "data": packet(0, 0, 1200) }
+        );
+        let told = |lines: &[String]| {
+            std::fs::write(&file, lines.join("\n")).unwrap();
+            match read(&file) {
+                Ok(recordings) => format!("{} paths", recordings.len()),
+                Err(failure) => {
+                    let message = failure.message().to_owned();
+                    message.rsplit_once("sqlog: ").unwrap().1.to_owned()
+                }
+            }
+        };
+        let (client, server) = (head("client").to_string(), head("server").to_string());
+        let event = event.to_string();
+        let marked = format!("\u{1e} {event}");
+        let wrong = "not the log of a client; what arrives shows there (mpquic get --qlog-dir)";
+        assert_eq!(
+            told(&[client.clone(), String::new(), event.clone()]),
+            "1 paths"
+        );
+        assert_eq!(told(&[client.clone(), marked]), "1 paths");
+        assert_eq!(told(&[server, event.clone()]), wrong);
+        assert_eq!(told(&[]), wrong);
+        assert_eq!(told(std::slice::from_ref(&client)), "it shows no download");
+        let large = event.replace("1200", "70000");
+        let refused = "line 2: a packet of 70000 bytes; 65535 is the most";
+        assert_eq!(told(&[client.clone(), large]), refused);
+        let first = told(&["{".to_owned(), event.clone()]);
+        assert!(
+            first.starts_with("no qlog file (JSON-SEQ): line 1: "),
+            "{first}"
+        );
+        assert_eq!(
+            told(&[client.clone(), event.clone(), "{".to_owned()]),
+            "1 paths"
+        );
+        let damaged = told(&[client, "{".to_owned(), event]);
+        assert!(damaged.starts_with("line 2 is damaged: "), "{damaged}");
+    }
+}

@@ -230,17 +230,21 @@ mod tests {
         assert_eq!(size(1 << 20), "1.0 MiB");
         assert_eq!(size((1 << 20) - 1), "1.0 MiB");
         assert_eq!(size(u64::MAX), "16777216.0 TiB");
+        assert_eq!(size(1024), "1.0 KiB");
+        assert_eq!(size(1000 << 10), "1000.0 KiB");
+        assert_eq!(size(5 << 30), "5.0 GiB");
+        assert_eq!(size(3 << 40), "3.0 TiB");
         assert_eq!(rate(1000.0), "8 kbit/s");
+        assert_eq!(rate(124_999.0), "1000 kbit/s");
+        assert_eq!(rate(125_000.0), "1.0 Mbit/s");
         assert_eq!(rate(1e6), "8.0 Mbit/s");
         assert_eq!(rate(1.25e9), "10.00 Gbit/s");
     }
 
-    #[test]
-    fn json_has_the_agreed_fields() {
-        let sha256 = "ab".repeat(32);
-        let path = PathReport {
-            id: 1,
-            local: "127.0.0.1:1".into(),
+    fn path(id: u32) -> PathReport {
+        PathReport {
+            id,
+            local: format!("127.0.0.{id}:1"),
             remote: "127.0.0.1:2".into(),
             bytes_received: 7,
             bytes_sent: 8,
@@ -250,13 +254,16 @@ mod tests {
             state: "active".into(),
             resumed: false,
             resume_failed: false,
-        };
-        let report = Report {
+        }
+    }
+
+    fn report(paths: Vec<PathReport>) -> Report {
+        Report {
             url: "https://a/b".into(),
             bytes: 5,
             seconds: 0.5,
-            sha256: sha256.clone(),
-            paths: vec![path],
+            sha256: "ab".repeat(32),
+            paths,
             extra_bytes_sent: 3,
             extra_bytes_received: 4,
             multipath: false,
@@ -268,7 +275,13 @@ mod tests {
             protocol: String::new(),
             file: None,
             is_sent: false,
-        };
+        }
+    }
+
+    #[test]
+    fn json_has_the_agreed_fields() {
+        let report = report(vec![path(1)]);
+        let sha256 = "ab".repeat(32);
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(
             json,
@@ -276,6 +289,127 @@ mod tests {
                 r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"extra_bytes_sent":3,"extra_bytes_received":4,"multipath":false,"longest_gap_ms":12.5,"quic_version":"v1","protocol":""}}"#
             )
         );
-        assert!(report.table().lines().count() == 2);
+    }
+
+    /// Most programs that read it need not know of them.
+    #[test]
+    fn some_fields_are_there_only_if_they_say_something() {
+        let mut report = report(vec![]);
+        let has = |report: &Report, name: &str| {
+            let json = serde_json::to_value(report).unwrap();
+            json.get(name).is_some()
+        };
+        for name in ["early_data", "resumed_at", "retries", "file"] {
+            assert!(!has(&report, name), "{name}");
+        }
+        report.early_data = true;
+        report.resumed_at = 1;
+        report.retries = 1;
+        report.file = Some("f".to_owned());
+        for name in ["early_data", "resumed_at", "retries", "file"] {
+            assert!(has(&report, name), "{name}");
+        }
+    }
+
+    #[test]
+    fn people_get_a_line_and_a_row_for_each_path() {
+        let slow = PathReport {
+            bytes_received: 300 << 20,
+            bytes_sent: 2 << 20,
+            lost: 12,
+            rtt_ms: 0.25,
+            ..path(1)
+        };
+        let fast = PathReport {
+            local: "[2001:db8::1]:50000".into(),
+            bytes_received: 100 << 20,
+            bytes_sent: 0,
+            rtt_ms: 123.456,
+            cwnd: 1 << 20,
+            state: "backup".into(),
+            ..path(20)
+        };
+        let idle = PathReport {
+            bytes_received: 0,
+            bytes_sent: 1 << 20,
+            ..path(3)
+        };
+        let mut report = report(vec![slow, fast, idle]);
+        report.bytes = 390 << 20;
+        report.seconds = 2.0;
+        assert_eq!(
+            report.table(),
+            "\
+path  local                remote        received  share       rtt     cwnd  lost  state
+   1  127.0.0.1:1          127.0.0.1:2  300.0 MiB   75 %   0.25 ms  11.7 KiB    12  active
+  20  [2001:db8::1]:50000  127.0.0.1:2  100.0 MiB   25 %  123.46 ms  1.0 MiB     0  backup
+   3  127.0.0.3:1          127.0.0.1:2        0 B    0 %   1.50 ms  11.7 KiB     0  active
+"
+        );
+        let all = "390.0 MiB in 2.00 s, 1.64 Gbit/s, over 2 paths";
+        assert_eq!(report.summary(), all);
+        report.is_sent = true;
+        report.paths.truncate(2);
+        assert_eq!(
+            report.table(),
+            "\
+path  local                remote            sent  share       rtt     cwnd  lost  state
+   1  127.0.0.1:1          127.0.0.1:2    2.0 MiB  100 %   0.25 ms  11.7 KiB    12  active
+  20  [2001:db8::1]:50000  127.0.0.1:2        0 B    0 %  123.46 ms  1.0 MiB     0  backup
+"
+        );
+        let of_one = "390.0 MiB in 2.00 s, 1.64 Gbit/s, over 1 path";
+        assert_eq!(report.summary(), of_one);
+        report.resumed_at = 300 << 20;
+        let rest = "90.0 MiB in 2.00 s, 377.5 Mbit/s, over 1 path, 300.0 MiB were there";
+        assert_eq!(report.summary(), rest);
+        report.retries = 3;
+        assert_eq!(report.summary(), format!("{rest}, tried again 3 times"));
+        report.resumed_at = 0;
+        assert_eq!(report.summary(), format!("{of_one}, tried again 3 times"));
+        report.paths.clear();
+        report.retries = 0;
+        report.seconds = 0.0;
+        report.bytes = 0;
+        assert_eq!(report.summary(), "0 B in 0.00 s, 0 kbit/s, over 0 paths");
+        assert_eq!(report.table().lines().count(), 1);
+    }
+
+    #[test]
+    fn counters_are_those_since_the_transfer_began() {
+        let stats = |id, factor: u64| {
+            let mut stats = crate::live::tests::seen(0, id, 1000 * factor).stats;
+            stats.bytes_sent = 100 * factor;
+            stats.packets_lost = 10 * factor;
+            stats
+        };
+        let told = paths(&[stats(0, 1), stats(1, 2)], &[stats(1, 5), stats(2, 7)]);
+        let numbers = |path: &PathReport| {
+            (
+                path.id,
+                path.bytes_received,
+                path.bytes_sent,
+                path.lost,
+                path.cwnd,
+            )
+        };
+        let window = 120 << 10;
+        assert_eq!(
+            told.iter().map(numbers).collect::<Vec<_>>(),
+            [(1, 3000, 300, 30, window), (2, 7000, 700, 70, window)]
+        );
+        assert_eq!(told[0].rtt_ms, 20.0);
+        assert_eq!(
+            (told[0].local.as_str(), told[0].remote.as_str()),
+            ("192.0.2.11:5000", "192.0.2.1:443")
+        );
+        let reading = |factor| {
+            let mut stats = ConnectionStats::default();
+            stats.bytes_reinjected = factor;
+            stats.bytes_repeated = 10 * factor;
+            stats.bytes_received_again = 100 * factor;
+            Counters::new(vec![], &stats)
+        };
+        assert_eq!(reading(5).extra_since(&reading(2)), (33, 300));
     }
 }

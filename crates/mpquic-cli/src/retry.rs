@@ -105,4 +105,30 @@ mod tests {
         let start = crate::clock::now();
         assert_eq!(Retry::new(Duration::ZERO, start).next(start, start), None);
     }
+
+    #[test]
+    fn tries_are_counted() {
+        let start = crate::clock::now();
+        let mut retry = Retry::new(Duration::from_secs(1), start);
+        for count in 0..3 {
+            assert_eq!(retry.count, count);
+            assert!(retry.next(start, start).is_some());
+        }
+        assert!(retry.next(start, start + Duration::from_secs(1)).is_none());
+        assert_eq!(retry.count, 3);
+    }
+
+    #[test]
+    fn each_pause_is_twice_the_one_before_up_to_a_limit() {
+        let start = crate::clock::now();
+        let mut retry = Retry::new(Duration::from_secs(3600), start);
+        let pauses: Vec<_> = (0..8)
+            .map(|_| retry.next(start, start).unwrap().0.as_millis())
+            .collect();
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
+        // The limit is of the time since something arrived, not since it began.
+        let late = start + Duration::from_secs(3000);
+        assert!(retry.next(late, late + Duration::from_secs(3599)).is_some());
+        assert!(retry.next(late, late + Duration::from_secs(3600)).is_none());
+    }
 }

@@ -302,4 +302,20 @@ mod tests {
         assert_eq!(tag(1, None), None);
         assert_eq!(version().last_modified().unwrap(), THEN);
     }
+
+    #[test]
+    fn versions_without_a_time_have_no_tag() {
+        let known = version();
+        assert!(known.etag().is_some() && known.last_modified().is_some());
+        let unknown = Version::new(10, None);
+        assert_eq!((unknown.etag(), unknown.last_modified()), (None, None));
+        // A range of some version cannot be one of this.
+        let fields = [(RANGE, "bytes=1-2"), (IF_RANGE, "\"x\"")];
+        let fields = fields.map(|(name, value)| (name, value.parse().unwrap()));
+        let fields = HeaderMap::from_iter(fields);
+        assert!(matches!(
+            unknown.select(&Method::GET, &fields),
+            Selection::Whole
+        ));
+    }
 }

@@ -404,3 +404,92 @@ impl Flow<'_> {
         Ok(request.finish().await?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(path: &Path) -> Item {
+        Item {
+            file: Some(path.to_owned()),
+            url: Uri::from_static("https://host/file"),
+        }
+    }
+
+    async fn read(input: &mut Input) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        loop {
+            let piece = input.read().await.unwrap();
+            sizes.push(piece.len());
+            if piece.is_empty() {
+                return sizes;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn files_are_read_in_pieces_and_hashed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let data: Vec<u8> = (0..PIECE + 10).map(|index| index as u8).collect();
+        for (length, sizes) in [
+            (0, &[0][..]),
+            (5, &[5, 0]),
+            (PIECE, &[PIECE, 0]),
+            (PIECE + 10, &[PIECE, 10, 0]),
+        ] {
+            std::fs::write(&path, &data[..length]).unwrap();
+            let mut input = Input::open(&item(&path)).unwrap();
+            assert_eq!(input.length, Some(length as u64));
+            assert_eq!(read(&mut input).await, sizes);
+            assert_eq!(input.bytes, length as u64);
+            assert_eq!(input.hash.finalize(), Sha256::digest(&data[..length]));
+        }
+        // One that grows is read one byte further, which shows it.
+        std::fs::write(&path, "123").unwrap();
+        let mut input = Input::open(&item(&path)).unwrap();
+        std::fs::write(&path, "123456789").unwrap();
+        assert_eq!(input.read().await.unwrap(), "1234");
+        assert!(input.length < Some(input.bytes));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        for path in [directory.path(), &directory.path().join("missing")] {
+            let failure = Input::open(&item(path)).err().unwrap();
+            let told = format!("cannot read {}: ", path.display());
+            assert!(
+                failure.message().starts_with(&told),
+                "{}",
+                failure.message()
+            );
+        }
+        #[cfg(unix)]
+        assert_eq!(
+            Input::open(&item(Path::new("/dev/null"))).unwrap().length,
+            None
+        );
+    }
+
+    /// What is lost on the way may go well the next time; what the server refuses does not.
+    #[test]
+    fn some_failures_are_temporary() {
+        for (cause, is_temporary) in [
+            (Cause::Name, true),
+            (Cause::Connect, true),
+            (Cause::Broken, true),
+            (Cause::Refused, false),
+            (Cause::Trust, false),
+            (Cause::File, false),
+        ] {
+            let unsent = Unsent::from(cause.failed("x"));
+            assert_eq!(unsent.is_temporary, is_temporary, "{cause:?}");
+            assert_eq!(unsent.failure.message(), "x");
+        }
+        let stalled = Unsent::from(RequestError::Stalled(7));
+        assert!(stalled.is_temporary && stalled.failure.message().contains("7 s"));
+        let refused = Unsent::from(RequestError::Status(StatusCode::FORBIDDEN));
+        assert!(!refused.is_temporary && refused.failure.message().contains("403"));
+    }
+}

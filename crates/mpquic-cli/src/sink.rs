@@ -415,4 +415,66 @@ mod tests {
         }
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
+
+    #[tokio::test]
+    async fn a_list_is_kept_in_memory_up_to_a_limit() {
+        let memory = Memory::new(10);
+        let destination = Destination::Memory(memory.clone());
+        assert_eq!(destination, Destination::Memory(memory.clone()));
+        assert_ne!(destination, Destination::Memory(Memory::new(10)));
+        let mut sink = create(&destination);
+        sink.write(Bytes::from_static(b"old")).await.unwrap();
+        sink.restart().await.unwrap();
+        for part in [&b"01234"[..], b"56789"] {
+            sink.write(Bytes::copy_from_slice(part)).await.unwrap();
+        }
+        let received = sink.finish(None).await.unwrap();
+        assert_eq!(received.bytes, 10);
+        assert_eq!(received.sha256[..], Sha256::digest(b"0123456789")[..]);
+        assert_eq!(
+            (memory.take(), memory.take()),
+            (b"0123456789".to_vec(), vec![])
+        );
+
+        let mut sink = create(&destination);
+        sink.write(Bytes::from_static(b"0123456789x"))
+            .await
+            .unwrap();
+        let error = sink.finish(None).await.unwrap_err();
+        assert_eq!(error.to_string(), "it is longer than 10 bytes");
+    }
+
+    /// What is not kept is hashed as well.
+    #[tokio::test]
+    async fn what_goes_nowhere_is_counted() {
+        let mut sink = create(&Destination::Nowhere);
+        for part in [&b"a"[..], b"bc"] {
+            sink.write(Bytes::copy_from_slice(part)).await.unwrap();
+        }
+        let received = sink.finish(None).await.unwrap();
+        assert_eq!((received.bytes, received.is_expected), (3, true));
+        assert_eq!(received.sha256[..], Sha256::digest(b"abc")[..]);
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_known_version_is_told_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let destination = Destination::File(directory.path().join("file"));
+        let stamp = || Some(Stamp::Etag("\"1\"".to_owned()));
+        let mut sink = create(&destination);
+        sink.set_stamp(stamp()).await.unwrap();
+        sink.write(Bytes::from_static(b"half")).await.unwrap();
+        sink.flush().await.unwrap();
+        let kept = sink.kept();
+        drop(sink);
+        assert_eq!(kept.load(std::sync::atomic::Ordering::Acquire), 4);
+        let keep = Keep {
+            resume: true,
+            ..KEEP
+        };
+        let (sink, begun) = Sink::create(&destination, &keep).unwrap();
+        assert_eq!(begun.have, Some((4, stamp().unwrap())));
+        let received = sink.finish(None).await.unwrap();
+        assert_eq!(received.sha256[..], Sha256::digest(b"half")[..]);
+    }
 }

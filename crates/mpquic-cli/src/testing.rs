@@ -96,7 +96,7 @@ impl Drop for Counted {
 
 /// A server on loopback, with what its clients need.
 pub(crate) struct Served {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     pin: Fingerprint,
     alpn: Alpn,
     /// Lets it end.

@@ -355,7 +355,12 @@ fn below(directory: &Uri, name: &str, is_directory: bool) -> Result<Uri, Failure
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::options::Alpn;
+    use crate::reach::Reach;
+    use crate::session::Purpose;
 
     #[test]
     fn names_stay_in_their_directory() {
@@ -383,5 +388,171 @@ mod tests {
         ] {
             assert_eq!(is_part(name, &names), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_file_is_here_if_its_size_and_time_are_those_of_the_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let listed = |size, mtime: &str| Listed {
+            name: "file".to_owned(),
+            kind: Kind::File,
+            mtime: Some(mtime.to_owned()),
+            size,
+        };
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let modified = modified(&listed(None, date));
+        let entry = |size, modified| Entry { size, modified };
+        let known = entry(Some(3), modified);
+        assert!(!is_here(&path, known), "nothing is");
+        fs::write(&path, "123").unwrap();
+        assert!(!is_here(&path, known), "it is of another time");
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(modified.unwrap()).unwrap();
+        assert!(is_here(&path, known));
+        for (size, modified) in [(Some(4), modified), (None, modified), (Some(3), None)] {
+            assert!(!is_here(&path, entry(size, modified)));
+        }
+        let later = modified.unwrap() + std::time::Duration::from_secs(1);
+        assert!(!is_here(&path, entry(Some(3), Some(later))));
+        // What a link leads to was not fetched.
+        #[cfg(unix)]
+        {
+            let link = directory.path().join("link");
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+            assert!(!is_here(&link, known));
+        }
+        assert_eq!(super::modified(&listed(None, "yesterday")), None);
+    }
+
+    #[test]
+    fn directories_are_made_unless_they_are_there() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        make_directory(&path("a/b"), true).unwrap();
+        make_directory(&path("a/b"), true).unwrap();
+        make_directory(&path("a/c"), false).unwrap();
+        make_directory(&path("a/c"), false).unwrap();
+        assert!(path("a/b").is_dir() && path("a/c").is_dir());
+        // Only the user may name one that is in others which are not there.
+        let refused = |name| {
+            let failure = make_directory(&path(name), false).unwrap_err();
+            let told = format!("cannot make {}: ", path(name).display());
+            assert!(
+                failure.message().starts_with(&told),
+                "{}",
+                failure.message()
+            );
+        };
+        refused("x/y");
+        fs::write(path("file"), "").unwrap();
+        refused("file");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
+            refused("link");
+            make_directory(&path("link"), true).unwrap();
+        }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: Reach,
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            method: http::Method::GET,
+            fields: http::HeaderMap::new(),
+            treatment: Treatment {
+                quiet: false,
+                resume: true,
+                pace: None,
+                stall: std::time::Duration::from_secs(1),
+                total: Arc::default(),
+                json: None,
+            },
+            retry: std::time::Duration::from_secs(1),
+            max_redirects: 0,
+            expected: None,
+        }
+    }
+
+    /// What is to be done about an entry of a directory in another one, or why nothing can be.
+    #[test]
+    fn entries_of_a_list_are_fetched_or_told() {
+        let reach = Line::try_parse_from(["x", "--insecure"]).unwrap().reach;
+        let url: Uri = "https://host/a/".parse().unwrap();
+        let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+        let plan = plan();
+        let tree = Tree {
+            plan: &plan,
+            sessions: &sessions,
+            parallel: 1,
+            max_depth: 2,
+            quiet: true,
+            is_live: false,
+        };
+        let at = Place {
+            url: url.clone(),
+            path: "here".into(),
+        };
+        let names = HashSet::from(["x", "x.part"]);
+        let told = |depth, name: &str, kind| {
+            let entry = Listed {
+                name: name.to_owned(),
+                kind,
+                mtime: None,
+                size: Some(7),
+            };
+            match tree.job(&at, depth, &entry, &names) {
+                Ok(None) => "nothing".to_owned(),
+                Ok(Some(Job::List { at, depth })) => format!("{} {depth}", at.url),
+                Ok(Some(Job::Fetch { at, entry })) => {
+                    let path = at.path.display();
+                    format!("{} {path} {:?}", at.url, entry.size)
+                }
+                Err(failure) => format!("{} {}", failure.code(), failure.message()),
+            }
+        };
+        for (depth, name, kind, expected) in [
+            (1, "x", Kind::File, "https://host/a/x here/x Some(7)"),
+            (2, "x", Kind::File, "https://host/a/x here/x Some(7)"),
+            (0, "b c", Kind::Directory, "https://host/a/b%20c/ 1"),
+            (1, "b", Kind::Directory, "https://host/a/b/ 2"),
+            (
+                2,
+                "b",
+                Kind::Directory,
+                "7 `b` is more than 2 directories deep",
+            ),
+            (1, "x", Kind::Other, "nothing"),
+            (
+                1,
+                "",
+                Kind::More,
+                "9 the server lists only a part of the directory",
+            ),
+            (
+                1,
+                "../x",
+                Kind::File,
+                "9 `../x` is no name that a file may have here",
+            ),
+            (
+                1,
+                "x.part",
+                Kind::File,
+                "3 `x.part` is left out: a part of another file has that name here",
+            ),
+        ] {
+            assert_eq!(told(depth, name, kind), expected);
+        }
+        // Lists are asked for as such, and are not what was asked for.
+        let lists = tree.lists();
+        assert_eq!(lists.fields[ACCEPT], "application/json");
+        assert!(lists.treatment.quiet && !lists.treatment.resume);
+        assert!(!Arc::ptr_eq(&lists.treatment.total, &plan.treatment.total));
     }
 }

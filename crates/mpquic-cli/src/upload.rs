@@ -132,4 +132,24 @@ mod tests {
             assert_eq!(fs::read(directory.path().join("link")).unwrap(), b"new");
         }
     }
+
+    #[test]
+    fn what_was_left_by_others_is_no_hindrance() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Upload::create(directory.path(), "a").unwrap();
+        let name = first.aside.to_str().unwrap().to_owned();
+        let (begin, number) = name.rsplit_once('-').unwrap();
+        let number: u64 = number.parse().unwrap();
+        // Other tests take numbers as well.
+        for next in number + 1..number + 50 {
+            let _ = File::create_new(format!("{begin}-{next}"));
+        }
+        let (metadata, is_new) = first.finish().unwrap();
+        assert!(metadata.is_file() && is_new);
+        let mut second = Upload::create(directory.path(), "a").unwrap();
+        second.write(b"12").unwrap();
+        let (_, is_new) = second.finish().unwrap();
+        assert!(!is_new);
+        assert_eq!(fs::read(directory.path().join("a")).unwrap(), b"12");
+    }
 }

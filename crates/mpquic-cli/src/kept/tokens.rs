@@ -249,4 +249,36 @@ mod tests {
         fs::write(tokens.directory.join(old), "x").unwrap();
         assert_eq!(take(&tokens, "old"), None);
     }
+
+    #[test]
+    fn of_many_kept_tokens_the_latest_goes_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = KeptTokens::new(directory.path());
+        fs::create_dir_all(&tokens.directory).unwrap();
+        let second = now() / 1000;
+        // In an order that no directory has of its own accord.
+        for age in [3, 1, 4, 0, 5, 2, 6] {
+            let name = format!("{}.{:015}.1.0", hash("a"), 1000 * (second - age));
+            fs::write(tokens.directory.join(name), age.to_string()).unwrap();
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| take(&tokens, "a")).collect();
+        let expected = ["0", "1", "2", "3", "4", "5", "6"].map(|age| age.as_bytes().to_vec());
+        assert_eq!(taken, expected);
+    }
+
+    /// Where there are too many servers, the one that was first goes; of a server, its oldest token.
+    #[test]
+    fn the_oldest_makes_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = KeptTokens::new(directory.path());
+        for server in 0..=MOST {
+            insert(&tokens, &server.to_string(), b"x");
+        }
+        assert_eq!((take(&tokens, "0"), tokens.lock().len()), (None, MOST));
+        for server in ["1", "256"] {
+            assert_eq!(take(&tokens, server).unwrap(), b"x", "{server}");
+        }
+        // Names of files are no longer than this, whatever the server's name.
+        assert_eq!(hash("a").len(), 32);
+    }
 }

@@ -32,3 +32,26 @@ pub(crate) fn output(program: &str, words: &[String]) -> Result<String, Failure>
 pub(crate) fn run(program: &str, words: &[String]) -> Result<(), Failure> {
     output(program, words).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_say_is_given_back() {
+        let shell = |script: &str| output("sh", &["-c", script].map(str::to_owned));
+        let said = shell("cat; echo $LC_ALL; echo no >&2");
+        assert_eq!(said.unwrap(), "C\n");
+        let failure = shell("echo yes; echo no >&2; exit 3").unwrap_err();
+        let script = "echo yes; echo no >&2; exit 3";
+        assert_eq!(failure.message(), format!("`sh -c {script}` failed: no"));
+        assert!(run("sh", &["-c", "exit 0"].map(str::to_owned)).is_ok());
+        assert!(run("sh", &["-c", "exit 1"].map(str::to_owned)).is_err());
+        let missing = output("mpquic-no-such-program", &[]).unwrap_err();
+        let told = missing.message();
+        assert!(
+            told.starts_with("cannot run mpquic-no-such-program: "),
+            "{told}"
+        );
+    }
+}

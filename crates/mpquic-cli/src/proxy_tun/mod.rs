@@ -378,4 +378,53 @@ mod tests {
         assert!(wrong.contains("203.0.113.0/24"), "{wrong}");
         assert!(parse_network("203.0.113.1").is_err());
     }
+
+    #[test]
+    fn addresses_of_a_device_are_those_of_nobody() {
+        let taken = if_addrs::get_if_addrs().unwrap();
+        let taken: Vec<_> = taken.iter().map(|interface| interface.addr.ip()).collect();
+        for (has_v6, count) in [(false, 1), (true, 2)] {
+            let addresses = free_addresses(has_v6).unwrap();
+            assert_eq!(addresses.len(), count);
+            assert!(addresses.iter().all(|one| !taken.contains(&one.addr())));
+            let [IpNet::V4(v4), ..] = addresses[..] else {
+                panic!("{addresses:?}");
+            };
+            // Four for each device, the second of which is its own.
+            let number = v4.addr().to_bits() - POOL_V4.to_bits();
+            assert!(number % 4 == 1 && number < 4 * MOST_DEVICES, "{v4}");
+            assert_eq!(v4.prefix_len(), 30);
+            if let Some(IpNet::V6(v6)) = addresses.get(1) {
+                assert_eq!(v6.addr().to_bits() - POOL_V6.to_bits(), u128::from(number));
+                assert_eq!(v6.prefix_len(), 126);
+            }
+        }
+    }
+
+    #[test]
+    fn who_cannot_have_a_device_is_told_why() {
+        let told = |kind: io::ErrorKind| {
+            let failure = cannot_open("tun0", &kind.into());
+            failure.message().to_owned()
+        };
+        for (kind, what) in [
+            (
+                io::ErrorKind::PermissionDenied,
+                "no permission to make the network device tun0",
+            ),
+            (
+                io::ErrorKind::ResourceBusy,
+                "the network device tun0 is in use",
+            ),
+            (io::ErrorKind::NotFound, "this system has no TUN devices"),
+            (
+                io::ErrorKind::Other,
+                "cannot make the network device tun0: ",
+            ),
+        ] {
+            assert!(told(kind).starts_with(what), "{}", told(kind));
+        }
+        let failure = failed("tun0", &io::ErrorKind::NotFound.into());
+        assert!(failure.message().starts_with("the device tun0: "));
+    }
 }

@@ -163,4 +163,28 @@ mod tests {
         assert_eq!(read(), None);
         replaced.restore().unwrap();
     }
+
+    #[test]
+    fn a_file_is_written_as_planned() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolv.conf");
+        let replaced = Replaced {
+            path: path.clone(),
+            before: None,
+            after: "nameserver 9.9.9.9\n".to_owned(),
+        };
+        assert!(!replaced.is_there());
+        let resolver = Resolver::File(replaced.clone());
+        resolver.set("tun0", &[]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), replaced.after);
+        assert!(replaced.is_there());
+        fs::write(&path, "other").unwrap();
+        assert!(!replaced.is_there());
+        let missing = Replaced {
+            path: directory.path().join("missing/file"),
+            ..replaced
+        };
+        let failure = Resolver::File(missing).set("tun0", &[]).unwrap_err();
+        assert_eq!(failure.cause(), Some(Cause::File));
+    }
 }

@@ -175,4 +175,23 @@ mod tests {
             assert_eq!(removed[3..], added[3..]);
         }
     }
+
+    #[test]
+    fn a_device_is_configured_before_anything_is_routed() {
+        let addresses = ["198.18.0.1/30", "fd6d:7071:7569::1/126"];
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        let commands = configure("tun0", &addresses, 1400).into_iter();
+        let commands: Vec<_> = commands.map(|words| words.join(" ")).collect();
+        assert_eq!(
+            commands,
+            [
+                "link set dev tun0 mtu 1400 up",
+                "-4 address add 198.18.0.1/30 dev tun0",
+                "-6 address add fd6d:7071:7569::1/126 dev tun0 nodad",
+            ]
+        );
+        let everything = everything().into_iter();
+        let everything: Vec<_> = everything.map(|network| network.to_string()).collect();
+        assert_eq!(everything, ["0.0.0.0/0", "::/0"]);
+    }
 }

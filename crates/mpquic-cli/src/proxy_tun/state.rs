@@ -118,3 +118,40 @@ impl StateFile {
         fs::remove_file(&self.path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_replaced_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = StateFile {
+            path: directory.path().join("tun0.1.json"),
+        };
+        let mut state = State {
+            name: "tun0".to_owned(),
+            process: 7,
+            table: 443_001,
+            sources: vec!["198.18.0.1/30".parse().unwrap()],
+            networks: vec!["0.0.0.0/0".parse().unwrap()],
+            resolver: None,
+        };
+        assert!(file.read().is_err());
+        for process in [7, 8] {
+            state.process = process;
+            file.write(&state).unwrap();
+            assert_eq!(file.read().unwrap(), state);
+            let files = fs::read_dir(directory.path()).unwrap();
+            assert_eq!(files.count(), 1, "nothing but the file");
+        }
+        assert!(file.path().ends_with("tun0.1.json"));
+        file.remove().unwrap();
+        assert!(file.read().is_err() && file.remove().is_err());
+        let suffix = suffix().unwrap();
+        assert!(
+            suffix.starts_with('.') && suffix.ends_with(".json"),
+            "{suffix}"
+        );
+    }
+}

@@ -141,3 +141,30 @@ fn what_costs_more_stands_by() {
         assert!(stderr(&output).contains(told), "{output:?}");
     }
 }
+
+/// The server sends less than is wanted as long as it has the cheap path alone: two seconds later more is paid.
+#[test]
+fn more_is_paid_where_the_rate_is_not_reached() {
+    let content = data(1 << 20);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &["--client-rate", "2M"]);
+    let file = target.path().join("copy");
+    let file = file.to_str().unwrap();
+    let get = ["--cost", "127.0.0.1=1", "--rate", "8M", "-o", file];
+    let events = ["--json=events", "--interval", "0"];
+    let output = server.get("/file", &[&TWO[..], &get, &events].concat());
+    assert_exit(&output, 0);
+    let events = reports(&output);
+    let states = events.iter().filter(|event| {
+        let local = event["local"].as_str().unwrap_or_default();
+        event["event"] == "path" && local.starts_with("127.0.0.1:")
+    });
+    let mut states: Vec<_> = states
+        .map(|event| event["state"].as_str().unwrap())
+        .collect();
+    // A busy machine may let it fall silent for a moment.
+    states.retain(|state| ["active", "backup"].contains(state));
+    states.dedup();
+    let at = states.iter().position(|state| *state == "backup");
+    assert_eq!(states[at.unwrap()..], ["backup", "active"], "{events:?}");
+}

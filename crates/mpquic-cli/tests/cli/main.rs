@@ -2,6 +2,7 @@
 
 mod alt_svc;
 mod backup;
+mod demo;
 mod ending;
 mod exit_codes;
 mod http3;
@@ -9,6 +10,8 @@ mod http3_get;
 mod json;
 mod lab;
 mod limits;
+#[cfg(target_os = "linux")]
+mod live;
 mod manual;
 mod operating;
 mod paths;
@@ -338,6 +341,22 @@ fn a_file_arrives_over_two_paths() {
         assert_eq!(path["remote"], server.address.to_string());
         assert_eq!(path["state"], "active");
     }
+}
+
+/// Its name need not lead there, nor anywhere.
+#[test]
+fn the_address_of_a_server_may_be_given() {
+    let (served, _) = directories(b"content");
+    let server = Server::start(served.path(), &[]);
+    let address = server.address.to_string();
+    let url = format!("https://nowhere.invalid:{}/file", server.address.port());
+    let get = ["get", &url, "--pin", &server.pin, "-o", "-", "--quiet"];
+    let output = run(&[&get[..], &["--server-addr", &address]].concat());
+    assert_exit(&output, 0);
+    assert_eq!(output.stdout, b"content");
+    let output = run(&get);
+    assert_exit(&output, 4);
+    assert!(stderr(&output).contains("cannot find the address of nowhere.invalid"));
 }
 
 /// The reports of `mpquic get --json`, one per line.
@@ -738,58 +757,6 @@ fn an_interrupted_download_leaves_no_file_that_looks_whole() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(told.contains("interrupted"), "{told}");
     assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
-}
-
-#[test]
-fn the_demo_uses_both_paths() {
-    let output = run(&[
-        "demo", "--mib", "64", "--rate", "100M", "--steady", "--json",
-    ]);
-    assert_exit(&output, 0);
-    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(report["bytes"], 64 << 20);
-    let paths = report["paths"].as_array().unwrap();
-    assert_eq!(paths.len(), 2, "{report}");
-    for path in paths {
-        let carried = path["bytes_received"].as_u64().unwrap();
-        // The rate is the limit: both paths are needed to go beyond one path's.
-        assert!(carried >= 16 << 20, "{report}");
-    }
-}
-
-/// One path is cut, and comes back.
-#[test]
-fn the_demo_shows_an_outage() {
-    let output = run(&["demo", "--mib", "32", "--rate", "40M", "--json"]);
-    assert_exit(&output, 0);
-    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(report["bytes"], 32 << 20);
-    let (cut, gap) = (&report["outage"]["cut_ms"], &report["longest_gap_ms"]);
-    let (cut, gap) = (cut.as_f64().unwrap(), gap.as_f64().unwrap());
-    // Three tenths of the file over one path take 2 s; the other one does not wait.
-    assert!(cut >= 1900.0 && gap < cut / 2.0, "{report}");
-    assert!(report["outage"]["used_again_ms"].is_number(), "{report}");
-    let carried = |path: &Value| path["bytes_received"].as_u64().unwrap();
-    let paths = report["paths"].as_array().unwrap();
-    assert!(
-        paths.len() == 2 && carried(&paths[1]) >= 6 << 20,
-        "{report}"
-    );
-    assert!(
-        carried(&paths[0]) >= carried(&paths[1]) + (4 << 20),
-        "{report}"
-    );
-}
-
-#[test]
-fn the_demo_keeps_to_its_rate() {
-    let output = run(&["demo", "--mib", "8", "--rate", "20M", "--json"]);
-    assert_exit(&output, 0);
-    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    let seconds = report["seconds"].as_f64().unwrap();
-    let bits = f64::from(8 << 20) * 8.0;
-    // Of both paths together, but for what may leave at once in the beginning.
-    assert!(bits / seconds < 44e6, "{report}");
 }
 
 #[test]

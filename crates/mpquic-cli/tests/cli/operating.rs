@@ -170,6 +170,24 @@ pub(crate) fn ask(address: &str, request: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
+/// All that a server tells of itself.
+#[cfg(unix)]
+const FAMILIES: [&str; 13] = [
+    "mpquic_connections gauge",
+    "mpquic_handshakes_total counter",
+    "mpquic_retries_total counter",
+    "mpquic_stateless_resets_total counter",
+    "mpquic_datagrams_dropped_total counter",
+    "mpquic_memory_bytes gauge",
+    "mpquic_http_requests_total counter",
+    "mpquic_http_response_bytes_total counter",
+    "mpquic_sent_bytes_total counter",
+    "mpquic_received_bytes_total counter",
+    "mpquic_reinjected_bytes_total counter",
+    "mpquic_paths gauge",
+    "mpquic_path_rtt_seconds gauge",
+];
+
 #[cfg(unix)]
 #[test]
 fn figures_and_health_are_told() {
@@ -216,6 +234,8 @@ fn figures_and_health_are_told() {
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    assert_eq!(kinds.collect::<Vec<_>>(), FAMILIES, "{text}");
     let sent = text
         .lines()
         .find_map(|line| line.strip_prefix("mpquic_sent_bytes_total "));

@@ -82,6 +82,13 @@ fn loads_are_measured(events: &[Value]) {
                 "{result}"
             );
             assert!(carried.sum::<f64>() > bytes, "{result}");
+            // Acknowledgements and probes are little.
+            let back = match counter {
+                &"bytes_sent" => "bytes_received",
+                _ => "bytes_sent",
+            };
+            let back = paths.iter().map(|path| number(&path[back])).sum::<f64>();
+            assert!(test == "both" || back < bytes / 2.0, "{result}");
         }
     }
 }
@@ -114,7 +121,10 @@ fn everything_is_measured_path_by_path() {
 
     let latency = result(&events, "latency");
     assert!(number(&latency["latency"]["p50_ms"]) <= number(&latency["latency"]["max_ms"]));
-    assert!(latency["latency"]["count"].as_u64().unwrap() > 1);
+    let count = number(&latency["latency"]["count"]);
+    // One each 20 ms at most.
+    let most = number(&latency["end"]) / 0.02 + 1.0;
+    assert!(count > 1.0 && count <= most, "{latency}");
     assert!(latency["bufferbloat"].is_null() && latency["download"].is_null());
     loads_are_measured(&events);
     let requests = result(&events, "requests");
@@ -136,6 +146,18 @@ fn everything_is_measured_path_by_path() {
     let is_interval = |event: &&Value| event["event"] == "interval" && event["test"] == "download";
     let intervals: Vec<_> = events.iter().filter(is_interval).collect();
     assert!(!intervals.is_empty());
+    // Ten a second, and never more.
+    let end = number(&result(&events, "download")["end"]);
+    assert!(intervals.len() as f64 <= end / 0.1, "{intervals:?}");
+    for part in &intervals {
+        let seconds = number(&part["end"]) - number(&part["start"]);
+        let rate = 8.0 * number(&part["download"]["bytes"]) / seconds;
+        let told = number(&part["download"]["bits_per_second"]);
+        assert!(seconds > 0.0 && (told / rate - 1.0).abs() < 1e-6, "{part}");
+    }
+    for pair in intervals.windows(2) {
+        assert_eq!(pair[0]["end"], pair[1]["start"]);
+    }
     let parts = intervals
         .iter()
         .map(|part| number(&part["download"]["bytes"]));

@@ -256,6 +256,7 @@ fn a_directory_of_many_small_files_is_sent() {
         assert_exit(&output, 0);
         let told = stderr(&output);
         assert!(told.contains("600 files, 1.7 MiB in "), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
         for number in 0..count {
             let path = format!("top/{}/{number}", number % 7);
             assert!(fs::read(served.path().join(path)).unwrap() == data(number * 10));
@@ -265,6 +266,7 @@ fn a_directory_of_many_small_files_is_sent() {
     let output = send(&["--json", "--parallel", "1"]);
     assert_exit(&output, 0);
     assert_eq!(reports(&output).len(), count);
+    assert_eq!(stderr(&output), "");
 
     // One that is refused is told, and the others are sent.
     fs::write(top.join(".secret"), "x").unwrap();
@@ -308,7 +310,75 @@ fn several_files_are_sent() {
         "{output:?}"
     );
     assert_exit(&put(&many), 0);
+    let file = files[0].to_str().unwrap();
+    let quiet = ["put", "--pin", &server.pin, "--quiet", &many, file];
+    assert_eq!(stderr(&run(&quiet)), "");
     assert_eq!(names(served.path()), ["a", "b c", "d", "file"]);
     let sent = fs::read(served.path().join("b c")).unwrap();
     assert_eq!(sent, files[1].as_os_str().as_encoded_bytes());
+}
+
+/// A server that is killed in the middle, and one that starts in its place. What was sent has to be sent again.
+#[cfg(unix)]
+#[test]
+fn an_upload_begins_anew_at_a_restarted_server() {
+    let content = data(4_000_000);
+    let (served, source) = directories(b"old");
+    let file = source.path().join("file");
+    fs::write(&file, &content).unwrap();
+    let mut server = Server::start(served.path(), &["--allow-put"]);
+    let url = server.url("/new");
+    let put = ["put", "--insecure", "--rate", "16M", &url, "--json"];
+    let put = [&put[..], &["--stall-timeout", "1"]].concat();
+    let begin = |input: &str| {
+        mpquic(&put)
+            .arg(input)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    // It is written aside.
+    let is_begun = || {
+        let mut files = fs::read_dir(served.path()).unwrap();
+        files.any(|entry| {
+            entry
+                .unwrap()
+                .metadata()
+                .is_ok_and(|it| it.len() > 1_000_000)
+        })
+    };
+    let child = begin(file.to_str().unwrap());
+    crate::wait_until("bytes", is_begun);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    for name in names(served.path()) {
+        fs::remove_file(served.path().join(name)).unwrap();
+    }
+    let address = server.address.to_string();
+    let mut server = Server::start_on(&address, served.path(), &["--allow-put"]);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    assert!(fs::read(served.path().join("new")).unwrap() == content);
+    let told = stderr(&output);
+    assert!(told.contains("; trying again"), "{told}");
+    let report = &reports(&output)[0];
+    assert!(report["retries"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["bytes"], content.len());
+
+    // What came from standard input is gone.
+    fs::remove_file(served.path().join("new")).unwrap();
+    let mut child = begin("-");
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&content[..2_000_000]).unwrap();
+    crate::wait_until("bytes", is_begun);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    // It may be over before it has read all.
+    let _ = stdin.write_all(&content[2_000_000..]);
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 8);
+    assert!(!stderr(&output).contains("trying again"), "{output:?}");
 }

@@ -127,12 +127,17 @@ fn a_damaged_part_is_begun_anew() {
     let mut damaged = fs::read(&part).unwrap();
     damaged[5] ^= 1;
     fs::write(&part, damaged).unwrap();
-    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    let copy = target.path().join("copy");
+    let events = ["--continue", "--json=events", "-o", copy.to_str().unwrap()];
+    let output = server.get("/file", &events);
     assert_exit(&output, 0);
-    assert!(
-        stderr(&output).contains("it was changed: starting over"),
-        "{output:?}"
-    );
+    let why = "what is there cannot be gone on with, it was changed";
+    let told = format!("{why}: starting over");
+    assert!(stderr(&output).contains(&told), "{output:?}");
+    let events = reports(&output);
+    let mut restarts = events.iter().filter(|event| event["event"] == "restart");
+    let restart = restarts.next().unwrap();
+    assert_eq!((&restart["why"], restarts.next()), (&why.into(), None));
     assert!(fs::read(target.path().join("copy")).unwrap() == content);
 }
 

@@ -136,6 +136,17 @@ async fn names_lead_nowhere_else() {
         "{got:?}"
     );
 
+    // Programs are told of each.
+    let events = [
+        "-r",
+        "--json=events",
+        "--output-dir",
+        into.to_str().unwrap(),
+    ];
+    let events = reports(&server.get("/nasty/", &events));
+    let failed = events.iter().filter(|event| event["event"] == "failed");
+    assert!(failed.count() >= 5, "{events:?}");
+
     // No list at all.
     let output = server.get("/whole/", &["-r", "--output-dir", into.to_str().unwrap()]);
     assert_exit(&output, 9);
