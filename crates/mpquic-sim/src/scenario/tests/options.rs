@@ -53,6 +53,7 @@ fn what_is_not_given_has_a_default() {
     assert_eq!(scenario.baseline, "lrf");
     let transport = Transport {
         mtu: 1200,
+        max_mtu: 1200,
         receive_window: None,
         send_buffer: None,
         max_ack_delay: 25 * MS,
@@ -87,7 +88,7 @@ fn what_is_given_counts() {
         "title = \"T\"\npaper = \"P\"\nfigure = \"F\"\nmetric = \"gap_s\"\nvariant_of = \"v\"\n\
          seed = 7\nruns = 3\ndraw = \"space-filling\"\npoints = 9\nsweep = \"zip\"\n\
          limit_s = 20\nwarm_up_s = 1.5\ncontrollers = [\"cubic\", \"bbr\"]\nbaseline = \"bbr\"\n\
-         [transport]\nmtu = 1400\nreceive_window_mb = 2\nsend_buffer_mb = 0.5\n\
+         [transport]\nmtu = 1400\nmax_mtu = 1450\nreceive_window_mb = 2\nsend_buffer_mb = 0.5\n\
          max_ack_delay_ms = 5\nack_every = 10\npacket_threshold = 20\ntime_threshold = 1.5\n\
          pacing = false\nack_on_fastest_path = false\nshow_queues = true\n",
     ));
@@ -115,6 +116,7 @@ fn what_is_given_counts() {
     );
     let transport = Transport {
         mtu: 1400,
+        max_mtu: 1450,
         receive_window: Some(2_000_000),
         send_buffer: Some(500_000),
         max_ack_delay: 5 * MS,

@@ -158,6 +158,7 @@ fn each_number_of_a_scenario_has_its_range() {
         ),
         (ROOT, "limit_s = #", 0.1, 1e5, "s"),
         (TRANSPORT, "mtu = #", 1200.0, 1452.0, ""),
+        (TRANSPORT, "max_mtu = #", 1200.0, 1452.0, ""),
         (TRANSPORT, "receive_window_mb = #", 0.001, 1e4, "MB"),
         (TRANSPORT, "send_buffer_mb = #", 0.001, 1e4, "MB"),
         (TRANSPORT, "max_ack_delay_ms = #", 0.0, 1000.0, "ms"),
