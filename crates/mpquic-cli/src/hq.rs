@@ -382,31 +382,37 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_cancels_all_the_time_is_turned_away() {
-        let source = Anything::new(770_000);
-        let served = serve(source.clone(), Limits::default());
-        let connection = served.connect(WINDOW).await;
-        let attack = async {
-            for _ in 0..1000 {
-                let (mut send, mut recv) = connection.open_bi().await?;
-                // They leave together.
-                let sent = async {
-                    send.write_all(b"GET /file\r\n").await?;
-                    recv.stop(0u32.into())?;
-                    send.reset(0u32.into())?;
-                    Ok::<_, Box<dyn std::error::Error>>(())
-                };
-                if sent.await.is_err() {
-                    break;
+        // With the request or after the first byte, when a window of 100 bytes has let nothing else arrive.
+        for (window, waits) in [(WINDOW, false), (100, true)] {
+            let source = Anything::new(770_000);
+            let served = serve(source.clone(), Limits::default());
+            let connection = served.connect(window).await;
+            let attack = async {
+                for _ in 0..1000 {
+                    let (mut send, mut recv) = connection.open_bi().await?;
+                    let sent = async {
+                        send.write_all(b"GET /file\r\n").await?;
+                        if waits {
+                            recv.read(&mut [0]).await?;
+                        }
+                        recv.stop(0u32.into())?;
+                        send.reset(0u32.into())?;
+                        Ok::<_, Box<dyn std::error::Error>>(())
+                    };
+                    if sent.await.is_err() {
+                        break;
+                    }
                 }
-            }
-            Err::<(), _>(connection.closed().await)
-        };
-        let ConnectionError::ApplicationClosed(close) = soon(attack).await.unwrap_err() else {
-            panic!("{:?}", connection.close_reason());
-        };
-        assert_eq!(close.error_code, VarInt::from_u32(TOO_MANY));
-        let read = source.read.load(Ordering::SeqCst);
-        assert!(read <= 130 * FIRST_PIECE as u64, "{read} bytes");
+                Err::<(), _>(connection.closed().await)
+            };
+            let ConnectionError::ApplicationClosed(close) = soon(attack).await.unwrap_err() else {
+                panic!("{:?}", connection.close_reason());
+            };
+            assert_eq!(close.error_code, VarInt::from_u32(TOO_MANY));
+            let read = source.read.load(Ordering::SeqCst);
+            assert!(read <= 130 * FIRST_PIECE as u64, "{read} bytes");
+            assert!(read > 0 || !waits, "nothing was read for nothing");
+        }
     }
 
     #[tokio::test]
