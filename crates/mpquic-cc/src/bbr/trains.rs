@@ -124,6 +124,8 @@ pub(super) struct Trains {
     /// The rate at which a train arrived that was held up, and its bytes.
     held_up: Option<(f64, f64)>,
     room: Option<Room>,
+    /// Acknowledgements come over another path, whose own link spreads them.
+    is_foreign: bool,
 }
 
 impl Trains {
@@ -164,7 +166,7 @@ impl Trains {
                 let growth = (room / rate).clamp(DOUBLING, GROWTH_TO_LINK);
                 Plan {
                     // What is delivered agrees with it.
-                    is_filled: !grows && rate >= FILLED * room,
+                    is_filled: !grows && rate >= FILLED * room && !self.is_foreign,
                     ..plan(growth, growth)
                 }
             }
@@ -201,6 +203,7 @@ impl Trains {
     }
 
     pub(super) fn on_ack(&mut self, ack: &Acked) {
+        self.is_foreign |= ack.rtt_restarted;
         let Some(train) = &mut self.train else { return };
         let Some(left) = train.left else { return };
         if ack.largest < left.first.0 {
@@ -227,7 +230,9 @@ impl Trains {
         let agrees = |limit: f64| (rate - limit).abs() < AGREEMENT * limit;
         match self.held_up {
             Some((limit, bytes)) if agrees(limit) => {
-                if arrived.bytes >= LONGER * bytes {
+                if self.is_foreign {
+                    Room::Perhaps(limit)
+                } else if arrived.bytes >= LONGER * bytes {
                     Room::Link(rate.max(limit))
                 } else {
                     Room::Probably(rate.max(limit))
@@ -382,7 +387,22 @@ mod tests {
         assert!(!path.trains.plan(0.9 * RATE, false).unwrap().is_filled);
     }
 
-    /// Half as fast and half as long: the link is another one.
+    /// The other path's own link spreads acknowledgements like one of this path would.
+    #[test]
+    fn acknowledgements_of_another_path_end_no_start() {
+        let mut path = Path::default();
+        let mut ack = acked(start(), start(), 0);
+        ack.rtt_restarted = true;
+        path.trains.on_ack(&ack);
+        for _ in 0..4 {
+            path.train(link(3.0 * RATE));
+            assert!((path.growth().unwrap() - 3.0).abs() < 0.01);
+            let plan = path.trains.plan(3.0 * RATE, false).unwrap();
+            assert_eq!((plan.growth, plan.is_filled), (DOUBLING, false));
+        }
+    }
+
+    /// Half as fast: the link is another one.
     #[test]
     fn a_link_that_changes_is_found_anew() {
         let mut path = Path::default();
