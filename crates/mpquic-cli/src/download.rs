@@ -237,7 +237,7 @@ impl<'a> Download<'a> {
         let response = tokio::select! {
             response = client.ask(ask) => response?,
             () = tokio::time::sleep(stall) => return Err(RequestError::Stalled(stall.as_secs()).into()),
-            () = closed(server) => return Err(RequestError::Gone.into()),
+            () = knock::until_gone(server) => return Err(RequestError::Gone.into()),
         };
         if ask.method == Method::HEAD {
             return self.show_head(&response).await;
@@ -302,7 +302,7 @@ impl<'a> Download<'a> {
             let pace = treatment.pace.as_deref();
             let transfer = transfer(response, &mut self.sink, &count, &treatment.total, pace);
             tokio::pin!(transfer);
-            let gone = closed(connection.remote_address());
+            let gone = knock::until_gone(connection.remote_address());
             tokio::pin!(gone);
             loop {
                 tokio::select! {
@@ -317,7 +317,7 @@ impl<'a> Download<'a> {
                             have = received;
                             moved = now;
                             self.reached.note(received, now);
-                            gone.set(closed(connection.remote_address()));
+                            gone.set(knock::until_gone(connection.remote_address()));
                         } else if now >= moved + stall {
                             break Err(RequestError::Stalled(stall.as_secs()).into());
                         }
@@ -385,14 +385,6 @@ impl<'a> Download<'a> {
             file,
             is_sent: false,
         })
-    }
-}
-
-/// Resolves if the server's port is found closed.
-async fn closed(server: Option<std::net::SocketAddr>) {
-    match server {
-        Some(server) => knock::until_closed(server).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -28,6 +28,14 @@ pub(crate) async fn until_closed(server: SocketAddr) {
     pending().await
 }
 
+/// The same for the other side of a connection, if its address is known.
+pub(crate) async fn until_gone(server: Option<SocketAddr>) {
+    match server {
+        Some(server) => until_closed(server).await,
+        None => pending().await,
+    }
+}
+
 async fn is_closed(server: SocketAddr) -> bool {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

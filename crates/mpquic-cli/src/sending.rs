@@ -19,6 +19,7 @@ use crate::clock;
 use crate::failure::{Cause, Failure};
 use crate::hex::hex;
 use crate::http_client;
+use crate::knock;
 use crate::options::Alpn;
 use crate::outgoing::{Item, cannot_read};
 use crate::pace::Pace;
@@ -202,8 +203,8 @@ impl Sending<'_> {
             tokio::pin!(send);
             tokio::select! {
                 result = &mut send => result,
-                () = self.until_stalled(connection, &sent, &mut tries.reached) => {
-                    Err(RequestError::Stalled(self.stall.as_secs()).into())
+                error = self.until_hopeless(connection, &sent, &mut tries.reached) => {
+                    Err(error.into())
                 }
             }
         };
@@ -216,25 +217,38 @@ impl Sending<'_> {
         result.map(|()| (connected, before))
     }
 
-    /// Waits until nothing has gone on for too long.
-    async fn until_stalled(&self, connection: &Connection, sent: &Sent<'_>, reached: &mut Reached) {
+    /// Waits until the connection is lost, nobody listens on the server's port any more, or nothing has gone on for too
+    /// long. While a read takes its time, as of standard input, nothing else would tell.
+    async fn until_hopeless(
+        &self,
+        connection: &Connection,
+        sent: &Sent<'_>,
+        reached: &mut Reached,
+    ) -> RequestError {
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut seen = None;
-        let mut moved = clock::now();
+        let gone = knock::until_gone(connection.remote_address());
+        tokio::pin!(gone);
+        let (mut seen, mut moved) = ((0, 0), clock::now());
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                error = connection.closed() => return error.into(),
+                () = &mut gone => return RequestError::Gone,
+                _ = ticks.tick() => {}
+            }
             let now = clock::now();
             // What was taken into the send buffer says less than what was acknowledged.
             let heard = connection.stats().bytes_received;
             let bytes = sent.bytes.load(Relaxed);
-            let is = Some((bytes, heard));
-            if sent.reading.load(Relaxed) || seen != is {
-                seen = is;
+            if heard != seen.1 {
+                gone.set(knock::until_gone(connection.remote_address()));
+            }
+            if sent.reading.load(Relaxed) || seen != (bytes, heard) {
+                seen = (bytes, heard);
                 moved = now;
                 reached.note(bytes, now);
             } else if now >= moved + self.stall {
-                return;
+                return RequestError::Stalled(self.stall.as_secs());
             }
         }
     }
