@@ -33,6 +33,8 @@ class Program:
         environment = dict(os.environ, NO_COLOR="1")
         environment.setdefault("RUST_LOG", "warn,mpquic=info")
         environment["QLOGDIR"] = cell.qlog if command[0] == cell.tool else ""
+        # What one client learnt, such as a token that spares it a Retry, is not for the next one.
+        environment["XDG_STATE_HOME"] = cell.qlog + ".state"
         with open(os.path.join(cell.logs, name + ".command"), "w", encoding="utf-8") as out:
             print(*command, file=out)
         with open(self.file, "wb") as out, open(self.file + ".err", "wb") as err:
