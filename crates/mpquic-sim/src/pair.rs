@@ -27,7 +27,7 @@ use crate::transfers::{Incoming, Outgoing, Transfers};
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// UDP ports of the two sides.
 const CLIENT_PORT: u16 = 50_000;

@@ -26,7 +26,7 @@ fn connected() -> Pair {
 }
 
 /// Calls the application of a side with its connection.
-fn on<R>(
+pub(crate) fn on<R>(
     pair: &mut Pair,
     side: Side,
     call: impl FnOnce(&mut Transfers, &mut Connection, Instant) -> R,

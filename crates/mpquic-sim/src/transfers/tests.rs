@@ -6,6 +6,7 @@ use mpquic_core::Side;
 
 use super::*;
 use crate::link::LinkConfig;
+use crate::pair::tests::on;
 use crate::pair::{Pair, Setup};
 use crate::topology::Topology;
 
@@ -19,16 +20,6 @@ fn pair_of(link: LinkConfig, setup: Setup) -> Pair {
 /// A pair on a link of 8 Mbit/s and 10 ms.
 fn pair() -> Pair {
     pair_of(LinkConfig::new(8.0, 10 * MS), Setup::new())
-}
-
-fn on<R>(
-    pair: &mut Pair,
-    side: Side,
-    call: impl FnOnce(&mut Transfers, &mut Connection, Instant) -> R,
-) -> R {
-    let now = pair.time(side);
-    let hosted = pair.hosted_mut(side);
-    call(&mut hosted.application, &mut hosted.connection, now)
 }
 
 fn application(pair: &Pair, side: Side) -> &Transfers {
