@@ -1,5 +1,6 @@
 //! Which unacknowledged bytes were sent again already.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use mpquic_core::sched::{Decision, UnackedRange, View};
@@ -40,14 +41,8 @@ impl Repeats {
         range: &UnackedRange,
         target: PathId,
     ) -> Decision {
-        let at = position(range);
-        self.reached.insert(path, at);
-        Decision::Reinject {
-            path: target,
-            stream: range.stream,
-            offsets: range.offsets.clone(),
-            tag: REPEATED,
-        }
+        self.reached.insert(path, position(range));
+        repeat(range, target)
     }
 
     /// The oldest range that `path` neither carried nor repeated.
@@ -62,5 +57,47 @@ impl Repeats {
 
     pub(crate) fn remove(&mut self, path: PathId) {
         self.reached.remove(path);
+    }
+}
+
+/// Which unacknowledged ranges were repeated, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    ranges: PathMap<BTreeSet<Position>>,
+}
+
+impl Copied {
+    /// True if the range was not repeated yet. Copies, and what the core moves by itself, are never
+    /// repeated.
+    pub(crate) fn is_due(&self, range: &UnackedRange) -> bool {
+        let repeated = self.ranges.get(range.path);
+        !range.reinjected
+            && range.tag & REPEATED == 0
+            && repeated.is_none_or(|repeated| !repeated.contains(&position(range)))
+    }
+
+    /// Notes that a range is repeated, and forgets what is older than all that is unacknowledged on
+    /// its path.
+    pub(crate) fn insert(&mut self, range: &UnackedRange, view: &View<'_>) {
+        let repeated = self.ranges.get_or_insert_with(range.path, BTreeSet::new);
+        repeated.insert(position(range));
+        if let Some(oldest) = view.find_unacked(range.path, |_| true) {
+            // Packets that left together are in no order of streams and offsets.
+            repeated.retain(|(sent_at, ..)| *sent_at >= oldest.sent_at);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, path: PathId) {
+        self.ranges.remove(path);
+    }
+}
+
+/// The decision to send a range again on another path.
+pub(crate) fn repeat(range: &UnackedRange, target: PathId) -> Decision {
+    Decision::Reinject {
+        path: target,
+        stream: range.stream,
+        offsets: range.offsets.clone(),
+        tag: REPEATED,
     }
 }

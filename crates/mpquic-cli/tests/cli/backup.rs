@@ -8,7 +8,8 @@ use crate::{Server, assert_exit, data, directories, reports, run, stderr};
 
 const TWO: [&str; 4] = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
 
-/// Bytes of each path, from its address.
+/// Bytes of each path, from its address, and its state: on a busy machine what stands by may fall silent for a
+/// moment, which is shown instead.
 fn carried(report: &Value, counter: &str) -> [(String, u64, String); 2] {
     ["127.0.0.1:", "127.0.0.2:"].map(|address| {
         let mut paths = report["paths"].as_array().unwrap().iter();
@@ -50,7 +51,7 @@ fn a_path_that_stands_by_carries_next_to_nothing() {
         assert!(second.1 >= content.len() as u64, "{report}");
         // Probes, and what it repeats at the end.
         assert!(first.1 < 2 << 20, "{report}");
-        assert_eq!(first.2, "backup", "{report}");
+        assert!(["backup", "suspect"].contains(&&*first.2), "{report}");
     }
 }
 
@@ -122,7 +123,7 @@ fn what_costs_more_stands_by() {
         let [first, second] = carried(report, "bytes_received");
         assert!(second.1 >= content.len() as u64, "{report}");
         assert!(first.1 < 300_000, "{report}");
-        assert_eq!(first.2, "backup", "{report}");
+        assert!(["backup", "suspect"].contains(&&*first.2), "{report}");
     }
     let url = server.url("/file");
     for (more, told) in [

@@ -8,7 +8,7 @@ use mpquic_core::{PathId, PathMap};
 use super::forecast::{
     Forecast, Forecasts, bottleneck, heavy_loss, one_way_back, one_way_delay, patience,
 };
-use crate::repeats::Repeats;
+use crate::repeats::{Copied, repeat};
 
 /// Datagrams that may be repeated before any were earned, where a copy is likely to arrive first.
 const FREE_DATAGRAMS: f64 = 10.0;
@@ -19,9 +19,9 @@ pub(super) struct Rescue {
     /// Bytes of copies for each byte sent.
     share: f64,
     /// What was copied to overtake it, because it is late for its turn,
-    overtaken: Repeats,
+    overtaken: Copied,
     /// and what was copied because it may be lost.
-    covered: Repeats,
+    covered: Copied,
     /// Bytes sent on each path, as far as they were counted.
     counted: PathMap<u64>,
     sent: u64,
@@ -34,8 +34,8 @@ impl Rescue {
     pub(super) fn new(share: f64) -> Self {
         Self {
             share,
-            overtaken: Repeats::default(),
-            covered: Repeats::default(),
+            overtaken: Copied::default(),
+            covered: Copied::default(),
             counted: PathMap::default(),
             sent: 0,
             spent: 0,
@@ -109,7 +109,8 @@ impl Rescue {
             true => &mut self.overtaken,
             false => &mut self.covered,
         };
-        Some(repeats.repeat(range.path, &range, target))
+        repeats.insert(&range, view);
+        Some(repeat(&range, target))
     }
 
     /// The oldest bytes on a path that a copy would overtake by more time than it takes. Those that
@@ -123,7 +124,7 @@ impl Rescue {
         let (mut ahead, mut gain) = (0, 0.0);
         let range = view.find_unacked(holder.id, |range| {
             ahead += range.offsets.end - range.offsets.start;
-            if !self.overtaken.is_due(range.path, range) {
+            if !self.overtaken.is_due(range) {
                 return false;
             }
             gain = arrival(range, ahead, holder, view) - copy;
@@ -143,8 +144,8 @@ impl Rescue {
         let patience = patience(holder);
         let age = |range: &UnackedRange| view.now.saturating_duration_since(range.sent_at);
         let range = view.find_unacked(holder.id, |range| {
-            let is_copied = !self.overtaken.is_due(range.path, range);
-            self.covered.is_due(range.path, range) && (!is_copied || age(range) >= patience)
+            let is_copied = !self.overtaken.is_due(range);
+            self.covered.is_due(range) && (!is_copied || age(range) >= patience)
         })?;
         let age = age(&range);
         let is_overdue = age >= patience;

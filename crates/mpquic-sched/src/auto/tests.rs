@@ -342,6 +342,64 @@ fn an_idle_path_overtakes_once() {
     assert_eq!(auto.select(&scene.view()), Decision::Blocked);
 }
 
+/// The offset of what is repeated, in datagrams.
+fn repeated(decision: &Decision) -> Option<u64> {
+    match decision {
+        Decision::Reinject { offsets, .. } => Some(offsets.start / 1_200),
+        _ => None,
+    }
+}
+
+/// The first bytes of a slow path arrive soon, and only those behind them are worth a copy; until the path turns
+/// out to be slower still.
+#[test]
+fn what_was_passed_over_is_repeated_once_it_is_late() {
+    let mut scene = tail(0);
+    scene.paths[1] = queued(1, 3_600);
+    scene.paths[1].delivery_rate = Some(100_000);
+    scene.paths[1].window = 8_000;
+    let ranges = (0..3).map(|at| unacked(&scene, 1, 1_200 * at..1_200 * (at + 1), 20 - at));
+    scene.unacked = ranges.collect();
+    let mut auto = Auto::default();
+    // 12 ms for each, less 10 for the acknowledgement, where a copy takes 11.
+    assert_eq!(repeated(&auto.select(&scene.view())), Some(1));
+    assert_eq!(repeated(&auto.select(&scene.view())), Some(2));
+    assert_eq!(auto.select(&scene.view()), Decision::Blocked);
+    scene.paths[1].delivery_rate = Some(50_000);
+    assert_eq!(repeated(&auto.select(&scene.view())), Some(0));
+    assert_eq!(auto.select(&scene.view()), Decision::Blocked);
+}
+
+/// The second one is sent for the second time.
+#[test]
+fn each_of_two_packets_that_left_together_is_repeated_once() {
+    let mut scene = tail(10);
+    scene.unacked = vec![
+        unacked(&scene, 1, 6_000..7_200, 10),
+        unacked(&scene, 1, 0..1_200, 10),
+    ];
+    let mut auto = Auto::default();
+    assert_eq!(repeated(&auto.select(&scene.view())), Some(5));
+    assert_eq!(repeated(&auto.select(&scene.view())), Some(0));
+    assert_eq!(auto.select(&scene.view()), Decision::Blocked);
+}
+
+/// It is overdue, and it does not matter that a copy was made of what came after it.
+#[test]
+fn what_was_overtaken_and_is_overdue_is_repeated_once_more() {
+    let mut scene = tail(10);
+    scene.paths[1].loss_rate = 0.1;
+    scene.paths[0].bytes_sent = 200_000;
+    let mut auto = Auto::default();
+    assert_eq!(repeated(&auto.select(&scene.view())), Some(0), "overtaken");
+    let other = unacked(&scene, 1, 1_200..2_400, 0);
+    scene.unacked.push(other);
+    scene.now += 300 * MS;
+    assert_eq!(repeated(&auto.select(&scene.view())), Some(1), "covered");
+    scene.now += 120 * MS;
+    assert_eq!(repeated(&auto.select(&scene.view())), Some(0), "overdue");
+}
+
 #[test]
 fn what_a_path_repeated_is_forgotten_with_it() {
     for age in [10, 600] {
