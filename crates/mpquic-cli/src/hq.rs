@@ -472,6 +472,131 @@ mod tests {
         assert_eq!(send.stopped().await, Ok(None), "it was told to stop");
     }
 
+    /// The code that a request of these bytes is refused with; `None` if it is answered.
+    async fn refused_with(connection: &Connection, request: &[u8]) -> Option<u32> {
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(request).await.unwrap();
+        send.finish().unwrap();
+        let code = soon(recv.received_reset()).await.unwrap()?;
+        Some(code.into_inner() as u32)
+    }
+
+    #[tokio::test]
+    async fn a_request_may_be_so_long() {
+        let connection = connect().await;
+        let line = |length: usize| format!("GET /{}", "x".repeat(length - 5)).into_bytes();
+        // The end of the stream is as good as the end of the line.
+        assert_eq!(refused_with(&connection, &line((8 << 10) - 1)).await, None);
+        for length in [8 << 10, 9 << 10] {
+            let code = refused_with(&connection, &line(length)).await;
+            assert_eq!(code, Some(400), "{length}");
+        }
+        assert_eq!(refused_with(&connection, b"PUT /x\r\n").await, Some(400));
+    }
+
+    #[test]
+    fn refusals_have_the_codes_of_http() {
+        for (refusal, code) in [
+            (Refusal::BadRequest, Some(400)),
+            (Refusal::NotFound, Some(404)),
+            (Refusal::Stalled, Some(408)),
+            (Refusal::TooMany, Some(429)),
+            (Refusal::Failed, Some(500)),
+            (Refusal::Cancelled, None),
+            (Refusal::Gone, None),
+        ] {
+            assert_eq!(reset_code(refusal), code);
+            assert_eq!(status(&Err(refusal)).map(u32::from), code);
+        }
+        assert_eq!(status(&Ok(0)), Some(200));
+        let cancelled = Refusal::from(ReadError::Reset(VarInt::from_u32(1)));
+        assert_eq!(cancelled, Refusal::Cancelled);
+        assert_eq!(Refusal::from(ReadError::ClosedStream), Refusal::Gone);
+    }
+
+    /// An answer that is written is not yet sent.
+    #[tokio::test]
+    async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+        let limits = Limits {
+            cancelled: 1,
+            cancelled_per_second: 0,
+            ..Limits::default()
+        };
+        let source = Anything::new(FIRST_PIECE as u64);
+        let served = serve(source.clone(), limits);
+        let connection = served.connect(WINDOW).await;
+        let attack = async {
+            loop {
+                let mut answers = Vec::new();
+                for _ in 0..10 {
+                    let Ok((mut send, recv)) = connection.open_bi().await else {
+                        return;
+                    };
+                    let _may_be_closed = send.write_all(b"GET /file\r\n").await;
+                    let _is_open = send.finish();
+                    answers.push(recv);
+                }
+                for recv in &mut answers {
+                    // The first one that arrives: others wait behind it.
+                    let _may_be_closed = recv.read(&mut [0]).await;
+                    let _is_open = recv.stop(0u32.into());
+                }
+            }
+        };
+        soon(attack).await;
+        let end = soon(connection.closed()).await;
+        let ConnectionError::ApplicationClosed(close) = end else {
+            panic!("{end:?}");
+        };
+        assert_eq!(close.error_code, VarInt::from_u32(429));
+        assert_eq!(&close.reason[..], b"too many requests cancelled");
+    }
+
+    /// What was asked for before is answered, and nothing else is begun.
+    #[tokio::test]
+    async fn at_the_end_what_is_open_is_answered() {
+        let served = serve(Anything::new(10_000), Limits::default());
+        let idle = served.connect(WINDOW).await;
+        let busy = served.connect(100).await;
+        let (_send, mut open) = request(&busy).await;
+        assert!(soon(open.read_chunk(1, true)).await.unwrap().is_some());
+        served.drain.begin();
+        let end = soon(idle.closed()).await;
+        let ConnectionError::ApplicationClosed(close) = end else {
+            panic!("{end:?}");
+        };
+        assert_eq!((close.error_code, &close.reason[..]), (0u32.into(), ENDS));
+        assert_eq!(refused_with(&busy, b"GET /file\r\n").await, Some(503));
+        let rest = soon(open.read_to_end(20_000)).await.unwrap();
+        assert_eq!(rest.len(), 9_999);
+        assert!(matches!(
+            soon(busy.closed()).await,
+            ConnectionError::ApplicationClosed(_)
+        ));
+    }
+
+    /// A client asks with GET alone, and hears why there is no file.
+    #[tokio::test]
+    async fn the_codes_of_resets_say_what_went_wrong() {
+        use protocol::Client as _;
+
+        let gone = Anything::new(400_000).that_became(0);
+        let served = serve(gone, Limits::default());
+        let connection = served.connect(WINDOW).await;
+        let client = Client::new(connection);
+        let mut ask = Ask::get(&"https://host/file".parse().unwrap());
+        let mut body = client.ask(&ask).await.unwrap().body;
+        let mut pieces = [Bytes::new()];
+        let read = protocol::Body::read(&mut body, &mut pieces);
+        let failed = soon(read).await.unwrap_err();
+        let told = "the server could not read the file to its end";
+        assert_eq!(failed.to_string(), told);
+        ask.method = Method::HEAD;
+        let refused = client.ask(&ask).await.err().unwrap();
+        let told = "the server speaks HTTP/0.9 only, which has no method but GET";
+        assert_eq!(refused.to_string(), told);
+    }
+
     #[tokio::test]
     async fn what_follows_a_request_has_a_limit() {
         let connection = connect().await;

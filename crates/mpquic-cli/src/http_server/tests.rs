@@ -283,3 +283,67 @@ fn told(error: &StreamError) -> Code {
         other => panic!("{other:?}"),
     }
 }
+
+/// Asks with a body that begins with so many bytes and has no end yet, and waits for the answer.
+async fn with_body(client: &mut Client, length: usize) -> (ClientStream, StreamWatch) {
+    let request = Request::get("https://localhost/file").body(()).unwrap();
+    let mut stream = soon(client.requests.send_request(request)).await.unwrap();
+    soon(stream.send_data(vec![0; length].into()))
+        .await
+        .unwrap();
+    let response = soon(stream.recv_response()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    while soon(stream.recv_data()).await.unwrap().is_some() {}
+    let id = VarInt::from_u64(stream.id().into_inner()).unwrap();
+    let watch = client.connection.watch_stream(StreamId::from(id));
+    (stream, watch)
+}
+
+#[tokio::test]
+async fn what_follows_a_request_is_read_up_to_a_limit() {
+    let served = Served::start(Anything::new(4), Limits::default(), Alpn::H3);
+    let mut client = connect(&served, WINDOW).await;
+    let (mut few, sent) = with_body(&mut client, (8 << 10) - 1).await;
+    // Whatever the server had to say of the first request, it has said before this answer.
+    assert_eq!(client.fetch().await, 4);
+    few.finish().await.unwrap();
+    assert_eq!(soon(sent.stopped()).await, Ok(None), "it was told to stop");
+    let (_many, sent) = with_body(&mut client, 8 << 10).await;
+    let stopped = soon(sent.stopped()).await.unwrap();
+    assert!(stopped.is_some());
+    assert_eq!(client.fetch().await, 4, "only that request is stopped");
+}
+
+/// An answer that is written is not yet sent.
+#[tokio::test]
+async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+    let limits = Limits {
+        cancelled: 1,
+        cancelled_per_second: 0,
+        ..Limits::default()
+    };
+    let served = Served::start(Anything::new(FIRST_PIECE as u64), limits, Alpn::H3);
+    let mut client = connect(&served, WINDOW).await;
+    let attack = async {
+        loop {
+            let mut answers = Vec::new();
+            for _ in 0..10 {
+                match client.request().await {
+                    Ok(stream) => answers.push(stream),
+                    Err(_) => return,
+                }
+            }
+            for mut answer in answers {
+                // The first one that arrives: others wait behind it, and are dropped then.
+                let _may_be_closed = answer.recv_response().await;
+            }
+        }
+    };
+    soon(attack).await;
+    let end = soon(client.connection.closed()).await;
+    let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
+    assert_eq!(&close.reason[..], b"too many requests cancelled");
+}
