@@ -1,14 +1,14 @@
 //! A server of files without end, for tests.
 
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint};
 
-use crate::drain::{Drain, drain};
+use crate::drain::{Drain, Draining, drain};
 use crate::endpoints::Endpoints;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::limits::{self, Limits};
@@ -97,34 +97,59 @@ impl Drop for Counted {
 /// A server on loopback, with what its clients need.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
-    pin: Fingerprint,
-    alpn: Alpn,
+    pub(crate) pin: Fingerprint,
+    pub(crate) alpn: Alpn,
     /// Lets it end.
     pub(crate) drain: Drain,
 }
 
 impl Served {
     pub(crate) fn start(source: Anything, limits: Limits, alpn: Alpn) -> Self {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
-        let server = Endpoint::builder()
-            .bind(any)
-            .server(config)
-            .build()
-            .unwrap();
-        let address = server.local_addrs()[0];
         let service = Service {
             limits: limits::Shared::new(limits),
             ..Service::new(Arc::new(source))
         };
-        let (drain, draining) = drain();
+        let (server, served, draining) = Self::listen(alpn);
         tokio::spawn(async move { service.accept(&Endpoints::one(server), draining).await });
-        Self {
-            address,
+        served
+    }
+
+    /// One that answers every request with the same bytes, whatever was asked.
+    pub(crate) fn blunt(alpn: Alpn, answer: Vec<u8>) -> Self {
+        let (server, served, _) = Self::listen(alpn);
+        let answer = Arc::new(answer);
+        tokio::spawn(async move {
+            while let Some(incoming) = server.accept().await {
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    let connection = incoming.await?;
+                    loop {
+                        let (mut send, mut recv) = connection.accept_bi().await?;
+                        let _may_be_stopped = send.write_all(&answer).await;
+                        let _is_open = send.finish();
+                        tokio::spawn(async move { recv.read_to_end(1 << 20).await });
+                    }
+                    #[expect(unreachable_code, reason = "tells the type")]
+                    Ok::<(), ConnectionError>(())
+                });
+            }
+        });
+        served
+    }
+
+    fn listen(alpn: Alpn) -> (Endpoint, Self, Draining) {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+        let server = Endpoint::builder().bind(any).server(config);
+        let server = server.build().unwrap();
+        let (drain, draining) = drain();
+        let served = Self {
+            address: server.local_addrs()[0],
             pin,
             alpn,
             drain,
-        }
+        };
+        (server, served, draining)
     }
 
     /// A connection whose streams may receive this many bytes before they are read.
@@ -133,7 +158,17 @@ impl Served {
     }
 
     pub(crate) async fn try_connect(&self, window: u64) -> Result<Connection, ConnectionError> {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let locals = [Ipv4Addr::LOCALHOST];
+        let connected = self.connect_from(&locals, window).await;
+        connected.map(|(_, connection)| connection)
+    }
+
+    /// The same over paths from several addresses.
+    pub(crate) async fn connect_from(
+        &self,
+        locals: &[Ipv4Addr],
+        window: u64,
+    ) -> Result<(Endpoint, Connection), ConnectionError> {
         let provider = Cipher::provider(None);
         let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
         let mut transport = mpquic_tokio::default_transport();
@@ -141,8 +176,12 @@ impl Served {
         let tls = verifier.tls(&[self.alpn.bytes()]).unwrap();
         let config = ClientConfig::new(Arc::new(tls));
         let config = config.transport_config(transport.build().unwrap());
-        let client = Endpoint::builder().bind(any).build().unwrap();
+        let builder = locals.iter().fold(Endpoint::builder(), |builder, local| {
+            builder.bind((*local, 0).into())
+        });
+        let client = builder.build().unwrap();
         let connecting = client.connect_with(config, self.address, "localhost");
-        connecting.unwrap().await
+        let connection = connecting.unwrap().await?;
+        Ok((client, connection))
     }
 }
