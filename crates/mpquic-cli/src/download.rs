@@ -474,7 +474,7 @@ mod tests {
     use super::*;
     use crate::limits::Limits;
     use crate::sink::Memory;
-    use crate::testing::{Anything, Served};
+    use crate::testing::{Anything, Served, soon};
 
     /// A body of these reads, each of which gives some pieces.
     struct Reads {
@@ -561,6 +561,8 @@ mod tests {
         for (rate, most) in [
             (None, PIECES),
             (Some("8M"), 7),
+            // What the pace gives is a whole number of datagrams of 1400 bytes.
+            (Some("11.2M"), 10),
             (Some("10k"), 1),
             (Some("1G"), PIECES),
         ] {
@@ -658,6 +660,12 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(download.treatment.total.load(Ordering::Relaxed), 6);
+        assert_eq!(download.count.length(), Some(FIRST + 6));
+        assert!(download.reached.at > download.started, "it came on");
+        let last = clock::now();
+        for pause in [0, 7500] {
+            download.count.arrived(last + Duration::from_millis(pause));
+        }
         let report = download.finish(&connection, None).await.unwrap();
         assert_eq!(
             (report.bytes, report.resumed_at, report.retries),
@@ -666,8 +674,53 @@ mod tests {
         assert_eq!(report.sha256, hex(&Sha256::digest(&whole)));
         assert_eq!(report.file, Some(path.display().to_string()));
         assert_eq!((report.url, report.paths.len()), (url.to_string(), 1));
-        assert!(!report.early_data && !report.is_sent && report.longest_gap_ms.is_some());
+        assert!(!report.early_data && !report.is_sent);
+        assert_eq!(report.longest_gap_ms, Some(7500.0));
         assert!(std::fs::read(&path).unwrap() == whole);
+    }
+
+    /// A body of which nothing comes.
+    struct Silent;
+
+    impl Body for Silent {
+        async fn read(&mut self, _: &mut [Bytes]) -> Result<Option<usize>, RequestError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_of_which_nothing_comes_is_given_up() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let connection = served.connect(1 << 20).await;
+        let url = Uri::from_static("https://host/file");
+        let treatment = Treatment {
+            stall: Duration::ZERO,
+            ..treatment()
+        };
+        let mut download = Download::start(&url, &Destination::Nowhere, treatment).unwrap();
+        // The request before was given up while it wrote.
+        download.count.writing.store(true, Ordering::Relaxed);
+        let Response {
+            start,
+            length,
+            stamp,
+            status,
+            fields,
+            ..
+        } = answer(0, None, "", &[]);
+        let silent = Response {
+            start,
+            length,
+            stamp,
+            status,
+            fields,
+            body: Silent,
+        };
+        let ended = soon(download.receive(silent, &connection)).await;
+        let Err(Ended::Request(error)) = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(error.to_string(), "the server sent nothing for 0 s");
     }
 
     #[tokio::test]

@@ -26,6 +26,8 @@ const NOT_FOUND: u32 = 404;
 const STALLED: u32 = 408;
 const SERVER_ERROR: u32 = 500;
 const ENDING: u32 = 503;
+/// The client has taken its request back. Many servers write this into their logs.
+const UNWANTED: u32 = 499;
 /// Also the application error code of a connection whose client cancels too many requests.
 const TOO_MANY: u32 = 429;
 
@@ -233,10 +235,9 @@ impl Request {
             }
             return;
         };
-        if let Some(code) = reset_code(refusal) {
-            // A closed stream needs no reset.
-            let _ = self.send.reset(VarInt::from_u32(code));
-        }
+        // A closed stream needs no reset. Any other would end when it is dropped, as a whole file does.
+        let code = reset_code(refusal).unwrap_or(UNWANTED);
+        let _ = self.send.reset(VarInt::from_u32(code));
         if refusal == Refusal::Cancelled {
             session.on_cancelled(VarInt::from_u32(TOO_MANY));
         }
@@ -310,7 +311,7 @@ mod tests {
     use crate::delivery::FIRST_PIECE;
     use crate::limits::Limits;
     use crate::options::Alpn;
-    use crate::testing::{Anything, Served, soon};
+    use crate::testing::{Anything, Served, Unsent, soon};
 
     #[test]
     fn requests() {
@@ -468,6 +469,10 @@ mod tests {
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"GET /file\r\n").await.unwrap();
         assert_eq!(recv.read_to_end(10).await.unwrap(), b"xxxx");
+        let few = [0; (8 << 10) - 1];
+        send.write_all(&few).await.unwrap();
+        // Whatever the server had to say of this stream, it has said before the answer to another one.
+        assert_eq!(refused_with(&connection, b"GET /file\r\n").await, None);
         send.finish().unwrap();
         assert_eq!(send.stopped().await, Ok(None), "it was told to stop");
     }
@@ -515,41 +520,54 @@ mod tests {
     }
 
     /// An answer that is written is not yet sent.
-    #[tokio::test]
-    async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
-        let limits = Limits {
-            cancelled: 1,
-            cancelled_per_second: 0,
-            ..Limits::default()
-        };
-        let source = Anything::new(FIRST_PIECE as u64);
-        let served = serve(source.clone(), limits);
-        let connection = served.connect(WINDOW).await;
-        let attack = async {
-            loop {
-                let mut answers = Vec::new();
-                for _ in 0..10 {
-                    let Ok((mut send, recv)) = connection.open_bi().await else {
-                        return;
-                    };
-                    let _may_be_closed = send.write_all(b"GET /file\r\n").await;
-                    let _is_open = send.finish();
-                    answers.push(recv);
-                }
-                for recv in &mut answers {
-                    // The first one that arrives: others wait behind it.
-                    let _may_be_closed = recv.read(&mut [0]).await;
-                    let _is_open = recv.stop(0u32.into());
-                }
+    #[test]
+    fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+        let waiting = Unsent::start(Alpn::HqInterop, async |served, requests| {
+            let connection = served.connect(WINDOW).await;
+            let mut answers = Vec::new();
+            for _ in 0..requests {
+                answers.push(request(&connection).await);
             }
-        };
-        soon(attack).await;
-        let end = soon(connection.closed()).await;
-        let ConnectionError::ApplicationClosed(close) = end else {
-            panic!("{end:?}");
-        };
+            (connection, answers)
+        });
+        let close = waiting.cancel(|(connection, mut answers)| {
+            for (_, recv) in &mut answers {
+                recv.stop(0u32.into()).unwrap();
+            }
+            (answers, connection)
+        });
         assert_eq!(close.error_code, VarInt::from_u32(429));
         assert_eq!(&close.reason[..], b"too many requests cancelled");
+    }
+
+    /// Nothing is opened for a client that has no room for it.
+    #[tokio::test]
+    async fn without_room_for_an_answer_no_file_is_opened() {
+        let source = Anything::new(50_000);
+        let served = serve(source.clone(), Limits::default());
+        let slow = served.connect(0).await;
+        let _waits = request(&slow).await;
+        let other = served.connect(WINDOW).await;
+        let (_, mut recv) = request(&other).await;
+        let file = soon(recv.read_to_end(60_000)).await.unwrap();
+        assert_eq!(file.len(), 50_000);
+        assert_eq!(source.read.load(Ordering::SeqCst), 50_000);
+        assert_eq!(source.most_open.load(Ordering::SeqCst), 1);
+    }
+
+    /// A client may take its request back instead of stopping the answer.
+    #[tokio::test]
+    async fn the_answer_to_a_request_that_is_reset_ends() {
+        const FILE: u64 = 20 << 20;
+        let served = serve(Anything::new(FILE), Limits::default());
+        let connection = served.connect(100_000).await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        assert!(soon(recv.read_chunk(1, true)).await.unwrap().is_some());
+        send.reset(0u32.into()).unwrap();
+        // Its end must not look like the end of the file.
+        let code = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(code, Some(VarInt::from_u32(499)));
     }
 
     /// What was asked for before is answered, and nothing else is begun.
@@ -585,7 +603,9 @@ mod tests {
         let connection = served.connect(WINDOW).await;
         let client = Client::new(connection);
         let mut ask = Ask::get(&"https://host/file".parse().unwrap());
-        let mut body = client.ask(&ask).await.unwrap().body;
+        let answer = client.ask(&ask).await.unwrap();
+        assert_eq!((answer.start, answer.length), (0, None));
+        let mut body = answer.body;
         let mut pieces = [Bytes::new()];
         let read = protocol::Body::read(&mut body, &mut pieces);
         let failed = soon(read).await.unwrap_err();
@@ -600,10 +620,10 @@ mod tests {
     #[tokio::test]
     async fn what_follows_a_request_has_a_limit() {
         let connection = connect().await;
-        let (mut send, _recv) = connection.open_bi().await.unwrap();
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"GET /file\r\n").await.unwrap();
-        let rest = vec![0; 2 * MAX_REQUEST];
-        while send.write_all(&rest).await.is_ok() {}
-        assert!(matches!(send.stopped().await, Ok(Some(_))));
+        assert_eq!(recv.read_to_end(10).await.unwrap(), b"xxxx");
+        send.write_all(&[0; 8 << 10]).await.unwrap();
+        assert!(matches!(soon(send.stopped()).await, Ok(Some(_))));
     }
 }

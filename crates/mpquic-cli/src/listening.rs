@@ -501,6 +501,21 @@ mod tests {
         assert_eq!(tried(named, false), (vec![address("[::1]:7")], false));
     }
 
+    /// Where nothing can be kept, one who asked for it is told.
+    #[test]
+    fn an_identity_is_kept_where_the_user_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let kept = |path: &Path| listening(&["--state", path.to_str().unwrap()]).identity();
+        let (first, again) = (kept(directory.path()), kept(directory.path()));
+        let fingerprint = |kept: Result<Identity, Failure>| kept.unwrap().fingerprint().unwrap();
+        assert_eq!(fingerprint(first), fingerprint(again));
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let failure = kept(&file).err().unwrap();
+        assert_eq!(failure.cause(), Some(Cause::File));
+        assert!(failure.message().starts_with("cannot keep "), "{failure:?}");
+    }
+
     /// Each worker counts its own connections.
     #[test]
     fn workers_divide_the_connections() {
@@ -536,6 +551,9 @@ mod tests {
     async fn what_is_listened_on_already_needs_no_socket() {
         let same = |port| format!("127.0.0.1:{port}");
         let other = |_| "127.0.0.1:0".to_owned();
+        // The same port of another address is another one.
+        let beside = |port| format!("127.0.0.2:{port}");
+        assert_eq!(announced("127.0.0.1:0", beside).await.len(), 2);
         assert_eq!(announced("127.0.0.1:0", same).await.len(), 1);
         assert_eq!(announced("0.0.0.0:0", same).await.len(), 1);
         for listen in ["127.0.0.1:0", "0.0.0.0:0"] {

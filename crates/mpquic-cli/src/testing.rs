@@ -1,12 +1,13 @@
 //! A server of files without end, for tests.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint};
+use mpquic_tokio::{ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint};
+use tokio::runtime::{self, Runtime};
 
 use crate::drain::{Drain, Draining, drain};
 use crate::endpoints::Endpoints;
@@ -20,6 +21,30 @@ use crate::trust::{Fingerprint, Trust, Verifier};
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(20);
     tokio::time::timeout(limit, future).await.expect("too slow")
+}
+
+/// What is logged meanwhile, by this thread.
+pub(crate) fn logged(run: impl FnOnce()) -> String {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
+        let lines = lines.clone();
+        move || Lines(lines.clone())
+    });
+    tracing::subscriber::with_default(subscriber.finish(), run);
+    let lines = lines.lock().unwrap();
+    String::from_utf8(lines.clone()).unwrap()
+}
+
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The same file under every name, and how much of it was read.
@@ -91,6 +116,69 @@ impl Read for Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.of.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Answers that a server has written, and cannot send yet: it hears nothing of its client meanwhile.
+pub(crate) struct Unsent<T> {
+    client: Runtime,
+    _server: Runtime,
+    asked: T,
+}
+
+impl<T> Unsent<T> {
+    /// Has so many requests sent as make answers of far more than leaves at once.
+    pub(crate) fn start(alpn: Alpn, ask: impl AsyncFnOnce(Served, usize) -> T) -> Self {
+        const REQUESTS: usize = 16;
+        const FILE: u64 = 60_000;
+        let mut server = runtime::Builder::new_multi_thread();
+        let server = server.worker_threads(1).enable_all().build().unwrap();
+        let mut client = runtime::Builder::new_current_thread();
+        let client = client.enable_all().build().unwrap();
+        let source = Anything::new(FILE);
+        let limits = Limits {
+            cancelled: REQUESTS as u32 / 2,
+            cancelled_per_second: 0,
+            ..Limits::default()
+        };
+        let served = {
+            let _here = server.enter();
+            Served::start(source.clone(), limits, alpn)
+        };
+        let asked = client.block_on(async {
+            let asked = ask(served, REQUESTS).await;
+            // They have to leave.
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            asked
+        });
+        let is_written = || {
+            let read = source.read.load(Ordering::SeqCst);
+            read == FILE * REQUESTS as u64 && source.open.load(Ordering::SeqCst) == 0
+        };
+        let written = async {
+            while !is_written() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        server.block_on(soon(written));
+        Self {
+            client,
+            _server: server,
+            asked,
+        }
+    }
+
+    /// Cancels them, and tells how the server ends the connection.
+    pub(crate) fn cancel<U>(self, cancel: impl FnOnce(T) -> (U, Connection)) -> ApplicationClose {
+        self.client.block_on(async {
+            let (_kept, connection) = cancel(self.asked);
+            match soon(connection.closed()).await {
+                ConnectionError::ApplicationClosed(close) => close,
+                other => panic!("{other:?}"),
+            }
+        })
     }
 }
 

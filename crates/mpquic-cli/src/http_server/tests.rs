@@ -8,11 +8,12 @@ use mpquic_h3::h3::client::SendRequest;
 use mpquic_h3::h3::quic::ConnectionErrorIncoming;
 
 use super::*;
+use crate::addresses::AddressLimits;
 use crate::clock;
 use crate::delivery::FIRST_PIECE;
 use crate::limits::Limits;
 use crate::options::Alpn;
-use crate::testing::{Anything, Served, soon};
+use crate::testing::{Anything, Served, Unsent, soon};
 
 const WINDOW: u64 = 1 << 20;
 
@@ -315,35 +316,175 @@ async fn what_follows_a_request_is_read_up_to_a_limit() {
 }
 
 /// An answer that is written is not yet sent.
+#[test]
+fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+    let waiting = Unsent::start(Alpn::H3, async |served, requests| {
+        let mut client = connect(&served, WINDOW).await;
+        let mut answers = Vec::new();
+        for _ in 0..requests {
+            answers.push(client.request().await.unwrap());
+        }
+        (client, answers)
+    });
+    let close = waiting.cancel(|(client, answers)| {
+        // Dropped, and so cancelled.
+        drop(answers);
+        let connection = client.connection.clone();
+        (client, connection)
+    });
+    assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
+    assert_eq!(&close.reason[..], b"too many requests cancelled");
+}
+
+/// Nothing is opened for a client that has no room for it.
 #[tokio::test]
-async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+async fn without_room_for_an_answer_no_file_is_opened() {
+    let source = Anything::new(50_000);
+    let served = Served::start(source.clone(), Limits::default(), Alpn::H3);
+    let mut slow = connect(&served, 0).await;
+    let _waits = soon(slow.request()).await.unwrap();
+    let mut other = connect(&served, WINDOW).await;
+    assert_eq!(other.fetch().await, 50_000);
+    let (read, most) = (&source.read, &source.most_open);
+    assert_eq!(read.load(Ordering::SeqCst), 50_000);
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn who_asks_too_often_is_told_when_to_come_again() {
     let limits = Limits {
-        cancelled: 1,
-        cancelled_per_second: 0,
+        address: AddressLimits {
+            requests_per_second: Some(1),
+            ..AddressLimits::default()
+        },
         ..Limits::default()
     };
-    let served = Served::start(Anything::new(FIRST_PIECE as u64), limits, Alpn::H3);
+    let served = Served::start(Anything::new(1), limits, Alpn::H3);
     let mut client = connect(&served, WINDOW).await;
-    let attack = async {
+    let told = async {
         loop {
-            let mut answers = Vec::new();
-            for _ in 0..10 {
-                match client.request().await {
-                    Ok(stream) => answers.push(stream),
-                    Err(_) => return,
-                }
-            }
-            for mut answer in answers {
-                // The first one that arrives: others wait behind it, and are dropped then.
-                let _may_be_closed = answer.recv_response().await;
+            let mut stream = client.request().await.unwrap();
+            let response = stream.recv_response().await.unwrap();
+            if response.status() == StatusCode::TOO_MANY_REQUESTS {
+                let text = stream.recv_data().await.unwrap().unwrap();
+                break (response, text.chunk().to_vec());
             }
         }
     };
-    soon(attack).await;
-    let end = soon(client.connection.closed()).await;
+    let (response, text) = soon(told).await;
+    assert_eq!(response.headers()["retry-after"], "1");
+    assert_eq!(text, b"too many requests\n");
+}
+
+/// A client that does what it likes: its streams are its own.
+struct Raw(Connection);
+
+impl Raw {
+    /// Sends a request, as HTTP/3 writes it.
+    async fn request(&self) -> (SendHalf, mpquic_tokio::RecvStream) {
+        let (mut send, recv) = self.0.open_bi().await.unwrap();
+        // RFC 9204 appendix A: GET, https, / and the name of the host.
+        let fields = b"\0\0\xd1\xd7\xc1\x50\x09localhost";
+        send.write_all(&[1, fields.len() as u8]).await.unwrap();
+        send.write_all(fields).await.unwrap();
+        send.finish().unwrap();
+        (send, recv)
+    }
+
+    /// The frames of the server's control stream, from its settings on.
+    async fn control(&self) -> Control {
+        loop {
+            let mut stream = soon(self.0.accept_uni()).await.unwrap();
+            let mut kind = [0];
+            soon(stream.read_exact(&mut kind)).await.unwrap();
+            if kind == [0] {
+                return Control(stream);
+            }
+        }
+    }
+}
+
+type SendHalf = mpquic_tokio::SendStream;
+
+struct Control(mpquic_tokio::RecvStream);
+
+impl Control {
+    /// A variable-length integer (RFC 9000 section 16).
+    async fn integer(&mut self) -> u64 {
+        let mut first = [0];
+        soon(self.0.read_exact(&mut first)).await.unwrap();
+        let mut rest = vec![0; (1 << (first[0] >> 6)) - 1];
+        soon(self.0.read_exact(&mut rest)).await.unwrap();
+        let begin = u64::from(first[0] & 0x3f);
+        rest.iter()
+            .fold(begin, |all, byte| all << 8 | u64::from(*byte))
+    }
+
+    /// The type of the next frame, and the integers in it.
+    async fn frame(&mut self) -> (u64, Vec<u64>) {
+        let kind = self.integer().await;
+        let length = self.integer().await as usize;
+        let mut payload = vec![0; length];
+        soon(self.0.read_exact(&mut payload)).await.unwrap();
+        let mut integers = Vec::new();
+        let mut left = &payload[..];
+        while let [first, after @ ..] = left {
+            let (rest, after) = after.split_at((1 << (first >> 6)) - 1);
+            let begin = u64::from(first & 0x3f);
+            integers.push(
+                rest.iter()
+                    .fold(begin, |all, byte| all << 8 | u64::from(*byte)),
+            );
+            left = after;
+        }
+        (kind, integers)
+    }
+}
+
+#[tokio::test]
+async fn clients_are_told_how_long_fields_may_be() {
+    let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+    let client = Raw(served.connect(WINDOW).await);
+    let (kind, settings) = client.control().await.frame().await;
+    assert_eq!(kind, 4, "{settings:?}");
+    // RFC 9114 section 7.2.4.1: SETTINGS_MAX_FIELD_SECTION_SIZE
+    let mut settings = settings.chunks(2);
+    assert!(settings.any(|setting| setting == [6, 16 << 10]));
+}
+
+/// Who does not care for the server's end is told that nothing was done.
+#[tokio::test]
+async fn requests_that_come_too_late_are_rejected() {
+    let served = Served::start(Anything::new(100_000), Limits::default(), Alpn::H3);
+    let client = Raw(served.connect(2_000).await);
+    let mut control = client.control().await;
+    let (_send, mut open) = client.request().await;
+    assert!(soon(open.read_chunk(1, true)).await.unwrap().is_some());
+    served.drain.begin();
+    // First none is shut out, then those behind the ones that may be on their way.
+    let mut ends = Vec::new();
+    while ends.len() < 2 {
+        let (kind, integers) = control.frame().await;
+        if kind == 7 {
+            ends.push(integers[0]);
+        }
+    }
+    assert!(ends[0] > ends[1], "{ends:?}");
+    let rejected = code(Code::H3_REQUEST_REJECTED);
+    loop {
+        let (send, mut recv) = client.request().await;
+        if u64::from(send.id()) < ends[1] {
+            continue;
+        }
+        let end = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(end, Some(rejected));
+        break;
+    }
+    let rest = soon(open.read_to_end(200_000)).await.unwrap();
+    assert!(rest.len() > 100_000, "{}", rest.len());
+    let end = soon(client.0.closed()).await;
     let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
         panic!("{end:?}");
     };
-    assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
-    assert_eq!(&close.reason[..], b"too many requests cancelled");
+    assert_eq!(close.error_code, code(Code::H3_NO_ERROR));
 }
