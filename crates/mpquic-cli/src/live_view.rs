@@ -71,7 +71,7 @@ impl Column {
 
     fn width(&self) -> usize {
         let cells = self.cells.iter().map(|cell| cell.chars().count());
-        cells.chain([self.head.len()]).max().unwrap_or(0)
+        cells.chain([self.head.len()]).max().unwrap_or_default()
     }
 
     fn padded(&self, text: &str) -> String {
@@ -126,7 +126,7 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
     }
     // Of many, those around the selected one.
     let selected = live.selected();
-    let first = selected.map_or(0, |at| (at + 1).saturating_sub(room));
+    let first = (selected.unwrap_or_default() + 1).saturating_sub(room);
     let shown = live.rows.iter().skip(first).take(room);
     let shown: Vec<_> = shown.cloned().collect();
     let mut columns = columns(live, &shown);
@@ -136,7 +136,7 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
     };
     while used(&columns) > width && columns.len() > 1 {
         let least = (0..columns.len()).max_by_key(|&at| columns[at].rank);
-        columns.remove(least.unwrap_or(0));
+        columns.remove(least.unwrap_or_default());
     }
     let bars = width.saturating_sub(used(&columns)).min(MOST_BARS);
     let mut head = String::from(" ");
@@ -214,7 +214,7 @@ fn sparkline(row: &Row, width: usize, most: f64) -> String {
     let empty = width.saturating_sub(row.rates.len());
     let bar = |rate: &f64| {
         let height = (rate / most * 8.0).ceil();
-        BARS[(height as usize).min(8)]
+        BARS[(height as usize).min(BARS.len() - 1)]
     };
     let empty = std::iter::repeat_n(' ', empty);
     empty.chain(rates.map(bar)).collect()

@@ -221,12 +221,23 @@ async fn slow_clients_are_turned_away() {
         }
         Ok::<_, hyper::Error>(())
     };
-    let all = async { tokio::join!(silent, drip, greedy) };
-    let (closed, (), cut) = tokio::time::timeout(Duration::from_secs(20), all)
+    // One that has got an answer, and asks for nothing else.
+    let idle = async {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = connect(&server, "http/1.1").await;
+        let request = b"HEAD /file HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        let _may_be_cut = stream.read_to_string(&mut answer).await;
+        answer
+    };
+    let all = async { tokio::join!(silent, drip, greedy, idle) };
+    let (closed, (), cut, answer) = tokio::time::timeout(Duration::from_secs(20), all)
         .await
         .expect("an end");
     assert!(matches!(closed, Ok(Some(0) | None)), "{closed:?}");
     assert!(cut.is_err());
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }
 
 #[cfg(unix)]

@@ -25,6 +25,18 @@ fn the_demo_uses_both_paths() {
     }
 }
 
+#[test]
+fn both_sides_of_the_demo_write_logs() {
+    let logs = tempfile::tempdir().unwrap();
+    let directory = logs.path().to_str().unwrap();
+    let demo = ["demo", "--mib", "1", "--rate", "0", "--steady"];
+    let output = run(&[&demo[..], &["--qlog-dir", directory]].concat());
+    assert_exit(&output, 0);
+    let names = crate::names(logs.path());
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names[0].ends_with("_client.sqlog") && names[1].ends_with("_server.sqlog"));
+}
+
 /// One path is cut, and comes back.
 #[test]
 fn the_demo_shows_an_outage() {
