@@ -359,7 +359,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::options::Alpn;
     use crate::protocol::{Body as _, Client as _};
-    use crate::testing::{Anything, Served, soon};
+    use crate::testing::{Anything, Control, Served, soon};
 
     /// A client of a server that answers every request with so many interim responses, another one, and
     /// a word.
@@ -400,6 +400,39 @@ mod tests {
             assert_eq!(pieces[0], "word");
             assert_eq!(soon(answer.body.read(&mut pieces)).await.unwrap(), None);
         }
+    }
+
+    #[tokio::test]
+    async fn servers_are_told_how_long_fields_may_be() {
+        let (server, served, _) = Served::listen(Alpn::H3);
+        let accept = async { server.accept().await.unwrap().await.unwrap() };
+        let (connection, accepted) =
+            soon(async { tokio::join!(served.connect(1000), accept) }).await;
+        let _client = Client::new(connection, false, std::future::pending()).await;
+        let longest = Control::of(&accepted).await.max_field_section_size().await;
+        assert_eq!(longest, Some(64 << 10));
+    }
+
+    /// A server need not read what its answer does not depend on.
+    #[tokio::test]
+    async fn a_body_that_the_server_does_not_want_is_not_sent_to_its_end() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let connection = served.connect(1000).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = client.await.unwrap();
+        let mut ask = file();
+        ask.method = Method::PUT;
+        let mut put = client.put(&ask, None).await.unwrap();
+        let piece = Bytes::from_static(&[0; 5000]);
+        assert!(
+            soon(put.send(piece.clone())).await.unwrap(),
+            "the first one"
+        );
+        let sent = async { while put.send(piece.clone()).await.unwrap() {} };
+        soon(sent).await;
+        let refused = soon(put.finish()).await.unwrap_err();
+        let told = "the server answered 405 Method Not Allowed";
+        assert_eq!(refused.to_string(), told);
     }
 
     #[tokio::test]

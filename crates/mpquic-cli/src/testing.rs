@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mpquic_tokio::{ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint};
+use mpquic_tokio::{
+    ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, RecvStream,
+};
 use tokio::runtime::{self, Runtime};
 
 use crate::drain::{Drain, Draining, drain};
@@ -225,7 +227,8 @@ impl Served {
         served
     }
 
-    fn listen(alpn: Alpn) -> (Endpoint, Self, Draining) {
+    /// One that serves nobody.
+    pub(crate) fn listen(alpn: Alpn) -> (Endpoint, Self, Draining) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
         let server = Endpoint::builder().bind(any).server(config);
@@ -271,5 +274,60 @@ impl Served {
         let connecting = client.connect_with(config, self.address, "localhost");
         let connection = connecting.unwrap().await?;
         Ok((client, connection))
+    }
+}
+
+/// What the other side of HTTP/3 says on its control stream, from its settings on.
+pub(crate) struct Control(RecvStream);
+
+impl Control {
+    pub(crate) async fn of(connection: &Connection) -> Self {
+        loop {
+            let mut stream = soon(connection.accept_uni()).await.unwrap();
+            let mut kind = [0];
+            soon(stream.read_exact(&mut kind)).await.unwrap();
+            if kind == [0] {
+                return Self(stream);
+            }
+        }
+    }
+
+    /// How long fields may be that are sent to it, if its settings say so (RFC 9114 section 7.2.4.1).
+    pub(crate) async fn max_field_section_size(&mut self) -> Option<u64> {
+        let (kind, settings) = self.frame().await;
+        assert_eq!(kind, 4, "{settings:?}");
+        let mut settings = settings.chunks(2);
+        settings.find_map(|setting| (setting[0] == 6).then_some(setting[1]))
+    }
+
+    /// A variable-length integer (RFC 9000 section 16).
+    async fn integer(&mut self) -> u64 {
+        let mut first = [0];
+        soon(self.0.read_exact(&mut first)).await.unwrap();
+        let mut rest = vec![0; (1 << (first[0] >> 6)) - 1];
+        soon(self.0.read_exact(&mut rest)).await.unwrap();
+        let begin = u64::from(first[0] & 0x3f);
+        rest.iter()
+            .fold(begin, |all, byte| all << 8 | u64::from(*byte))
+    }
+
+    /// The type of the next frame, and the integers in it.
+    pub(crate) async fn frame(&mut self) -> (u64, Vec<u64>) {
+        let kind = self.integer().await;
+        let length = self.integer().await as usize;
+        let mut payload = vec![0; length];
+        soon(self.0.read_exact(&mut payload)).await.unwrap();
+        let mut integers = Vec::new();
+        let mut left = &payload[..];
+        while let [first, after @ ..] = left {
+            let (rest, after) = after.split_at((1 << (first >> 6)) - 1);
+            let begin = u64::from(first & 0x3f);
+            integers.push(
+                rest.iter()
+                    .fold(begin, |all, byte| all << 8 | u64::from(*byte)),
+            );
+            left = after;
+        }
+        (kind, integers)
     }
 }

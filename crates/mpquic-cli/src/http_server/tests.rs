@@ -13,7 +13,7 @@ use crate::clock;
 use crate::delivery::FIRST_PIECE;
 use crate::limits::Limits;
 use crate::options::Alpn;
-use crate::testing::{Anything, Served, Unsent, soon};
+use crate::testing::{Anything, Control, Served, Unsent, soon};
 
 const WINDOW: u64 = 1 << 20;
 
@@ -390,66 +390,16 @@ impl Raw {
         send.finish().unwrap();
         (send, recv)
     }
-
-    /// The frames of the server's control stream, from its settings on.
-    async fn control(&self) -> Control {
-        loop {
-            let mut stream = soon(self.0.accept_uni()).await.unwrap();
-            let mut kind = [0];
-            soon(stream.read_exact(&mut kind)).await.unwrap();
-            if kind == [0] {
-                return Control(stream);
-            }
-        }
-    }
 }
 
 type SendHalf = mpquic_tokio::SendStream;
-
-struct Control(mpquic_tokio::RecvStream);
-
-impl Control {
-    /// A variable-length integer (RFC 9000 section 16).
-    async fn integer(&mut self) -> u64 {
-        let mut first = [0];
-        soon(self.0.read_exact(&mut first)).await.unwrap();
-        let mut rest = vec![0; (1 << (first[0] >> 6)) - 1];
-        soon(self.0.read_exact(&mut rest)).await.unwrap();
-        let begin = u64::from(first[0] & 0x3f);
-        rest.iter()
-            .fold(begin, |all, byte| all << 8 | u64::from(*byte))
-    }
-
-    /// The type of the next frame, and the integers in it.
-    async fn frame(&mut self) -> (u64, Vec<u64>) {
-        let kind = self.integer().await;
-        let length = self.integer().await as usize;
-        let mut payload = vec![0; length];
-        soon(self.0.read_exact(&mut payload)).await.unwrap();
-        let mut integers = Vec::new();
-        let mut left = &payload[..];
-        while let [first, after @ ..] = left {
-            let (rest, after) = after.split_at((1 << (first >> 6)) - 1);
-            let begin = u64::from(first & 0x3f);
-            integers.push(
-                rest.iter()
-                    .fold(begin, |all, byte| all << 8 | u64::from(*byte)),
-            );
-            left = after;
-        }
-        (kind, integers)
-    }
-}
 
 #[tokio::test]
 async fn clients_are_told_how_long_fields_may_be() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let client = Raw(served.connect(WINDOW).await);
-    let (kind, settings) = client.control().await.frame().await;
-    assert_eq!(kind, 4, "{settings:?}");
-    // RFC 9114 section 7.2.4.1: SETTINGS_MAX_FIELD_SECTION_SIZE
-    let mut settings = settings.chunks(2);
-    assert!(settings.any(|setting| setting == [6, 16 << 10]));
+    let longest = Control::of(&client.0).await.max_field_section_size().await;
+    assert_eq!(longest, Some(16 << 10));
 }
 
 /// Who does not care for the server's end is told that nothing was done.
@@ -457,7 +407,7 @@ async fn clients_are_told_how_long_fields_may_be() {
 async fn requests_that_come_too_late_are_rejected() {
     let served = Served::start(Anything::new(100_000), Limits::default(), Alpn::H3);
     let client = Raw(served.connect(2_000).await);
-    let mut control = client.control().await;
+    let mut control = Control::of(&client.0).await;
     let (_send, mut open) = client.request().await;
     assert!(soon(open.read_chunk(1, true)).await.unwrap().is_some());
     served.drain.begin();

@@ -109,7 +109,7 @@ mod tests {
         let first = run();
         let learnt = first.configure(config());
         assert_eq!(learnt.known_ways().len(), 0);
-        learnt.know_ways([way.clone()]);
+        learnt.know_ways([way]);
         memory(&first).save(route, saved, now);
         first.tokens.insert("host", Bytes::from_static(b"token"));
         first.keep(&learnt);
