@@ -231,6 +231,8 @@ mod tests {
         let there = Ipv4Addr::new(127, 0, 0, 2).into();
         assert_eq!(soon(drill.step(Step::Move(there))).await, Ok(()));
         let locals = drill.endpoint.as_ref().unwrap().local_addrs();
+        let is_any_port = |local: &SocketAddr| local.port() >= 1024;
+        assert!(locals.iter().all(is_any_port), "{locals:?}");
         let locals: Vec<_> = locals.iter().map(SocketAddr::ip).collect();
         assert_eq!(locals, [there]);
         fetch(&drill.connection).await;

@@ -160,16 +160,14 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
             false => Modifier::empty(),
         };
         let style = palette.of_state(row).add_modifier(weight);
-        if bars < FEWEST_BARS {
+        let bars = (bars >= FEWEST_BARS).then(|| sparkline(row, bars - 1, most));
+        if bars.is_none() {
             // The space at its end need not fit.
             text.truncate(text.trim_end().len());
         }
-        let mut line = Line::from(Span::styled(cut(&text, width), style));
-        if bars >= FEWEST_BARS {
-            let bars = sparkline(row, bars - 1, most);
-            line.push_span(Span::styled(bars, palette.colour(Color::Cyan)));
-        }
-        lines.push(line);
+        let row = Span::styled(cut(&text, width), style);
+        let bars = bars.map(|bars| Span::styled(bars, palette.colour(Color::Cyan)));
+        lines.push(Line::from_iter([row].into_iter().chain(bars)));
     }
     lines
 }
