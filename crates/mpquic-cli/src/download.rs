@@ -184,11 +184,7 @@ impl<'a> Download<'a> {
         client: AnyClient,
     ) -> Result<(), Ended> {
         let mut ask = ask.clone();
-        ask.have = self
-            .stamp
-            .clone()
-            .map(|stamp| (self.have, stamp))
-            .filter(|_| self.have > 0);
+        ask.have = self.gone_on_with();
         let ended = match client.clone() {
             AnyClient::Http(client) => {
                 self.protocol = Some(Alpn::H3);
@@ -211,6 +207,12 @@ impl<'a> Download<'a> {
         }
         self.restart("the file has changed on the server").await?;
         Box::pin(self.fetch(&ask, connection, client)).await
+    }
+
+    /// What is there, if more can be asked for behind it.
+    fn gone_on_with(&self) -> Option<(u64, Stamp)> {
+        let stamp = self.stamp.clone().filter(|_| self.have > 0)?;
+        Some((self.have, stamp))
     }
 
     async fn restart(&mut self, why: &str) -> Result<(), Ended> {

@@ -413,6 +413,29 @@ mod tests {
         assert_eq!(longest, Some(64 << 10));
     }
 
+    #[tokio::test]
+    async fn a_request_with_a_body_says_how_long_it_is() {
+        let (server, served, _) = Served::listen(Alpn::H3);
+        let accept = async { server.accept().await.unwrap().await.unwrap() };
+        let (connection, accepted) =
+            soon(async { tokio::join!(served.connect(1 << 20), accept) }).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = client.await.unwrap();
+        let quic = mpquic_h3::Connection::new(accepted);
+        let accepted = mpquic_h3::h3::server::Connection::<_, Bytes>::new(quic);
+        let mut accepted = soon(accepted).await.unwrap();
+        for (length, told) in [(Some(5), Some("5")), (None, None)] {
+            let mut ask = file();
+            ask.method = Method::PUT;
+            let _put = soon(client.put(&ask, length)).await.unwrap();
+            let request = soon(accepted.accept()).await.unwrap().unwrap();
+            let (request, _stream) = soon(request.resolve_request()).await.unwrap();
+            assert_eq!(request.method(), Method::PUT);
+            let length = request.headers().get(CONTENT_LENGTH);
+            assert_eq!(length.map(|length| length.to_str().unwrap()), told);
+        }
+    }
+
     /// A server need not read what its answer does not depend on.
     #[tokio::test]
     async fn a_body_that_the_server_does_not_want_is_not_sent_to_its_end() {

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use super::*;
+use crate::http_client;
 use crate::limits::Limits;
 use crate::sink::Memory;
 use crate::testing::{Anything, Served, soon};
@@ -212,6 +213,69 @@ async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
     assert!(!report.early_data && !report.is_sent);
     assert_eq!(report.longest_gap_ms, Some(7500.0));
     assert!(std::fs::read(&path).unwrap() == whole);
+}
+
+/// A client of a server that says of every file that it is of this length, and has no more of it.
+async fn of_past_end(length: &str) -> (Connection, AnyClient) {
+    // RFC 9204 section 4.5: the status by its name in the table, and a field that has no name there.
+    let range = format!("bytes */{length}");
+    let mut fields = b"\0\0\x5f\x09\x03416\x27\x06content-range".to_vec();
+    fields.push(range.len() as u8);
+    fields.extend(range.bytes());
+    let answer = [&[1, fields.len() as u8], &fields[..]].concat();
+    let served = Served::blunt(Alpn::H3, answer);
+    let connection = served.connect(1 << 20).await;
+    let client = http_client::Client::new(connection.clone(), false, std::future::pending());
+    (connection, AnyClient::Http(client.await.unwrap()))
+}
+
+#[tokio::test]
+async fn if_all_of_it_is_there_nothing_more_is_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let destination = Destination::File(path.clone());
+    let url = Uri::from_static("https://localhost/file");
+    let begin = || Download::start(&url, &destination, treatment()).unwrap();
+    let (connection, client) = of_past_end(&FIRST.to_string()).await;
+    let mut download = begin();
+    assert_eq!(download.gone_on_with(), None);
+    let cut = answer(0, Some(FIRST + 1), "\"1\"", &[&[&BEGINNING]]);
+    let cut = fetched(&mut download, &connection, Method::GET, cut).await;
+    assert!(cut.is_err());
+    download.leave();
+
+    let mut download = begin();
+    let tag = Stamp::Etag("\"1\"".to_owned());
+    assert_eq!(download.gone_on_with(), Some((FIRST, tag.clone())));
+    download.have = 1;
+    assert_eq!(download.gone_on_with(), Some((1, tag.clone())));
+    // Nothing is there: it is asked for from the beginning.
+    download.have = 0;
+    assert_eq!(download.gone_on_with(), None);
+    download.have = FIRST;
+    let ask = Ask::get(&url);
+    let ended = soon(download.fetch(&ask, &connection, client)).await;
+    ended.unwrap();
+    let report = download.finish(&connection, None).await.unwrap();
+    assert_eq!((report.bytes, report.resumed_at), (FIRST, FIRST));
+    assert!(std::fs::read(&path).unwrap() == BEGINNING);
+}
+
+/// It is asked for anew, once.
+#[tokio::test]
+async fn what_is_longer_than_the_file_is_of_another_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let destination = Destination::File(directory.path().join("file"));
+    let url = Uri::from_static("https://localhost/file");
+    let (connection, client) = of_past_end("5").await;
+    let mut download = Download::start(&url, &destination, treatment()).unwrap();
+    download.have = FIRST;
+    download.stamp = Some(Stamp::Etag("\"1\"".to_owned()));
+    let ended = soon(download.fetch(&Ask::get(&url), &connection, client)).await;
+    let failure = Failure::from(ended.unwrap_err());
+    let told = "the server answered 416 Range Not Satisfiable";
+    assert_eq!((failure.message(), download.have()), (told, 0));
+    assert_eq!(download.stamp, None);
 }
 
 /// A body of which nothing comes.
