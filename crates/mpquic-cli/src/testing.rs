@@ -4,13 +4,14 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpquic_tokio::{
     ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, RecvStream,
 };
 use tokio::runtime::{self, Runtime};
 
+use crate::delivery::FIRST_PIECE;
 use crate::drain::{Drain, Draining, drain};
 use crate::endpoints::Endpoints;
 use crate::files::{Content, OpenError, Reader, Source};
@@ -47,6 +48,13 @@ impl Write for Lines {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The most that is read of files for a client that cancels all the time, since then: a hundred at once and twenty in
+/// a second, and some that it had asked for before.
+pub(crate) fn most_read_in_vain(since: Instant) -> u64 {
+    let requests = 100 + 20 * (since.elapsed().as_secs() + 1) + 10;
+    requests * FIRST_PIECE as u64
 }
 
 /// The same file under every name, and how much of it was read.
