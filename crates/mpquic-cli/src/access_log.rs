@@ -172,7 +172,7 @@ fn common_date(time: SystemTime) -> String {
 fn iso_date(time: SystemTime) -> String {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let [day, month, year, time] = parts(time);
-    let month = MONTHS.find(&month).map_or(0, |at| at / 3 + 1);
+    let month = MONTHS.find(&month).unwrap_or_default() / 3 + 1;
     format!("{year}-{month:02}-{day}T{time}Z")
 }
 
@@ -187,6 +187,7 @@ fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::logged;
 
     fn entry(target: &str) -> Entry {
         Entry {
@@ -240,6 +241,40 @@ mod tests {
             .collect();
         assert_eq!(targets, ["/1", "/2"]);
         assert!(AccessLog::open(directory.path(), Format::Json).is_err());
+    }
+
+    /// Whoever ends waits until all of it is written.
+    #[test]
+    fn nothing_is_lost_at_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = AccessLog::open(&path, Format::Json).unwrap();
+        for _ in 0..MAX_WAITING - 1 {
+            log.add(entry("/"));
+        }
+        drop(log);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), MAX_WAITING - 1);
+    }
+
+    #[test]
+    fn what_was_lost_is_told_if_anything_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let told = |lost: u64| {
+            let log = AccessLog::open(&directory.path().join("log"), Format::Json).unwrap();
+            logged(|| {
+                log.finish();
+                for _ in 0..lost {
+                    log.add(entry("/"));
+                }
+                log.finish();
+            })
+        };
+        assert_eq!(told(0), "");
+        for lost in [1, 2] {
+            let expected = format!("{lost} lines of the access log were not written");
+            assert!(told(lost).contains(&expected), "{}", told(lost));
+        }
     }
 
     /// Requests do not wait for the disk, and what cannot be written is counted.

@@ -68,7 +68,7 @@ impl Addresses {
     pub(crate) fn connect(self: &Arc<Self>, address: IpAddr) -> Option<AtAddress> {
         let now = Instant::now();
         let network = network(address);
-        let allowed = self.limits.requests_per_second.unwrap_or(0);
+        let allowed = self.limits.requests_per_second.unwrap_or_default();
         let mut known = self.lock();
         known.sweep(now);
         let account = known.accounts.entry(network).or_insert_with(|| Account {

@@ -133,3 +133,40 @@ impl Clients {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::testing::{Anything, Served};
+
+    async fn clients(alpn: Alpn) -> Clients {
+        let served = Served::start(Anything::new(1), Limits::default(), alpn);
+        Clients::new(served.connect(1 << 20).await)
+    }
+
+    /// RFC 9114 section 8.1 has a code for that; HTTP/0.9 has none.
+    #[tokio::test]
+    async fn a_connection_ends_with_the_code_of_its_protocol() {
+        for (alpn, code) in [(Alpn::H3, 0x100), (Alpn::HqInterop, 0)] {
+            let clients = clients(alpn).await;
+            assert_eq!(clients.no_error(), VarInt::from_u32(0), "nothing was asked");
+            // Without 0-RTT, both are the same.
+            for client in [clients.early().await, clients.established().await] {
+                let is_http = matches!(client.unwrap(), AnyClient::Http(_));
+                assert_eq!(is_http, alpn == Alpn::H3);
+            }
+            assert_eq!(clients.no_error(), VarInt::from_u32(code));
+            assert!(clients.early.get().is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_protocol_that_nobody_speaks_here_is_named() {
+        let clients = clients(Alpn::Perf).await;
+        let failure = clients.established().await.err().unwrap();
+        let protocol = String::from_utf8_lossy(Alpn::Perf.bytes());
+        let told = format!("the server speaks `{protocol}`, which this tool does not");
+        assert_eq!((failure.code(), failure.message()), (1, told.as_str()));
+    }
+}

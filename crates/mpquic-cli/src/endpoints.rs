@@ -121,3 +121,98 @@ fn run(worker: Worker, tell: oneshot::Sender<io::Result<Place>>) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use mpquic_tokio::ConnectionError;
+
+    use super::*;
+    use crate::drain::drain;
+    use crate::options::Alpn;
+    use crate::serve;
+    use crate::testing::{Served, soon};
+
+    const CLIENTS: usize = 8;
+
+    fn config() -> (ServerConfig, crate::trust::Fingerprint) {
+        serve::self_signed(&[], None, &[Alpn::H3.bytes()]).unwrap()
+    }
+
+    /// Whichever worker a client has, it is treated the same.
+    #[tokio::test]
+    async fn workers_are_one_server() {
+        let (first, pin) = config();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let builder = Endpoint::builder().bind(any).server(first);
+        let endpoints = Endpoints::of_workers(builder.workers(2).unwrap()).await;
+        let endpoints = endpoints.unwrap();
+        assert!(endpoints.only().is_none());
+        let [address] = endpoints.local_addrs()[..] else {
+            panic!("{:?}", endpoints.local_addrs());
+        };
+        assert!(address.ip().is_loopback() && address.port() != 0);
+        let tasks = Arc::new(AtomicUsize::new(0));
+        let _accepting = endpoints.spawn(|endpoint| {
+            let tasks = tasks.clone();
+            async move {
+                tasks.fetch_add(1, Ordering::SeqCst);
+                while let Some(incoming) = endpoint.accept().await {
+                    tokio::spawn(async move { incoming.await?.accept_bi().await });
+                }
+            }
+        });
+        let mut served = Served {
+            address,
+            pin,
+            alpn: Alpn::H3,
+            drain: drain().0,
+        };
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            clients.push(soon(served.try_connect(1000)).await.unwrap());
+        }
+        assert_eq!(tasks.load(Ordering::SeqCst), 2);
+        assert_eq!(endpoints.open_connections(), CLIENTS);
+        let accepted = endpoints.stats().into_iter();
+        let accepted: Vec<_> = accepted.map(|stats| stats.accepted_handshakes).collect();
+        assert_eq!((accepted.len(), accepted.iter().sum()), (2, CLIENTS as u64));
+
+        let (second, pin) = config();
+        endpoints.set_server_config(second).unwrap();
+        for _ in 0..CLIENTS {
+            assert!(soon(served.try_connect(1000)).await.is_err(), "{pin}");
+        }
+        served.pin = pin;
+        for _ in 0..CLIENTS {
+            clients.push(soon(served.try_connect(1000)).await.unwrap());
+        }
+        for client in &clients {
+            soon(client.handshake_confirmed()).await.unwrap();
+        }
+        soon(endpoints.close(7u32.into(), b"over")).await;
+        for client in clients {
+            let end = soon(client.closed()).await;
+            let ConnectionError::ApplicationClosed(close) = end else {
+                panic!("{end:?}");
+            };
+            assert_eq!(
+                (close.error_code, &close.reason[..]),
+                (7u32.into(), &b"over"[..])
+            );
+        }
+        assert_eq!(endpoints.open_connections(), 0);
+    }
+
+    #[tokio::test]
+    async fn one_endpoint_is_the_only_one() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let endpoint = Endpoint::builder().bind(any).build().unwrap();
+        let endpoints = Endpoints::one(endpoint.clone());
+        let only = endpoints.only().unwrap();
+        assert_eq!(only.local_addrs(), endpoint.local_addrs());
+        assert_eq!(endpoints.local_addrs(), endpoint.local_addrs());
+        assert_eq!(endpoints.open_connections(), 0);
+    }
+}

@@ -441,6 +441,10 @@ mod tests {
     fn of_very_large_directories_a_part_is_listed() {
         let (_outside, directory) = directory();
         let listing = |most| directory.listing(&directory.root, most).unwrap();
+        let empty = directory.root.join("empty");
+        fs::create_dir(&empty).unwrap();
+        assert!(!directory.listing(&empty, 1).unwrap().is_cut);
+        fs::remove_dir(&empty).unwrap();
         // There are two.
         for (most, listed, is_cut) in [(1, 1, true), (2, 2, false), (3, 2, false)] {
             let listing = listing(most);
@@ -454,7 +458,7 @@ mod tests {
         let data: Vec<u8> = (0..100_000).map(|index| index as u8).collect();
         fs::write(directory.root.join("big"), &data).unwrap();
         let source: Arc<dyn Source> = Arc::new(directory);
-        for range in [0..10, 99_990..100_000, 5..50_000, 7..7] {
+        for range in [0..10, 1..10, 99_990..100_000, 5..50_000, 7..7] {
             let open = OpenContent::open(source.clone(), "/big".into());
             let mut content = open.await.unwrap();
             content.select(range.clone()).await.unwrap();
@@ -504,6 +508,7 @@ mod tests {
             "/..%2fnew",
             "/sub%20dir/../../new",
             "/sub%20dir/..",
+            "/sub%20dir%2fnew",
             "/parent/new",
             "/missing/new",
             "/sub%20dir",
@@ -536,8 +541,10 @@ mod tests {
         let mut targets = vec!["/.secret", "/%2esecret", "/sub%20dir/.git/config"];
         if cfg!(unix) {
             #[cfg(unix)]
-            std::os::unix::fs::symlink(".secret", root.join("link")).unwrap();
-            targets.push("/link");
+            for (to, name) in [(".secret", "link"), ("a.txt", ".link")] {
+                std::os::unix::fs::symlink(to, root.join(name)).unwrap();
+            }
+            targets.extend(["/link", "/.link"]);
         }
         for target in &targets {
             assert!(directory.find(target).is_none(), "{target}");
@@ -548,6 +555,18 @@ mod tests {
         }
         for target in ["/../secret", "/./a.txt", "/.", "/.."] {
             assert!(directory.find(target).is_none(), "{target}");
+        }
+    }
+
+    #[test]
+    fn paths_are_absolute_and_properly_encoded() {
+        for path in ["/", "/a", "/a/b%20c", "//", "/%C3%a4"] {
+            assert!(is_well_formed(path), "{path}");
+        }
+        for path in [
+            "", "*", "a", "a/b", "/%", "/%1", "/%0g", "/%zz", "/%ff", "/%00",
+        ] {
+            assert!(!is_well_formed(path), "{path}");
         }
     }
 

@@ -120,7 +120,64 @@ fn about(file: &Path, error: impl std::fmt::Display) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use mpquic_tokio::Endpoint;
+
     use super::*;
+    use crate::drain::drain;
+    use crate::options::Alpn;
+    use crate::serve;
+    use crate::testing::{Served, soon};
+
+    /// Those of clients that are connected as well.
+    #[tokio::test]
+    async fn a_file_that_has_changed_gives_clients_other_connection_ids() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("place.toml");
+        let write = |id: &str, rotation: u8| {
+            let key = "09".repeat(16);
+            let place = format!(
+                "server_id = \"{id}\"\nrotation = {rotation}\nnonce_length = 5\nkey = \"{key}\"\n"
+            );
+            std::fs::write(&file, place).unwrap();
+        };
+        write("0a0b", 1);
+        let fleet = Fleet::read(&file).unwrap();
+        let all = fleet.server.nonces_left().unwrap();
+        let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let alpn = Alpn::HqInterop;
+        let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+        let builder = Endpoint::builder().bind(any).server(config);
+        let builder = builder.connection_ids(fleet.connection_ids());
+        let endpoint = builder.build().unwrap();
+        let served = Served {
+            address: endpoint.local_addrs()[0],
+            pin,
+            alpn,
+            drain: drain().0,
+        };
+        let accept = async { endpoint.accept().await.unwrap().await.unwrap() };
+        let (_client, _connection) =
+            soon(async { tokio::join!(served.connect(1000), accept) }).await;
+        assert!(fleet.server.nonces_left().unwrap() < all);
+
+        let endpoints = Endpoints::one(endpoint);
+        write("0a0c", 2);
+        fleet.reread(&endpoints).unwrap();
+        let are_replaced = async {
+            while fleet.server.nonces_left() == Some(all) {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(are_replaced).await;
+        // What cannot be used changes nothing.
+        write("0a0c0d", 2);
+        let told = fleet.reread(&endpoints).unwrap_err();
+        assert!(told.message().starts_with("--quic-lb "), "{told:?}");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(fleet.reread(&endpoints).unwrap_err().code(), 2);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(fleet.reread(&endpoints).unwrap_err().code(), 3);
+    }
 
     #[test]
     fn what_is_wrong_with_the_file_is_said() {

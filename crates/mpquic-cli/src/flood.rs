@@ -110,6 +110,17 @@ mod tests {
         assert_eq!(tally.on_line(at(9000)), Step::Log);
     }
 
+    /// Lines do not overtake the number of those before them.
+    #[test]
+    fn a_line_that_comes_before_a_late_number_is_counted() {
+        let start = Instant::now();
+        let mut tally = Tally::default();
+        assert_eq!(tally.on_line(start), Step::Log);
+        assert_eq!(tally.on_line(start), Step::CountUntil(start + PAUSE));
+        assert_eq!(tally.on_line(start + 2 * PAUSE), Step::Count);
+        assert_eq!(tally.take(start + 2 * PAUSE), 2);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_was_counted_is_told_after_a_second() {
         let flood = Flood::new("lines");

@@ -79,16 +79,8 @@ async fn fetch_in_turn(
         sessions.close().await;
         return result;
     }
-    let on_one_connection = match args.reconnect {
-        None => [destinations.len(); 2],
-        Some(Reconnect::Once) => [1, destinations.len()],
-        Some(Reconnect::Each) => [1, 1],
-    };
-    let mut sizes = on_one_connection.into_iter();
-    let mut size = 0;
     let mut result = Ok(());
-    while !destinations.is_empty() {
-        size = sizes.next().unwrap_or(size).min(destinations.len());
+    for size in shares(args.reconnect, destinations.len()) {
         let rest = destinations.split_off(size);
         let fetched = fetch_all(args, plan, sessions, destinations).await;
         result = result.and(fetched);
@@ -96,6 +88,15 @@ async fn fetch_in_turn(
         destinations = rest;
     }
     result
+}
+
+/// How many of the files each connection is for, one after the other.
+fn shares(reconnect: Option<Reconnect>, files: usize) -> Vec<usize> {
+    match reconnect {
+        Some(Reconnect::Each) => vec![1; files],
+        Some(Reconnect::Once) if files > 1 => vec![1, files - 1],
+        _ => vec![files],
+    }
 }
 
 /// Fetches directories, one after the other.
@@ -401,6 +402,19 @@ mod tests {
         ] {
             let goes = goes(arguments, directory);
             assert!(goes.contains(told), "{goes}");
+        }
+    }
+
+    #[test]
+    fn connections_share_the_files() {
+        for (reconnect, shares_of) in [
+            (None, [&[1][..], &[2], &[5]]),
+            (Some(Reconnect::Once), [&[1], &[1, 1], &[1, 4]]),
+            (Some(Reconnect::Each), [&[1], &[1, 1], &[1, 1, 1, 1, 1]]),
+        ] {
+            for (files, expected) in [1, 2, 5].into_iter().zip(shares_of) {
+                assert_eq!(shares(reconnect, files), expected, "{reconnect:?}");
+            }
         }
     }
 

@@ -26,6 +26,8 @@ const NOT_FOUND: u32 = 404;
 const STALLED: u32 = 408;
 const SERVER_ERROR: u32 = 500;
 const ENDING: u32 = 503;
+/// The client has taken its request back. Many servers write this into their logs.
+const UNWANTED: u32 = 499;
 /// Also the application error code of a connection whose client cancels too many requests.
 const TOO_MANY: u32 = 429;
 
@@ -233,10 +235,9 @@ impl Request {
             }
             return;
         };
-        if let Some(code) = reset_code(refusal) {
-            // A closed stream needs no reset.
-            let _ = self.send.reset(VarInt::from_u32(code));
-        }
+        // A closed stream needs no reset. Any other would end when it is dropped, as a whole file does.
+        let code = reset_code(refusal).unwrap_or(UNWANTED);
+        let _ = self.send.reset(VarInt::from_u32(code));
         if refusal == Refusal::Cancelled {
             session.on_cancelled(VarInt::from_u32(TOO_MANY));
         }
@@ -307,10 +308,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::delivery::FIRST_PIECE;
     use crate::limits::Limits;
     use crate::options::Alpn;
-    use crate::testing::{Anything, Served, soon};
+    use crate::testing::{Anything, Served, Unsent, most_read_in_vain, soon};
 
     #[test]
     fn requests() {
@@ -387,6 +387,7 @@ mod tests {
             let source = Anything::new(770_000);
             let served = serve(source.clone(), Limits::default());
             let connection = served.connect(window).await;
+            let start = clock::now();
             let attack = async {
                 for _ in 0..1000 {
                     let (mut send, mut recv) = connection.open_bi().await?;
@@ -410,7 +411,7 @@ mod tests {
             };
             assert_eq!(close.error_code, VarInt::from_u32(TOO_MANY));
             let read = source.read.load(Ordering::SeqCst);
-            assert!(read <= 130 * FIRST_PIECE as u64, "{read} bytes");
+            assert!(read <= most_read_in_vain(start), "{read} bytes");
             assert!(read > 0 || !waits, "nothing was read for nothing");
         }
     }
@@ -468,17 +469,163 @@ mod tests {
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"GET /file\r\n").await.unwrap();
         assert_eq!(recv.read_to_end(10).await.unwrap(), b"xxxx");
+        let few = [0; (8 << 10) - 1];
+        send.write_all(&few).await.unwrap();
+        // Whatever the server has to say of this stream, it has said by the time others are answered.
+        for _ in 0..5 {
+            assert_eq!(refused_with(&connection, b"GET /file\r\n").await, None);
+        }
         send.finish().unwrap();
         assert_eq!(send.stopped().await, Ok(None), "it was told to stop");
+    }
+
+    /// The code that a request of these bytes is refused with; `None` if it is answered.
+    async fn refused_with(connection: &Connection, request: &[u8]) -> Option<u32> {
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(request).await.unwrap();
+        send.finish().unwrap();
+        let code = soon(recv.received_reset()).await.unwrap()?;
+        Some(code.into_inner() as u32)
+    }
+
+    #[tokio::test]
+    async fn a_request_may_be_so_long() {
+        let connection = connect().await;
+        let line = |length: usize| format!("GET /{}", "x".repeat(length - 5)).into_bytes();
+        // The end of the stream is as good as the end of the line.
+        assert_eq!(refused_with(&connection, &line((8 << 10) - 1)).await, None);
+        for length in [8 << 10, 9 << 10] {
+            let code = refused_with(&connection, &line(length)).await;
+            assert_eq!(code, Some(400), "{length}");
+        }
+        assert_eq!(refused_with(&connection, b"PUT /x\r\n").await, Some(400));
+    }
+
+    #[test]
+    fn refusals_have_the_codes_of_http() {
+        for (refusal, code) in [
+            (Refusal::BadRequest, Some(400)),
+            (Refusal::NotFound, Some(404)),
+            (Refusal::Stalled, Some(408)),
+            (Refusal::TooMany, Some(429)),
+            (Refusal::Failed, Some(500)),
+            (Refusal::Cancelled, None),
+            (Refusal::Gone, None),
+        ] {
+            assert_eq!(reset_code(refusal), code);
+            assert_eq!(status(&Err(refusal)).map(u32::from), code);
+        }
+        assert_eq!(status(&Ok(0)), Some(200));
+        let cancelled = Refusal::from(ReadError::Reset(VarInt::from_u32(1)));
+        assert_eq!(cancelled, Refusal::Cancelled);
+        assert_eq!(Refusal::from(ReadError::ClosedStream), Refusal::Gone);
+    }
+
+    /// An answer that is written is not yet sent.
+    #[test]
+    fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+        let waiting = Unsent::start(Alpn::HqInterop, async |served, requests| {
+            let connection = served.connect(WINDOW).await;
+            let mut answers = Vec::new();
+            for _ in 0..requests {
+                answers.push(request(&connection).await);
+            }
+            (connection, answers)
+        });
+        let close = waiting.cancel(|(connection, mut answers)| {
+            for (_, recv) in &mut answers {
+                recv.stop(0u32.into()).unwrap();
+            }
+            (answers, connection)
+        });
+        assert_eq!(close.error_code, VarInt::from_u32(429));
+        assert_eq!(&close.reason[..], b"too many requests cancelled");
+    }
+
+    /// Nothing is opened for a client that has no room for it.
+    #[tokio::test]
+    async fn without_room_for_an_answer_no_file_is_opened() {
+        let source = Anything::new(50_000);
+        let served = serve(source.clone(), Limits::default());
+        let slow = served.connect(0).await;
+        let _waits = request(&slow).await;
+        let other = served.connect(WINDOW).await;
+        let (_, mut recv) = request(&other).await;
+        let file = soon(recv.read_to_end(60_000)).await.unwrap();
+        assert_eq!(file.len(), 50_000);
+        assert_eq!(source.read.load(Ordering::SeqCst), 50_000);
+        assert_eq!(source.most_open.load(Ordering::SeqCst), 1);
+    }
+
+    /// A client may take its request back instead of stopping the answer.
+    #[tokio::test]
+    async fn the_answer_to_a_request_that_is_reset_ends() {
+        const FILE: u64 = 20 << 20;
+        let served = serve(Anything::new(FILE), Limits::default());
+        let connection = served.connect(100_000).await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        assert!(soon(recv.read_chunk(1, true)).await.unwrap().is_some());
+        send.reset(0u32.into()).unwrap();
+        // Its end must not look like the end of the file.
+        let code = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(code, Some(VarInt::from_u32(499)));
+    }
+
+    /// What was asked for before is answered, and nothing else is begun.
+    #[tokio::test]
+    async fn at_the_end_what_is_open_is_answered() {
+        let served = serve(Anything::new(10_000), Limits::default());
+        let idle = served.connect(WINDOW).await;
+        let busy = served.connect(100).await;
+        let (_send, mut open) = request(&busy).await;
+        assert!(soon(open.read_chunk(1, true)).await.unwrap().is_some());
+        served.drain.begin();
+        let end = soon(idle.closed()).await;
+        let ConnectionError::ApplicationClosed(close) = end else {
+            panic!("{end:?}");
+        };
+        assert_eq!((close.error_code, &close.reason[..]), (0u32.into(), ENDS));
+        assert_eq!(refused_with(&busy, b"GET /file\r\n").await, Some(503));
+        let rest = soon(open.read_to_end(20_000)).await.unwrap();
+        assert_eq!(rest.len(), 9_999);
+        assert!(matches!(
+            soon(busy.closed()).await,
+            ConnectionError::ApplicationClosed(_)
+        ));
+    }
+
+    /// A client asks with GET alone, and hears why there is no file.
+    #[tokio::test]
+    async fn the_codes_of_resets_say_what_went_wrong() {
+        use protocol::Client as _;
+
+        let gone = Anything::new(400_000).that_became(0);
+        let served = serve(gone, Limits::default());
+        let connection = served.connect(WINDOW).await;
+        let client = Client::new(connection);
+        let mut ask = Ask::get(&"https://host/file".parse().unwrap());
+        let answer = client.ask(&ask).await.unwrap();
+        assert_eq!((answer.start, answer.length), (0, None));
+        let mut body = answer.body;
+        let mut pieces = [Bytes::new()];
+        let read = protocol::Body::read(&mut body, &mut pieces);
+        let failed = soon(read).await.unwrap_err();
+        let told = "the server could not read the file to its end";
+        assert_eq!(failed.to_string(), told);
+        ask.method = Method::HEAD;
+        let refused = client.ask(&ask).await.err().unwrap();
+        let told = "the server speaks HTTP/0.9 only, which has no method but GET";
+        assert_eq!(refused.to_string(), told);
     }
 
     #[tokio::test]
     async fn what_follows_a_request_has_a_limit() {
         let connection = connect().await;
-        let (mut send, _recv) = connection.open_bi().await.unwrap();
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"GET /file\r\n").await.unwrap();
-        let rest = vec![0; 2 * MAX_REQUEST];
-        while send.write_all(&rest).await.is_ok() {}
-        assert!(matches!(send.stopped().await, Ok(Some(_))));
+        assert_eq!(recv.read_to_end(10).await.unwrap(), b"xxxx");
+        send.write_all(&[0; 8 << 10]).await.unwrap();
+        assert!(matches!(soon(send.stopped()).await, Ok(Some(_))));
     }
 }

@@ -356,6 +356,131 @@ fn lost(connection: &Connection, error: &ConnectionError) -> RequestError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+    use crate::options::Alpn;
+    use crate::protocol::{Body as _, Client as _};
+    use crate::testing::{Anything, Control, Served, soon};
+
+    /// A client of a server that answers every request with so many interim responses, another one, and
+    /// a word.
+    async fn of_interim(count: usize) -> Client {
+        // RFC 9114 section 7.2 and RFC 9204 appendix A: the statuses 103 and 200, and data.
+        let head = |status: u8| [1, 3, 0, 0, status];
+        let mut answer = head(0xc0 | 24).repeat(count);
+        answer.extend(head(0xc0 | 25));
+        answer.extend(b"\0\x04word");
+        let served = Served::blunt(Alpn::H3, answer);
+        let connection = served.connect(1 << 20).await;
+        let client = Client::new(connection, false, std::future::pending());
+        soon(client).await.unwrap()
+    }
+
+    fn file() -> Ask {
+        Ask::get(&"https://localhost/file".parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn interim_responses_have_an_end() {
+        let told = "the server's answer makes no sense: interim responses without end";
+        for count in [0, 1, 15, 16, 20] {
+            let client = of_interim(count).await;
+            let asked = soon(client.ask(&file())).await;
+            let mut put = soon(client.put(&file(), None)).await.unwrap();
+            let put = soon(put.finish()).await;
+            if count >= 16 {
+                assert_eq!(asked.err().unwrap().to_string(), told);
+                assert_eq!(put.unwrap_err().to_string(), told);
+                continue;
+            }
+            put.unwrap();
+            let mut answer = asked.unwrap();
+            assert_eq!((answer.start, answer.length), (0, None));
+            let mut pieces = [const { Bytes::new() }; 3];
+            assert_eq!(soon(answer.body.read(&mut pieces)).await.unwrap(), Some(1));
+            assert_eq!(pieces[0], "word");
+            assert_eq!(soon(answer.body.read(&mut pieces)).await.unwrap(), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn servers_are_told_how_long_fields_may_be() {
+        let (server, served, _) = Served::listen(Alpn::H3);
+        let accept = async { server.accept().await.unwrap().await.unwrap() };
+        let (connection, accepted) =
+            soon(async { tokio::join!(served.connect(1000), accept) }).await;
+        let _client = Client::new(connection, false, std::future::pending()).await;
+        let longest = Control::of(&accepted).await.max_field_section_size().await;
+        assert_eq!(longest, Some(64 << 10));
+    }
+
+    #[tokio::test]
+    async fn a_request_with_a_body_says_how_long_it_is() {
+        let (server, served, _) = Served::listen(Alpn::H3);
+        let accept = async { server.accept().await.unwrap().await.unwrap() };
+        let (connection, accepted) =
+            soon(async { tokio::join!(served.connect(1 << 20), accept) }).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = client.await.unwrap();
+        let quic = mpquic_h3::Connection::new(accepted);
+        let accepted = mpquic_h3::h3::server::Connection::<_, Bytes>::new(quic);
+        let mut accepted = soon(accepted).await.unwrap();
+        for (length, told) in [(Some(5), Some("5")), (None, None)] {
+            let mut ask = file();
+            ask.method = Method::PUT;
+            let _put = soon(client.put(&ask, length)).await.unwrap();
+            let request = soon(accepted.accept()).await.unwrap().unwrap();
+            let (request, _stream) = soon(request.resolve_request()).await.unwrap();
+            assert_eq!(request.method(), Method::PUT);
+            let length = request.headers().get(CONTENT_LENGTH);
+            assert_eq!(length.map(|length| length.to_str().unwrap()), told);
+        }
+    }
+
+    /// A server need not read what its answer does not depend on.
+    #[tokio::test]
+    async fn a_body_that_the_server_does_not_want_is_not_sent_to_its_end() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let connection = served.connect(1000).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = client.await.unwrap();
+        let mut ask = file();
+        ask.method = Method::PUT;
+        let mut put = client.put(&ask, None).await.unwrap();
+        let piece = Bytes::from_static(&[0; 5000]);
+        assert!(
+            soon(put.send(piece.clone())).await.unwrap(),
+            "the first one"
+        );
+        let sent = async { while put.send(piece.clone()).await.unwrap() {} };
+        soon(sent).await;
+        let refused = soon(put.finish()).await.unwrap_err();
+        let told = "the server answered 405 Method Not Allowed";
+        assert_eq!(refused.to_string(), told);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_in_as_many_pieces_as_there_is_room_for() {
+        const FILE: usize = 500_000;
+        let served = Served::start(Anything::new(FILE as u64), Limits::default(), Alpn::H3);
+        let connection = served.connect(1 << 20).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = client.await.unwrap();
+        for room in [1, 2, 64] {
+            let mut answer = soon(client.ask(&file())).await.unwrap();
+            assert_eq!(answer.length, Some(FILE as u64));
+            let mut pieces = vec![Bytes::new(); room];
+            let (mut received, mut most) = (0, 0);
+            while let Some(count) = soon(answer.body.read(&mut pieces)).await.unwrap() {
+                let read = pieces[..count].iter_mut().map(std::mem::take);
+                let lengths: Vec<_> = read.map(|piece| piece.len()).collect();
+                assert!(count > 0 && !lengths.contains(&0), "{lengths:?}");
+                received += lengths.iter().sum::<usize>();
+                most = most.max(count);
+            }
+            assert_eq!(received, FILE);
+            assert!(most <= room && (room == 1 || most > 1), "{most} of {room}");
+        }
+    }
 
     #[test]
     fn requests_name_host_and_path_and_no_user() {

@@ -370,7 +370,178 @@ fn with_slash(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use http::header::{IF_NONE_MATCH, RANGE};
+
     use super::*;
+    use crate::access_log::{AccessLog, Format};
+    use crate::files::Directory;
+    use crate::limits::{Client, Limits, Shared};
+    use crate::observer::Observer;
+
+    /// What became of an answer.
+    #[derive(Default)]
+    struct Sent {
+        head: Option<Response<()>>,
+        body: Vec<u8>,
+        /// The client wants no more after the head.
+        is_unwanted: bool,
+        is_finished: bool,
+    }
+
+    impl Outlet for Sent {
+        async fn writable(&mut self) -> Result<usize, Refusal> {
+            Ok(1000)
+        }
+
+        async fn stopped(&mut self) -> Refusal {
+            std::future::pending().await
+        }
+
+        fn is_cancelled(&mut self) -> bool {
+            self.is_unwanted && self.head.is_some()
+        }
+
+        async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+            self.body.extend_from_slice(&piece.split_off(0));
+            Ok(())
+        }
+    }
+
+    impl Exchange for Sent {
+        fn protocol(&self) -> &'static str {
+            "HTTP/9"
+        }
+
+        async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {
+            self.head = Some(head);
+            Ok(())
+        }
+
+        async fn finish(&mut self) -> Result<(), Refusal> {
+            self.is_finished = true;
+            Ok(())
+        }
+    }
+
+    struct Body(Option<Bytes>);
+
+    impl RequestBody for Body {
+        async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+            Ok(self.0.take())
+        }
+    }
+
+    /// A server of a directory that takes files, and its log.
+    fn session(directory: &std::path::Path, log: &std::path::Path) -> Session {
+        let address = [192, 0, 2, 1].into();
+        let source = Directory::new(directory, false).unwrap();
+        let log = AccessLog::open(log, Format::Common).unwrap();
+        Session {
+            source: Arc::new(source.max_upload(Some(1000))),
+            limits: Client::new(Shared::new(Limits::default()), address).unwrap(),
+            observer: Observer::new(Some(log)),
+            client: address,
+        }
+    }
+
+    fn request(method: &str, target: &str, fields: &[(http::HeaderName, &str)]) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in fields {
+            request = request.header(name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    /// What a line says behind the date, of each request.
+    fn lines(session: &Session, log: &std::path::Path) -> Vec<String> {
+        session.observer.finish();
+        let text = fs::read_to_string(log).unwrap();
+        let lines = text.lines().map(|line| line.split_once("] ").unwrap().1);
+        lines.map(str::to_owned).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_answered_and_how_much_was_sent_is_logged() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = tempfile::NamedTempFile::new().unwrap();
+        fs::write(directory.path().join("file"), "12345").unwrap();
+        fs::create_dir(directory.path().join("sub")).unwrap();
+        let session = session(directory.path(), log.path());
+        let tag = {
+            let file = fs::metadata(directory.path().join("file")).unwrap();
+            Version::new(5, file.modified().ok()).etag().unwrap()
+        };
+        let same = [(IF_NONE_MATCH, tag.to_str().unwrap())];
+        let listed = [(ACCEPT, "text/html, application/json;q=1")];
+        let all = [
+            ("GET", "/file?query", &[][..], 200, "12345", 5),
+            ("HEAD", "/file", &[], 200, "", 0),
+            ("GET", "/file", &same, 304, "", 0),
+            ("GET", "/file", &[(RANGE, "bytes=1-2")], 206, "23", 2),
+            (
+                "GET",
+                "/file",
+                &[(RANGE, "bytes=5-")],
+                416,
+                "the file is shorter\n",
+                20,
+            ),
+            ("GET", "/sub/", &listed, 200, "[]", 2),
+            ("HEAD", "/sub/", &listed, 200, "", 0),
+            (
+                "GET",
+                "/sub",
+                &[],
+                301,
+                "see the same path with a slash\n",
+                31,
+            ),
+            ("GET", "/none", &[], 404, "not found\n", 10),
+            ("GET", "/%zz", &[], 400, "the path makes no sense\n", 24),
+            ("PUT", "/new", &[], 201, "stored\n", 7),
+            ("PUT", "/new", &[], 204, "", 0),
+            ("MKCOL", "/made", &[], 201, "stored\n", 7),
+            (
+                "BREW",
+                "/file",
+                &[],
+                405,
+                "only GET, HEAD, PUT and MKCOL\n",
+                30,
+            ),
+        ];
+        let mut expected = Vec::new();
+        for (method, target, fields, status, body, bytes) in all {
+            let (mut sent, mut upload) = (Sent::default(), Body(Some("content".into())));
+            let request = request(method, target, fields);
+            answer(&session, &request, &mut sent, &mut upload)
+                .await
+                .unwrap();
+            let head = sent.head.unwrap();
+            let told = (
+                head.status().as_u16(),
+                String::from_utf8(sent.body).unwrap(),
+            );
+            assert_eq!(told, (status, body.to_owned()), "{method} {target}");
+            assert!(sent.is_finished && head.headers().contains_key(DATE));
+            expected.push(format!("\"{method} {target} HTTP/9\" {status} {bytes}"));
+        }
+        // One that is not wanted to the end has no status.
+        let mut unwanted = Sent {
+            is_unwanted: true,
+            ..Sent::default()
+        };
+        let request = request("GET", "/file", &[]);
+        let answered = answer(&session, &request, &mut unwanted, &mut Body(None)).await;
+        assert_eq!(
+            (answered, unwanted.is_finished),
+            (Err(Refusal::Cancelled), false)
+        );
+        expected.push("\"GET /file HTTP/9\" - 0".to_owned());
+        assert_eq!(lines(&session, log.path()), expected);
+    }
 
     #[test]
     fn a_slash_is_added_and_no_other_host_is_named() {

@@ -371,6 +371,8 @@ impl Body for Pieces {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     #[test]
@@ -379,6 +381,68 @@ mod tests {
         let addresses = addresses.map(|address| address.parse().unwrap());
         let expected = "h3=\":443\"; ma=86400, h3=\":4433\"; ma=86400";
         assert_eq!(alternatives(&addresses), expected);
+    }
+
+    /// What a client hears that sends this: of a connection on which every request is answered with a word.
+    async fn heard(sent: &[u8], length: usize) -> Vec<u8> {
+        let (mut client, server) = tokio::io::duplex(1 << 20);
+        client.write_all(sent).await.unwrap();
+        let service = service_fn(async |_: Request<Incoming>| {
+            let (pieces, sent) = mpsc::channel(1);
+            pieces.send("word".into()).await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>(Response::new(Pieces { sent, left: 4 }))
+        });
+        let builder = builder();
+        let serving = async {
+            let _over = builder
+                .serve_connection(TokioIo::new(server), service)
+                .await;
+            pending::<()>().await;
+        };
+        let mut heard = vec![0; length];
+        tokio::select! {
+            read = client.read_exact(&mut heard) => drop(read.unwrap()),
+            () = serving => {}
+        }
+        heard
+    }
+
+    #[tokio::test]
+    async fn clients_of_http_2_are_told_what_they_may_send() {
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        // RFC 9113 section 6.5: the frame's header, then an identifier and a value each.
+        let settings = heard(preface, 9).await;
+        assert_eq!(settings[3], 4, "{settings:?}");
+        let length = usize::from(settings[2]);
+        let frames = heard(preface, 9 + length + 9 + 13).await;
+        let settings: Vec<_> = frames[9..9 + length]
+            .chunks(6)
+            .map(|one| (one[1], u32::from_be_bytes(one[2..].try_into().unwrap())))
+            .collect();
+        for (identifier, expected) in [(3, 100), (4, 1 << 20), (6, 16 << 10)] {
+            assert!(settings.contains(&(identifier, expected)), "{settings:?}");
+        }
+        // Ours are acknowledged. RFC 9113 section 6.9: a connection begins with 65,535 bytes.
+        let (acknowledged, window) = frames[9 + length..].split_at(9);
+        assert_eq!(acknowledged, [0, 0, 0, 4, 1, 0, 0, 0, 0]);
+        assert_eq!(&window[..9], [0, 0, 4, 8, 0, 0, 0, 0, 0]);
+        let more = u32::from_be_bytes(window[9..].try_into().unwrap());
+        assert_eq!(more, (1 << 20) - 65_535);
+    }
+
+    #[tokio::test]
+    async fn fields_of_http_1_have_a_limit_and_no_date_is_made_up() {
+        let request = |length: usize| {
+            let field = "x".repeat(length);
+            format!("GET / HTTP/1.1\r\nhost: a\r\nx: {field}\r\n\r\n")
+        };
+        let expected = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nword";
+        let text = |heard: Vec<u8>| String::from_utf8(heard).unwrap();
+        let fine = heard(request(60 << 10).as_bytes(), expected.len()).await;
+        assert_eq!(text(fine), expected);
+        let expected = "HTTP/1.1 431 Request Header Fields Too Large\r\n";
+        let refused = heard(request(70 << 10).as_bytes(), expected.len()).await;
+        assert_eq!(text(refused), expected);
     }
 
     /// What is sent of a body of this length, piece by piece.

@@ -68,7 +68,7 @@ pub(crate) async fn take(
         Ok(announced) => announced,
         Err(refused) => return Ok(refused),
     };
-    let most = session.source.max_upload().unwrap_or(0);
+    let most = session.source.max_upload().unwrap_or_default();
     if announced.is_some_and(|announced| announced > most) {
         return Ok(Taken::too_large());
     }

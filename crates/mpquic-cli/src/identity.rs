@@ -1,5 +1,6 @@
 //! A server's certificate and key: named by the user, kept from the time before, or made.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -216,7 +217,11 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
 
 /// Where the user's programs keep what lasts; `None` if the user has no such place.
 pub(crate) fn state_directory() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    state_directory_by(|name| std::env::var_os(name))
+}
+
+fn state_directory_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let variable = |name| variable(name).filter(|value| !value.is_empty());
     let from = |name, below: &str| variable(name).map(|path| PathBuf::from(path).join(below));
     // https://specifications.freedesktop.org/basedir-spec
     from("XDG_STATE_HOME", "mpquic")
@@ -227,7 +232,101 @@ pub(crate) fn state_directory() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::{ServerName, UnixTime};
+
     use super::*;
+
+    #[test]
+    fn a_certificate_names_the_addresses_that_are_listened_on() {
+        let addresses = ["192.0.2.7:443", "[2001:db8::1]:5"];
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        let identity = Identity::make(&addresses).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(identity.chain[0].clone()).unwrap();
+        let provider = Arc::new(Cipher::provider(None));
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build().unwrap();
+        let is_named = |name: &'static str| {
+            let name = ServerName::try_from(name).unwrap();
+            let now = UnixTime::now();
+            let verified = verifier.verify_server_cert(&identity.chain[0], &[], &name, &[], now);
+            verified.is_ok()
+        };
+        for name in ["localhost", "192.0.2.7", "2001:db8::1"] {
+            assert!(is_named(name), "{name}");
+        }
+        for name in ["192.0.2.8", "example.org"] {
+            assert!(!is_named(name), "{name}");
+        }
+    }
+
+    /// Tokens, tickets and resets of the time before an update stay good.
+    #[test]
+    fn derived_keys_are_those_of_earlier_versions() {
+        let identity = Identity::make(&[]).unwrap();
+        let text = [b"purpose\0", identity.key.secret_der()].concat();
+        assert_eq!(
+            identity.derived_key("purpose")[..],
+            Sha256::digest(text)[..]
+        );
+    }
+
+    #[test]
+    fn where_the_state_of_users_is() {
+        let directory = |variables: &[(&str, &str)]| {
+            let found = state_directory_by(|name| {
+                let mut variables = variables.iter();
+                let found = variables.find(|(variable, _)| *variable == name);
+                found.map(|(_, value)| value.into())
+            });
+            found.map(|path| path.display().to_string())
+        };
+        let home = ("HOME", "/home/a");
+        for (variables, expected) in [
+            (&[("XDG_STATE_HOME", "/state"), home][..], "/state/mpquic"),
+            (&[home], "/home/a/.local/state/mpquic"),
+            // The specification says that these are not to be used.
+            (
+                &[("XDG_STATE_HOME", ""), home],
+                "/home/a/.local/state/mpquic",
+            ),
+            (
+                &[("XDG_STATE_HOME", "state"), home],
+                "/home/a/.local/state/mpquic",
+            ),
+        ] {
+            if cfg!(unix) {
+                assert_eq!(directory(variables).as_deref(), Some(expected));
+            }
+        }
+        assert_eq!(directory(&[]), None);
+        assert_eq!(directory(&[("HOME", ""), ("XDG_STATE_HOME", "")]), None);
+    }
+
+    /// A server that starts at the same time may be faster, and has not yet written all of it.
+    #[cfg(unix)]
+    #[test]
+    fn what_has_the_name_already_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        // Nothing is found there, and nothing can be made.
+        std::os::unix::fs::symlink("nothing", directory.path().join(FILE)).unwrap();
+        let failure = Identity::kept(directory.path(), &[]).err().unwrap();
+        assert_eq!(failure.code(), 2, "{failure:?}");
+        let told = "remove it to have a new one made, which clients have to pin anew";
+        assert!(failure.message().ends_with(told), "{failure:?}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_private_file_begins_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("private");
+        fs::write(&path, "what was there before").unwrap();
+        create_private(&path).unwrap().write_all(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
 
     #[test]
     fn an_identity_lasts() {

@@ -160,8 +160,7 @@ impl JsonOutput {
             ticks.tick().await;
             self.look(sessions);
             let now = clock::now();
-            let is_due = |seen: &Seen| now + REFRESH / 2 >= seen.told + self.interval;
-            if !self.interval.is_zero() && is_due(&self.seen()) {
+            if self.seen().is_due(now, self.interval) {
                 let (files, paths) = self.seen().progress(now);
                 // Between files, and after the last one, nothing progresses.
                 if !files.is_empty() {
@@ -263,6 +262,11 @@ impl Seen {
             files: Vec::new(),
             told: now,
         }
+    }
+
+    /// True if it is time, or will be before it is looked again.
+    fn is_due(&self, now: Instant, interval: Duration) -> bool {
+        !interval.is_zero() && now + REFRESH / 2 >= self.told + interval
     }
 
     /// There is no connection any more. Returns what has changed.
@@ -440,11 +444,30 @@ mod tests {
         assert_eq!(output.seen().progress(at(7)).0.len(), 1, "one is over");
         drop(left);
         assert!(output.seen().progress(at(8)).0.is_empty());
+        assert!(output.seen().files.is_empty(), "nobody asks for them again");
 
         // Who wants results only is told of nothing else.
         let output = JsonOutput::new(Json::Result, Duration::from_secs(1), true);
         output.add(&url, &Arc::default(), 0);
         assert!(output.seen().files.is_empty());
+    }
+
+    #[test]
+    fn progress_is_told_at_the_look_that_is_nearest() {
+        let start = clock::now();
+        let seen = Seen::new(start);
+        let second = Duration::from_secs(1);
+        let nanosecond = Duration::from_nanos(1);
+        for (after, is_due) in [
+            (Duration::ZERO, false),
+            (second - REFRESH / 2 - nanosecond, false),
+            (second - REFRESH / 2, true),
+            (second, true),
+            (5 * second, true),
+        ] {
+            assert_eq!(seen.is_due(start + after, second), is_due, "{after:?}");
+            assert!(!seen.is_due(start + after, Duration::ZERO), "never");
+        }
     }
 
     #[test]

@@ -214,6 +214,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn the_requests_of_an_address_are_counted() {
+        let mut limits = Limits::default();
+        limits.address.requests_per_second = Some(2);
+        let client = client(limits);
+        let answered = || (0..5).filter(|_| client.may_request()).count();
+        assert_eq!(answered(), 2);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(answered(), 2);
+        let unlimited = self::client(Limits::default());
+        assert!((0..1000).all(|_| unlimited.may_request()));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn all_clients_share_a_rate() {
         let limits = Limits {
             rate: Some(Rate::mbit(8)),

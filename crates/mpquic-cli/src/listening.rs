@@ -436,8 +436,104 @@ fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
+    use clap::Parser;
+
     use super::*;
     use crate::serve;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        listening: Listening,
+    }
+
+    fn listening(arguments: &[&str]) -> Listening {
+        let arguments = ["serve"].iter().chain(arguments);
+        Line::try_parse_from(arguments).unwrap().listening
+    }
+
+    /// After a restart on the same address, and nowhere else.
+    #[test]
+    fn resets_have_a_key_that_lasts_where_address_and_certificate_do() {
+        let identity = Identity::make(&[]).unwrap();
+        let key = |arguments: &[&str]| listening(arguments).reset_key(&identity);
+        let one = key(&["--listen", "127.0.0.1:1"]);
+        assert!(one.is_some());
+        assert_eq!(key(&["--listen", "127.0.0.1:1"]), one);
+        assert!(key(&[]).is_some_and(|key| Some(key) != one), "the default");
+        let both = ["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2"];
+        assert!(key(&both).is_some_and(|key| Some(key) != one));
+        for changes in [
+            &["--listen", "127.0.0.1:0"][..],
+            &["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:0"],
+            // Other machines may have it as well.
+            &["--listen", "127.0.0.1:1", "--cert", "c", "--key", "k"],
+        ] {
+            assert_eq!(key(changes), None, "{changes:?}");
+        }
+        let other = Identity::make(&[]).unwrap();
+        let of_other = listening(&["--listen", "127.0.0.1:1"]).reset_key(&other);
+        assert!(of_other.is_some() && of_other != one);
+    }
+
+    #[test]
+    fn without_an_address_all_are_listened_on() {
+        let tried = |arguments: &[&str], has_v6: bool| {
+            let tried = RefCell::new(Vec::new());
+            let bound = listening(arguments).bind(|addresses| {
+                let texts = addresses.iter().map(SocketAddr::to_string);
+                tried.borrow_mut().push(texts.collect::<Vec<_>>());
+                match has_v6 || addresses.iter().all(SocketAddr::is_ipv4) {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::Unsupported.into()),
+                }
+            });
+            (tried.into_inner(), bound.is_ok())
+        };
+        let address = |text: &str| vec![text.to_owned()];
+        assert_eq!(tried(&[], true), (vec![address("[::]:4433")], true));
+        let both = vec![address("[::]:4433"), address("0.0.0.0:4433")];
+        assert_eq!(tried(&[], false), (both, true));
+        let named = &["--listen", "[::1]:7"];
+        assert_eq!(tried(named, true), (vec![address("[::1]:7")], true));
+        assert_eq!(tried(named, false), (vec![address("[::1]:7")], false));
+    }
+
+    /// Where nothing can be kept, one who asked for it is told.
+    #[test]
+    fn an_identity_is_kept_where_the_user_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let kept = |path: &Path| listening(&["--state", path.to_str().unwrap()]).identity();
+        let (first, again) = (kept(directory.path()), kept(directory.path()));
+        let fingerprint = |kept: Result<Identity, Failure>| kept.unwrap().fingerprint().unwrap();
+        assert_eq!(fingerprint(first), fingerprint(again));
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let failure = kept(&file).err().unwrap();
+        assert_eq!(failure.cause(), Some(Cause::File));
+        assert!(failure.message().starts_with("cannot keep "), "{failure:?}");
+    }
+
+    /// Each worker counts its own connections.
+    #[test]
+    fn workers_divide_the_connections() {
+        let identity = Identity::make(&[]).unwrap();
+        let config = |workers, most| {
+            let listening = Listening {
+                workers,
+                ..listening(&[])
+            };
+            let transport = mpquic_tokio::default_transport();
+            let config = listening.config(&identity, &[b"h3"], transport, most);
+            config.map_err(|failure| failure.message().to_owned())
+        };
+        assert!(config(None, 1).is_ok() && config(Some(3), 3).is_ok());
+        let told =
+            "--max-connections is 2, but must be at least as many as --workers, which divide them";
+        assert_eq!(config(Some(3), 2).err().as_deref(), Some(told));
+    }
 
     /// The addresses listened on once this one is announced by a server on that one.
     async fn announced(listen: &str, address: impl Fn(u16) -> String) -> Vec<SocketAddr> {
@@ -455,6 +551,9 @@ mod tests {
     async fn what_is_listened_on_already_needs_no_socket() {
         let same = |port| format!("127.0.0.1:{port}");
         let other = |_| "127.0.0.1:0".to_owned();
+        // The same port of another address is another one.
+        let beside = |port| format!("127.0.0.2:{port}");
+        assert_eq!(announced("127.0.0.1:0", beside).await.len(), 2);
         assert_eq!(announced("127.0.0.1:0", same).await.len(), 1);
         assert_eq!(announced("0.0.0.0:0", same).await.len(), 1);
         for listen in ["127.0.0.1:0", "0.0.0.0:0"] {

@@ -296,9 +296,10 @@ pub(crate) mod tests {
         // The selected one is gone: the first of the others, and from there on.
         live.look(start, vec![seen(0, 1, 0), seen(0, 2, 0)]);
         assert_eq!(live.selected(), Some(0));
+        live.look(start, (1..5).map(|id| seen(0, id, 0)).collect());
+        live.select(3);
+        live.rows.remove(3);
         live.select(1);
-        live.rows.remove(1);
-        live.select(1);
-        assert_eq!(live.selected(), Some(0), "from the first on");
+        assert_eq!(live.selected(), Some(1), "from the first on");
     }
 }

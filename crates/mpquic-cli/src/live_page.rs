@@ -44,15 +44,12 @@ struct PathNow {
 
 /// How the paths are now.
 pub(crate) fn json(observer: &Observer, endpoints: &Endpoints) -> String {
-    let mut open: Vec<_> = observer.connections();
-    let carried = |(_, connection): &(u64, Connection)| {
+    let carried = |connection: &Connection| {
         let stats = connection.stats();
-        std::cmp::Reverse(stats.bytes_sent + stats.bytes_received)
+        stats.bytes_sent + stats.bytes_received
     };
-    open.sort_by_cached_key(carried);
-    open.truncate(MAX_CONNECTIONS);
-    open.sort_by_key(|(number, _)| *number);
-    let connections = open.into_iter().map(|(number, connection)| {
+    let told = busiest(observer.connections(), carried);
+    let connections = told.into_iter().map(|(number, connection)| {
         let paths = connection.path_stats();
         let paths = paths
             .iter()
@@ -66,6 +63,14 @@ pub(crate) fn json(observer: &Observer, endpoints: &Endpoints) -> String {
     };
     // There is nothing in it that JSON cannot say.
     serde_json::to_string(&now).unwrap_or_default()
+}
+
+/// Those that have carried most, by number.
+fn busiest<C>(mut open: Vec<(u64, C)>, carried: impl Fn(&C) -> u64) -> Vec<(u64, C)> {
+    open.sort_by_cached_key(|(_, connection)| std::cmp::Reverse(carried(connection)));
+    open.truncate(MAX_CONNECTIONS);
+    open.sort_by_key(|(number, _)| *number);
+    open
 }
 
 impl PathNow {
@@ -104,7 +109,13 @@ fn network(address: IpAddr) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mpquic_core::PathId;
+    use mpquic_tokio::Endpoint;
+
     use super::*;
+    use crate::limits::Limits;
+    use crate::options::Alpn;
+    use crate::testing::{Anything, Served, soon};
 
     #[test]
     fn a_network_is_told_not_the_address() {
@@ -113,6 +124,47 @@ mod tests {
         assert_eq!(told("::ffff:203.0.113.77"), "203.0.113.0/24");
         assert_eq!(told("2001:db8:1:2:3:4:5:6"), "2001:db8:1::/48");
         assert_eq!(told("2002:cb00:714d::1"), "2002:cb00:7100::/48");
+    }
+
+    #[test]
+    fn of_many_connections_those_that_carried_most_are_told() {
+        let numbers = |count: u64| -> Vec<u64> {
+            // The first and the last have carried least.
+            let carried = |number: u64| (2 * number).min(199 - 2 * number);
+            let open = (1..=count).rev().map(|number| (number, carried(number)));
+            let told = busiest(open.collect(), |carried| *carried);
+            told.into_iter().map(|(number, _)| number).collect()
+        };
+        assert_eq!(numbers(64), Vec::from_iter(1..=64));
+        assert_eq!(numbers(65), Vec::from_iter(2..=65));
+        assert_eq!(numbers(99), Vec::from_iter(18..=81));
+    }
+
+    #[tokio::test]
+    async fn the_page_is_told_of_paths_in_use() {
+        let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let endpoints = Endpoints::one(Endpoint::builder().bind(any).build().unwrap());
+        let observer = Observer::new(None);
+        assert_eq!(
+            json(&observer, &endpoints),
+            r#"{"open":0,"connections":[]}"#
+        );
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let locals = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let connected = served.connect_from(&locals, 1000).await;
+        let (client, connection) = connected.unwrap();
+        soon(connection.handshake_confirmed()).await.unwrap();
+        soon(connection.wait_for_paths(2)).await.unwrap();
+        let _observed = observer.on_connection(&connection);
+        connection.path(PathId(0)).unwrap().close().unwrap();
+        let now = json(&observer, &Endpoints::one(client));
+        let now: serde_json::Value = serde_json::from_str(&now).unwrap();
+        assert_eq!(
+            (&now["open"], &now["connections"][0]["number"]),
+            (&1.into(), &1.into())
+        );
+        let paths = now["connections"][0]["paths"].as_array().unwrap();
+        assert_eq!((paths.len(), &paths[0]["id"]), (1, &1.into()), "{now}");
     }
 
     #[test]

@@ -244,6 +244,78 @@ fn read_keys(wishes: &mpsc::Sender<Wish>, is_over: &AtomicBool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+    use crate::options::Alpn;
+    use crate::testing::{Anything, Served, soon};
+
+    /// A connection with two paths.
+    async fn connected() -> Connection {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let locals = [[127, 0, 0, 1], [127, 0, 0, 2]].map(Into::into);
+        let connected = served.connect_from(&locals, 1000).await;
+        let (_, connection) = connected.unwrap();
+        soon(connection.handshake_confirmed()).await.unwrap();
+        soon(connection.wait_for_paths(2)).await.unwrap();
+        connection
+    }
+
+    #[tokio::test]
+    async fn keys_act_on_the_path_that_is_selected() {
+        let connections = [(3, connected().await), (4, connected().await)];
+        let mut live = Live::new("x".to_owned(), Direction::Both, clock::now());
+        let all = seen(&connections);
+        let told: Vec<_> = all
+            .iter()
+            .map(|it| (it.connection, it.stats.id.0))
+            .collect();
+        assert_eq!(told, [(3, 0), (3, 1), (4, 0), (4, 1)]);
+        assert!(all.iter().all(|it| !it.is_backup));
+        // As long as nothing is shown there is nothing to act on.
+        act(&mut live, Wish::Close, &connections);
+        assert_eq!(live.told, "");
+        live.look(clock::now(), all);
+        let mut press = |wish| {
+            act(&mut live, wish, &connections);
+            (live.selected(), live.told.clone())
+        };
+        let says = |at, told: &str| (Some(at), told.to_owned());
+        assert_eq!(press(Wish::Select(3)), says(3, ""));
+        let backup = "path 1 is a backup from now on";
+        assert_eq!(press(Wish::Backup), says(3, backup));
+        let backups = || seen(&connections).into_iter().map(|it| it.is_backup);
+        assert_eq!(backups().collect::<Vec<_>>(), [false, false, false, true]);
+        assert_eq!(press(Wish::Redraw), says(3, backup));
+        assert_eq!(press(Wish::Backup), says(3, "path 1 is used again"));
+        assert!(backups().all(|is_backup| !is_backup));
+        assert_eq!(press(Wish::Select(-1)), says(2, ""));
+        assert_eq!(press(Wish::Close), says(2, "path 0 is closed"));
+        let (_, last) = press(Wish::Select(1));
+        assert_eq!(last, "");
+        let (_, last) = press(Wish::Close);
+        assert!(last.starts_with("path 1: "), "the last one stays: {last}");
+        assert_eq!(connections[0].1.path_stats().len(), 2, "another connection");
+    }
+
+    /// The other side may keep a path for later, too.
+    #[tokio::test]
+    async fn a_path_stands_by_if_either_side_says_so() {
+        let connection = connected().await;
+        let backups = || [0, 1].map(|id| is_backup(&connection, PathId(id)));
+        assert_eq!(backups(), [false, false]);
+        let path = connection.path(PathId(1)).unwrap();
+        path.set_status(PathStatus::Backup).unwrap();
+        assert_eq!(backups(), [false, true]);
+        assert!(!is_backup(&connection, PathId(7)), "there is none");
+    }
+
+    /// Where there is no terminal.
+    #[tokio::test]
+    async fn without_a_view_the_command_runs_alone() {
+        let arguments = LiveArgs { live: true };
+        assert!(!arguments.is_shown() && arguments.view("x", Direction::Both).is_none());
+        let failed = beside(None, Vec::new, async { Err(Failure::other("over")) }).await;
+        assert_eq!(failed, Err(Failure::other("over")));
+    }
 
     #[test]
     fn keys_and_what_they_mean() {

@@ -71,7 +71,7 @@ impl Column {
 
     fn width(&self) -> usize {
         let cells = self.cells.iter().map(|cell| cell.chars().count());
-        cells.chain([self.head.len()]).max().unwrap_or(0)
+        cells.chain([self.head.len()]).max().unwrap_or_default()
     }
 
     fn padded(&self, text: &str) -> String {
@@ -126,7 +126,7 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
     }
     // Of many, those around the selected one.
     let selected = live.selected();
-    let first = selected.map_or(0, |at| (at + 1).saturating_sub(room));
+    let first = (selected.unwrap_or_default() + 1).saturating_sub(room);
     let shown = live.rows.iter().skip(first).take(room);
     let shown: Vec<_> = shown.cloned().collect();
     let mut columns = columns(live, &shown);
@@ -136,7 +136,7 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
     };
     while used(&columns) > width && columns.len() > 1 {
         let least = (0..columns.len()).max_by_key(|&at| columns[at].rank);
-        columns.remove(least.unwrap_or(0));
+        columns.remove(least.unwrap_or_default());
     }
     let bars = width.saturating_sub(used(&columns)).min(MOST_BARS);
     let mut head = String::from(" ");
@@ -148,7 +148,7 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
         Style::new().add_modifier(Modifier::DIM),
     )];
     let most = shown.iter().flat_map(|row| &row.rates).copied();
-    let most = most.fold(0.0, f64::max);
+    let most = most.fold(1.0, f64::max);
     for (index, row) in shown.iter().enumerate() {
         let is_selected = selected == Some(first + index);
         let mut text = String::from(if is_selected { ">" } else { " " });
@@ -160,16 +160,14 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
             false => Modifier::empty(),
         };
         let style = palette.of_state(row).add_modifier(weight);
-        if bars < FEWEST_BARS {
+        let bars = (bars >= FEWEST_BARS).then(|| sparkline(row, bars - 1, most));
+        if bars.is_none() {
             // The space at its end need not fit.
             text.truncate(text.trim_end().len());
         }
-        let mut line = Line::from(Span::styled(cut(&text, width), style));
-        if bars >= FEWEST_BARS {
-            let bars = sparkline(row, bars - 1, most);
-            line.push_span(Span::styled(bars, palette.colour(Color::Cyan)));
-        }
-        lines.push(line);
+        let row = Span::styled(cut(&text, width), style);
+        let bars = bars.map(|bars| Span::styled(bars, palette.colour(Color::Cyan)));
+        lines.push(Line::from_iter([row].into_iter().chain(bars)));
     }
     lines
 }
@@ -207,14 +205,14 @@ fn columns(live: &Live, rows: &[Row]) -> Vec<Column> {
     columns
 }
 
-/// The rates of a path, the newest at the right, against the highest of all.
+/// The rates of a path, the newest at the right, against the highest of all, or one byte in a second.
 fn sparkline(row: &Row, width: usize, most: f64) -> String {
     let skipped = row.rates.len().saturating_sub(width);
     let rates = row.rates.iter().skip(skipped);
     let empty = width.saturating_sub(row.rates.len());
     let bar = |rate: &f64| {
-        let height = (rate / most.max(1.0) * 8.0).ceil();
-        BARS[(height as usize).min(8)]
+        let height = (rate / most * 8.0).ceil();
+        BARS[(height as usize).min(BARS.len() - 1)]
     };
     let empty = std::iter::repeat_n(' ', empty);
     empty.chain(rates.map(bar)).collect()
@@ -423,6 +421,44 @@ server                       33.1 Mbit/s  88.8 MiB  0:17
         live.told = "path 1 is a backup now".to_owned();
         let told = text(&live, 18, 4);
         assert_eq!(told.lines().last(), Some("path 1 is a backu…"));
+    }
+
+    #[test]
+    fn bars_are_as_high_as_their_part_of_the_highest_rate() {
+        let start = clock::now();
+        let mut live = Live::new("x".to_owned(), Direction::Receiving, start);
+        let bars = |live: &Live, most: f64| sparkline(&live.rows[0], 12, most);
+        live.look(start, vec![seen(0, 0, 0)]);
+        assert_eq!(bars(&live, 1.0), " ".repeat(12));
+        let mut received = 0;
+        for (second, more) in [0, 1, 125, 126, 500, 875, 876, 1000]
+            .into_iter()
+            .enumerate()
+        {
+            received += more;
+            let now = start + std::time::Duration::from_secs(second as u64 + 1);
+            live.look(now, vec![seen(0, 0, received)]);
+        }
+        assert_eq!(bars(&live, 1000.0), "     ▁▁▂▄▇██");
+        assert_eq!(sparkline(&live.rows[0], 3, 1000.0), "▇██");
+        // A trickle is not drawn as if it were much.
+        let mut slow = Live::new("x".to_owned(), Direction::Receiving, start);
+        for second in 0..3_u32 {
+            let now = start + 2 * second * std::time::Duration::from_secs(1);
+            slow.look(now, vec![seen(0, 0, second.into())]);
+        }
+        let (lines, _) = drawn(&slow, 80, 4, false);
+        assert!(lines[2].trim_end().ends_with(" ▄▄"), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_byte_is_all_of_what_was_carried() {
+        let start = clock::now();
+        let mut live = Live::new("x".to_owned(), Direction::Receiving, start);
+        live.look(start, vec![seen(0, 0, 0)]);
+        assert!(text(&live, 80, 4).contains(" 0 %"));
+        live.look(start + LOOK, vec![seen(0, 0, 1)]);
+        assert!(text(&live, 80, 4).contains(" 100 %"));
     }
 
     /// Which columns there are, by the width.

@@ -1,14 +1,18 @@
 //! A server of files without end, for tests.
 
-use std::io::{self, Read};
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint};
+use mpquic_tokio::{
+    ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, RecvStream,
+};
+use tokio::runtime::{self, Runtime};
 
-use crate::drain::{Drain, drain};
+use crate::delivery::FIRST_PIECE;
+use crate::drain::{Drain, Draining, drain};
 use crate::endpoints::Endpoints;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::limits::{self, Limits};
@@ -20,6 +24,37 @@ use crate::trust::{Fingerprint, Trust, Verifier};
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(20);
     tokio::time::timeout(limit, future).await.expect("too slow")
+}
+
+/// What is logged meanwhile, by this thread.
+pub(crate) fn logged(run: impl FnOnce()) -> String {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
+        let lines = lines.clone();
+        move || Lines(lines.clone())
+    });
+    tracing::subscriber::with_default(subscriber.finish(), run);
+    let lines = lines.lock().unwrap();
+    String::from_utf8(lines.clone()).unwrap()
+}
+
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The most that is read of files for a client that cancels all the time, since then: a hundred at once and twenty in
+/// a second, and some that it had asked for before.
+pub(crate) fn most_read_in_vain(since: Instant) -> u64 {
+    let requests = 100 + 20 * (since.elapsed().as_secs() + 1) + 10;
+    requests * FIRST_PIECE as u64
 }
 
 /// The same file under every name, and how much of it was read.
@@ -94,37 +129,126 @@ impl Drop for Counted {
     }
 }
 
+/// Answers that a server has written, and cannot send yet: it hears nothing of its client meanwhile.
+pub(crate) struct Unsent<T> {
+    client: Runtime,
+    _server: Runtime,
+    asked: T,
+}
+
+impl<T> Unsent<T> {
+    /// Has so many requests sent as make answers of far more than leaves at once.
+    pub(crate) fn start(alpn: Alpn, ask: impl AsyncFnOnce(Served, usize) -> T) -> Self {
+        const REQUESTS: usize = 16;
+        const FILE: u64 = 60_000;
+        let mut server = runtime::Builder::new_multi_thread();
+        let server = server.worker_threads(1).enable_all().build().unwrap();
+        let mut client = runtime::Builder::new_current_thread();
+        let client = client.enable_all().build().unwrap();
+        let source = Anything::new(FILE);
+        let limits = Limits {
+            cancelled: REQUESTS as u32 / 2,
+            cancelled_per_second: 0,
+            ..Limits::default()
+        };
+        let served = {
+            let _here = server.enter();
+            Served::start(source.clone(), limits, alpn)
+        };
+        let asked = client.block_on(async {
+            let asked = ask(served, REQUESTS).await;
+            // They have to leave.
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            asked
+        });
+        let is_written = || {
+            let read = source.read.load(Ordering::SeqCst);
+            read == FILE * REQUESTS as u64 && source.open.load(Ordering::SeqCst) == 0
+        };
+        let written = async {
+            while !is_written() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        server.block_on(soon(written));
+        Self {
+            client,
+            _server: server,
+            asked,
+        }
+    }
+
+    /// Cancels them, and tells how the server ends the connection.
+    pub(crate) fn cancel<U>(self, cancel: impl FnOnce(T) -> (U, Connection)) -> ApplicationClose {
+        self.client.block_on(async {
+            let (_kept, connection) = cancel(self.asked);
+            match soon(connection.closed()).await {
+                ConnectionError::ApplicationClosed(close) => close,
+                other => panic!("{other:?}"),
+            }
+        })
+    }
+}
+
 /// A server on loopback, with what its clients need.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
-    pin: Fingerprint,
-    alpn: Alpn,
+    pub(crate) pin: Fingerprint,
+    pub(crate) alpn: Alpn,
     /// Lets it end.
     pub(crate) drain: Drain,
 }
 
 impl Served {
     pub(crate) fn start(source: Anything, limits: Limits, alpn: Alpn) -> Self {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
-        let server = Endpoint::builder()
-            .bind(any)
-            .server(config)
-            .build()
-            .unwrap();
-        let address = server.local_addrs()[0];
         let service = Service {
             limits: limits::Shared::new(limits),
             ..Service::new(Arc::new(source))
         };
-        let (drain, draining) = drain();
+        let (server, served, draining) = Self::listen(alpn);
         tokio::spawn(async move { service.accept(&Endpoints::one(server), draining).await });
-        Self {
-            address,
+        served
+    }
+
+    /// One that answers every request with the same bytes, whatever was asked.
+    pub(crate) fn blunt(alpn: Alpn, answer: Vec<u8>) -> Self {
+        let (server, served, _) = Self::listen(alpn);
+        let answer = Arc::new(answer);
+        tokio::spawn(async move {
+            while let Some(incoming) = server.accept().await {
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    let connection = incoming.await?;
+                    loop {
+                        let (mut send, mut recv) = connection.accept_bi().await?;
+                        let _may_be_stopped = send.write_all(&answer).await;
+                        let _is_open = send.finish();
+                        tokio::spawn(async move { recv.read_to_end(1 << 20).await });
+                    }
+                    #[expect(unreachable_code, reason = "tells the type")]
+                    Ok::<(), ConnectionError>(())
+                });
+            }
+        });
+        served
+    }
+
+    /// One that serves nobody.
+    pub(crate) fn listen(alpn: Alpn) -> (Endpoint, Self, Draining) {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+        let server = Endpoint::builder().bind(any).server(config);
+        let server = server.build().unwrap();
+        let (drain, draining) = drain();
+        let served = Self {
+            address: server.local_addrs()[0],
             pin,
             alpn,
             drain,
-        }
+        };
+        (server, served, draining)
     }
 
     /// A connection whose streams may receive this many bytes before they are read.
@@ -133,7 +257,17 @@ impl Served {
     }
 
     pub(crate) async fn try_connect(&self, window: u64) -> Result<Connection, ConnectionError> {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let locals = [Ipv4Addr::LOCALHOST];
+        let connected = self.connect_from(&locals, window).await;
+        connected.map(|(_, connection)| connection)
+    }
+
+    /// The same over paths from several addresses.
+    pub(crate) async fn connect_from(
+        &self,
+        locals: &[Ipv4Addr],
+        window: u64,
+    ) -> Result<(Endpoint, Connection), ConnectionError> {
         let provider = Cipher::provider(None);
         let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
         let mut transport = mpquic_tokio::default_transport();
@@ -141,8 +275,67 @@ impl Served {
         let tls = verifier.tls(&[self.alpn.bytes()]).unwrap();
         let config = ClientConfig::new(Arc::new(tls));
         let config = config.transport_config(transport.build().unwrap());
-        let client = Endpoint::builder().bind(any).build().unwrap();
+        let builder = locals.iter().fold(Endpoint::builder(), |builder, local| {
+            builder.bind((*local, 0).into())
+        });
+        let client = builder.build().unwrap();
         let connecting = client.connect_with(config, self.address, "localhost");
-        connecting.unwrap().await
+        let connection = connecting.unwrap().await?;
+        Ok((client, connection))
+    }
+}
+
+/// What the other side of HTTP/3 says on its control stream, from its settings on.
+pub(crate) struct Control(RecvStream);
+
+impl Control {
+    pub(crate) async fn of(connection: &Connection) -> Self {
+        loop {
+            let mut stream = soon(connection.accept_uni()).await.unwrap();
+            let mut kind = [0];
+            soon(stream.read_exact(&mut kind)).await.unwrap();
+            if kind == [0] {
+                return Self(stream);
+            }
+        }
+    }
+
+    /// How long fields may be that are sent to it, if its settings say so (RFC 9114 section 7.2.4.1).
+    pub(crate) async fn max_field_section_size(&mut self) -> Option<u64> {
+        let (kind, settings) = self.frame().await;
+        assert_eq!(kind, 4, "{settings:?}");
+        let mut settings = settings.chunks(2);
+        settings.find_map(|setting| (setting[0] == 6).then_some(setting[1]))
+    }
+
+    /// A variable-length integer (RFC 9000 section 16).
+    async fn integer(&mut self) -> u64 {
+        let mut first = [0];
+        soon(self.0.read_exact(&mut first)).await.unwrap();
+        let mut rest = vec![0; (1 << (first[0] >> 6)) - 1];
+        soon(self.0.read_exact(&mut rest)).await.unwrap();
+        let begin = u64::from(first[0] & 0x3f);
+        rest.iter()
+            .fold(begin, |all, byte| all << 8 | u64::from(*byte))
+    }
+
+    /// The type of the next frame, and the integers in it.
+    pub(crate) async fn frame(&mut self) -> (u64, Vec<u64>) {
+        let kind = self.integer().await;
+        let length = self.integer().await as usize;
+        let mut payload = vec![0; length];
+        soon(self.0.read_exact(&mut payload)).await.unwrap();
+        let mut integers = Vec::new();
+        let mut left = &payload[..];
+        while let [first, after @ ..] = left {
+            let (rest, after) = after.split_at((1 << (first >> 6)) - 1);
+            let begin = u64::from(first & 0x3f);
+            integers.push(
+                rest.iter()
+                    .fold(begin, |all, byte| all << 8 | u64::from(*byte)),
+            );
+            left = after;
+        }
+        (kind, integers)
     }
 }

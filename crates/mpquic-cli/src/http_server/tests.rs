@@ -8,11 +8,11 @@ use mpquic_h3::h3::client::SendRequest;
 use mpquic_h3::h3::quic::ConnectionErrorIncoming;
 
 use super::*;
+use crate::addresses::AddressLimits;
 use crate::clock;
-use crate::delivery::FIRST_PIECE;
 use crate::limits::Limits;
 use crate::options::Alpn;
-use crate::testing::{Anything, Served, soon};
+use crate::testing::{Anything, Control, Served, Unsent, most_read_in_vain, soon};
 
 const WINDOW: u64 = 1 << 20;
 
@@ -116,6 +116,7 @@ async fn a_client_that_cancels_all_the_time_is_turned_away() {
     let source = Anything::new(770_000);
     let served = Served::start(source.clone(), Limits::default(), Alpn::H3);
     let mut client = connect(&served, WINDOW).await;
+    let start = clock::now();
     let attack = async {
         for _ in 0..1000 {
             // Dropped, and so cancelled.
@@ -131,7 +132,7 @@ async fn a_client_that_cancels_all_the_time_is_turned_away() {
     };
     assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
     let read = source.read.load(Ordering::SeqCst);
-    assert!(read <= 130 * FIRST_PIECE as u64, "{read} bytes");
+    assert!(read <= most_read_in_vain(start), "{read} bytes");
 }
 
 #[tokio::test]
@@ -282,4 +283,145 @@ fn told(error: &StreamError) -> Code {
         StreamError::RemoteTerminate { code, .. } => *code,
         other => panic!("{other:?}"),
     }
+}
+
+/// Asks with a body that begins with so many bytes and has no end yet, and waits for the answer.
+async fn with_body(client: &mut Client, length: usize) -> (ClientStream, StreamWatch) {
+    let request = Request::get("https://localhost/file").body(()).unwrap();
+    let mut stream = soon(client.requests.send_request(request)).await.unwrap();
+    soon(stream.send_data(vec![0; length].into()))
+        .await
+        .unwrap();
+    let response = soon(stream.recv_response()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    while soon(stream.recv_data()).await.unwrap().is_some() {}
+    let id = VarInt::from_u64(stream.id().into_inner()).unwrap();
+    let watch = client.connection.watch_stream(StreamId::from(id));
+    (stream, watch)
+}
+
+#[tokio::test]
+async fn what_follows_a_request_is_read_up_to_a_limit() {
+    let served = Served::start(Anything::new(4), Limits::default(), Alpn::H3);
+    let mut client = connect(&served, WINDOW).await;
+    let (mut few, sent) = with_body(&mut client, (8 << 10) - 1).await;
+    // Whatever the server had to say of the first request, it has said before this answer.
+    assert_eq!(client.fetch().await, 4);
+    few.finish().await.unwrap();
+    assert_eq!(soon(sent.stopped()).await, Ok(None), "it was told to stop");
+    let (_many, sent) = with_body(&mut client, 8 << 10).await;
+    let stopped = soon(sent.stopped()).await.unwrap();
+    assert!(stopped.is_some());
+    assert_eq!(client.fetch().await, 4, "only that request is stopped");
+}
+
+/// An answer that is written is not yet sent.
+#[test]
+fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+    let waiting = Unsent::start(Alpn::H3, async |served, requests| {
+        let mut client = connect(&served, WINDOW).await;
+        let mut answers = Vec::new();
+        for _ in 0..requests {
+            answers.push(client.request().await.unwrap());
+        }
+        (client, answers)
+    });
+    let close = waiting.cancel(|(client, answers)| {
+        // Dropped, and so cancelled.
+        drop(answers);
+        let connection = client.connection.clone();
+        (client, connection)
+    });
+    assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
+    assert_eq!(&close.reason[..], b"too many requests cancelled");
+}
+
+#[tokio::test]
+async fn who_asks_too_often_is_told_when_to_come_again() {
+    let limits = Limits {
+        address: AddressLimits {
+            requests_per_second: Some(1),
+            ..AddressLimits::default()
+        },
+        ..Limits::default()
+    };
+    let served = Served::start(Anything::new(1), limits, Alpn::H3);
+    let mut client = connect(&served, WINDOW).await;
+    let told = async {
+        loop {
+            let mut stream = client.request().await.unwrap();
+            let response = stream.recv_response().await.unwrap();
+            if response.status() == StatusCode::TOO_MANY_REQUESTS {
+                let text = stream.recv_data().await.unwrap().unwrap();
+                break (response, text.chunk().to_vec());
+            }
+        }
+    };
+    let (response, text) = soon(told).await;
+    assert_eq!(response.headers()["retry-after"], "1");
+    assert_eq!(text, b"too many requests\n");
+}
+
+/// A client that does what it likes: its streams are its own.
+struct Raw(Connection);
+
+impl Raw {
+    /// Sends a request, as HTTP/3 writes it, and leaves it open.
+    async fn request(&self) -> (SendHalf, mpquic_tokio::RecvStream) {
+        let (mut send, recv) = self.0.open_bi().await.unwrap();
+        // RFC 9204 appendix A: GET, https, / and the name of the host.
+        let fields = b"\0\0\xd1\xd7\xc1\x50\x09localhost";
+        send.write_all(&[1, fields.len() as u8]).await.unwrap();
+        send.write_all(fields).await.unwrap();
+        (send, recv)
+    }
+}
+
+type SendHalf = mpquic_tokio::SendStream;
+
+#[tokio::test]
+async fn clients_are_told_how_long_fields_may_be() {
+    let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+    let client = Raw(served.connect(WINDOW).await);
+    let longest = Control::of(&client.0).await.max_field_section_size().await;
+    assert_eq!(longest, Some(16 << 10));
+}
+
+/// Who does not care for the server's end is told that nothing was done.
+#[tokio::test]
+async fn requests_that_come_too_late_are_rejected() {
+    let served = Served::start(Anything::new(100_000), Limits::default(), Alpn::H3);
+    let client = Raw(served.connect(2_000).await);
+    let mut control = Control::of(&client.0).await;
+    let (mut send, mut open) = client.request().await;
+    send.finish().unwrap();
+    assert!(soon(open.read_chunk(1, true)).await.unwrap().is_some());
+    served.drain.begin();
+    // First none is shut out, then those behind the ones that may be on their way.
+    let mut ends = Vec::new();
+    while ends.len() < 2 {
+        let (kind, integers) = control.frame().await;
+        if kind == 7 {
+            ends.push(integers[0]);
+        }
+    }
+    assert!(ends[0] > ends[1], "{ends:?}");
+    let rejected = code(Code::H3_REQUEST_REJECTED);
+    loop {
+        let (late, mut recv) = client.request().await;
+        if u64::from(late.id()) < ends[1] {
+            continue;
+        }
+        let end = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(end, Some(rejected));
+        assert_eq!(soon(late.stopped()).await, Ok(Some(rejected)));
+        break;
+    }
+    let rest = soon(open.read_to_end(200_000)).await.unwrap();
+    assert!(rest.len() > 100_000, "{}", rest.len());
+    let end = soon(client.0.closed()).await;
+    let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!(close.error_code, code(Code::H3_NO_ERROR));
 }

@@ -65,3 +65,65 @@ impl Kept {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use mpquic_core::congestion::SavedPath;
+    use mpquic_tokio::path_memory::Route;
+    use mpquic_tokio::{KnownWay, TokenStore};
+
+    use super::*;
+    use crate::clock;
+    use crate::options::{Alpn, Cipher};
+    use crate::trust::{Fingerprint, Trust, Verifier};
+
+    fn config() -> ClientConfig {
+        let pin = Fingerprint::of(&b"any"[..].into());
+        let verifier = Verifier::new(&Trust::Pin(pin), Cipher::provider(None)).unwrap();
+        ClientConfig::new(Arc::new(verifier.tls(&[Alpn::H3.bytes()]).unwrap()))
+    }
+
+    /// Ways, paths and tokens.
+    #[test]
+    fn a_run_goes_on_with_what_the_one_before_has_learnt() {
+        let directory = tempfile::tempdir().unwrap();
+        let (now, run) = (clock::now(), || Kept::within(directory.path()));
+        let route = Route {
+            local: [10, 0, 0, 1].into(),
+            remote: [192, 0, 2, 1].into(),
+        };
+        let saved = SavedPath {
+            window: 1_000_000,
+            rtt: Duration::from_millis(600),
+        };
+        let rtt = Some(Duration::from_millis(7));
+        let way = KnownWay::new(route.local, (route.remote, 443).into(), rtt, now);
+        let memory = |kept: &Kept| {
+            let mut transport = mpquic_tokio::default_transport();
+            kept.adapt(&mut transport);
+            transport.path_memory.unwrap()
+        };
+        let first = run();
+        let learnt = first.configure(config());
+        assert_eq!(learnt.known_ways().len(), 0);
+        learnt.know_ways([way]);
+        memory(&first).save(route, saved, now);
+        first.tokens.insert("host", Bytes::from_static(b"token"));
+        first.keep(&learnt);
+
+        let second = run();
+        let known = second.configure(config()).known_ways();
+        let told = |way: &KnownWay| (way.local, way.remote, way.rtt);
+        assert_eq!(known.iter().map(told).collect::<Vec<_>>(), [told(&way)]);
+        assert_eq!(memory(&second).load(route, now), Some(saved));
+        assert_eq!(second.tokens.take("host").unwrap(), "token");
+        // Who wants no memory gets none.
+        let mut forgetful = mpquic_tokio::default_transport();
+        forgetful.path_memory = None;
+        second.adapt(&mut forgetful);
+        assert!(forgetful.path_memory.is_none());
+    }
+}

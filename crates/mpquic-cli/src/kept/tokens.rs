@@ -205,6 +205,21 @@ mod tests {
         assert_eq!(run().files().unwrap().len(), 0);
     }
 
+    /// Whoever removes the file has the token.
+    #[test]
+    fn a_token_that_somebody_else_has_taken_is_not_ours() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = KeptTokens::new(directory.path());
+        insert(&tokens, "a", b"token");
+        tokens.keep().unwrap();
+        let file = tokens.files().unwrap().remove(0);
+        assert!(tokens.remove(&file).unwrap());
+        assert!(!tokens.remove(&file).unwrap(), "it is gone");
+        // What is no file is not to be removed.
+        fs::create_dir(tokens.directory.join(&file.name)).unwrap();
+        assert!(tokens.remove(&file).is_err());
+    }
+
     #[test]
     fn the_latest_token_goes_first() {
         let directory = tempfile::tempdir().unwrap();

@@ -122,6 +122,22 @@ async fn the_answer_is_not_what_was_asked_for() {
     assert_eq!(names(target.path()), [""; 0]);
 }
 
+/// The file is named once, behind what is wrong.
+#[test]
+fn an_option_of_a_file_may_be_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("proxy.toml");
+    std::fs::write(&file, "max-flows = \"many\"").unwrap();
+    let file = file.to_str().unwrap();
+    let output = run(&["proxy", "server", "--config", file]);
+    assert_exit(&output, 2);
+    let told = stderr(&output);
+    assert_eq!(told.matches("error: ").count(), 1, "{told}");
+    assert!(told.contains("'many'"), "{told}");
+    let last = format!("Some of the options are those of {file}.");
+    assert_eq!(told.lines().last(), Some(last.as_str()), "{told}");
+}
+
 /// Each try brings the same bytes again, which is no reason to go on for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_always_stalls_at_the_same_byte_is_given_up() {

@@ -97,6 +97,16 @@ async fn answer(
         stream.send_response(response.body(())?).await?;
         return Ok(stream.finish().await?);
     }
+    if let Some(hops) = path.strip_prefix("/hops/") {
+        let left: u32 = hops.parse()?;
+        let response = Response::builder().status(if left > 0 { 308 } else { 200 });
+        let next = left.saturating_sub(1).to_string();
+        stream
+            .send_response(response.header("location", next).body(())?)
+            .await?;
+        stream.send_data(data(10).into()).await?;
+        return Ok(stream.finish().await?);
+    }
     if let Some(list) = list(path) {
         stream.send_response(Response::new(())).await?;
         stream.send_data(list.into()).await?;
@@ -230,6 +240,15 @@ async fn redirections_are_followed() {
     let output = server.get("/moved", &["-o", "-"]);
     assert_exit(&output, 0);
     assert!(output.stdout == data(1000));
+    for (hops, most) in [("/hops/1", "1"), ("/hops/3", "3"), ("/hops/10", "10")] {
+        let output = server.get(hops, &["-o", "-", "--max-redirects", most]);
+        assert_exit(&output, 0);
+        assert_eq!(output.stdout, data(10));
+    }
+    let output = server.get("/hops/3", &["-o", "-", "--max-redirects", "2"]);
+    assert_exit(&output, 7);
+    let told = "more than 2 redirections";
+    assert!(stderr(&output).contains(told), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -245,6 +264,15 @@ async fn users_choose_method_and_fields() {
     let output = server.get("/204", &["--method", "DELETE", "-o", "-", "--quiet"]);
     assert_exit(&output, 0);
     assert_eq!(output.stdout, b"");
+    // What may go well later is only asked for again if that does no harm.
+    for (method, tries_again) in [("GET", true), ("POST", false)] {
+        let more = ["-X", method, "-o", "-", "--retry-time", "1"];
+        let output = server.get("/503", &more);
+        assert_exit(&output, 7);
+        let told = stderr(&output);
+        assert_eq!(told.contains("trying again"), tries_again, "{told}");
+        assert!(told.contains("503 Service Unavailable"), "{told}");
+    }
     for (field, told) in [
         ("x-field", "NAME: VALUE"),
         ("Range: bytes=0-1", "not for users to set"),

@@ -79,6 +79,13 @@ fn what_happens_is_told_while_it_happens() {
     assert!(child.wait().unwrap().success());
 }
 
+#[track_caller]
+fn assert_path_before(lines: &[Value], event: &str) {
+    let path = lines.iter().position(|line| is_path(line, 0, "active"));
+    let event = lines.iter().position(|line| line["event"] == event);
+    assert!(path.is_some() && path < event, "{lines:#?}");
+}
+
 #[test]
 fn failures_are_events() {
     let (served, target) = directories(b"content");
@@ -88,6 +95,8 @@ fn failures_are_events() {
     let output = server.get("/file", &[&EVENTS[..], &into, &[&other]].concat());
     assert_exit(&output, 7);
     let lines = reports(&output);
+    // However quick it was, a path is told before what came over it.
+    assert_path_before(&lines, "result");
     let is_it = |line: &&Value| line["event"] == "failed";
     let failed = lines.iter().find(is_it).unwrap();
     assert_eq!(failed["url"], other);
@@ -95,4 +104,10 @@ fn failures_are_events() {
     assert_eq!(failed["code"], 7);
     let results = lines.iter().filter(|line| line["event"] == "result");
     assert_eq!(results.count(), 1);
+
+    let output = server.get("/other", &[&EVENTS[..], &into].concat());
+    assert_exit(&output, 7);
+    let lines = reports(&output);
+    assert_path_before(&lines, "failed");
+    assert_eq!(lines.last().unwrap()["event"], "failed");
 }

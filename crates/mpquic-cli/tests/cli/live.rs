@@ -170,6 +170,18 @@ impl Terminal {
     }
 }
 
+/// It covers the terminal until the end, and would hide what is to be told at once.
+#[test]
+fn the_view_leaves_no_room_for_events() {
+    let get = ["get", "https://127.0.0.1:1/x", "-o", "-", "--live"];
+    let (code, text) = Terminal::start(&[&get[..], &["--json=events"]].concat()).end();
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("leave one out"), "{text}");
+    let more = ["--json", "--connect-timeout", "1"];
+    let (code, text) = Terminal::start(&[&get[..], &more].concat()).end();
+    assert_eq!(code, Some(5), "{text}");
+}
+
 #[test]
 fn paths_are_shown_and_keys_act_on_them() {
     let (served, target) = directories(&data(64 << 20));

@@ -1,17 +1,19 @@
 //! What operators of `mpquic serve` rely on: an identity that lasts, logs, figures, health.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use mpquic_tokio::{ClientConfig, Endpoint, certificate_fingerprint};
 use serde_json::Value;
 
-use crate::{Server, assert_exit, data, directories, run, stderr, wait_for_bytes, wait_until};
+use crate::{
+    Server, assert_exit, data, directories, mpquic, run, stderr, wait_for_bytes, wait_until,
+};
 
 #[test]
 fn the_pin_survives_a_restart() {
@@ -117,6 +119,32 @@ fn forward(socket: &UdpSocket, mut send: impl FnMut(&[u8], SocketAddr) -> io::Re
     }
 }
 
+/// Unless the user has asked for it, a server does not need a place for its certificate.
+#[test]
+fn without_a_place_for_its_certificate_a_server_makes_one_for_itself() {
+    let (served, state) = directories(b"x");
+    let file = state.path().join("file");
+    fs::write(&file, "").unwrap();
+    let directory = served.path().to_str().unwrap();
+    let serve = ["serve", directory, "--listen", "127.0.0.1:0"];
+    let mut child = mpquic(&serve)
+        .env("XDG_STATE_HOME", &file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let pin = lines
+        .map(|line| line.unwrap())
+        .find(|line| line.starts_with("certificate sha256:"));
+    let _is_running = child.kill();
+    let _is_over = child.wait();
+    assert!(pin.is_some());
+    let output = run(&[&serve[..], &["--state", file.to_str().unwrap()]].concat());
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("cannot keep "), "{output:?}");
+}
+
 #[test]
 fn requests_are_logged() {
     let (served, state) = directories(b"content");
@@ -201,6 +229,11 @@ fn figures_and_health_are_told() {
         .iter()
         .find_map(|line| line.strip_prefix("metrics on http://"));
     let address = url.unwrap().strip_suffix("/metrics").unwrap();
+    let mut lines = server.lines.iter();
+    assert!(
+        !lines.any(|line| line.starts_with("paths on")),
+        "not asked for"
+    );
     assert_eq!(ask(address, "GET /health"), (200, "ok\n".to_owned()));
     assert_eq!(ask(address, "HEAD /health"), (200, String::new()));
     assert_eq!(ask(address, "GET /other").0, 404);

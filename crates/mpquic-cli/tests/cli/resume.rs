@@ -181,6 +181,28 @@ fn a_restarted_server_is_asked_for_the_rest() {
     }
 }
 
+/// It is not the server that sends nothing.
+#[test]
+fn who_reads_standard_output_may_take_their_time() {
+    let content = data(3_000_000);
+    let (served, _target) = directories(&content);
+    let server = Server::start(served.path(), &[]);
+    let get = ["get", &server.url("/file"), "--insecure", "-o", "-"];
+    let patience = ["--stall-timeout", "1", "--retry-time", "0"];
+    let mut child = mpquic(&[&get[..], &patience].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 1000]).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest).unwrap();
+    assert_exit(&child.wait_with_output().unwrap(), 0);
+    assert!(rest == content[1000..]);
+}
+
 #[test]
 fn without_time_to_try_again_what_is_there_is_told() {
     let (served, target) = directories(&data(8_000_000));
