@@ -107,15 +107,8 @@ pub(crate) fn mark(paths: &mut [PathReport], connection: &Connection) {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        reach: Reach,
-    }
+    use crate::testing::reach;
 
     #[test]
     fn what_is_not_used_cannot_stand_by() {
@@ -123,8 +116,7 @@ mod tests {
         let loopback = loopback.iter().find(|listed| listed.ip.is_loopback());
         let name = loopback.unwrap().name.clone();
         let why = |arguments: &[&str], backup: &Local| {
-            let arguments = ["x"].iter().chain(arguments);
-            let reach = Line::try_parse_from(arguments).unwrap().reach;
+            let reach = reach(arguments);
             check(&reach, "--backup", std::slice::from_ref(backup)).err()
         };
         let interface = Local::Interface(name.clone());

@@ -403,16 +403,10 @@ fn what(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use mpquic_tokio::LeftOut;
 
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        reach: Reach,
-    }
+    use crate::testing::reach;
 
     fn listed() -> Vec<InterfaceAddress> {
         // Every machine has at least one to begin with.
@@ -431,7 +425,7 @@ mod tests {
 
     /// Names of what is used, and why the others are not.
     fn told(named: &[&str], here: bool) -> Vec<String> {
-        let mut reach = Line::try_parse_from(["x"]).unwrap().reach;
+        let mut reach = reach(&[]);
         let named = named.iter().map(|named| named.parse().unwrap());
         reach.local = named.map(Local::Address).collect();
         let starts = starts(&reach, listed(), here).into_iter();

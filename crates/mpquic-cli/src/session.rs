@@ -207,6 +207,13 @@ impl<'a> Sessions<'a> {
         })
     }
 
+    /// The same for tests: what they learn is nobody's.
+    #[cfg(test)]
+    pub(crate) fn that_forget(mut self) -> Self {
+        self.kept = None;
+        self
+    }
+
     /// Makes connections to these addresses of the server from now on, as lookups of names will lead back
     /// to us; and only from sockets with an address of an interface, as others will as well.
     #[cfg(target_os = "linux")]
@@ -554,11 +561,9 @@ pub(crate) fn is_ours(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
     use crate::limits::Limits;
-    use crate::testing::{Anything, Served, soon};
+    use crate::testing::{Anything, Served, reach, soon};
 
     #[test]
     fn names_and_addresses() {
@@ -613,12 +618,6 @@ mod tests {
         assert!(!look.early_data && look.quiet && !look.datagrams && look.rate.is_none());
     }
 
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        reach: Reach,
-    }
-
     /// One after the other, each for as long as it is of use.
     #[tokio::test]
     async fn a_connection_is_used_until_it_is_given_up() {
@@ -627,14 +626,11 @@ mod tests {
         let url = |host: &str| format!("https://{host}:{port}/").parse::<Uri>().unwrap();
         let (url, other) = (url("127.0.0.1"), url("localhost"));
         let address = served.address.to_string();
-        let line = ["x", "--insecure", "--server-addr", &address];
-        let reach = Line::try_parse_from(line).unwrap().reach;
+        let reach = reach(&["--insecure", "--server-addr", &address]);
         let mut purpose = Purpose::look(&url, &[Alpn::H3]);
         let urls = [url.clone(), other.clone()];
         purpose.urls = &urls;
-        let mut sessions = Sessions::new(&reach, purpose).unwrap();
-        // What tests learn is nobody's.
-        sessions.kept = None;
+        let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
         let number = || sessions.current().unwrap().map(|(number, _)| number);
         assert_eq!((number(), sessions.shown().len()), (None, 0));
         let connected = async |url: &Uri| soon(sessions.connection(url)).await.unwrap();

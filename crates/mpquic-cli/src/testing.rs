@@ -1,4 +1,4 @@
-//! A server of files without end, for tests.
+//! Servers for tests, and clients of them.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use clap::Parser;
+use http::Uri;
+use mpquic_core::config::TransportOptions;
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint};
 
 use crate::drain::{Drain, drain};
@@ -13,6 +16,7 @@ use crate::endpoints::Endpoints;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::limits::{self, Limits};
 use crate::options::{Alpn, Cipher};
+use crate::reach::Reach;
 use crate::serve::{self, Service};
 use crate::trust::{Fingerprint, Trust, Verifier};
 
@@ -20,6 +24,17 @@ use crate::trust::{Fingerprint, Trust, Verifier};
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(20);
     tokio::time::timeout(limit, future).await.expect("too slow")
+}
+
+/// The options of a client.
+pub(crate) fn reach(options: &[&str]) -> Reach {
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: Reach,
+    }
+    let line = ["x"].iter().chain(options);
+    Line::try_parse_from(line).unwrap().reach
 }
 
 /// The same file under every name, and how much of it was read.
@@ -97,6 +112,7 @@ impl Drop for Counted {
 /// A server on loopback, with what its clients need.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
+    pub(crate) endpoints: Endpoints,
     pin: Fingerprint,
     alpn: Alpn,
     /// Lets it end.
@@ -104,27 +120,51 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn start(source: Anything, limits: Limits, alpn: Alpn) -> Self {
+    pub(crate) fn start(source: impl Source + 'static, limits: Limits, alpn: Alpn) -> Self {
+        let service = Service {
+            limits: limits::Shared::new(limits),
+            ..Service::new(Arc::new(source))
+        };
+        Self::of(service, alpn)
+    }
+
+    pub(crate) fn of(service: Service, alpn: Alpn) -> Self {
+        Self::over(service, alpn, mpquic_tokio::default_transport())
+    }
+
+    pub(crate) fn over(service: Service, alpn: Alpn, transport: TransportOptions) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+        let config = config.transport_config(transport.build().unwrap());
         let server = Endpoint::builder()
             .bind(any)
             .server(config)
             .build()
             .unwrap();
         let address = server.local_addrs()[0];
-        let service = Service {
-            limits: limits::Shared::new(limits),
-            ..Service::new(Arc::new(source))
-        };
         let (drain, draining) = drain();
-        tokio::spawn(async move { service.accept(&Endpoints::one(server), draining).await });
+        let endpoints = Endpoints::one(server);
+        tokio::spawn({
+            let endpoints = endpoints.clone();
+            async move { service.accept(&endpoints, draining).await }
+        });
         Self {
             address,
+            endpoints,
             pin,
             alpn,
             drain,
         }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> Uri {
+        format!("https://{}{path}", self.address).parse().unwrap()
+    }
+
+    /// The options of a client that trusts this server, and these.
+    pub(crate) fn reach(&self, options: &[&str]) -> Reach {
+        let pin = self.pin.to_string();
+        reach(&[&["--pin", &pin], options].concat())
     }
 
     /// A connection whose streams may receive this many bytes before they are read.
@@ -133,6 +173,15 @@ impl Served {
     }
 
     pub(crate) async fn try_connect(&self, window: u64) -> Result<Connection, ConnectionError> {
+        self.connect_to(self.address, window).await
+    }
+
+    /// A connection by way of another address.
+    pub(crate) async fn connect_to(
+        &self,
+        address: SocketAddr,
+        window: u64,
+    ) -> Result<Connection, ConnectionError> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let provider = Cipher::provider(None);
         let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
@@ -142,7 +191,38 @@ impl Served {
         let config = ClientConfig::new(Arc::new(tls));
         let config = config.transport_config(transport.build().unwrap());
         let client = Endpoint::builder().bind(any).build().unwrap();
-        let connecting = client.connect_with(config, self.address, "localhost");
+        let connecting = client.connect_with(config, address, "localhost");
         connecting.unwrap().await
+    }
+}
+
+/// Both sides of a connection, with what they live on.
+pub(crate) struct Pair {
+    pub(crate) client: Connection,
+    pub(crate) server: Connection,
+    _endpoints: [Endpoint; 2],
+}
+
+/// A connection whose server is played by the test.
+pub(crate) async fn pair(alpn: Alpn) -> Pair {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+    let server = Endpoint::builder().bind(any).server(config);
+    let server = server.build().unwrap();
+    let config = ClientConfig::with_pin(pin.0, &[alpn.bytes()]).unwrap();
+    let client = Endpoint::builder()
+        .bind(any)
+        .client(config)
+        .build()
+        .unwrap();
+    let connecting = client
+        .connect(server.local_addrs()[0], "localhost")
+        .unwrap();
+    let accepted = async { server.accept().await.unwrap().await };
+    let (connected, accepted) = soon(futures_util::future::join(connecting, accepted)).await;
+    Pair {
+        client: connected.unwrap(),
+        server: accepted.unwrap(),
+        _endpoints: [server, client],
     }
 }

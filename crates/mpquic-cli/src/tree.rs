@@ -355,12 +355,10 @@ fn below(directory: &Uri, name: &str, is_directory: bool) -> Result<Uri, Failure
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
     use crate::options::Alpn;
-    use crate::reach::Reach;
     use crate::session::Purpose;
+    use crate::testing::reach;
 
     #[test]
     fn names_stay_in_their_directory() {
@@ -455,12 +453,6 @@ mod tests {
         }
     }
 
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        reach: Reach,
-    }
-
     fn plan() -> Plan {
         Plan {
             method: http::Method::GET,
@@ -482,7 +474,7 @@ mod tests {
     /// What is to be done about an entry of a directory in another one, or why nothing can be.
     #[test]
     fn entries_of_a_list_are_fetched_or_told() {
-        let reach = Line::try_parse_from(["x", "--insecure"]).unwrap().reach;
+        let reach = reach(&["--insecure"]);
         let url: Uri = "https://host/a/".parse().unwrap();
         let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
         let plan = plan();
