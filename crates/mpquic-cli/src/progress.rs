@@ -245,6 +245,15 @@ mod tests {
     }
 
     #[test]
+    fn one_byte_fills_a_bar() {
+        let start = crate::clock::now();
+        let mut progress = Progress::new(String::new(), None, start, true, &[]);
+        progress.update(start, 1, &[seen(0, 0, 1).stats]);
+        assert_eq!(row(&progress, 0).2, FULL);
+        assert_eq!(progress.rows[&PathId(0)].bar.length(), Some(FULL));
+    }
+
+    #[test]
     fn of_a_file_that_is_sent_and_has_no_length() {
         let start = crate::clock::now();
         let mut path = seen(0, 0, 1_000_000).stats;
