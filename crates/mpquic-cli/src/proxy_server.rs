@@ -215,7 +215,7 @@ mod tests {
     fn each_flow_has_a_stream_and_some_are_to_spare() {
         let args = arguments(&["--open", "--max-flows", "100", "--max-paths", "3"]);
         let transport = transport(&args).unwrap();
-        assert_eq!(u64::from(transport.max_concurrent_bidi_streams), 116);
+        assert_eq!(transport.max_concurrent_bidi_streams, 116);
         assert!(transport.datagram_receive_buffer.is_some());
         assert_eq!(transport.max_concurrent_paths, 3);
     }
