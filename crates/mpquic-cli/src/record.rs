@@ -361,11 +361,18 @@ mod tests {
         let file = directory.path().join("here.toml");
         let file = file.to_str().unwrap();
         let heard = Heard::begin();
+        let logs = directory.path().join("logs");
+        let logs = ["--qlog-dir", logs.to_str().unwrap()];
         let more = ["--time", "0.7", "--quiet", "--output", file];
+        let more = [&more[..], &logs].concat();
         let args = arguments(&served, "127.0.0.2", &more);
         soon(run(args)).await.unwrap();
         assert_eq!(heard.take(), ["", ""]);
         let scenario = std::fs::read_to_string(file).unwrap();
         assert!(scenario.contains("name = \"127-0-0-2\""), "{scenario}");
+        // The log that was asked for hears of packets as well.
+        let mut logs = std::fs::read_dir(logs[1]).unwrap();
+        let log = std::fs::read_to_string(logs.next().unwrap().unwrap().path()).unwrap();
+        assert!(log.contains("quic:packet_received"));
     }
 }

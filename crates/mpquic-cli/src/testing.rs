@@ -113,7 +113,7 @@ impl Drop for Counted {
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) endpoints: Endpoints,
-    pin: Fingerprint,
+    pub(crate) pin: Fingerprint,
     alpn: Alpn,
     /// Lets it end.
     pub(crate) drain: Drain,

@@ -352,7 +352,7 @@ async fn a_connection_is_left_with_a_word() {
 
 /// Options of paths are followed once there is a connection.
 #[tokio::test]
-async fn paths_that_cost_something_stand_by() {
+async fn paths_that_cost_something_stand_by_and_have_their_weights() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let two = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
     let (url, reach) = (served.url("/"), served.reach(&two));
@@ -360,8 +360,10 @@ async fn paths_that_cost_something_stand_by() {
         from: Local::Address([127, 0, 0, 2].into()),
         cost: 5,
     }];
+    let weights = [weight::parse_weight("127.0.0.2=7").unwrap()];
     let purpose = Purpose {
         costs: &costs,
+        weights: &weights,
         ..Purpose::look(&url, &[Alpn::H3])
     };
     let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
@@ -381,7 +383,8 @@ async fn paths_that_cost_something_stand_by() {
         ("127.0.0.2".to_owned(), Some(true)),
     ];
     let both = async {
-        while stand_by() != expected {
+        let set = "[(PathId(0), 1.0), (PathId(1), 7.0)]";
+        while stand_by() != expected || !format!("{:?}", sessions.weights).contains(set) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
