@@ -466,7 +466,7 @@ mod tests {
     async fn a_silent_server_is_waited_for_as_long_as_was_said() {
         let source = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(source.path(), "content").unwrap();
-        for (wait, stall, is_sent) in [(350, 20_000, true), (800, 300, false)] {
+        for (wait, stall, is_sent) in [(350, 20_000, true), (1500, 300, false)] {
             let slow = Slow {
                 time: Duration::from_millis(wait),
                 directory: tempfile::tempdir().unwrap(),

@@ -390,3 +390,47 @@ async fn paths_that_cost_something_stand_by_and_have_their_weights() {
     };
     soon(both).await;
 }
+
+/// Steps are taken on the side that has them, once there was some data.
+#[tokio::test]
+async fn steps_of_a_drill_are_taken_by_both_sides() {
+    for of_client in [false, true] {
+        let observer = crate::observer::Observer::new(None);
+        let mut service = Service {
+            observer: observer.clone(),
+            ..Service::new(Arc::new(Anything::new(1)))
+        };
+        let mut options = Vec::new();
+        match of_client {
+            true => options.extend(["--drill", "backup=0"]),
+            false => service.drill.push("backup=0".parse().unwrap()),
+        }
+        let served = Served::of(service, Alpn::Perf);
+        let (url, reach) = (served.url("/"), served.reach(&options));
+        let look = Purpose::look(&url, &[Alpn::Perf]);
+        let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+        let connected = soon(sessions.connection(&url)).await.unwrap();
+        let connection = connected.connection;
+        let client = crate::perf_stream::Client {
+            connection: connection.clone(),
+            stall: Duration::from_secs(10),
+        };
+        soon(client.ask(8, 700_000)).await.unwrap();
+        let (_, server) = observer.connections().pop().unwrap();
+        let is_backup = |side: &Connection| {
+            let status = side.path(mpquic_tokio::PathId(0)).unwrap().status();
+            status.is_ok_and(|(ours, _)| ours == mpquic_core::PathStatus::Backup)
+        };
+        let (side, other) = match of_client {
+            true => (&connection, &server),
+            false => (&server, &connection),
+        };
+        let taken = async {
+            while !is_backup(side) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon(taken).await;
+        assert!(!is_backup(other));
+    }
+}
