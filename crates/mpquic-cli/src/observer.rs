@@ -303,6 +303,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_carried_adds_up() {
+        let mut carried = Carried::default();
+        let mut stats = ConnectionStats::default();
+        (
+            stats.bytes_sent,
+            stats.bytes_received,
+            stats.bytes_reinjected,
+        ) = (5, 70, 900);
+        carried.add(&stats);
+        carried.add(&stats);
+        let sums = (carried.sent, carried.received, carried.reinjected);
+        assert_eq!(sums, (10, 140, 1800));
+    }
+
+    #[test]
     fn round_trips_are_ranked() {
         let millis = Duration::from_millis;
         let rtts = [50, 10, 40, 20, 30].map(millis).to_vec();

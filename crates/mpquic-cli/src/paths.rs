@@ -468,7 +468,9 @@ mod tests {
                 .expect("it takes all of the time that there is, whatever shows");
             let began = Instant::now();
             let reached = soon(try_from(&sessions, &url, &start, &servers)).await;
-            if began.elapsed() < SETTLE {
+            let took = began.elapsed();
+            assert!(took >= LOOKS as u32 * LOOK, "{took:?}");
+            if took < SETTLE {
                 break reached.unwrap();
             }
         };

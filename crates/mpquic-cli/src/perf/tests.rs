@@ -179,15 +179,7 @@ async fn events(measurement: &Measurement<'_>) -> (Vec<serde_json::Value>, serde
 #[tokio::test]
 async fn a_result_is_of_all_that_was_carried() {
     let (_served, client) = client().await;
-    let args = arguments(&[
-        "--json",
-        "--time",
-        "0.2",
-        "--interval",
-        "0",
-        "--streams",
-        "2",
-    ]);
+    let args = arguments(&["--json", "--time", "0.2", "--interval", "0"]);
     for (test, directions) in [
         (Test::Download, &["download"][..]),
         (Test::Upload, &["upload"]),

@@ -389,6 +389,11 @@ async fn paths_that_cost_something_stand_by_and_have_their_weights() {
         }
     };
     soon(both).await;
+    let mut told = crate::report::paths(&[], &connection.path_stats());
+    backup::mark(&mut told, &connection);
+    // A path may be suspect for a moment.
+    assert_ne!(told[0].state, "backup");
+    assert_ne!(told[1].state, "active");
 }
 
 /// Steps are taken on the side that has them, once there was some data.
