@@ -79,12 +79,7 @@ pub(crate) fn stand_by(
         builder = match backup {
             Local::Address(address) => builder.backup_address(*address),
             Local::Interface(name) => {
-                // Sockets of --local ADDR are bound to no interface.
-                let named = locals.iter().filter_map(|local| match local {
-                    Local::Address(address) => Some(*address),
-                    Local::Interface(_) => None,
-                });
-                let of_it = named.filter(|address| interface_of(*address, &listed) == Some(name));
+                let of_it = addresses_of(name, locals, &listed);
                 of_it.fold(builder.backup_interface(name), |builder, address| {
                     builder.backup_address(address)
                 })
@@ -92,6 +87,19 @@ pub(crate) fn stand_by(
         };
     }
     builder
+}
+
+/// Those of an interface among addresses that were named: sockets of --local ADDR are bound to no interface.
+fn addresses_of(
+    name: &String,
+    locals: &[Local],
+    listed: &[InterfaceAddress],
+) -> impl Iterator<Item = IpAddr> {
+    let named = locals.iter().filter_map(|local| match local {
+        Local::Address(address) => Some(*address),
+        Local::Interface(_) => None,
+    });
+    named.filter(|address| interface_of(*address, listed) == Some(name))
 }
 
 /// Says of paths that they stand by, as far as they do.
@@ -107,15 +115,8 @@ pub(crate) fn mark(paths: &mut [PathReport], connection: &Connection) {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        reach: Reach,
-    }
+    use crate::testing::reach;
 
     #[test]
     fn what_is_not_used_cannot_stand_by() {
@@ -123,8 +124,7 @@ mod tests {
         let loopback = loopback.iter().find(|listed| listed.ip.is_loopback());
         let name = loopback.unwrap().name.clone();
         let why = |arguments: &[&str], backup: &Local| {
-            let arguments = ["x"].iter().chain(arguments);
-            let reach = Line::try_parse_from(arguments).unwrap().reach;
+            let reach = reach(arguments);
             check(&reach, "--backup", std::slice::from_ref(backup)).err()
         };
         let interface = Local::Interface(name.clone());
@@ -149,5 +149,30 @@ mod tests {
             };
             assert!(is_told, "{arguments:?} {backup:?}: {message:?}");
         }
+    }
+
+    #[test]
+    fn an_interface_means_those_of_its_addresses_that_are_named() {
+        let any = interface_addresses().unwrap().remove(0);
+        let listed = [("eth0", 1), ("eth0", 2), ("wlan0", 3)].map(|(name, last)| {
+            let mut one = any.clone();
+            (one.name, one.ip) = (name.to_owned(), IpAddr::from([192, 0, 2, last]));
+            one
+        });
+        let address = |last| Local::Address([192, 0, 2, last].into());
+        let locals = [
+            address(2),
+            Local::Interface("eth0".to_owned()),
+            address(3),
+            address(4),
+        ];
+        let of = |name: &str| {
+            let name = name.to_owned();
+            let addresses = addresses_of(&name, &locals, &listed);
+            addresses.map(|ip| ip.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("eth0"), ["192.0.2.2"]);
+        assert_eq!(of("wlan0"), ["192.0.2.3"]);
+        assert!(of("none").is_empty());
     }
 }

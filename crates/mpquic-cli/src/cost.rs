@@ -134,6 +134,29 @@ impl Answers {
     }
 }
 
+/// What the paths had carried when that was looked at last.
+struct Carried {
+    at: Instant,
+    bytes: u64,
+}
+
+impl Carried {
+    fn new(now: Instant) -> Self {
+        Self { at: now, bytes: 0 }
+    }
+
+    /// Bytes per second since the last look, in the direction that counts.
+    fn rate(&mut self, now: Instant, paths: &[PathStats]) -> f64 {
+        let sent: u64 = paths.iter().map(|path| path.bytes_sent).sum();
+        let received: u64 = paths.iter().map(|path| path.bytes_received).sum();
+        let bytes = sent.max(received);
+        let time = (now - self.at).as_secs_f64().max(1e-3);
+        let rate = bytes.saturating_sub(self.bytes) as f64 / time;
+        *self = Self { at: now, bytes };
+        rate
+    }
+}
+
 /// Decides which paths of a connection are used, on a task that ends with it: now and then by what
 /// arrives, and at once where paths come.
 pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<Rate>) {
@@ -141,7 +164,7 @@ pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<R
     tokio::spawn(async move {
         let mut policy = Policy::new(wanted);
         let mut answers = Answers::default();
-        let mut last = (clock::now(), 0);
+        let mut carried = Carried::new(clock::now());
         let mut told = BTreeMap::new();
         let mut events = connection.path_events();
         let mut looks = tokio::time::interval(LOOK);
@@ -158,14 +181,7 @@ pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<R
             let cost_of = prices(&stats, &costs);
             if is_due {
                 let now = clock::now();
-                let (sent, received) = stats.iter().fold((0, 0), |(sent, received), path| {
-                    (sent + path.bytes_sent, received + path.bytes_received)
-                });
-                // Of the direction that counts.
-                let carried: u64 = sent.max(received);
-                let time = (now - last.0).as_secs_f64().max(1e-3);
-                let rate = carried.saturating_sub(last.1) as f64 / time;
-                last = (now, carried);
+                let rate = carried.rate(now, &stats);
                 let works = stats.iter();
                 let works = works.filter(|path| answers.works(now, path.id, path.state));
                 let working = works.filter_map(|path| cost_of.get(&path.id).copied());
@@ -184,16 +200,26 @@ fn tell(
     told: &mut BTreeMap<PathId, PathStatus>,
 ) {
     for path in connection.paths() {
-        let cost = cost_of.get(&path.id()).copied().unwrap_or(0);
-        let status = match cost <= allowed {
-            true => PathStatus::Available,
-            false => PathStatus::Backup,
-        };
-        if told.insert(path.id(), status) != Some(status) {
+        if let Some(status) = news(path.id(), cost_of, allowed, told) {
             // One that is closed needs none.
             let _ = path.set_status(status);
         }
     }
+}
+
+/// Whether a path stands by, unless that has been told.
+fn news(
+    path: PathId,
+    cost_of: &BTreeMap<PathId, u32>,
+    allowed: u32,
+    told: &mut BTreeMap<PathId, PathStatus>,
+) -> Option<PathStatus> {
+    let cost = cost_of.get(&path).copied().unwrap_or(0);
+    let status = match cost <= allowed {
+        true => PathStatus::Available,
+        false => PathStatus::Backup,
+    };
+    (told.insert(path, status) != Some(status)).then_some(status)
 }
 
 /// What each path costs.
@@ -258,6 +284,58 @@ mod tests {
         ] {
             assert_eq!(allowed(&mut policy, &mut now, working, &[1]), [expected]);
         }
+    }
+
+    #[test]
+    fn the_rate_is_that_since_the_last_look_of_the_direction_that_counts() {
+        let start = clock::now();
+        let paths = |received: [u64; 2], sent: [u64; 2]| {
+            [0, 1].map(|id| {
+                let mut stats = crate::live::tests::seen(0, id as u32, received[id]).stats;
+                stats.bytes_sent = sent[id];
+                stats
+            })
+        };
+        let mut carried = Carried::new(start);
+        let mut rate = |millis, paths: &[PathStats]| {
+            let now = start + Duration::from_millis(millis);
+            carried.rate(now, paths)
+        };
+        assert_eq!(rate(500, &paths([2000, 1000], [5, 5])), 6000.0);
+        assert_eq!(rate(2500, &paths([3000, 3000], [900, 900])), 1500.0);
+        // Now more is sent; and a path is gone.
+        assert_eq!(rate(3500, &paths([3000, 3000], [4000, 3500])), 1500.0);
+        assert_eq!(rate(4500, &paths([3000, 3000], [4000, 3500])[..1]), 0.0);
+        assert_eq!(
+            rate(4500, &paths([4005, 0], [0, 0])),
+            5000.0,
+            "at the same moment"
+        );
+    }
+
+    #[test]
+    fn what_a_path_costs_is_that_of_where_it_starts() {
+        let paths = [0, 1, 2].map(|id| crate::live::tests::seen(0, id, 0).stats);
+        let from = |last, cost| Cost {
+            from: Local::Address([192, 0, 2, last].into()),
+            cost,
+        };
+        // The first that fits counts; where none does, a path costs nothing.
+        let costs = [from(11, 7), from(10, 0), from(11, 9)];
+        let expected = [(PathId(0), 0), (PathId(1), 7), (PathId(2), 0)];
+        assert_eq!(prices(&paths, &costs), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn a_path_is_told_once_whether_it_stands_by() {
+        let cost_of = BTreeMap::from([(PathId(0), 0), (PathId(1), 5)]);
+        let mut told = BTreeMap::new();
+        let mut news = |allowed| [0, 1, 2].map(|id| news(PathId(id), &cost_of, allowed, &mut told));
+        let (used, backup) = (Some(PathStatus::Available), Some(PathStatus::Backup));
+        assert_eq!(news(0), [used, backup, used]);
+        assert_eq!(news(4), [None; 3]);
+        assert_eq!(news(5), [None, used, None]);
+        assert_eq!(news(1), [None, backup, None]);
     }
 
     #[test]

@@ -165,6 +165,7 @@ mod tests {
         });
         let mut served = Served {
             address,
+            endpoints: endpoints.clone(),
             pin,
             alpn: Alpn::H3,
             drain: drain().0,

@@ -151,6 +151,7 @@ mod tests {
         let endpoint = builder.build().unwrap();
         let served = Served {
             address: endpoint.local_addrs()[0],
+            endpoints: Endpoints::one(endpoint.clone()),
             pin,
             alpn,
             drain: drain().0,
@@ -160,9 +161,9 @@ mod tests {
             soon(async { tokio::join!(served.connect(1000), accept) }).await;
         assert!(fleet.server.nonces_left().unwrap() < all);
 
-        let endpoints = Endpoints::one(endpoint);
+        let endpoints = &served.endpoints;
         write("0a0c", 2);
-        fleet.reread(&endpoints).unwrap();
+        fleet.reread(endpoints).unwrap();
         let are_replaced = async {
             while fleet.server.nonces_left() == Some(all) {
                 tokio::task::yield_now().await;
@@ -171,12 +172,12 @@ mod tests {
         soon(are_replaced).await;
         // What cannot be used changes nothing.
         write("0a0c0d", 2);
-        let told = fleet.reread(&endpoints).unwrap_err();
+        let told = fleet.reread(endpoints).unwrap_err();
         assert!(told.message().starts_with("--quic-lb "), "{told:?}");
         std::fs::write(&file, "").unwrap();
-        assert_eq!(fleet.reread(&endpoints).unwrap_err().code(), 2);
+        assert_eq!(fleet.reread(endpoints).unwrap_err().code(), 2);
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(fleet.reread(&endpoints).unwrap_err().code(), 3);
+        assert_eq!(fleet.reread(endpoints).unwrap_err().code(), 3);
     }
 
     #[test]

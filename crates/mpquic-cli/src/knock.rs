@@ -55,7 +55,36 @@ async fn is_closed(server: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::{Instant, timeout};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_is_asked_for_a_few_times() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let waited = timeout(Duration::from_secs(60), until_closed(address)).await;
+        assert!(waited.is_err(), "it may be alive");
+        let (mut buffer, mut asked) = ([7; 8], 0);
+        while let Ok(length) = socket.try_recv(&mut buffer) {
+            // Too short for a QUIC packet.
+            assert_eq!(buffer[..length], [0]);
+            asked += 1;
+        }
+        assert_eq!(asked, TRIES);
+        let waited = timeout(Duration::from_secs(60), until_gone(None)).await;
+        assert!(waited.is_err(), "nobody knows whom to ask");
+        drop(socket);
+        let v6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).await;
+        // Not every machine has it.
+        let v6 = v6.ok().map(|socket| socket.local_addr().unwrap());
+        for address in std::iter::once(address).chain(v6) {
+            let began = Instant::now();
+            until_gone(Some(address)).await;
+            let took = began.elapsed();
+            assert!((PATIENCE..2 * PATIENCE).contains(&took), "{took:?}");
+        }
+    }
 
     #[tokio::test]
     async fn closed_ports_are_told_from_silent_ones() {

@@ -108,3 +108,145 @@ fn found(target: &str, told: &Told, ending: bool) -> (&'static str, &'static str
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(has_page: bool) -> Told {
+        let paths: Tell = Box::new(|| "{\"open\":1}".to_owned());
+        Told {
+            metrics: Box::new(|| "figure 5\n".to_owned()),
+            paths: has_page.then_some(paths),
+        }
+    }
+
+    #[test]
+    fn what_is_told_depends_on_the_target() {
+        let found = |target: &str, has_page, ending| {
+            let (status, kind, body) = found(target, &told(has_page), ending);
+            (status, kind, body)
+        };
+        let figures = "text/plain; version=0.0.4; charset=utf-8";
+        for target in ["/metrics", "/metrics?x=1"] {
+            let expected = ("200 OK", figures, "figure 5\n".to_owned());
+            assert_eq!(found(target, false, true), expected);
+        }
+        let healthy = ("200 OK", PLAIN, "ok\n".to_owned());
+        assert_eq!(found("/health", true, false), healthy);
+        let ending = ("503 Service Unavailable", PLAIN, "ending\n".to_owned());
+        assert_eq!(found("/health", true, true), ending);
+        let (status, kind, page) = found("/paths", true, false);
+        assert_eq!((status, kind), ("200 OK", "text/html; charset=utf-8"));
+        assert!(page.contains("</html>"));
+        let json = ("200 OK", "application/json", "{\"open\":1}".to_owned());
+        assert_eq!(found("/paths.json", true, false), json);
+        for (has_page, told) in [
+            (true, "see /metrics and /health, and /paths\n"),
+            (false, "see /metrics and /health\n"),
+        ] {
+            let expected = ("404 Not Found", PLAIN, told.to_owned());
+            assert_eq!(found("/", has_page, false), expected);
+            assert_eq!(found("/paths", has_page, false) == expected, !has_page);
+        }
+    }
+
+    /// A server, and where it is; told of its end by the sender.
+    async fn server() -> (std::net::SocketAddr, watch::Sender<bool>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (ends, is_ending) = watch::channel(false);
+        tokio::spawn(serve(listener, told(true), is_ending));
+        (address, ends)
+    }
+
+    /// All that is answered to these bytes, after which the client has no more to say if `is_over`.
+    async fn answer_to(address: std::net::SocketAddr, bytes: &[u8], is_over: bool) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        if is_over {
+            stream.shutdown().await.unwrap();
+        }
+        let mut text = String::new();
+        let read = stream.read_to_string(&mut text);
+        crate::testing::soon(read).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn requests_are_answered_as_they_are_made() {
+        let (address, ends) = server().await;
+        let end = "\r\nHost: x\r\n\r\n";
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                    Content-Length: 3\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n";
+        let get = format!("GET /health HTTP/1.1{end}");
+        let answer = answer_to(address, get.as_bytes(), false).await;
+        assert_eq!(answer, format!("{head}ok\n"));
+        let request = format!("HEAD /health HTTP/1.1{end}");
+        assert_eq!(answer_to(address, request.as_bytes(), false).await, head);
+        let request = format!("POST /health HTTP/1.1{end}");
+        let answer = answer_to(address, request.as_bytes(), false).await;
+        assert!(answer.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
+        assert!(answer.ends_with("\r\n\r\nonly GET and HEAD\n"), "{answer}");
+        // A client that says no more is answered, and so is one that says too much.
+        let answer = answer_to(address, b"GET /health", true).await;
+        assert_eq!(answer, format!("{head}ok\n"));
+        let mut long = b"GET /health HTTP/1.1\r\n".to_vec();
+        long.resize(MAX_REQUEST, b'x');
+        let answer = answer_to(address, &long, false).await;
+        assert_eq!(answer, format!("{head}ok\n"));
+        ends.send(true).unwrap();
+        let answer = answer_to(address, get.as_bytes(), false).await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
+
+    /// A request may come in several parts: it is not answered before its end.
+    #[tokio::test]
+    async fn half_a_request_is_not_answered() {
+        let (address, _ends) = server().await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut buffer = [0; 8];
+        for part in ["GET /hea", "lth HTTP/1.1\r", "\nHost: x\r\n"] {
+            stream.write_all(part.as_bytes()).await.unwrap();
+            let wait = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut buffer));
+            assert!(wait.await.is_err(), "{part:?}");
+        }
+        stream.write_all(b"\r\n").await.unwrap();
+        stream.read_exact(&mut buffer).await.unwrap();
+        assert_eq!(&buffer, b"HTTP/1.1");
+    }
+
+    /// So many may be silent at a time, and each only for so long.
+    #[tokio::test]
+    async fn others_wait_while_too_many_are_silent() {
+        let (address, _ends) = server().await;
+        let mut silent = Vec::new();
+        for _ in 0..MAX_OPEN {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"G").await.unwrap();
+            silent.push(stream);
+        }
+        let request = b"GET /health HTTP/1.1\r\n\r\n";
+        let answered = tokio::spawn(answer_to(address, request, false));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!answered.is_finished());
+        // There is room again for those who follow, and again, and so on.
+        drop(silent);
+        assert!(answered.await.unwrap().ends_with("ok\n"));
+        for _ in 0..2 * MAX_OPEN {
+            let answer = answer_to(address, request, false).await;
+            assert!(answer.ends_with("ok\n"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_gets_nothing() {
+        let (address, _ends) = server().await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let start = tokio::time::Instant::now();
+        assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
+        let took = start.elapsed();
+        assert!((MAX_TIME..MAX_TIME + Duration::from_millis(10)).contains(&took));
+    }
+}

@@ -240,15 +240,19 @@ impl Observer {
         }
         let help = "Round trips of active paths, by our address.";
         text.family("mpquic_path_rtt_seconds", "gauge", help);
-        for (local, mut rtts) in rtts {
-            rtts.sort();
-            for quantile in QUANTILES {
-                let rtt = nearest_rank(&rtts, quantile).unwrap_or_default();
+        for (local, rtts) in rtts {
+            for (quantile, rtt) in quantiles(rtts) {
                 let labels = format!("{{local=\"{local}\",quantile=\"{quantile}\"}}");
                 text.sample(&labels, rtt.as_secs_f64());
             }
         }
     }
+}
+
+/// Which round trip is not exceeded by which part of them.
+fn quantiles(mut rtts: Vec<Duration>) -> [(f64, Duration); 3] {
+    rtts.sort();
+    QUANTILES.map(|part| (part, nearest_rank(&rtts, part).unwrap_or_default()))
 }
 
 /// Families of figures, one after the other. No label has a character that needs an escape.
@@ -274,24 +278,172 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::access_log::Format;
     use crate::clock;
+    use crate::files::Directory;
+    use crate::options::Alpn;
+    use crate::serve::Service;
+    use crate::testing::{Served, soon};
+
+    fn entry(method: &str, protocol: &'static str, status: Option<u16>, bytes: u64) -> Entry {
+        Entry {
+            time: clock::time_of_day(),
+            client: [192, 0, 2, 1].into(),
+            user: None,
+            method: method.to_owned(),
+            target: "/".to_owned(),
+            protocol,
+            status,
+            bytes,
+            seconds: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn what_was_carried_adds_up() {
+        let mut carried = Carried::default();
+        let mut stats = ConnectionStats::default();
+        (
+            stats.bytes_sent,
+            stats.bytes_received,
+            stats.bytes_reinjected,
+        ) = (5, 70, 900);
+        carried.add(&stats);
+        carried.add(&stats);
+        let sums = (carried.sent, carried.received, carried.reinjected);
+        assert_eq!(sums, (10, 140, 1800));
+    }
+
+    #[test]
+    fn round_trips_are_ranked() {
+        let millis = Duration::from_millis;
+        let rtts = [50, 10, 40, 20, 30].map(millis).to_vec();
+        let expected = [(0.5, millis(30)), (0.9, millis(50)), (1.0, millis(50))];
+        assert_eq!(quantiles(rtts), expected);
+        let rtts = (1..=20).rev().map(millis).collect();
+        let expected = [(0.5, millis(10)), (0.9, millis(18)), (1.0, millis(20))];
+        assert_eq!(quantiles(rtts), expected);
+    }
+
+    /// What waits is written at the end, and what comes after it is not.
+    #[test]
+    fn requests_are_in_the_log_when_it_is_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = AccessLog::open(&path, Format::Common).unwrap();
+        let observer = Observer::new(Some(log));
+        for method in ["GET", "PUT"] {
+            observer.on_request(entry(method, "HTTP/3", Some(200), 5));
+        }
+        observer.finish();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let methods: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.split('"').nth(1))
+            .collect();
+        assert_eq!(methods, ["GET / HTTP/3", "PUT / HTTP/3"]);
+        observer.on_request(entry("GET", "HTTP/3", Some(200), 5));
+        observer.finish();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+
+    /// The figure of this name, with its labels.
+    fn figure(text: &str, name: &str) -> f64 {
+        let mut found = text.lines().filter_map(|line| line.strip_prefix(name));
+        let value = found.find_map(|rest| rest.strip_prefix(' '));
+        let value = value.unwrap_or_else(|| panic!("no {name} in {text}"));
+        value.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn figures_are_those_of_open_connections_and_of_those_that_were() {
+        let observer = Observer::new(None);
+        let root = Directory::new(Path::new("."), false).unwrap();
+        let service = Service {
+            observer: observer.clone(),
+            ..Service::new(Arc::new(root))
+        };
+        let served = Served::of(service, Alpn::Perf);
+        let number = || {
+            observer
+                .connections()
+                .iter()
+                .map(|it| it.0)
+                .collect::<Vec<_>>()
+        };
+        let until = async |expected: &[u64]| {
+            let there = async {
+                while number() != expected {
+                    tokio::task::yield_now().await;
+                }
+            };
+            soon(there).await;
+        };
+        let first = served.connect(1 << 16).await;
+        until(&[1]).await;
+        let second = served.connect(1 << 16).await;
+        until(&[1, 2]).await;
+        let sides: Vec<_> = observer.connections();
+        let sums = || {
+            let stats = || sides.iter().map(|(_, side)| side.stats());
+            let sent: u64 = stats().map(|stats| stats.bytes_sent).sum();
+            let received: u64 = stats().map(|stats| stats.bytes_received).sum();
+            [sent as f64, received as f64]
+        };
+        let told = |text: &str| {
+            let names = ["mpquic_sent_bytes_total", "mpquic_received_bytes_total"];
+            names.map(|name| figure(text, name))
+        };
+        let before = sums();
+        let text = observer.metrics(&served.endpoints);
+        let (after, now) = (sums(), told(&text));
+        for direction in 0..2 {
+            let between = before[direction]..=after[direction];
+            assert!(between.contains(&now[direction]) && now[direction] > 2000.0);
+        }
+        for (name, value) in [
+            ("mpquic_connections", 2.0),
+            ("mpquic_handshakes_total{result=\"accepted\"}", 2.0),
+            ("mpquic_handshakes_total{result=\"refused\"}", 0.0),
+            (
+                "mpquic_handshakes_total{result=\"dropped_at_max_lag\"}",
+                0.0,
+            ),
+            ("mpquic_retries_total", 0.0),
+            ("mpquic_stateless_resets_total", 0.0),
+            ("mpquic_reinjected_bytes_total", 0.0),
+            ("mpquic_paths{local=\"127.0.0.1\",state=\"active\"}", 2.0),
+            ("mpquic_http_response_bytes_total", 0.0),
+        ] {
+            assert_eq!(figure(&text, name), value, "{name}");
+        }
+        assert!(figure(&text, "mpquic_memory_bytes") > 0.0);
+        let rtt = |part| {
+            let labels = format!("{{local=\"127.0.0.1\",quantile=\"{part}\"}}");
+            figure(&text, &format!("mpquic_path_rtt_seconds{labels}"))
+        };
+        assert!(rtt("0.5") > 0.0 && rtt("0.5") <= rtt("1"), "{text}");
+        for family in ["mpquic_paths gauge", "mpquic_path_rtt_seconds gauge"] {
+            assert!(text.contains(&format!("# TYPE {family}\n")), "{text}");
+        }
+        // What the first one carried counts on.
+        first.close(0u32.into(), b"");
+        until(&[2]).await;
+        second.close(0u32.into(), b"");
+        until(&[]).await;
+        let text = observer.metrics(&served.endpoints);
+        assert_eq!(told(&text), sums());
+        assert!(!text.contains("mpquic_paths{"), "{text}");
+    }
 
     #[test]
     fn requests_are_counted_by_kind() {
         let observer = Observer::new(None);
         let request = |method: &str, protocol, status, bytes| {
-            observer.on_request(Entry {
-                time: clock::time_of_day(),
-                client: [192, 0, 2, 1].into(),
-                user: None,
-                method: method.to_owned(),
-                target: "/".to_owned(),
-                protocol,
-                status,
-                bytes,
-                seconds: Duration::ZERO,
-            });
+            observer.on_request(entry(method, protocol, status, bytes));
         };
         request("GET", "HTTP/3", Some(200), 1000);
         request("GET", "HTTP/3", Some(200), 500);

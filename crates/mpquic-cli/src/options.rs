@@ -304,6 +304,8 @@ pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
@@ -321,6 +323,106 @@ mod tests {
             "",
         ] {
             assert!(parse_url(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        connections: Connections,
+        #[command(flatten)]
+        trust: TrustArgs,
+    }
+
+    fn line(options: &[&str]) -> Line {
+        let line = ["x"].iter().chain(options);
+        Line::try_parse_from(line).unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_told() {
+        let told = |text: &str| parse_url(text).unwrap_err();
+        let expected = "`http` is not supported; QUIC URLs start with https://";
+        assert_eq!(told("http://example.org/"), expected);
+        for wrong in [
+            "https://example.org:x/",
+            "https://[::1]:x/",
+            "example.org",
+            "/file",
+        ] {
+            assert_eq!(told(wrong), "expected https://HOST[:PORT]/FILE", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn connections_have_what_was_asked_for() {
+        let transport = |options: &[&str]| line(options).connections.transport(5).unwrap();
+        let usual = transport(&[]);
+        assert_eq!(usual.max_concurrent_paths, 5);
+        assert_eq!(usual.datagram_receive_buffer, None);
+        assert!(usual.path_memory.is_some());
+        assert!(transport(&["--no-path-memory"]).path_memory.is_none());
+        let directory = tempfile::tempdir().unwrap();
+        let logs = directory.path().join("logs");
+        let logs = logs.to_str().unwrap();
+        let logged = transport(&["--qlog-dir", logs, "--qlog-max-size", "3"]);
+        let qlog = format!("{:?}", logged.qlog.unwrap());
+        assert!(qlog.contains(logs) && qlog.contains("3145728"), "{qlog}");
+        assert!(std::fs::metadata(logs).unwrap().is_dir());
+        let failure = line(&["--qlog-dir", "/dev/null/x"])
+            .connections
+            .transport(5);
+        let failure = failure.err().unwrap();
+        let told = "cannot write logs to /dev/null/x: ";
+        assert!(failure.message().starts_with(told), "{}", failure.message());
+    }
+
+    #[test]
+    fn one_cipher_suite_is_used_if_it_is_named() {
+        assert_eq!(Cipher::provider(None).cipher_suites.len(), 3);
+        for cipher in [Cipher::Aes128, Cipher::Aes256, Cipher::Chacha20] {
+            let suites = Cipher::provider(Some(cipher)).cipher_suites;
+            let suites: Vec<_> = suites.iter().map(|suite| suite.suite()).collect();
+            assert_eq!(suites, [cipher.suite()]);
+        }
+    }
+
+    #[test]
+    fn whom_to_trust() {
+        let pin = format!("sha256:{}", "01".repeat(32));
+        for (options, expected) in [
+            (&[][..], Trust::System),
+            (&["--ca", "a.pem"], Trust::Authorities("a.pem".into())),
+            (&["--pin", &pin], Trust::Pin(Fingerprint([1; 32]))),
+            (&["--first-use"], Trust::FirstUse),
+            (&["--insecure"], Trust::Anybody),
+        ] {
+            assert_eq!(line(options).trust.trust(), expected);
+        }
+        let both = ["x", "--insecure", "--first-use"];
+        assert!(Line::try_parse_from(both).is_err());
+    }
+
+    #[test]
+    fn paths_start_from_addresses_and_interfaces_that_are_here() {
+        let interfaces = if_addrs::get_if_addrs().unwrap();
+        let loopback = interfaces.iter().find(|one| one.is_loopback()).unwrap();
+        let name = loopback.name.clone();
+        assert_eq!(parse_local(&name), Ok(Local::Interface(name.clone())));
+        assert_eq!(parse_interface(&name), Ok(name.clone()));
+        // Loopback has more than it lists.
+        let address = Local::Address([127, 0, 0, 9].into());
+        assert_eq!(parse_local("127.0.0.9"), Ok(address));
+        let told = parse_interface("127.0.0.9").unwrap_err();
+        assert_eq!(told, "expected the name of an interface, not an address");
+        let listed = format!("{} ({name})", loopback.ip());
+        for (wrong, start) in [
+            ("192.0.2.77", "not an address of this machine; there are: "),
+            ("nothing0", "no such address or interface; there are: "),
+        ] {
+            let told = parse_local(wrong).unwrap_err();
+            assert!(told.starts_with(start) && told.contains(&listed), "{told}");
+            assert_eq!(parse_interface(wrong).unwrap_err(), told);
         }
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::args::Demo;
 use crate::count::Count;
 use crate::relay::Relay;
+use crate::screen;
 
 /// When the link is cut, and when it is back, percent of the file.
 const CUT: u64 = 40;
@@ -89,11 +90,126 @@ impl<'a> Outage<'a> {
     fn say(&self, what: &str) {
         if !self.quiet {
             let percent = self.count.received() * 100 / self.length.max(1);
-            eprintln!("{percent} %: {what}");
+            screen::say(format_args!("{percent} %: {what}"));
         }
     }
 }
 
 fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use clap::Parser;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::options::Alpn;
+    use crate::perf_stream::Client;
+    use crate::screen::tests::Heard;
+    use crate::testing::{Anything, Served, soon};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        demo: Demo,
+    }
+
+    /// For a moment, in which it does all that it can.
+    async fn runs(outage: &mut Outage<'_>, received: u64) {
+        outage.count.received.store(received, Ordering::Relaxed);
+        let _ = timeout(10 * LOOK, outage.run()).await;
+    }
+
+    /// A link is cut from two fifths of the file to seven tenths, and is used again once it carries
+    /// more than probes.
+    #[tokio::test]
+    async fn a_link_is_cut_and_comes_back() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
+        let local = served.address.ip();
+        let relay = Relay::start(local, served.address).await.unwrap();
+        let connecting = served.connect_to(relay.address(), 1 << 20);
+        let connection = soon(connecting).await.unwrap();
+        let args = Line::try_parse_from(["x", "--mib", "2"]).unwrap().demo;
+        let mut outage = Outage::new(&args, relay, &connection, Arc::default());
+        assert_eq!(outage.length, 2 << 20);
+        outage.length = 1000;
+        let heard = Heard::begin();
+        runs(&mut outage, 399).await;
+        assert!(!outage.relay.is_cut());
+        assert_eq!(heard.take(), ["", ""]);
+        for received in [400, 699] {
+            runs(&mut outage, received).await;
+            assert!(outage.relay.is_cut() && outage.told.cut_ms.is_none());
+            let [_, said] = heard.take();
+            assert_eq!(said, format!("{} %: one link is cut\n", received / 10));
+        }
+        runs(&mut outage, 700).await;
+        assert!(!outage.relay.is_cut() && outage.told.cut_ms.is_some());
+        let [_, said] = heard.take();
+        assert_eq!(said, "70 %: one link is cut\n70 %: it is back\n");
+        assert_eq!(outage.told.used_again_ms, None, "nothing has come over it");
+        // What arrives over it is what the connection receives, which has one path.
+        let before = outage.carried();
+        assert!(before > 0 && before <= connection.stats().bytes_received);
+        let client = Client {
+            connection: connection.clone(),
+            stall: Duration::from_secs(10),
+        };
+        outage.quiet = true;
+        tokio::select! {
+            () = outage.run() => unreachable!("it does not end"),
+            asked = soon(client.ask(8, 2 * PROBES)) => drop(asked.unwrap()),
+        }
+        runs(&mut outage, 700).await;
+        let carried = outage.carried() - before;
+        assert!(carried > 2 * PROBES, "{carried}");
+        assert_eq!(heard.take(), ["", ""]);
+    }
+
+    #[tokio::test]
+    async fn a_link_is_in_use_again_when_it_has_carried_more_than_probes() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
+        let relay = Relay::start(served.address.ip(), served.address);
+        let relay = relay.await.unwrap();
+        let connecting = served.connect_to(relay.address(), 1 << 20);
+        let connection = soon(connecting).await.unwrap();
+        let count = Arc::new(Count::default());
+        count.received.store(1, Ordering::Relaxed);
+        let mut outage = Outage {
+            relay,
+            connection: &connection,
+            count,
+            length: 1,
+            quiet: true,
+            told: Told::default(),
+        };
+        let client = Client {
+            connection: connection.clone(),
+            stall: Duration::from_secs(10),
+        };
+        // A little less is what probes may be, as far as anybody knows.
+        for (bytes, is_used) in [(PROBES / 2, false), (2 * PROBES, true)] {
+            let asked = async {
+                soon(client.ask(8, bytes)).await.unwrap();
+                tokio::time::sleep(10 * LOOK).await;
+            };
+            tokio::select! {
+                () = outage.run() => unreachable!("it does not end"),
+                () = asked => {}
+            }
+            assert_eq!(outage.told.used_again_ms.is_some(), is_used, "{bytes}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn times_are_told_in_milliseconds() {
+        let since = Instant::now();
+        tokio::time::advance(Duration::from_millis(1500)).await;
+        assert_eq!(millis(since), 1500.0);
+    }
 }

@@ -25,7 +25,7 @@ impl Meter {
 
     /// Counts bytes, and tells when they may be moved.
     pub(crate) fn add(&mut self, bytes: usize, rate: Rate, now: Instant) -> Instant {
-        let time = bytes as f64 / rate.bytes_per_second().max(1) as f64;
+        let time = bytes as f64 / rate.bytes_per_second() as f64;
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         self.0 = self.0.max(earliest) + Duration::from_secs_f64(time);
         self.0

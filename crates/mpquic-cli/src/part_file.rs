@@ -121,7 +121,6 @@ impl PartFile {
         }
         // What is behind it was written, but nobody knows whether all of it.
         self.file.set_len(note.bytes)?;
-        self.file.seek(SeekFrom::Start(note.bytes))?;
         self.bytes = note.bytes;
         self.stamp = Some(note.stamp.clone());
         self.kept.store(note.bytes, Ordering::Release);
@@ -424,11 +423,25 @@ mod tests {
         part.discard();
         drop(part);
         assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, None));
-        // Nor is a part without a byte.
+        // Nor of one that is not wanted any more, though it was noted.
+        let (mut part, _) = PartFile::open(&path, URL, false).unwrap();
+        part.set_stamp(Some(stamp()));
+        part.write(&[1; 10], now()).unwrap();
+        let kept = part.kept();
+        assert_eq!(kept.load(Ordering::Acquire), 10);
+        part.discard();
+        drop(part);
+        assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, None));
+        // Nor is a part without a byte; but one is enough.
         let (mut part, _) = PartFile::open(&path, URL, false).unwrap();
         part.set_stamp(Some(stamp()));
         drop(part);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let (mut part, _) = PartFile::open(&path, URL, false).unwrap();
+        part.set_stamp(Some(stamp()));
+        part.write(&[1], now()).unwrap();
+        drop(part);
+        assert_eq!(noted(&path), Some(1));
     }
 
     #[test]
@@ -441,5 +454,8 @@ mod tests {
         fs::create_dir(with_suffix(&path, ".part.json")).unwrap();
         assert!(part.write(&[1; 10], now()).is_err());
         assert!(!with_suffix(&path, ".part.json.new").exists());
+        // What says what the part is, as far as anybody knows, keeps it.
+        drop(part);
+        assert!(with_suffix(&path, ".part").exists());
     }
 }

@@ -242,8 +242,7 @@ async fn try_from(
             let _ = connection.path(path.id).map(|path| path.ping());
             noise.send().await;
             sleep(3 * path.rtt + LOOK).await;
-            let is_told = !matches!(path.ecn, EcnValidation::Testing | EcnValidation::Unknown);
-            if before.len() >= LOOKS && is_told && before.last() == Some(&path.mtu) {
+            if is_settled(&before, path.mtu, path.ecn) {
                 return;
             }
             before.push(path.mtu);
@@ -255,7 +254,6 @@ async fn try_from(
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         return Err(Cause::Connect.failed(format_args!("connected, and lost again{reason}")));
     };
-    let millis = |time: Duration| time.as_secs_f64() * 1e3;
     let reached = Reached {
         server: path.four_tuple.remote,
         handshake_ms: millis(handshake),
@@ -274,6 +272,17 @@ async fn try_from(
     };
     leave(&endpoint, &connection, 0u32.into()).await;
     Ok(reached)
+}
+
+/// Nothing more will show, after these largest datagrams: nothing grows any more, and it is known whether
+/// marks arrive.
+fn is_settled(before: &[u16], mtu: u16, ecn: EcnValidation) -> bool {
+    let is_told = !matches!(ecn, EcnValidation::Testing | EcnValidation::Unknown);
+    before.len() >= LOOKS && is_told && before.last() == Some(&mtu)
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// Data that means nothing to the server: only packets with data are marked (ECN), and show how large
@@ -403,15 +412,81 @@ fn what(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use mpquic_tokio::LeftOut;
 
     use super::*;
+    use crate::options::Alpn;
+    use crate::testing::{Anything, Served, pair, reach, soon};
 
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        reach: Reach,
+    #[test]
+    fn a_path_is_watched_until_nothing_changes() {
+        let is = |before: &[u16], ecn| is_settled(before, 1400, ecn);
+        assert!(is(&[1200, 1300, 1400], EcnValidation::Capable));
+        assert!(is(&[1400, 1400, 1400, 1400], EcnValidation::Failed));
+        assert!(!is(&[1400, 1400], EcnValidation::Capable), "too soon");
+        assert!(!is(&[1400, 1400, 1300], EcnValidation::Capable), "it grows");
+        assert!(!is(&[], EcnValidation::Capable));
+        for untold in [EcnValidation::Testing, EcnValidation::Unknown] {
+            assert!(!is(&[1400, 1400, 1400], untold));
+        }
+        assert_eq!(millis(Duration::from_micros(1500)), 1.5);
+    }
+
+    /// What goes over a path to see what it carries is of a kind that servers ignore.
+    #[tokio::test]
+    async fn noise_means_nothing_to_a_server() {
+        let pair = pair(Alpn::H3).await;
+        for (protocol, start) in [(&b"h3"[..], &[0x21][..]), (b"perf", &[0; 8])] {
+            let mut noise = soon(Noise::begin(&pair.client, protocol)).await;
+            noise.send().await;
+            drop(noise);
+            let mut stream = soon(pair.server.accept_uni()).await.unwrap();
+            let read = soon(stream.read_to_end(10_000)).await.unwrap();
+            assert_eq!(read, [start, &[0; NOISE]].concat());
+        }
+        let mut none = Noise::begin(&pair.client, b"hq-interop").await;
+        none.send().await;
+        assert!(none.0.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_found_of_a_server() {
+        let served = Served::start(
+            Anything::new(1),
+            crate::limits::Limits::default(),
+            Alpn::Perf,
+        );
+        let (url, reach) = (served.url("/"), served.reach(&["--local", "127.0.0.2"]));
+        let look = Purpose::look(&url, &[Alpn::H3, Alpn::Perf]);
+        let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+        let start = starts(&reach, listed(), true).remove(0);
+        let servers = ["[::1]:1".parse().unwrap(), served.address];
+        let mut tries = 0..5;
+        let reached = loop {
+            tries
+                .next()
+                .expect("it takes all of the time that there is, whatever shows");
+            let began = Instant::now();
+            let reached = soon(try_from(&sessions, &url, &start, &servers)).await;
+            let took = began.elapsed();
+            assert!(took >= LOOKS as u32 * LOOK, "{took:?}");
+            if took < SETTLE {
+                break reached.unwrap();
+            }
+        };
+        assert_eq!(reached.server, served.address);
+        assert_eq!((reached.ecn, &*reached.protocol), ("capable", "perf"));
+        assert!(reached.multipath && reached.mtu >= 1200);
+        assert_eq!(reached.quic_version, "v1");
+        for time in [reached.handshake_ms, reached.min_rtt_ms, reached.rtt_ms] {
+            assert!((0.01..1000.0).contains(&time), "{time} ms");
+        }
+        let none = try_from(&sessions, &url, &start, &servers[..1]).await;
+        let failure = none.err().unwrap();
+        assert_eq!(
+            failure.message(),
+            "the server has no address of this IP version"
+        );
     }
 
     fn listed() -> Vec<InterfaceAddress> {
@@ -431,7 +506,7 @@ mod tests {
 
     /// Names of what is used, and why the others are not.
     fn told(named: &[&str], here: bool) -> Vec<String> {
-        let mut reach = Line::try_parse_from(["x"]).unwrap().reach;
+        let mut reach = reach(&[]);
         let named = named.iter().map(|named| named.parse().unwrap());
         reach.local = named.map(Local::Address).collect();
         let starts = starts(&reach, listed(), here).into_iter();

@@ -195,3 +195,107 @@ impl<'a> Stream<'a> {
         send.finish().map_err(|_| Refusal::Code(BAD_REQUEST))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access_log::{AccessLog, Format};
+    use crate::addresses::AddressLimits;
+    use crate::limits::{self, Limits};
+    use crate::observer::Observer;
+    use crate::options::Alpn;
+    use crate::serve::Service;
+    use crate::testing::{Anything, Served, soon};
+
+    /// A server that logs to a file, with these limits.
+    fn served(log: &std::path::Path, limits: Limits) -> (Served, Arc<Observer>) {
+        let log = AccessLog::open(log, Format::Common).unwrap();
+        let observer = Observer::new(Some(log));
+        let service = Service {
+            observer: observer.clone(),
+            limits: limits::Shared::new(limits),
+            ..Service::new(Arc::new(Anything::new(1)))
+        };
+        (Served::of(service, Alpn::Perf), observer)
+    }
+
+    /// Asks for so many bytes, and takes them.
+    async fn ask(
+        connection: &Connection,
+        wanted: u64,
+    ) -> Result<Vec<u8>, mpquic_tokio::ReadToEndError> {
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(&wanted.to_be_bytes()).await.unwrap();
+        send.finish().unwrap();
+        soon(recv.read_to_end(1 << 20)).await
+    }
+
+    #[tokio::test]
+    async fn what_was_answered_is_logged() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let limits = Limits {
+            address: AddressLimits {
+                requests_per_second: Some(2),
+                ..AddressLimits::default()
+            },
+            ..Limits::default()
+        };
+        let (served, observer) = served(&log, limits);
+        let connection = served.connect(1 << 20).await;
+        for wanted in [5, 100_000] {
+            let answer = ask(&connection, wanted).await.unwrap();
+            assert_eq!(answer.len() as u64, wanted);
+        }
+        assert!(ask(&connection, 7).await.is_err(), "one too many");
+        let told = || {
+            let text = observer.metrics(&served.endpoints);
+            text.matches("mpquic_http_requests_total{protocol=\"perf\",method=\"other\"")
+                .count()
+        };
+        while told() < 2 {
+            tokio::task::yield_now().await;
+        }
+        observer.finish();
+        let text = std::fs::read_to_string(&log).unwrap();
+        let lines: Vec<_> = text.lines().map(|line| line.split('"').skip(1)).collect();
+        let lines: Vec<_> = lines
+            .into_iter()
+            .map(|line| line.collect::<String>())
+            .collect();
+        let expected = [
+            "PERF /5 perf 200 5",
+            "PERF /100000 perf 200 100000",
+            "PERF /7 perf 429 0",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_go_on_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            stall: std::time::Duration::from_millis(50),
+            ..Limits::default()
+        };
+        let (served, _observer) = served(&directory.path().join("log"), limits);
+        let connection = served.connect(1 << 20).await;
+        let (mut send, _recv) = connection.open_bi().await.unwrap();
+        send.write_all(&[0; HEADER]).await.unwrap();
+        assert_eq!(soon(send.stopped()).await.unwrap(), Some(STALLED));
+    }
+
+    #[tokio::test]
+    async fn measurements_end_with_the_server() {
+        let directory = tempfile::tempdir().unwrap();
+        let (served, _observer) = served(&directory.path().join("log"), Limits::default());
+        let connection = served.connect(1 << 20).await;
+        assert_eq!(ask(&connection, 1).await.unwrap(), [0]);
+        served.drain.begin();
+        let ended = soon(connection.closed()).await;
+        let mpquic_tokio::ConnectionError::ApplicationClosed(close) = ended else {
+            panic!("{ended}");
+        };
+        assert_eq!((close.error_code, &close.reason[..]), (NO_ERROR, ENDS));
+    }
+}

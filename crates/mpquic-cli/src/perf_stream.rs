@@ -178,3 +178,177 @@ fn not_read(error: ReadError) -> Failure {
         other => Failure::other(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures_util::future::join;
+
+    use super::*;
+    use crate::options::Alpn;
+    use crate::testing::{Pair, pair, soon};
+
+    async fn client() -> (Pair, Client) {
+        let pair = pair(Alpn::Perf).await;
+        let client = Client {
+            connection: pair.client.clone(),
+            stall: Duration::from_secs(10),
+        };
+        (pair, client)
+    }
+
+    /// Takes a request, and answers with so many bytes.
+    async fn answer(server: &Connection, bytes: usize) -> Vec<u8> {
+        let (mut send, mut recv) = server.accept_bi().await.unwrap();
+        let request = recv.read_to_end(1 << 20).await.unwrap();
+        send.write_all(&vec![0; bytes]).await.unwrap();
+        send.finish().unwrap();
+        request
+    }
+
+    #[tokio::test]
+    async fn a_request_says_what_is_wanted_and_is_as_long_as_was_asked_for() {
+        let (pair, client) = client().await;
+        for (size, wanted, sent) in [(0, 5, 8), (8, 0, 8), (9, 1, 9), (150_000, 70_000, 150_000)] {
+            let answered = answer(&pair.server, wanted as usize);
+            let (took, request) = soon(join(client.ask(size, wanted), answered)).await;
+            assert!(took.unwrap() > Duration::ZERO);
+            assert_eq!(request.len(), sent);
+            assert_eq!(request[..8], wanted.to_be_bytes());
+            assert!(request[8..].iter().all(|byte| *byte == 0));
+        }
+        // An answer of another length is none.
+        for got in [0, 4, 6] {
+            let answered = answer(&pair.server, got);
+            let (asked, _) = soon(join(client.ask(8, 5), answered)).await;
+            let failure = asked.unwrap_err();
+            let told = format!("the answer ended after {got} of 5 bytes");
+            assert_eq!(
+                (failure.cause(), failure.message()),
+                (Some(Cause::Broken), &*told)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_server_refuses_is_told_with_its_code() {
+        let (pair, client) = client().await;
+        let told = "the server refused a stream with the code 429; \
+                    it may limit what a client takes up";
+        let refuse = async || {
+            let (mut send, mut recv) = pair.server.accept_bi().await.unwrap();
+            recv.stop(429u32.into()).unwrap();
+            send.reset(429u32.into()).unwrap();
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        let is_told = |result: Result<(), Failure>| {
+            let failure = result.unwrap_err();
+            assert_eq!(
+                (failure.cause(), failure.message()),
+                (Some(Cause::Refused), told)
+            );
+        };
+        let (asked, ()) = soon(join(client.ask(8, 1), refuse())).await;
+        is_told(asked.map(drop));
+        let (loaded, ()) = soon(join(client.download(until, |_| {}), refuse())).await;
+        is_told(loaded);
+        let (loaded, ()) = soon(join(client.upload(until, |_| {}), refuse())).await;
+        is_told(loaded);
+    }
+
+    /// All that arrives is counted, until the time is over: then the server is told.
+    #[tokio::test]
+    async fn a_download_is_stopped_when_its_time_is_over() {
+        let (pair, client) = client().await;
+        let received = Cell::new(0);
+        let add = |bytes| received.set(received.get() + bytes);
+        let serve = async {
+            let (mut send, mut recv) = pair.server.accept_bi().await.unwrap();
+            let request = recv.read_to_end(100).await.unwrap();
+            assert_eq!(request, [0xff; 8]);
+            send.write_all(&[0; 5000]).await.unwrap();
+            send.stopped().await.unwrap()
+        };
+        let until = Instant::now() + Duration::from_millis(100);
+        let (loaded, stopped) = soon(join(client.download(until, add), serve)).await;
+        loaded.unwrap();
+        assert_eq!((received.get(), stopped), (5000, Some(DONE)));
+        assert!(Instant::now() >= until);
+        // One that ends is no download.
+        let until = Instant::now() + Duration::from_secs(20);
+        let ended = join(client.download(until, |_| {}), answer(&pair.server, 5));
+        let (loaded, _) = soon(ended).await;
+        let told = "the server ended a download that has no end";
+        assert_eq!(loaded.unwrap_err().message(), told);
+    }
+
+    /// All that is sent is counted, and has arrived in the end.
+    #[tokio::test]
+    async fn an_upload_is_over_when_the_server_has_all_of_it() {
+        let (pair, client) = client().await;
+        let sent = Cell::new(0);
+        let add = |bytes| sent.set(sent.get() + bytes);
+        let serve = async {
+            let (mut send, mut recv) = pair.server.accept_bi().await.unwrap();
+            let mut taken = Vec::new();
+            while let Some(chunk) = recv.read_chunk(usize::MAX, true).await.unwrap() {
+                taken.extend_from_slice(&chunk.bytes);
+            }
+            send.finish().unwrap();
+            taken
+        };
+        let until = Instant::now() + Duration::from_millis(50);
+        let (loaded, taken) = soon(join(client.upload(until, add), serve)).await;
+        loaded.unwrap();
+        assert!(Instant::now() >= until);
+        assert_eq!(taken[..8], [0; 8]);
+        assert_eq!((taken.len() - HEADER) as u64, sent.get());
+        assert!(sent.get() > 10_000);
+        // Without time there is nothing to send.
+        let serve = answer(&pair.server, 0);
+        let past = Instant::now();
+        let (loaded, taken) = soon(join(client.upload(past, |_| panic!("sent")), serve)).await;
+        loaded.unwrap();
+        assert_eq!(taken, [0; 8]);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_lets_nothing_through_is_given_up() {
+        let (pair, mut client) = client().await;
+        client.stall = Duration::from_secs(1);
+        let began = Instant::now();
+        let until = began + Duration::from_secs(20);
+        let over = began + Duration::from_millis(10);
+        let (asked, loaded) = (client.ask(8, 1), client.download(until, |_| {}));
+        let (sent, ended) = (client.upload(until, |_| {}), client.upload(over, |_| {}));
+        let all = join(join(asked, loaded), join(sent, ended));
+        let ((asked, loaded), (sent, ended)) = soon(all).await;
+        let told = |result: Result<(), Failure>| result.unwrap_err().message().to_owned();
+        for result in [asked.map(drop), loaded] {
+            assert_eq!(told(result), "the server sent nothing for 1 s");
+        }
+        // The window is full, or the end is not acknowledged.
+        for result in [sent, ended] {
+            assert_eq!(told(result), "the server took nothing for 1 s");
+        }
+        assert!(began.elapsed() >= client.stall);
+        pair.server.close(7u32.into(), b"enough");
+        soon(pair.client.closed()).await;
+        let failure = client.ask(8, 1).await.unwrap_err();
+        assert_eq!(failure.cause(), Some(Cause::Broken));
+        assert!(
+            failure.message().starts_with("connection lost: "),
+            "{}",
+            failure.message()
+        );
+    }
+
+    #[test]
+    fn content_is_given_a_piece_at_a_time() {
+        for (bytes, length) in [(0, 0), (1, 1), (65_536, 65_536), (65_537, 65_536)] {
+            assert_eq!(content(bytes).len(), length);
+        }
+        assert_eq!(content(WITHOUT_END).len(), CONTENT.len());
+    }
+}

@@ -146,6 +146,16 @@ impl Progress {
         }
     }
 
+    /// Title, text and bytes of the bar for all.
+    #[cfg(test)]
+    pub(crate) fn told(&self) -> (String, String, u64) {
+        (
+            self.total.prefix(),
+            self.total.message(),
+            self.total.position(),
+        )
+    }
+
     /// Removes the view.
     pub(crate) fn clear(&mut self) {
         for row in self.rows.values() {
@@ -215,7 +225,7 @@ mod tests {
         progress.update(at(1000), 500_000, &paths(125_000, 25_000));
         let all = "488.3 KiB  800 kbit/s  25 %, 15 s left";
         let told = (String::from("title"), String::from(all), 500_000);
-        assert_eq!(shown(&progress.total), told);
+        assert_eq!(progress.told(), told);
         assert_eq!(progress.total.length(), length);
         // The rates of paths are smoothed, and of the time since the last look.
         let first = "73.2 KiB  180 kbit/s  rtt 20.0 ms  active";
@@ -242,6 +252,15 @@ mod tests {
         assert!(bars.iter().all(|bar| !bar.is_finished()));
         progress.clear();
         assert!(bars.iter().all(ProgressBar::is_finished));
+    }
+
+    #[test]
+    fn one_byte_fills_a_bar() {
+        let start = crate::clock::now();
+        let mut progress = Progress::new(String::new(), None, start, true, &[]);
+        progress.update(start, 1, &[seen(0, 0, 1).stats]);
+        assert_eq!(row(&progress, 0).2, FULL);
+        assert_eq!(progress.rows[&PathId(0)].bar.length(), Some(FULL));
     }
 
     #[test]

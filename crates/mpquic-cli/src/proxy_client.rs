@@ -31,19 +31,7 @@ const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Runs until it is dropped, or the proxy is not the right one.
 pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
-    let purpose = Purpose {
-        urls: std::slice::from_ref(&args.url),
-        alpn: &[Alpn::H3],
-        early_data: false,
-        quiet: false,
-        datagrams: true,
-        rate: None,
-        backup: &args.preference.backup,
-        weights: &[],
-        costs: &args.preference.cost,
-    };
-    let adapt = |transport: &mut _| mpquic_proxy::adapt(transport, NO_FLOWS);
-    let sessions = Sessions::with(&args.reach, purpose, adapt)?;
+    let sessions = sessions(&args)?;
     let client = Client::new(options(&args)?);
     let _entrances = open(&args, &client).await?;
     let current = Arc::new(Mutex::new(None::<Connection>));
@@ -71,6 +59,22 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
         };
     }
     keep(&args, &sessions, &client, &current, || Ok(())).await
+}
+
+fn sessions(args: &ProxyClient) -> Result<Sessions<'_>, Failure> {
+    let purpose = Purpose {
+        urls: std::slice::from_ref(&args.url),
+        alpn: &[Alpn::H3],
+        early_data: false,
+        quiet: false,
+        datagrams: true,
+        rate: None,
+        backup: &args.preference.backup,
+        weights: &[],
+        costs: &args.preference.cost,
+    };
+    let adapt = |transport: &mut _| mpquic_proxy::adapt(transport, NO_FLOWS);
+    Sessions::with(&args.reach, purpose, adapt)
 }
 
 /// Keeps a connection to the proxy, until it is not the right one, and shows it. Calls each time that
@@ -145,8 +149,8 @@ fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
     Ok(options)
 }
 
-/// Opens the entrances, and tells where they are.
-async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Failure> {
+/// The entrances that are asked for, or the one that there is otherwise.
+fn wanted(args: &ProxyClient) -> Vec<(Entrance, SocketAddr)> {
     let socks = args.socks.iter().map(|address| (Entrance::Socks, *address));
     let http = args.http.iter().map(|address| (Entrance::Http, *address));
     let forwards = args.forward.iter().cloned();
@@ -157,8 +161,23 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
     if wanted.is_empty() && !has_device(args) {
         wanted.push((Entrance::Socks, DEFAULT));
     }
+    wanted
+}
+
+/// What else an entrance may need that cannot be opened.
+fn needs(error: ErrorKind, entrance: &Entrance) -> &'static str {
+    match error {
+        ErrorKind::PermissionDenied if *entrance == Entrance::Transparent => {
+            "; run mpquic as root, or with the capability CAP_NET_ADMIN"
+        }
+        _ => "",
+    }
+}
+
+/// Opens the entrances, and tells where they are.
+async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Failure> {
     let mut open = Vec::new();
-    for (entrance, address) in wanted {
+    for (entrance, address) in wanted(args) {
         let kind = match &entrance {
             Entrance::Socks => "socks".to_owned(),
             Entrance::Http => "http".to_owned(),
@@ -170,12 +189,7 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
             .listen(entrance.clone(), address)
             .await
             .map_err(|error| {
-                let needs = match error.kind() {
-                    ErrorKind::PermissionDenied if entrance == Entrance::Transparent => {
-                        "; run mpquic as root, or with the capability CAP_NET_ADMIN"
-                    }
-                    _ => "",
-                };
+                let needs = needs(error.kind(), &entrance);
                 Failure::other(format!(
                     "cannot listen on {address} for {kind}: {error}{needs}"
                 ))
@@ -188,4 +202,133 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
         open.push(listener);
     }
     Ok(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::screen::tests::Heard;
+    use crate::testing::{Anything, Served, soon};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        client: ProxyClient,
+    }
+
+    fn arguments(url: &str, options: &[&str]) -> ProxyClient {
+        let line = [&["x", url], options].concat();
+        Line::try_parse_from(line).unwrap().client
+    }
+
+    #[test]
+    fn there_is_an_entrance_unless_a_device_is_one() {
+        let wanted = |options: &[&str]| {
+            let wanted = wanted(&arguments("https://host", options));
+            let told = wanted
+                .iter()
+                .map(|(entrance, at)| format!("{entrance:?} {at}"));
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(wanted(&[]), ["Socks 127.0.0.1:1080"]);
+        assert_eq!(wanted(&["--http", "8080"]), ["Http 127.0.0.1:8080"]);
+        let two = ["--http", "1", "--socks", "192.0.2.1:2"];
+        assert_eq!(wanted(&two), ["Socks 192.0.2.1:2", "Http 127.0.0.1:1"]);
+        #[cfg(target_os = "linux")]
+        {
+            assert_eq!(wanted(&["--tproxy", "3"]), ["Transparent 127.0.0.1:3"]);
+            assert!(wanted(&["--tun"]).is_empty());
+            assert_eq!(wanted(&["--tun", "--socks", "4"]), ["Socks 127.0.0.1:4"]);
+        }
+        let forward = &wanted(&["-L", "udp:5:host:6"])[0];
+        assert!(forward.starts_with("Udp(") && forward.ends_with(" 127.0.0.1:5"));
+    }
+
+    #[test]
+    fn what_an_entrance_needs_is_told_where_it_helps() {
+        let denied = ErrorKind::PermissionDenied;
+        assert!(needs(denied, &Entrance::Transparent).contains("CAP_NET_ADMIN"));
+        assert_eq!(needs(denied, &Entrance::Socks), "");
+        assert_eq!(needs(ErrorKind::AddrInUse, &Entrance::Transparent), "");
+    }
+
+    #[tokio::test]
+    async fn entrances_are_told_with_where_they_are() {
+        let args = arguments("https://host", &["--socks", "0", "-L", "0:target:80"]);
+        let client = Client::new(options(&args).unwrap());
+        let heard = Heard::begin();
+        let open = open(&args, &client).await.unwrap();
+        let at: Vec<_> = open.iter().map(Listener::address).collect();
+        let told = format!("socks on {}\ntcp to target:80 on {}\n", at[0], at[1]);
+        assert_eq!(heard.take(), [&*told, ""]);
+        let taken = at[0].to_string();
+        let args = arguments("https://host", &["--http", &taken]);
+        let failure = super::open(&args, &client).await.err().unwrap();
+        let start = format!("cannot listen on {taken} for http: ");
+        assert!(
+            failure.message().starts_with(&start),
+            "{}",
+            failure.message()
+        );
+    }
+
+    /// What is shown is the connection that there is.
+    #[tokio::test]
+    async fn a_connection_is_shown_until_it_is_lost() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let args = arguments(&served.url("/").to_string(), &["--insecure"]);
+        let sessions = sessions(&args).unwrap().that_forget();
+        let client = Client::new(options(&args).unwrap());
+        let (current, made) = (Mutex::new(None), Cell::new(0));
+        let shown = || current.lock().unwrap().clone();
+        let connected_again = || {
+            made.set(made.get() + 1);
+            Ok(())
+        };
+        let keeping = keep(&args, &sessions, &client, &current, connected_again);
+        let watching = async {
+            let until = async |is_there: bool| {
+                while shown().is_some() != is_there {
+                    tokio::task::yield_now().await;
+                }
+            };
+            until(true).await;
+            let connection: Connection = shown().unwrap();
+            // It takes DATAGRAMs.
+            assert_eq!(made.get(), 1);
+            connection.close(0u32.into(), b"");
+            until(false).await;
+            until(true).await;
+            assert_eq!(made.get(), 2);
+        };
+        tokio::select! {
+            ended = keeping => panic!("{ended:?}"),
+            () = soon(watching) => {}
+        }
+    }
+
+    /// Another time it would be no better; what is unreachable may come back.
+    #[tokio::test]
+    async fn a_proxy_that_is_not_the_right_one_is_not_tried_again() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let url = served.url("/").to_string();
+        let pin = format!("sha256:{}", "0".repeat(64));
+        let args = arguments(&url, &["--pin", &pin]);
+        let sessions = sessions(&args).unwrap().that_forget();
+        let client = Client::new(options(&args).unwrap());
+        let current = Mutex::new(None);
+        let kept = keep(&args, &sessions, &client, &current, || Ok(()));
+        assert_eq!(soon(kept).await.unwrap_err().cause(), Some(Cause::Trust));
+        // Who is called may end it.
+        let args = arguments(&url, &["--insecure"]);
+        let sessions = super::sessions(&args).unwrap().that_forget();
+        let no = || Err(Failure::other("no"));
+        let kept = keep(&args, &sessions, &client, &current, no);
+        assert_eq!(soon(kept).await.unwrap_err().message(), "no");
+    }
 }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mpquic_core::config::TransportOptions;
 use mpquic_proxy::{Access, Credentials, MAX_FIELDS, Observe, Over, Rules, Server, ServerOptions};
 
 use crate::access_log::Entry;
@@ -62,8 +63,7 @@ pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
     let hangups = Hangups::new();
     let proxy = Server::new(options(&args, report.clone())?);
     let listening = &args.listening;
-    let mut transport = listening.connections.transport(listening.max_paths)?;
-    mpquic_proxy::adapt(&mut transport, args.max_flows.saturating_add(SPARE));
+    let transport = transport(&args)?;
     let watched = proxy.clone();
     let figures = Arc::new(move || figures(&watched));
     let alpn = [Alpn::H3.bytes()];
@@ -117,6 +117,14 @@ pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
     let limit = Duration::from_secs(args.drain_timeout);
     server.run(serving, limit).await;
     Ok(())
+}
+
+/// What a client may do with its connection: have a stream for each flow, and some to spare.
+fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
+    let listening = &args.listening;
+    let mut transport = listening.connections.transport(listening.max_paths)?;
+    mpquic_proxy::adapt(&mut transport, args.max_flows.saturating_add(SPARE));
+    Ok(transport)
 }
 
 /// Reads credentials, rules and limits again whenever that is asked for. What cannot be used changes
@@ -184,4 +192,73 @@ fn figures(proxy: &Server) -> String {
     let name = "mpquic_proxy_dropped_payloads_total";
     text.figure(name, "counter", help, stats.dropped_payloads);
     text.0
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        server: ProxyServer,
+    }
+
+    fn arguments(options: &[&str]) -> ProxyServer {
+        let line = ["x"].iter().chain(options);
+        Line::try_parse_from(line).unwrap().server
+    }
+
+    #[test]
+    fn each_flow_has_a_stream_and_some_are_to_spare() {
+        let args = arguments(&["--open", "--max-flows", "100", "--max-paths", "3"]);
+        let transport = transport(&args).unwrap();
+        assert_eq!(transport.max_concurrent_bidi_streams, 116);
+        assert!(transport.datagram_receive_buffer.is_some());
+        assert_eq!(transport.max_concurrent_paths, 3);
+    }
+
+    #[test]
+    fn options_are_those_of_the_command_line() {
+        let more = [
+            "--max-flows",
+            "7",
+            "--max-new-flows",
+            "8",
+            "--target-timeout",
+            "9",
+        ];
+        let idle = ["--tcp-idle", "10", "--udp-idle", "11"];
+        let args = arguments(&[&["--open"], &more[..], &idle].concat());
+        let options = options(&args, Arc::default()).unwrap();
+        assert_eq!((options.max_flows, options.flows_per_second), (7, 8));
+        let seconds = [options.connect_timeout, options.tcp_idle, options.udp_idle];
+        assert_eq!(seconds.map(|time| time.as_secs()), [9, 10, 11]);
+        assert!(options.observer.is_some());
+        let missing = arguments(&["--credentials", "/missing/file"]);
+        let failure = super::options(&missing, Arc::default()).err().unwrap();
+        assert!(failure.message().starts_with("cannot read /missing/file: "));
+    }
+
+    #[test]
+    fn figures_are_told_by_kind_and_direction() {
+        let options = options(&arguments(&["--open"]), Arc::default()).unwrap();
+        let expected = "\
+# HELP mpquic_proxy_flows Open flows to targets.
+# TYPE mpquic_proxy_flows gauge
+mpquic_proxy_flows{kind=\"tcp\"} 0
+mpquic_proxy_flows{kind=\"udp\"} 0
+mpquic_proxy_flows{kind=\"ip\"} 0
+# HELP mpquic_proxy_bytes_total Payload bytes of flows that are over.
+# TYPE mpquic_proxy_bytes_total counter
+mpquic_proxy_bytes_total{direction=\"to_targets\"} 0
+mpquic_proxy_bytes_total{direction=\"from_targets\"} 0
+# HELP mpquic_proxy_dropped_payloads_total UDP payloads and IP packets that were too large, or had no room.
+# TYPE mpquic_proxy_dropped_payloads_total counter
+mpquic_proxy_dropped_payloads_total 0
+";
+        assert_eq!(figures(&Server::new(options)), expected);
+    }
 }

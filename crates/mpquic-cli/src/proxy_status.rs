@@ -194,6 +194,14 @@ impl Before {
         })
     }
 
+    /// The flows that have carried most since.
+    fn put_busiest_first(&self, flows: &mut [FlowRow]) {
+        flows.sort_by_cached_key(|flow| {
+            let then: u64 = self.of_flow(flow).iter().sum();
+            Reverse((flow.bytes_sent + flow.bytes_received).saturating_sub(then))
+        });
+    }
+
     /// What was carried per second since.
     fn rates(&self, then: [u64; 2], now: [u64; 2]) -> [String; 2] {
         let rate = |which: usize| now[which].saturating_sub(then[which]) as f64 / self.seconds;
@@ -270,10 +278,7 @@ pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
         let now = clock::now();
         before.seconds = now.duration_since(asked).as_secs_f64();
         asked = now;
-        status.flows.sort_by_cached_key(|flow| {
-            let then: u64 = before.of_flow(flow).iter().sum();
-            Reverse((flow.bytes_sent + flow.bytes_received).saturating_sub(then))
-        });
+        before.put_busiest_first(&mut status.flows);
         show(&status.table(Some(&before))).map_err(Failure::other)?;
         status.flows.sort_by_key(|flow| flow.number);
         before.status = status;
@@ -287,19 +292,24 @@ fn show(table: &str) -> io::Result<()> {
         return writeln!(out, "{table}");
     };
     queue!(out, MoveTo(0, 0), Clear(ClearType::All))?;
-    // The last row keeps the cursor.
-    for line in table.lines().take(usize::from(rows).saturating_sub(1)) {
-        let line: String = line.chars().take(columns.into()).collect();
-        writeln!(out, "{line}")?;
-    }
+    write!(out, "{}", cut(table, columns, rows))?;
     out.flush()
+}
+
+/// As much of a table as there is room for; the last row keeps the cursor.
+fn cut(table: &str, columns: u16, rows: u16) -> String {
+    let lines = table.lines().take(usize::from(rows).saturating_sub(1));
+    lines
+        .flat_map(|line| line.chars().take(columns.into()).chain(['\n']))
+        .collect()
 }
 
 #[cfg(unix)]
 mod socket {
+    use std::ffi::OsString;
     use std::fs::{self, Permissions};
     use std::io::{ErrorKind, Read};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     use std::os::unix::net::UnixStream;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
@@ -324,9 +334,13 @@ mod socket {
 
     /// Where sockets are unless they are named.
     fn directory() -> Option<PathBuf> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let directory = variable("RUNTIME_DIRECTORY").or_else(|| variable("XDG_RUNTIME_DIR"));
-        directory.map(PathBuf::from)
+        directory_of(|name| std::env::var_os(name))
+    }
+
+    fn directory_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        let names = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter();
+        let mut set = names.filter_map(|name| variable(name).filter(|value| !value.is_empty()));
+        set.next().map(PathBuf::from)
     }
 
     impl StatusSocket {
@@ -371,9 +385,12 @@ mod socket {
         let about = |error: std::io::Error| {
             Cause::File.failed(format_args!("--status-socket {}: {error}", path.display()))
         };
-        // What a process left that was killed.
+        // What a process left that was killed. Other files refuse connections as well.
         let refused = |error: std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
-        if UnixStream::connect(path).err().is_some_and(refused) {
+        let is_socket = |there: fs::Metadata| there.file_type().is_socket();
+        if fs::symlink_metadata(path).is_ok_and(is_socket)
+            && UnixStream::connect(path).err().is_some_and(refused)
+        {
             fs::remove_file(path).map_err(about)?;
         }
         let listener = UnixListener::bind(path).map_err(about)?;
@@ -420,6 +437,100 @@ mod socket {
         let mut told = Vec::new();
         stream.take(MOST).read_to_end(&mut told)?;
         Ok(told)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use crate::testing::soon;
+
+        fn named(path: &Path) -> StatusSocket {
+            StatusSocket {
+                status_socket: Some(path.to_owned()),
+            }
+        }
+
+        fn nothing_open() -> Status {
+            Status::new(Role::Server, &[], &[])
+        }
+
+        /// What the socket tells somebody who asks.
+        async fn asked(path: &Path) -> Result<String, Failure> {
+            let path = path.to_owned();
+            let asking = tokio::task::spawn_blocking(move || ask(Some(&path)));
+            soon(asking).await.unwrap().map(|status| status.table(None))
+        }
+
+        #[tokio::test]
+        async fn a_socket_answers_its_user_until_it_is_dropped() {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("socket");
+            let answering = named(&path).answer(Role::Server, nothing_open).unwrap();
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            for _ in 0..2 {
+                let told = asked(&path).await.unwrap();
+                assert!(
+                    told.starts_with("server: 0 connections, 0 flows\n"),
+                    "{told}"
+                );
+            }
+            // Another one is not let in, and does not break the first.
+            let failure = named(&path)
+                .answer(Role::Server, nothing_open)
+                .err()
+                .unwrap();
+            let start = format!("--status-socket {}: ", path.display());
+            assert!(failure.message().starts_with(&start), "{failure:?}");
+            assert_eq!(failure.cause(), Some(Cause::File));
+            assert!(asked(&path).await.is_ok());
+            drop(answering);
+            assert!(!path.exists());
+            let failure = asked(&path).await.unwrap_err();
+            assert_eq!(failure.cause(), Some(Cause::Connect));
+            let start = format!("no proxy answers at {}: ", path.display());
+            let told = failure.message();
+            assert!(told.starts_with(&start), "{told}");
+            assert!(
+                told.ends_with("; name the socket of its --status-socket"),
+                "{told}"
+            );
+        }
+
+        #[tokio::test]
+        async fn what_a_killed_process_left_is_replaced_and_a_file_is_not() {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("socket");
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+            assert!(path.exists());
+            let answering = named(&path).answer(Role::Client, nothing_open).unwrap();
+            assert!(asked(&path).await.is_ok());
+            drop(answering);
+            fs::write(&path, "precious").unwrap();
+            assert!(bind(&directory.path().join("missing/socket")).is_err());
+            // Nobody listens there either, but it is no socket.
+            let refused = named(&path).answer(Role::Client, nothing_open);
+            assert_eq!(refused.err().unwrap().cause(), Some(Cause::File));
+            assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        }
+
+        #[test]
+        fn sockets_are_where_the_system_wants_them() {
+            let of = |runtime: &str, user: &str| {
+                let place = directory_of(|name| match name {
+                    "RUNTIME_DIRECTORY" => Some(runtime.into()),
+                    "XDG_RUNTIME_DIR" => Some(user.into()),
+                    _ => None,
+                });
+                place.map(|path| path.to_str().unwrap().to_owned())
+            };
+            assert_eq!(of("/run/a", "/run/b").as_deref(), Some("/run/a"));
+            assert_eq!(of("", "/run/b").as_deref(), Some("/run/b"));
+            assert_eq!(of("", ""), None);
+            assert_eq!(directory_of(|_| None), None);
+            assert_eq!(name(Role::Client), "proxy-client.sock");
+            assert_eq!(name(Role::Server), "proxy-server.sock");
+        }
     }
 }
 
@@ -537,6 +648,62 @@ flow  target  user      class  sent     received  seconds  sends       receives
 tcp   *                 bulk   375000   750000    2        1.5 Mbit/s  3.0 Mbit/s
 tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/s
 ");
+    }
+
+    /// Those of a path are of its own connection, and those of a flow of its own number.
+    #[test]
+    fn what_was_told_before_is_found_again() {
+        let mut then = status(5);
+        then.connections[1].paths = vec![path(1, 7), path(0, 9)];
+        let before = Before {
+            status: then,
+            seconds: 1.0,
+        };
+        let now = status(100);
+        let of = |connection: usize, path: usize| {
+            let connection = &now.connections[connection];
+            before.of_path(connection, &connection.paths[path])
+        };
+        assert_eq!([of(0, 0), of(0, 1), of(1, 0)], [[5, 50], [5, 50], [9, 90]]);
+        let stranger = ConnectionRow {
+            peer: Some("c".to_owned()),
+            multipath: true,
+            paths: Vec::new(),
+        };
+        assert_eq!(before.of_path(&stranger, &path(0, 1)), [0, 0]);
+        assert_eq!(before.of_path(&now.connections[0], &path(7, 1)), [0, 0]);
+        let flows = [1, 2, 3].map(|number| before.of_flow(&flow(number, 1)));
+        assert_eq!(flows, [[5, 10], [15, 30], [0, 0]]);
+    }
+
+    #[test]
+    fn the_busiest_flows_come_first() {
+        let before = Before {
+            status: status(100),
+            seconds: 1.0,
+        };
+        // The second had carried 900 bytes before, the first 300, and the third is new.
+        let mut flows = [flow(1, 110), flow(2, 310), flow(3, 20)];
+        flows[0].bytes_sent = 125;
+        before.put_busiest_first(&mut flows);
+        assert_eq!(flows.map(|flow| flow.number), [3, 1, 2]);
+        let mut flows = [flow(1, 110), flow(2, 320), flow(3, 15)];
+        before.put_busiest_first(&mut flows);
+        assert_eq!(flows.map(|flow| flow.number), [2, 3, 1]);
+    }
+
+    #[test]
+    fn a_table_is_cut_to_the_terminal() {
+        let table = "one two\nthree\nfour\n";
+        assert_eq!(cut(table, 80, 24), table);
+        assert_eq!(cut(table, 80, 4), table);
+        assert_eq!(cut(table, 5, 3), "one t\nthree\n");
+        assert_eq!(cut("ä×b\n", 2, 3), "ä×\n");
+        assert_eq!(
+            (cut(table, 80, 1), cut(table, 0, 2)),
+            (String::new(), "\n".to_owned())
+        );
+        assert_eq!(cut(table, 80, 0), "");
     }
 
     #[test]

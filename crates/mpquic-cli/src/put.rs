@@ -22,7 +22,7 @@ use crate::preference::Preference;
 use crate::progress::{Progress, REFRESH};
 use crate::rate::Rate;
 use crate::reach::{Patience, Reach};
-use crate::report::{rate, size};
+use crate::report::of_files;
 use crate::screen;
 use crate::sending::{Sending, Total};
 use crate::session::{Purpose, Sessions};
@@ -168,13 +168,8 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
     }
     if items.files.len() != 1 && !args.quiet && !args.json {
         let seconds = (clock::now() - began).as_secs_f64();
-        let bytes = sending.total.bytes.load(Relaxed);
-        let speed = rate(bytes as f64 / seconds.max(1e-9));
-        let bytes = size(bytes);
-        screen::say(format_args!(
-            "{}: {count} files, {bytes} in {seconds:.2} s, {speed}",
-            args.url
-        ));
+        let told = of_files(count, sending.total.bytes.load(Relaxed), seconds);
+        screen::say(format_args!("{}: {told}", args.url));
     }
     result
 }
@@ -204,3 +199,6 @@ impl View {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

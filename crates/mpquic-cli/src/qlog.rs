@@ -174,7 +174,7 @@ fn read(path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
             path,
             room,
         )?]),
-        false => whole(io::Cursor::new(first).chain(file), path, room),
+        false => whole(io::Cursor::new(first).chain(file), MAX_WHOLE, path, room),
     }
 }
 
@@ -233,16 +233,16 @@ fn sequence(mut lines: impl BufRead, path: &Path, room: &mut usize) -> Result<St
     }
 }
 
-/// Reads one object with `traces`.
-fn whole(file: impl Read, path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
+/// Reads one object with `traces`, of so many bytes at most.
+fn whole(file: impl Read, most: u64, path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
     let mut text = Vec::new();
-    file.take(MAX_WHOLE + 1)
+    file.take(most + 1)
         .read_to_end(&mut text)
         .map_err(|error| error.to_string())?;
-    if text.len() as u64 > MAX_WHOLE {
+    if text.len() as u64 > most {
         return Err(format!(
             "larger than {}, and not JSON-SEQ, which can be read in parts",
-            size(MAX_WHOLE)
+            size(most)
         ));
     }
     if text.trim_ascii().is_empty() {
@@ -461,7 +461,7 @@ mod tests {
             .map(|line| serde_json::from_str(line.trim_start_matches('\u{1e}')).unwrap())
             .collect();
         let text = json!({ "traces": [{ "events": events }] }).to_string();
-        let logs = whole(text.as_bytes(), Path::new("x"), &mut 1000).unwrap();
+        let logs = whole(text.as_bytes(), MAX_WHOLE, Path::new("x"), &mut 1000).unwrap();
         let last = logs[0].lines().last().unwrap();
         assert!(last.contains("is left out: a page takes"), "{last}");
     }
@@ -477,12 +477,12 @@ mod tests {
             "{\"traces\": 5}",
             "{\"traces\": []}",
         ] {
-            let read = whole(text.as_bytes(), Path::new("x"), &mut 1000);
+            let read = whole(text.as_bytes(), MAX_WHOLE, Path::new("x"), &mut 1000);
             let error = read.unwrap_err();
             assert!(error.starts_with("no qlog: it has no `traces`"), "{text}");
         }
         let odd = "{\"traces\": [5, null, {\"events\": [5, null, {\"time\": []}]}]}";
-        let read = whole(odd.as_bytes(), Path::new("x"), &mut 1000);
+        let read = whole(odd.as_bytes(), MAX_WHOLE, Path::new("x"), &mut 1000);
         assert_eq!(read.unwrap().len(), 3);
     }
 
@@ -572,7 +572,8 @@ mod tests {
                 {},
             ],
         });
-        let read = |mut room: usize| whole(log.to_string().as_bytes(), Path::new("x"), &mut room);
+        let text = log.to_string();
+        let read = |mut room: usize| whole(text.as_bytes(), MAX_WHOLE, Path::new("x"), &mut room);
         let logs = read(10_000).unwrap();
         let lines: Vec<_> = logs.iter().map(|log| log.lines().count()).collect();
         assert_eq!(lines, [3, 2, 1]);
@@ -582,5 +583,145 @@ mod tests {
         let cut = read(first + 10).unwrap();
         assert_eq!(cut[0].lines().count(), 2);
         assert!(cut[0].contains("is left out"), "{}", cut[0]);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let text = "{\"traces\":[{}]}";
+        let of = |most: usize| whole(text.as_bytes(), most as u64, Path::new("x"), &mut 1000);
+        assert_eq!(of(text.len()).unwrap().len(), 1);
+        let told = "larger than 14 B, and not JSON-SEQ, which can be read in parts";
+        assert_eq!(of(text.len() - 1).unwrap_err(), told);
+        // The longest line is one byte shorter than what is read of one.
+        let mut line = vec![b' '; MAX_LINE as usize];
+        line[0] = RECORD_SEPARATOR;
+        let read = |line: &[u8]| sequence(line, Path::new("x"), &mut 1000).unwrap_err();
+        assert_eq!(read(&line[1..]), "no qlog: it is empty");
+        let told = "line 1 is longer than 8.0 MiB: a record stands on a line";
+        assert_eq!(read(&line), told);
+        let second = [b"{}\n", &line[..]].concat();
+        assert!(read(&second).starts_with("line 2 is longer than "));
+    }
+
+    /// What a file is shows in its first line, not in its name.
+    #[test]
+    fn logs_are_told_from_each_other_by_their_beginning() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let lines = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let logs = read(&path, &mut 10_000)?;
+            let lines = logs.iter().map(|log| log.lines().count());
+            Ok::<_, String>(lines.collect::<Vec<_>>())
+        };
+        let head = "{\"trace\":{}}\n";
+        let event = "{\"time\":1,\"name\":\"quic:packet_sent\"}";
+        for (text, expected) in [
+            (format!("\u{1e}{head}\u{1e}{event}\n"), vec![2]),
+            (format!("{head}{event}\n{event}\n"), vec![3]),
+            (
+                format!("{{\"traces\":[{{\"events\":[{event}]}},{{}}]}}"),
+                vec![2, 1],
+            ),
+            (
+                format!("{{\n\"traces\":\n[{{\"events\":[{event}]}}]}}"),
+                vec![2],
+            ),
+            // A head may have any name, where a separator begins the record.
+            (format!("\u{1e}{{\"traces\":[]}}\n\u{1e}{event}\n"), vec![2]),
+        ] {
+            assert_eq!(lines(&text), Ok(expected), "{text}");
+        }
+        for (text, told) in [
+            ("\u{1e}{\n", "no qlog: line 1 is damaged: "),
+            ("", "no qlog: it is empty"),
+            ("{\n", "no qlog: EOF"),
+            ("no log\n", "no qlog: expected ident"),
+        ] {
+            let error = lines(text).unwrap_err();
+            assert!(error.starts_with(told), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(
+            read(&path, &mut 1000)
+                .unwrap_err()
+                .starts_with("No such file")
+        );
+    }
+
+    #[test]
+    fn a_page_has_all_logs_and_no_secrets() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let secret =
+            "{\"time\":1,\"name\":\"quic:packet_sent\",\"data\":{\"header\":{\"dcid\":\"beef\"}}}";
+        let text = format!("\u{1e}{{\"title\":\"of a test\"}}\n\u{1e}{secret}\n");
+        let names = ["01ab_client.sqlog", "02cd_server.sqlog"];
+        for name in names {
+            std::fs::write(path(name), &text).unwrap();
+        }
+        let args = QlogPage {
+            logs: names.map(path).to_vec(),
+            output: path("page.html"),
+        };
+        run(&args).unwrap();
+        let page = std::fs::read_to_string(path("page.html")).unwrap();
+        assert_eq!(page.matches("of a test").count(), 2);
+        for shown in ["log 1, client", "log 2, server", "packet_sent"] {
+            assert!(page.contains(shown), "{shown}");
+        }
+        assert!(!page.contains("beef"));
+        // Without logs it is empty, and replaces the one before.
+        let args = QlogPage {
+            logs: Vec::new(),
+            ..args
+        };
+        run(&args).unwrap();
+        let empty = std::fs::read_to_string(path("page.html")).unwrap();
+        assert!(empty.len() < page.len() && !empty.contains("of a test"));
+        for (output, told) in [
+            (
+                Path::new("/"),
+                "cannot write /: name a file, or `-`".to_owned(),
+            ),
+            (
+                directory.path(),
+                format!("cannot write {}: ", directory.path().display()),
+            ),
+        ] {
+            let args = QlogPage {
+                logs: Vec::new(),
+                output: output.to_owned(),
+            };
+            let failure = run(&args).unwrap_err();
+            assert_eq!(failure.cause(), Some(Cause::File));
+            assert!(
+                failure.message().starts_with(&told),
+                "{}",
+                failure.message()
+            );
+        }
+        let missing = QlogPage {
+            logs: vec![path("missing")],
+            output: path("page.html"),
+        };
+        let failure = run(&missing).unwrap_err();
+        let told = format!("{}: No such file", path("missing").display());
+        assert!(
+            failure.message().starts_with(&told),
+            "{}",
+            failure.message()
+        );
+    }
+
+    #[test]
+    fn each_record_ends_its_line() {
+        let all = packets(3);
+        let cut = &all[..all.len() - 5];
+        for text in [&*all, cut] {
+            let log = sequence(text.as_bytes(), Path::new("x"), &mut 10_000).unwrap();
+            assert!(log.ends_with('\n'), "{log}");
+            assert_eq!(log.lines().count(), 4);
+        }
     }
 }

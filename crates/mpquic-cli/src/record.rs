@@ -141,12 +141,8 @@ async fn measure_path(
         connection: connection.clone(),
         stall: args.stall.limit(),
     };
-    let mut idle = Vec::new();
     let until = Instant::now() + IDLE.min(args.time);
-    while Instant::now() < until {
-        idle.push(client.ask(HEADER as u64, 1).await?);
-        sleep(IDLE_PAUSE).await;
-    }
+    let idle = without_load(&client, until).await?;
     let mut recording = PathRecording::new(name, address.is_ipv4());
     for rtt in idle {
         recording.on_idle_rtt(rtt.as_secs_f64() * 1e3);
@@ -169,6 +165,16 @@ async fn measure_path(
         recording.on_loaded_rtt(at.as_secs_f64(), rtt.as_secs_f64() * 1e3);
     }
     Ok(recording)
+}
+
+/// Round trips until then, while nothing else is under way.
+async fn without_load(client: &Client, until: Instant) -> Result<Vec<Duration>, Failure> {
+    let mut idle = Vec::new();
+    while Instant::now() < until {
+        idle.push(client.ask(HEADER as u64, 1).await?);
+        sleep(IDLE_PAUSE).await;
+    }
+    Ok(idle)
 }
 
 /// Round trips until then, each with when it ended.
@@ -220,4 +226,153 @@ async fn echoes(
     };
     let _ = timeout_at(until, work).await;
     echoes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::options::Alpn;
+    use crate::screen::tests::Heard;
+    use crate::serve::Service;
+    use crate::testing::{Anything, Served, soon};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        record: Record,
+    }
+
+    /// A server of measurements that takes DATAGRAMs, or not.
+    fn served(datagrams: bool) -> Served {
+        let mut transport = mpquic_tokio::default_transport();
+        if !datagrams {
+            transport.datagram_receive_buffer = None;
+        }
+        let service = Service::new(Arc::new(Anything::new(1)));
+        Served::over(service, Alpn::Perf, transport)
+    }
+
+    async fn client(served: &Served) -> Client {
+        Client {
+            connection: served.connect(1 << 20).await,
+            stall: Duration::from_secs(10),
+        }
+    }
+
+    const TIME: Duration = Duration::from_millis(200);
+
+    /// They are told in their order, end in the time that there is, and leave room between them.
+    fn are_spread(round_trips: &[(Duration, Duration)], pause: Duration) {
+        let count = round_trips.len() as u32;
+        let most = TIME.div_duration_f64(pause).ceil() as u32 + 1;
+        assert!((2..=most).contains(&count), "{round_trips:?}");
+        assert!(round_trips.is_sorted());
+        for (at, took) in round_trips {
+            assert!(!took.is_zero() && at >= took, "{round_trips:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn round_trips_are_spread_over_the_time() {
+        for (datagrams, pause) in [(true, LOADED_EVERY), (false, LOADED_PAUSE)] {
+            let served = served(datagrams);
+            let client = client(&served).await;
+            let began = Instant::now();
+            let until = began + TIME;
+            let found = soon(round_trips(&client, began, until)).await.unwrap();
+            assert!(Instant::now() >= until);
+            are_spread(&found, pause);
+            let largest = client.connection.max_datagram_size();
+            assert_eq!(largest.is_some(), datagrams);
+        }
+    }
+
+    #[tokio::test]
+    async fn round_trips_without_load_follow_each_other() {
+        let served = served(true);
+        let client = client(&served).await;
+        let until = Instant::now() + TIME;
+        let found = soon(without_load(&client, until)).await.unwrap();
+        assert!(Instant::now() >= until);
+        let most = TIME.div_duration_f64(IDLE_PAUSE) as usize + 1;
+        assert!((2..=most).contains(&found.len()), "{found:?}");
+        assert!(found.iter().all(|took| !took.is_zero()));
+        let past = Instant::now();
+        assert!(without_load(&client, past).await.unwrap().is_empty());
+    }
+
+    fn arguments(served: &Served, local: &str, more: &[&str]) -> Record {
+        let address = served.address.to_string();
+        let line = ["x", &address, "--insecure", "--local", local];
+        Line::try_parse_from([&line[..], more].concat())
+            .unwrap()
+            .record
+    }
+
+    /// The numbers of a list that the text of a recording has.
+    fn numbers(recording: &str, list: &str) -> Vec<f64> {
+        let (_, rest) = recording.split_once(&format!("{list}: [")).unwrap();
+        let (list, _) = rest.split_once(']').unwrap();
+        let is_part = |c: char| c.is_ascii_digit() || "e.-".contains(c);
+        let parts = list.split(|c| !is_part(c));
+        parts.filter_map(|part| part.parse().ok()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_path_is_measured_without_load_and_with_it() {
+        let served = served(true);
+        let heard = Heard::begin();
+        let args = arguments(&served, "127.0.0.1", &["--time", "0.2"]);
+        let server = args.server.clone().unwrap();
+        let recordings = soon(measure(&args, &server)).await.unwrap();
+        let said = "measuring 127.0.0.1 for 0.4 s\n";
+        assert_eq!(heard.take(), ["", said]);
+        let [recording] = &recordings[..] else {
+            panic!("{recordings:?}");
+        };
+        let text = format!("{recording:?}");
+        assert!(text.contains("name: \"127.0.0.1\", headers: 28"), "{text}");
+        // Milliseconds on loopback.
+        let idle = numbers(&text, "idle_rtts");
+        assert!(
+            idle.len() > 1 && idle.iter().all(|rtt| (0.01..200.0).contains(rtt)),
+            "{idle:?}"
+        );
+        let loaded = numbers(&text, "loaded_rtts");
+        let rtts = loaded.iter().skip(1).step_by(2);
+        assert!(rtts.clone().count() > 0, "{text}");
+        assert!(
+            rtts.clone().all(|rtt| (0.01..400.0).contains(rtt)),
+            "{loaded:?}"
+        );
+        let arrivals = numbers(&text, "arrivals");
+        let arrived: f64 = arrivals.iter().step_by(3).sum();
+        assert!(arrived > 100_000.0, "{arrivals:?}");
+    }
+
+    #[tokio::test]
+    async fn a_scenario_is_written_to_a_file() {
+        let served = served(false);
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("here.toml");
+        let file = file.to_str().unwrap();
+        let heard = Heard::begin();
+        let logs = directory.path().join("logs");
+        let logs = ["--qlog-dir", logs.to_str().unwrap()];
+        let more = ["--time", "0.7", "--quiet", "--output", file];
+        let more = [&more[..], &logs].concat();
+        let args = arguments(&served, "127.0.0.2", &more);
+        soon(run(args)).await.unwrap();
+        assert_eq!(heard.take(), ["", ""]);
+        let scenario = std::fs::read_to_string(file).unwrap();
+        assert!(scenario.contains("name = \"127-0-0-2\""), "{scenario}");
+        // The log that was asked for hears of packets as well.
+        let mut logs = std::fs::read_dir(logs[1]).unwrap();
+        let log = std::fs::read_to_string(logs.next().unwrap().unwrap().path()).unwrap();
+        assert!(log.contains("quic:packet_received"));
+    }
 }

@@ -99,6 +99,11 @@ impl Relay {
     pub(crate) fn cut(&self, is_cut: bool) {
         self.state.is_cut.store(is_cut, Ordering::Relaxed);
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_cut(&self) -> bool {
+        self.state.is_cut.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Relay {
@@ -112,6 +117,31 @@ impl Drop for Relay {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A client that moves elsewhere is answered there; and once the link is gone, nobody is.
+    #[tokio::test]
+    async fn answers_go_where_the_client_is_until_the_link_is_gone() {
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let server = UdpSocket::bind((local, 0)).await.unwrap();
+        let relay = Relay::start(local, server.local_addr().unwrap());
+        let relay = relay.await.unwrap();
+        let (mut buffer, link) = ([0; 10], relay.address());
+        for said in [b"one", b"two"] {
+            let client = UdpSocket::bind((local, 0)).await.unwrap();
+            client.connect(link).await.unwrap();
+            client.send(said).await.unwrap();
+            let (length, from) = server.recv_from(&mut buffer).await.unwrap();
+            assert_eq!(&buffer[..length], said);
+            server.send_to(&buffer[..length], from).await.unwrap();
+            let length = client.recv(&mut buffer).await.unwrap();
+            assert_eq!(&buffer[..length], said);
+        }
+        drop(relay);
+        // Its tasks end, and with them its port is free again.
+        while UdpSocket::bind(link).await.is_err() {
+            tokio::time::sleep(REST).await;
+        }
+    }
 
     #[tokio::test]
     async fn a_link_that_is_cut_lets_nothing_through() {

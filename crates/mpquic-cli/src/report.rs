@@ -195,6 +195,13 @@ impl Report {
     }
 }
 
+/// "3 files, 1.5 MiB in 0.50 s, 25.2 Mbit/s"
+pub(crate) fn of_files(count: usize, bytes: u64, seconds: f64) -> String {
+    let speed = rate(bytes as f64 / seconds.max(1e-9));
+    let bytes = size(bytes);
+    format!("{count} files, {bytes} in {seconds:.2} s, {speed}")
+}
+
 /// "1.5 MiB"
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -239,6 +246,26 @@ mod tests {
         assert_eq!(rate(125_000.0), "1.0 Mbit/s");
         assert_eq!(rate(1e6), "8.0 Mbit/s");
         assert_eq!(rate(1.25e9), "10.00 Gbit/s");
+    }
+
+    #[test]
+    fn several_files_have_one_rate() {
+        let expected = "3 files, 1.5 MiB in 0.50 s, 25.2 Mbit/s";
+        assert_eq!(of_files(3, 3 << 19, 0.5), expected);
+        assert_eq!(of_files(0, 0, 0.0), "0 files, 0 B in 0.00 s, 0 kbit/s");
+        let quick = "1 files, 125 B in 0.00 s, 1000.00 Gbit/s";
+        assert_eq!(of_files(1, 125, 0.0), quick);
+    }
+
+    #[test]
+    fn the_only_path_has_all() {
+        let mut only = path(1);
+        (only.bytes_received, only.bytes_sent) = (1, 0);
+        let table = report(vec![only]).table();
+        assert!(
+            table.lines().nth(1).unwrap().contains("  100 %  "),
+            "{table}"
+        );
     }
 
     fn path(id: u32) -> PathReport {

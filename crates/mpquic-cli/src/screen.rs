@@ -59,6 +59,10 @@ pub(crate) fn write(lines: impl std::fmt::Display) {
 }
 
 fn show(text: Text) {
+    #[cfg(test)]
+    let Some(text) = tests::keep(text) else {
+        return;
+    };
     match &mut *held() {
         Some(waiting) => waiting.push(text),
         None => text.print(),
@@ -84,5 +88,61 @@ pub(crate) fn hold() {
 pub(crate) fn release() {
     for text in held().take().unwrap_or_default() {
         text.print();
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    thread_local! {
+        static HEARD: RefCell<Option<[String; 2]>> = const { RefCell::new(None) };
+    }
+
+    /// What this thread says is kept here, and not said, until this is dropped.
+    pub(crate) struct Heard(());
+
+    impl Heard {
+        pub(crate) fn begin() -> Self {
+            HEARD.set(Some(Default::default()));
+            Self(())
+        }
+
+        /// What was printed to standard output, and then to standard error, since it was asked last.
+        pub(crate) fn take(&self) -> [String; 2] {
+            HEARD.replace(Some(Default::default())).unwrap_or_default()
+        }
+    }
+
+    impl Drop for Heard {
+        fn drop(&mut self) {
+            HEARD.set(None);
+        }
+    }
+
+    /// Gives back what nobody wants to hear.
+    pub(super) fn keep(text: Text) -> Option<Text> {
+        HEARD.with_borrow_mut(|heard| match heard {
+            Some([output, errors]) => {
+                match text {
+                    Text::Output(text) => *output += &text,
+                    Text::Error(text) => *errors += &text,
+                }
+                None
+            }
+            None => Some(text),
+        })
+    }
+
+    #[test]
+    fn lines_have_ends_and_their_own_stream() {
+        let heard = Heard::begin();
+        print("a");
+        say(5);
+        write("b\nc\n");
+        assert_eq!(heard.take(), ["a\nb\nc\n", "5\n"]);
+        assert_eq!(heard.take(), ["", ""]);
     }
 }

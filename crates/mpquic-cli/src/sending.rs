@@ -422,6 +422,121 @@ impl Flow<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::{Content, OpenError, Source};
+    use crate::limits::Limits;
+    use crate::screen::tests::Heard;
+    use crate::session::Purpose;
+    use crate::testing::{Served, soon};
+    use crate::upload::{Upload, UploadError};
+
+    /// Takes its time before it takes a file.
+    struct Slow {
+        time: Duration,
+        directory: tempfile::TempDir,
+    }
+
+    impl Source for Slow {
+        fn open(&self, _: &str) -> Result<Content, OpenError> {
+            Err(OpenError::NotFound)
+        }
+
+        fn max_upload(&self) -> Option<u64> {
+            Some(1000)
+        }
+
+        fn upload(&self, _: &str) -> Result<Upload, UploadError> {
+            std::thread::sleep(self.time);
+            Upload::create(self.directory.path(), "file")
+        }
+    }
+
+    fn sending<'a>(sessions: &'a Sessions<'a>, stall: Duration) -> Sending<'a> {
+        Sending {
+            sessions,
+            retry: Duration::from_secs(60),
+            stall,
+            quiet: false,
+            pace: None,
+            total: Total::default(),
+        }
+    }
+
+    /// A server may be silent for a while, and then for too long.
+    #[tokio::test]
+    async fn a_silent_server_is_waited_for_as_long_as_was_said() {
+        let source = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(source.path(), "content").unwrap();
+        for (wait, stall, is_sent) in [(350, 20_000, true), (1500, 300, false)] {
+            let slow = Slow {
+                time: Duration::from_millis(wait),
+                directory: tempfile::tempdir().unwrap(),
+            };
+            let there = slow.directory.path().join("file");
+            let served = Served::start(slow, Limits::default(), Alpn::H3);
+            let (url, reach) = (served.url("/file"), served.reach(&[]));
+            let look = Purpose::look(&url, &[Alpn::H3]);
+            let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+            let mut sending = sending(&sessions, Duration::from_millis(stall));
+            sending.retry = Duration::ZERO;
+            let item = Item {
+                file: Some(source.path().to_owned()),
+                url: url.clone(),
+            };
+            let sent = soon(sending.send_file(&item)).await;
+            if is_sent {
+                let report = sent.unwrap();
+                assert_eq!((report.bytes, report.retries), (7, 0));
+                assert_eq!(std::fs::read(there).unwrap(), b"content");
+                assert_eq!(sending.total.bytes.load(Relaxed), 7);
+            } else {
+                let failure = sent.unwrap_err();
+                assert_eq!(failure.message(), "the server sent nothing for 0 s");
+                // It would have to be sent again.
+                assert_eq!(sending.total.bytes.load(Relaxed), 0);
+            }
+        }
+    }
+
+    /// The first time it is said that it is tried again; and only what may go well the next time is.
+    #[tokio::test(start_paused = true)]
+    async fn only_what_may_help_is_tried_again() {
+        let url = Uri::from_static("https://host/file");
+        let reach = crate::testing::reach(&["--insecure"]);
+        let look = Purpose::look(&url, &[Alpn::H3]);
+        let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+        let mut sending = sending(&sessions, Duration::from_secs(1));
+        let unsent = |is_temporary| Unsent {
+            failure: Cause::Broken.failed("lost"),
+            is_temporary,
+        };
+        let heard = Heard::begin();
+        let mut tries = Tries::new(sending.retry);
+        let next = sending.next_try(&mut tries, unsent(true), &url, true);
+        assert_eq!(next.await.unwrap_err().message(), "lost", "never connected");
+        tries.connected = true;
+        for (is_temporary, may_repeat) in [(false, true), (true, false)] {
+            let next = sending.next_try(&mut tries, unsent(is_temporary), &url, may_repeat);
+            assert!(next.await.is_err());
+        }
+        assert_eq!(heard.take(), ["", ""]);
+        let began = tokio::time::Instant::now();
+        for (millis, said) in [
+            (250, "mpquic: https://host/file: lost; trying again\n"),
+            (750, ""),
+        ] {
+            let next = sending.next_try(&mut tries, unsent(true), &url, true);
+            next.await.unwrap();
+            assert_eq!(heard.take(), ["", said]);
+            assert_eq!(began.elapsed().as_millis() / 10, millis / 10);
+        }
+        sending.quiet = true;
+        let mut tries = Tries::new(sending.retry);
+        tries.connected = true;
+        let next = sending.next_try(&mut tries, unsent(true), &url, true);
+        next.await.unwrap();
+        assert_eq!(heard.take(), ["", ""]);
+        assert_eq!(tries.retry.count, 1);
+    }
 
     fn item(path: &Path) -> Item {
         Item {

@@ -352,3 +352,137 @@ pub(crate) fn self_signed(
     let fingerprint = identity.fingerprint()?;
     Ok((identity.config(cipher, alpn, None, None)?, fingerprint))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use mpquic_tokio::ConnectionError;
+
+    use super::*;
+    use crate::addresses::AddressLimits;
+    use crate::screen::tests::Heard;
+    use crate::testing::{Anything, Served, soon};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: Serve,
+    }
+
+    fn arguments(options: &[&str]) -> Serve {
+        let line = ["x"].iter().chain(options);
+        Line::try_parse_from(line).unwrap().serve
+    }
+
+    #[test]
+    fn measurements_have_a_protocol_and_datagrams_of_their_own() {
+        for (options, protocols, datagrams) in [
+            (
+                &["--max-paths", "3"][..],
+                &[&b"h3"[..], b"hq-interop"][..],
+                None,
+            ),
+            (&["--alpn", "hq-interop"], &[b"hq-interop"], None),
+            (&["--perf"], &[b"perf"], Some(1 << 20)),
+        ] {
+            let args = arguments(options);
+            assert_eq!(alpn(&args), protocols);
+            let transport = transport(&args).unwrap();
+            assert_eq!(transport.datagram_receive_buffer, datagrams);
+            let paths = transport.max_concurrent_paths;
+            assert_eq!(paths == 3, options.contains(&"3"), "{paths}");
+        }
+    }
+
+    /// Nowhere, on one address, or on those of the endpoint; each is told.
+    #[tokio::test]
+    async fn files_are_served_over_tcp_where_that_was_asked_for() {
+        let heard = Heard::begin();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listened = [any, SocketAddr::from(([127, 0, 0, 2], 0))];
+        for (options, count) in [
+            (&[][..], 0),
+            (&["--alt-svc=127.0.0.3:0"], 1),
+            (&["--alt-svc"], 2),
+        ] {
+            let opened = tcp_listeners(&arguments(options), &listened).await.unwrap();
+            assert_eq!(opened.len(), count);
+            let at = opened.iter().map(|listener| listener.local_addr().unwrap());
+            let told: String = at.map(|at| format!("https on {at}\n")).collect();
+            assert_eq!(heard.take(), [&*told, ""]);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_makes_no_sense_is_refused_before_anything_is_served() {
+        let failure = run(arguments(&["/missing/directory"])).await.unwrap_err();
+        let told = "cannot serve /missing/directory: ";
+        assert!(failure.message().starts_with(told), "{}", failure.message());
+        let other = arguments(&["--alt-svc", "--alpn", "hq-interop"]);
+        let failure = run(other).await.unwrap_err();
+        let told = "--alt-svc announces HTTP/3, which --alpn leaves out: add h3 to it";
+        assert_eq!((failure.code(), failure.message()), (2, told));
+    }
+
+    fn service() -> Service {
+        Service::new(Arc::new(Anything::new(1)))
+    }
+
+    fn close_of(error: ConnectionError) -> (VarInt, Vec<u8>) {
+        match error {
+            ConnectionError::ApplicationClosed(close) => (close.error_code, close.reason.to_vec()),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_with_too_many_connections_is_turned_away() {
+        let limits = Limits {
+            address: AddressLimits {
+                connections: Some(1),
+                ..AddressLimits::default()
+            },
+            ..Limits::default()
+        };
+        let service = Service {
+            limits: limits::Shared::new(limits),
+            ..service()
+        };
+        let served = Served::of(service, Alpn::H3);
+        let first = served.connect(1 << 16).await;
+        let second = served.connect(1 << 16).await;
+        let told = b"too many connections from your address".to_vec();
+        assert_eq!(
+            close_of(soon(second.closed()).await),
+            (EXCESSIVE_LOAD, told)
+        );
+        assert_eq!(first.close_reason(), None);
+    }
+
+    #[tokio::test]
+    async fn addresses_are_proven_where_that_is_asked_for() {
+        for retry in [false, true] {
+            let service = Service { retry, ..service() };
+            let served = Served::of(service, Alpn::H3);
+            let connection = served.connect(1 << 16).await;
+            let retries: u64 = served.endpoints.stats().iter().map(|it| it.retries).sum();
+            assert_eq!(retries, u64::from(retry));
+            drop(connection);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_refuses_who_comes_late() {
+        let mut served = Served::of(service(), Alpn::H3);
+        served.drain.begin();
+        // Nobody is waited for who is not busy with a client.
+        soon(served.drain.done()).await;
+        let late = soon(served.try_connect(1 << 16)).await.unwrap_err();
+        assert!(
+            matches!(late, ConnectionError::ConnectionClosed(_)),
+            "{late}"
+        );
+        let stats = served.endpoints.stats();
+        assert_eq!(stats.iter().map(|it| it.refused_handshakes).sum::<u64>(), 1);
+    }
+}

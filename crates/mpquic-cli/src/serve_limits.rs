@@ -65,3 +65,44 @@ impl LimitArgs {
         Duration::from_secs(self.drain_timeout)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        limits: LimitArgs,
+    }
+
+    #[test]
+    fn limits_are_those_of_the_command_line() {
+        let usual = Line::try_parse_from(["x"]).unwrap().limits;
+        assert_eq!(usual.drain_timeout(), Duration::from_secs(30));
+        let limits = usual.limits();
+        assert_eq!((limits.files_per_client, limits.files), (16, 256));
+        assert_eq!(limits.stall, Duration::from_secs(30));
+        let none = (limits.rate, limits.address.connections, limits.address.rate);
+        assert_eq!(none, (None, None, None));
+        let line = "x --max-requests 2 --max-open-files 3 --stall-timeout 4 --rate 8M \
+                    --max-client-connections 5 --client-requests 6 --client-rate 16M \
+                    --drain-timeout 7";
+        let args = Line::try_parse_from(line.split_whitespace())
+            .unwrap()
+            .limits;
+        assert_eq!(args.drain_timeout(), Duration::from_secs(7));
+        let limits = args.limits();
+        assert_eq!((limits.files_per_client, limits.files), (2, 3));
+        assert_eq!(limits.stall, Duration::from_secs(4));
+        assert_eq!(limits.rate, Some(Rate::mbit(8)));
+        let address = limits.address;
+        assert_eq!(
+            (address.connections, address.requests_per_second),
+            (Some(5), Some(6))
+        );
+        assert_eq!(address.rate, Some(Rate::mbit(16)));
+    }
+}

@@ -207,6 +207,13 @@ impl<'a> Sessions<'a> {
         })
     }
 
+    /// The same for tests: what they learn is nobody's.
+    #[cfg(test)]
+    pub(crate) fn that_forget(mut self) -> Self {
+        self.kept = None;
+        self
+    }
+
     /// Makes connections to these addresses of the server from now on, as lookups of names will lead back
     /// to us; and only from sockets with an address of an interface, as others will as well.
     #[cfg(target_os = "linux")]
@@ -553,123 +560,4 @@ pub(crate) fn is_ours(address: IpAddr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::limits::Limits;
-    use crate::testing::{Anything, Served, soon};
-
-    #[test]
-    fn names_and_addresses() {
-        let url = |text: &str| text.parse::<Uri>().unwrap();
-        for (text, expected) in [
-            ("https://host:1/x", "host"),
-            ("https://[::1]:1/x", "::1"),
-            ("https://192.0.2.1", "192.0.2.1"),
-        ] {
-            assert_eq!(host(authority(&url(text)).unwrap()), expected);
-        }
-        assert!(authority(&url("/x")).is_err());
-        let any = |text: &str| unspecified(text.parse().unwrap()).to_string();
-        assert_eq!(
-            (any("192.0.2.1"), any("::1")),
-            ("0.0.0.0".to_owned(), "::".to_owned())
-        );
-        assert!(is_ours([127, 0, 0, 1].into()) && !is_ours([198, 51, 100, 77].into()));
-    }
-
-    /// Windows are what arrives in a tenth of a second, and paths may carry a quarter more.
-    #[test]
-    fn a_rate_bounds_windows_and_paths() {
-        let mut transport = mpquic_tokio::default_transport();
-        hold_to(&mut transport, Rate::mbit(8));
-        let windows = [
-            transport.initial_stream_receive_window,
-            transport.initial_receive_window,
-            transport.max_receive_window,
-        ];
-        assert_eq!(windows, [100_000; 3]);
-        assert_eq!(transport.send_window, 1_000_000);
-        let controller = transport.controller.build();
-        let rate = controller.pacing_rate(mpquic_tokio::PathId(0));
-        assert_eq!(rate, Some(1_250_000));
-        // It is never more than it was.
-        let before = mpquic_tokio::default_transport().send_window;
-        let mut transport = mpquic_tokio::default_transport();
-        hold_to(&mut transport, Rate::mbit(100_000));
-        assert!(transport.send_window >= transport.max_receive_window);
-        assert!(transport.send_window <= before.max(64 << 20));
-    }
-
-    #[test]
-    fn who_looks_asks_for_nothing() {
-        let url = Uri::from_static("https://host/");
-        let look = Purpose::look(&url, &[Alpn::H3]);
-        assert_eq!(
-            (look.urls, look.alpn),
-            (&[url.clone()][..], &[Alpn::H3][..])
-        );
-        assert!(!look.early_data && look.quiet && !look.datagrams && look.rate.is_none());
-    }
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        reach: Reach,
-    }
-
-    /// One after the other, each for as long as it is of use.
-    #[tokio::test]
-    async fn a_connection_is_used_until_it_is_given_up() {
-        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
-        let port = served.address.port();
-        let url = |host: &str| format!("https://{host}:{port}/").parse::<Uri>().unwrap();
-        let (url, other) = (url("127.0.0.1"), url("localhost"));
-        let address = served.address.to_string();
-        let line = ["x", "--insecure", "--server-addr", &address];
-        let reach = Line::try_parse_from(line).unwrap().reach;
-        let mut purpose = Purpose::look(&url, &[Alpn::H3]);
-        let urls = [url.clone(), other.clone()];
-        purpose.urls = &urls;
-        let mut sessions = Sessions::new(&reach, purpose).unwrap();
-        // What tests learn is nobody's.
-        sessions.kept = None;
-        let number = || sessions.current().unwrap().map(|(number, _)| number);
-        assert_eq!((number(), sessions.shown().len()), (None, 0));
-        let connected = async |url: &Uri| soon(sessions.connection(url)).await.unwrap();
-        let first = connected(&url).await;
-        assert!(!first.is_old && first.zero_rtt.is_none());
-        let again = connected(&url).await;
-        assert!(again.is_old);
-        assert_eq!((number(), sessions.shown().len()), (Some(1), 1));
-        // A request may fail alone.
-        drop(again);
-        sessions.give_up().await;
-        assert_eq!(number(), Some(1));
-        let connection = first.connection.clone();
-        drop(first);
-        sessions.give_up().await;
-        assert!(number().is_none() && connection.close_reason().is_some());
-        // Another server has another one, whatever its address.
-        assert!(!connected(&url).await.is_old);
-        assert_eq!(number(), Some(2));
-        assert!(!connected(&other).await.is_old);
-        assert_eq!(number(), Some(3));
-        // One that is closed is of no use.
-        let last = connected(&other).await;
-        assert!(last.is_old);
-        last.connection.close(0u32.into(), b"");
-        assert!(!connected(&other).await.is_old);
-        assert_eq!(number(), Some(4));
-        let open = sessions.open().unwrap();
-        sessions.close().await;
-        assert!(open.close_reason().is_some() && sessions.open().is_none());
-        // Addresses of the command line are those of its servers.
-        let given = [served.address];
-        assert_eq!(sessions.addresses(&other).await.unwrap(), given);
-        let elsewhere = Uri::from_static("https://127.0.0.3/x");
-        let found = sessions.addresses(&elsewhere).await.unwrap();
-        assert_eq!(found, [SocketAddr::from(([127, 0, 0, 3], 443))]);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! A server of files without end, for tests.
+//! Servers for tests, and clients of them.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
+use http::Uri;
+use mpquic_core::config::TransportOptions;
 use mpquic_tokio::{
     ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, RecvStream,
 };
@@ -17,6 +20,7 @@ use crate::endpoints::Endpoints;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::limits::{self, Limits};
 use crate::options::{Alpn, Cipher};
+use crate::reach::Reach;
 use crate::serve::{self, Service};
 use crate::trust::{Fingerprint, Trust, Verifier};
 
@@ -55,6 +59,17 @@ impl Write for Lines {
 pub(crate) fn most_read_in_vain(since: Instant) -> u64 {
     let requests = 100 + 20 * (since.elapsed().as_secs() + 1) + 10;
     requests * FIRST_PIECE as u64
+}
+
+/// The options of a client.
+pub(crate) fn reach(options: &[&str]) -> Reach {
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: Reach,
+    }
+    let line = ["x"].iter().chain(options);
+    Line::try_parse_from(line).unwrap().reach
 }
 
 /// The same file under every name, and how much of it was read.
@@ -195,6 +210,7 @@ impl<T> Unsent<T> {
 /// A server on loopback, with what its clients need.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
+    pub(crate) endpoints: Endpoints,
     pub(crate) pin: Fingerprint,
     pub(crate) alpn: Alpn,
     /// Lets it end.
@@ -202,13 +218,22 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn start(source: Anything, limits: Limits, alpn: Alpn) -> Self {
+    pub(crate) fn start(source: impl Source + 'static, limits: Limits, alpn: Alpn) -> Self {
         let service = Service {
             limits: limits::Shared::new(limits),
             ..Service::new(Arc::new(source))
         };
-        let (server, served, draining) = Self::listen(alpn);
-        tokio::spawn(async move { service.accept(&Endpoints::one(server), draining).await });
+        Self::of(service, alpn)
+    }
+
+    pub(crate) fn of(service: Service, alpn: Alpn) -> Self {
+        Self::over(service, alpn, mpquic_tokio::default_transport())
+    }
+
+    pub(crate) fn over(service: Service, alpn: Alpn, transport: TransportOptions) -> Self {
+        let (_, served, draining) = Self::listen_over(alpn, transport);
+        let endpoints = served.endpoints.clone();
+        tokio::spawn(async move { service.accept(&endpoints, draining).await });
         served
     }
 
@@ -237,18 +262,34 @@ impl Served {
 
     /// One that serves nobody.
     pub(crate) fn listen(alpn: Alpn) -> (Endpoint, Self, Draining) {
+        Self::listen_over(alpn, mpquic_tokio::default_transport())
+    }
+
+    fn listen_over(alpn: Alpn, transport: TransportOptions) -> (Endpoint, Self, Draining) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+        let config = config.transport_config(transport.build().unwrap());
         let server = Endpoint::builder().bind(any).server(config);
         let server = server.build().unwrap();
         let (drain, draining) = drain();
         let served = Self {
             address: server.local_addrs()[0],
+            endpoints: Endpoints::one(server.clone()),
             pin,
             alpn,
             drain,
         };
         (server, served, draining)
+    }
+
+    pub(crate) fn url(&self, path: &str) -> Uri {
+        format!("https://{}{path}", self.address).parse().unwrap()
+    }
+
+    /// The options of a client that trusts this server, and these.
+    pub(crate) fn reach(&self, options: &[&str]) -> Reach {
+        let pin = self.pin.to_string();
+        reach(&[&["--pin", &pin], options].concat())
     }
 
     /// A connection whose streams may receive this many bytes before they are read.
@@ -262,10 +303,30 @@ impl Served {
         connected.map(|(_, connection)| connection)
     }
 
-    /// The same over paths from several addresses.
+    /// A connection by way of another address.
+    pub(crate) async fn connect_to(
+        &self,
+        address: SocketAddr,
+        window: u64,
+    ) -> Result<Connection, ConnectionError> {
+        let locals = [Ipv4Addr::LOCALHOST];
+        let connected = self.connect_between(&locals, address, window).await;
+        connected.map(|(_, connection)| connection)
+    }
+
+    /// A connection over paths from several addresses.
     pub(crate) async fn connect_from(
         &self,
         locals: &[Ipv4Addr],
+        window: u64,
+    ) -> Result<(Endpoint, Connection), ConnectionError> {
+        self.connect_between(locals, self.address, window).await
+    }
+
+    async fn connect_between(
+        &self,
+        locals: &[Ipv4Addr],
+        address: SocketAddr,
         window: u64,
     ) -> Result<(Endpoint, Connection), ConnectionError> {
         let provider = Cipher::provider(None);
@@ -279,7 +340,7 @@ impl Served {
             builder.bind((*local, 0).into())
         });
         let client = builder.build().unwrap();
-        let connecting = client.connect_with(config, self.address, "localhost");
+        let connecting = client.connect_with(config, address, "localhost");
         let connection = connecting.unwrap().await?;
         Ok((client, connection))
     }
@@ -337,5 +398,36 @@ impl Control {
             left = after;
         }
         (kind, integers)
+    }
+}
+
+/// Both sides of a connection, with what they live on.
+pub(crate) struct Pair {
+    pub(crate) client: Connection,
+    pub(crate) server: Connection,
+    _endpoints: [Endpoint; 2],
+}
+
+/// A connection whose server is played by the test.
+pub(crate) async fn pair(alpn: Alpn) -> Pair {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+    let server = Endpoint::builder().bind(any).server(config);
+    let server = server.build().unwrap();
+    let config = ClientConfig::with_pin(pin.0, &[alpn.bytes()]).unwrap();
+    let client = Endpoint::builder()
+        .bind(any)
+        .client(config)
+        .build()
+        .unwrap();
+    let connecting = client
+        .connect(server.local_addrs()[0], "localhost")
+        .unwrap();
+    let accepted = async { server.accept().await.unwrap().await };
+    let (connected, accepted) = soon(futures_util::future::join(connecting, accepted)).await;
+    Pair {
+        client: connected.unwrap(),
+        server: accepted.unwrap(),
+        _endpoints: [server, client],
     }
 }

@@ -19,7 +19,7 @@ use crate::download::Treatment;
 use crate::failure::{Cause, Failure};
 use crate::fetch::{Fetch, Plan};
 use crate::progress::{Progress, REFRESH};
-use crate::report::{Report, rate, size};
+use crate::report::{Report, of_files};
 use crate::screen;
 use crate::session::Sessions;
 use crate::sink::{Destination, Memory};
@@ -154,16 +154,12 @@ impl Tree<'_> {
 
     /// What came of all, on one line.
     fn tell(&self, url: &Uri, count: usize, here: usize, seconds: f64) {
-        let bytes = self.plan.treatment.total.load(Relaxed);
-        let speed = rate(bytes as f64 / seconds.max(1e-9));
+        let told = of_files(count, self.plan.treatment.total.load(Relaxed), seconds);
         let before = match here {
             0 => String::new(),
             here => format!(", {here} were here before"),
         };
-        let bytes = size(bytes);
-        screen::say(format_args!(
-            "{url}: {count} files, {bytes} in {seconds:.2} s, {speed}{before}"
-        ));
+        screen::say(format_args!("{url}: {told}{before}"));
     }
 
     /// How lists are asked for.
@@ -355,12 +351,12 @@ fn below(directory: &Uri, name: &str, is_directory: bool) -> Result<Uri, Failure
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
+    use crate::limits::Limits;
     use crate::options::Alpn;
-    use crate::reach::Reach;
+    use crate::screen::tests::Heard;
     use crate::session::Purpose;
+    use crate::testing::{Served, reach, soon};
 
     #[test]
     fn names_stay_in_their_directory() {
@@ -455,12 +451,6 @@ mod tests {
         }
     }
 
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        reach: Reach,
-    }
-
     fn plan() -> Plan {
         Plan {
             method: http::Method::GET,
@@ -482,7 +472,7 @@ mod tests {
     /// What is to be done about an entry of a directory in another one, or why nothing can be.
     #[test]
     fn entries_of_a_list_are_fetched_or_told() {
-        let reach = Line::try_parse_from(["x", "--insecure"]).unwrap().reach;
+        let reach = reach(&["--insecure"]);
         let url: Uri = "https://host/a/".parse().unwrap();
         let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
         let plan = plan();
@@ -554,5 +544,78 @@ mod tests {
         assert_eq!(lists.fields[ACCEPT], "application/json");
         assert!(lists.treatment.quiet && !lists.treatment.resume);
         assert!(!Arc::ptr_eq(&lists.treatment.total, &plan.treatment.total));
+    }
+
+    /// What is fetched is told on one line, and so is what was here; what cannot be had besides.
+    #[tokio::test]
+    async fn all_that_is_in_a_directory_is_fetched_and_told() {
+        let (root, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("a/b")).unwrap();
+        for (name, content) in [("1", "12345"), ("a/2", "123"), ("a/b/3", "1")] {
+            fs::write(at(name), content).unwrap();
+        }
+        let source = crate::files::Directory::new(root.path(), false).unwrap();
+        let served = Served::start(source, Limits::default(), Alpn::H3);
+        let (url, reach) = (served.url("/"), served.reach(&[]));
+        let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+        let sessions = sessions.that_forget();
+        let heard = Heard::begin();
+        let here = target.path().join("here");
+        let fetch = async |max_depth, quiet| {
+            let plan = plan();
+            let tree = Tree {
+                plan: &plan,
+                sessions: &sessions,
+                parallel: 2,
+                max_depth,
+                quiet,
+                is_live: false,
+            };
+            let result = soon(tree.fetch(&url, here.clone())).await;
+            let mut view = Progress::new(String::new(), None, clock::now(), true, &[]);
+            tree.show(&mut view);
+            let [printed, said] = heard.take();
+            assert_eq!(printed, "");
+            (result, said, view.told().2)
+        };
+        let (result, said, bytes) = fetch(5, false).await;
+        result.unwrap();
+        // Each file is told as well.
+        let last = said.lines().last().unwrap();
+        assert!(
+            last.starts_with(&format!("{url}: 3 files, 9 B in ")),
+            "{said}"
+        );
+        assert!(last.ends_with("bit/s") && bytes == 9, "{said}");
+        for (name, content) in [("1", "12345"), ("a/2", "123"), ("a/b/3", "1")] {
+            assert_eq!(fs::read_to_string(here.join(name)).unwrap(), content);
+        }
+        let (result, said, _) = fetch(5, false).await;
+        result.unwrap();
+        assert!(
+            said.starts_with(&format!("{url}: 0 files, 0 B in ")),
+            "{said}"
+        );
+        assert!(said.ends_with(", 3 were here before\n"), "{said}");
+        let (result, said, _) = fetch(5, true).await;
+        result.unwrap();
+        assert_eq!(said, "");
+        // Too deep, or where a file is: the rest is fetched.
+        let (result, said, _) = fetch(1, true).await;
+        assert!(matches!(result, Err(Failure::Reported(Cause::Refused))));
+        let told = format!("mpquic: {url}a/: `b` is more than 1 directories deep\n");
+        assert_eq!(said, told);
+        fs::remove_dir_all(here.join("a")).unwrap();
+        fs::write(here.join("a"), "").unwrap();
+        fs::remove_file(here.join("1")).unwrap();
+        let (result, said, bytes) = fetch(5, true).await;
+        assert!(matches!(result, Err(Failure::Reported(Cause::File))));
+        let told = format!(
+            "mpquic: {url}a/: cannot make {}: ",
+            here.join("a").display()
+        );
+        assert!(said.starts_with(&told) && bytes == 5, "{said}");
+        assert!(here.join("1").exists());
     }
 }

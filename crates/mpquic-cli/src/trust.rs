@@ -298,6 +298,126 @@ fn reason(error: &rustls::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Cause;
+    use crate::limits::Limits;
+    use crate::options::{Alpn, Cipher};
+    use crate::session::{Purpose, Sessions};
+    use crate::testing::{Anything, Served, reach, soon};
+
+    /// What is said of a server that is not trusted.
+    #[tokio::test]
+    async fn a_server_that_is_not_trusted_is_told_with_its_fingerprint() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let (url, pin) = (served.url("/"), served.pin);
+        let directory = tempfile::tempdir().unwrap();
+        let other = directory.path().join("other.pem");
+        let mut params = rcgen::CertificateParams::new(["other".to_owned()]).unwrap();
+        let name = rcgen::DnType::CommonName;
+        params.distinguished_name.push(name, "another issuer");
+        let key = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(&other, params.self_signed(&key).unwrap().pem()).unwrap();
+        let unknown = format!(
+            "the server's certificate is not trusted (it is self-signed, or its issuer is \
+             unknown); if you know that its fingerprint is right, use --pin {pin}; or name its \
+             issuer with --ca PEM; or check nothing with --insecure"
+        );
+        let wrong = Fingerprint([7; 32]);
+        let pinned =
+            format!("the server's certificate is {pin}, but {wrong} was pinned with --pin");
+        let (named, wrong) = (other.to_str().unwrap(), wrong.to_string());
+        for (options, told) in [
+            (&[][..], &unknown),
+            (&["--ca", named], &unknown),
+            (&["--pin", &wrong], &pinned),
+        ] {
+            let reach = reach(options);
+            let look = Purpose::look(&url, &[Alpn::H3]);
+            let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+            let failure = soon(sessions.connection(&url)).await.err().unwrap();
+            assert_eq!(
+                (failure.cause(), failure.message()),
+                (Some(Cause::Trust), &**told)
+            );
+        }
+    }
+
+    #[test]
+    fn issuers_are_read_from_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.pem");
+        let read = || roots_in("--ca", &path);
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let pem = made.cert.pem();
+        for count in [1, 2] {
+            std::fs::write(&path, pem.repeat(count)).unwrap();
+            assert_eq!(read().unwrap().len(), count);
+        }
+        let broken = format!("{pem}-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+        let start = format!("--ca {}: ", path.display());
+        for text in ["", "nothing", &made.signing_key.serialize_pem(), &broken] {
+            std::fs::write(&path, text).unwrap();
+            let failure = read().unwrap_err();
+            let told = failure.message();
+            assert!(told.starts_with(&start) && failure.code() == 2, "{told}");
+            let has_none = told.ends_with(": no certificate in this file");
+            assert_eq!(has_none, text != broken, "{told}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(read().unwrap_err().message().starts_with(&start));
+        let provider = Arc::new(Cipher::provider(None));
+        let none = authorities(RootCertStore::empty(), &provider).unwrap();
+        assert!(none.is_none(), "nobody can be trusted");
+    }
+
+    #[test]
+    fn reasons_are_told_in_words() {
+        use CertificateError as Certificate;
+        for (error, told) in [
+            (Certificate::Expired, "it has expired"),
+            (Certificate::NotValidYet, "it is not valid yet"),
+            (Certificate::NotValidForName, "it is for another name"),
+            (
+                Certificate::UnknownIssuer,
+                "it is self-signed, or its issuer is unknown",
+            ),
+            (Certificate::Revoked, "it is not valid"),
+        ] {
+            assert_eq!(reason(&error.into()), told);
+        }
+        let other = rustls::Error::General(String::new());
+        assert_eq!(reason(&other), "it could not be checked");
+    }
+
+    /// Only who trusts servers at first remembers what is met, and for the last one only.
+    #[test]
+    fn what_is_met_is_that_of_the_last_server() {
+        let verifier = |trust: &Trust| Verifier::new(trust, Cipher::provider(None)).unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = made.cert.der();
+        let seen = Fingerprint::of(certificate);
+        let meets = |verifier: &Verifier| {
+            let name = ServerName::try_from("localhost").unwrap();
+            verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now())
+        };
+        let first = verifier(&Trust::FirstUse);
+        first.expect(None);
+        assert_eq!(first.met(), None);
+        assert!(meets(&first).is_ok());
+        assert_eq!((first.met(), first.refusal()), (Some(seen), None));
+        first.expect(Some(seen));
+        assert_eq!(first.met(), None, "the one before");
+        assert!(meets(&first).is_ok());
+        assert_eq!(first.met(), None, "it was known");
+        first.expect(Some(Fingerprint([1; 32])));
+        assert!(meets(&first).is_err());
+        assert!(first.met().is_none() && first.refusal().is_some());
+        for trust in [Trust::Anybody, Trust::Pin(seen)] {
+            let verifier = verifier(&trust);
+            verifier.expect(Some(Fingerprint([1; 32])));
+            assert!(meets(&verifier).is_ok());
+            assert_eq!((verifier.met(), verifier.refusal()), (None, None));
+        }
+    }
 
     #[test]
     fn fingerprints_are_read_as_they_are_printed() {

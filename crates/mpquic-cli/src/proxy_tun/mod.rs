@@ -7,6 +7,7 @@ mod state;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
 use clap::Args;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -48,6 +49,23 @@ pub(crate) struct TunArgs {
     /// of the paths is lost
     #[arg(long, value_name = "BYTES", requires = "tun", default_value_t = 1400, value_parser = clap::value_parser!(u32).range(1280..=65535))]
     pub(crate) mtu: u32,
+}
+
+impl TunArgs {
+    /// What is routed through the device: servers of names are, whatever else is.
+    fn networks(&self, has_v6: bool) -> Vec<IpNet> {
+        let mut networks = match self.route.is_empty() {
+            true => routes::everything(),
+            false => self.route.clone(),
+        };
+        for server in &self.dns {
+            if !networks.iter().any(|network| network.contains(server)) {
+                networks.push(IpNet::from(*server));
+            }
+        }
+        networks.retain(|network| has_v6 || matches!(network, IpNet::V4(_)));
+        networks
+    }
 }
 
 /// Undo what `mpquic proxy client --tun` changed, if it could not do so itself
@@ -125,16 +143,7 @@ impl Device {
         let disabled = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
         let has_v6 = std::fs::read_to_string(disabled).is_ok_and(|disabled| disabled.trim() == "0");
         let sources = free_addresses(has_v6)?;
-        let mut networks = match args.route.is_empty() {
-            true => routes::everything(),
-            false => args.route.clone(),
-        };
-        for server in &args.dns {
-            if !networks.iter().any(|network| network.contains(server)) {
-                networks.push(IpNet::from(*server));
-            }
-        }
-        networks.retain(|network| has_v6 || matches!(network, IpNet::V4(_)));
+        let networks = args.networks(has_v6);
         for words in routes::configure(name, &sources, args.mtu) {
             run("ip", &words)?;
         }
@@ -198,16 +207,25 @@ impl Drop for Device {
 
 /// Makes the file of a device that nobody else has, for it could not have been opened.
 fn keep(state: &State) -> Result<StateFile, Failure> {
+    keep_in(&state::directories(), state, is_there)
+}
+
+/// The same in these directories; what was left there tells whether anything is left to undo.
+fn keep_in(
+    directories: &[PathBuf],
+    state: &State,
+    is_there: impl Fn(&State) -> Result<bool, Failure>,
+) -> Result<StateFile, Failure> {
     let name = &state.name;
     let cannot = |error: io::Error| {
         Failure::other(format_args!("--tun={name}: cannot keep a state: {error}"))
     };
-    let kind = match StateFile::create(state) {
+    let kind = match StateFile::create(directories, state) {
         Ok(file) => return Ok(file),
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
         Err(error) => error.kind(),
     };
-    for old in StateFile::all().map_err(cannot)? {
+    for old in StateFile::all(directories).map_err(cannot)? {
         let left = old.read().map_err(cannot)?;
         if left.name != *name {
             continue;
@@ -219,17 +237,25 @@ fn keep(state: &State) -> Result<StateFile, Failure> {
             )));
         }
         old.remove().map_err(cannot)?;
-        return StateFile::create(state).map_err(cannot);
+        return StateFile::create(directories, state).map_err(cannot);
     }
     Err(cannot(kind.into()))
 }
 
 /// Whether anything is left to undo: a network namespace that is gone takes its rules along.
 fn is_there(state: &State) -> Result<bool, Failure> {
+    is_left(state, |words| output("ip", words))
+}
+
+/// The same by what `ip` says.
+fn is_left(
+    state: &State,
+    ip: impl Fn(&[String]) -> Result<String, Failure>,
+) -> Result<bool, Failure> {
     for version in ["-4", "-6"] {
         let table = state.table.to_string();
         let words = [version, "rule", "show", "table", &table].map(str::to_owned);
-        if !output("ip", &words)?.trim().is_empty() {
+        if !ip(&words)?.trim().is_empty() {
             return Ok(true);
         }
     }
@@ -243,13 +269,18 @@ pub(crate) fn failed(name: &str, error: &io::Error) -> Failure {
 
 /// Takes rules away and restores the resolver. What is not there any more is no failure.
 fn undo(state: &State) -> Result<(), Failure> {
+    undo_by(state, |words| run("ip", words))
+}
+
+/// The same by what `ip` does.
+fn undo_by(state: &State, ip: impl Fn(&[String]) -> Result<(), Failure>) -> Result<(), Failure> {
     let restored = state
         .resolver
         .as_ref()
         .map_or(Ok(()), |file| file.restore());
     let mut result = restored;
     for words in routes::remove(state) {
-        if let Err(failure) = run("ip", &words)
+        if let Err(failure) = ip(&words)
             && !failure.message().contains("No such file or directory")
         {
             result = Err(failure);
@@ -260,16 +291,25 @@ fn undo(state: &State) -> Result<(), Failure> {
 
 /// `mpquic proxy down`.
 pub(crate) fn down(args: &ProxyDown) -> Result<(), Failure> {
+    down_in(&state::directories(), args.name.as_deref(), clean)
+}
+
+/// The same in these directories.
+fn down_in(
+    directories: &[PathBuf],
+    wanted: Option<&str>,
+    clean: impl Fn(&StateFile, &State) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let cannot = |what: &dyn std::fmt::Display, error: &io::Error| {
         Failure::other(format_args!("cannot read {what}: {error}"))
     };
-    let files = StateFile::all().map_err(|error| cannot(&"the states", &error))?;
+    let files = StateFile::all(directories).map_err(|error| cannot(&"the states", &error))?;
     let mut result = Ok(());
     let mut found = 0;
     for file in files {
         let path = file.path().display().to_string();
         let state = file.read().map_err(|error| cannot(&path, &error))?;
-        if args.name.as_ref().is_some_and(|name| *name != state.name) {
+        if wanted.is_some_and(|name| name != state.name) {
             continue;
         }
         found += 1;
@@ -278,7 +318,7 @@ pub(crate) fn down(args: &ProxyDown) -> Result<(), Failure> {
             Err(failure) => result = Err(failure),
         }
     }
-    match (&args.name, found) {
+    match (wanted, found) {
         (Some(name), 0) => screen::print(format_args!("nothing to undo for {name}")),
         (None, 0) => screen::print(format_args!("nothing to undo")),
         _ => {}
@@ -327,7 +367,10 @@ fn cannot_open(name: &str, error: &io::Error) -> Failure {
 /// The number that the system has given to a device.
 fn number(name: &str) -> Result<u32, Failure> {
     let words = ["-o", "link", "show", "dev", name].map(str::to_owned);
-    let told = output("ip", &words)?;
+    number_in(&output("ip", &words)?, name)
+}
+
+fn number_in(told: &str, name: &str) -> Result<u32, Failure> {
     let number = told
         .split(':')
         .next()
@@ -339,6 +382,12 @@ fn number(name: &str) -> Result<u32, Failure> {
 fn free_addresses(has_v6: bool) -> Result<Vec<IpNet>, Failure> {
     let taken = if_addrs::get_if_addrs().map_err(Failure::other)?;
     let taken: Vec<_> = taken.iter().map(|interface| interface.addr.ip()).collect();
+    addresses_beside(&taken, has_v6)
+        .ok_or_else(|| Failure::other(format_args!("all addresses from {POOL_V4} on are in use")))
+}
+
+/// The first ones that are not taken.
+fn addresses_beside(taken: &[IpAddr], has_v6: bool) -> Option<Vec<IpNet>> {
     for number in 0..MOST_DEVICES {
         let v4 = Ipv4Addr::from_bits(POOL_V4.to_bits() + 4 * number + 1);
         let v6 = Ipv6Addr::from_bits(POOL_V6.to_bits() + 4 * u128::from(number) + 1);
@@ -349,82 +398,10 @@ fn free_addresses(has_v6: bool) -> Result<Vec<IpNet>, Failure> {
         if has_v6 {
             addresses.push(IpNet::V6(Ipv6Net::new_assert(v6, 126)));
         }
-        return Ok(addresses);
+        return Some(addresses);
     }
-    Err(Failure::other(format_args!(
-        "all addresses from {POOL_V4} on are in use"
-    )))
+    None
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_devices() {
-        for name in ["mpquic0", "tun-lan", "fifteen-letters"] {
-            assert_eq!(parse_name(name), Ok(name.to_owned()));
-        }
-        for name in ["", "sixteen-letters-", "tun%d", "a/b", "a b", "-4", ".."] {
-            assert!(parse_name(name).is_err(), "{name}");
-        }
-    }
-
-    #[test]
-    fn networks_have_no_host() {
-        assert!(parse_network("203.0.113.0/24").is_ok());
-        assert!(parse_network("2001:db8::/32").is_ok());
-        let wrong = parse_network("203.0.113.1/24").unwrap_err();
-        assert!(wrong.contains("203.0.113.0/24"), "{wrong}");
-        assert!(parse_network("203.0.113.1").is_err());
-    }
-
-    #[test]
-    fn addresses_of_a_device_are_those_of_nobody() {
-        let taken = if_addrs::get_if_addrs().unwrap();
-        let taken: Vec<_> = taken.iter().map(|interface| interface.addr.ip()).collect();
-        for (has_v6, count) in [(false, 1), (true, 2)] {
-            let addresses = free_addresses(has_v6).unwrap();
-            assert_eq!(addresses.len(), count);
-            assert!(addresses.iter().all(|one| !taken.contains(&one.addr())));
-            let [IpNet::V4(v4), ..] = addresses[..] else {
-                panic!("{addresses:?}");
-            };
-            // Four for each device, the second of which is its own.
-            let number = v4.addr().to_bits() - POOL_V4.to_bits();
-            assert!(number % 4 == 1 && number < 4 * MOST_DEVICES, "{v4}");
-            assert_eq!(v4.prefix_len(), 30);
-            if let Some(IpNet::V6(v6)) = addresses.get(1) {
-                assert_eq!(v6.addr().to_bits() - POOL_V6.to_bits(), u128::from(number));
-                assert_eq!(v6.prefix_len(), 126);
-            }
-        }
-    }
-
-    #[test]
-    fn who_cannot_have_a_device_is_told_why() {
-        let told = |kind: io::ErrorKind| {
-            let failure = cannot_open("tun0", &kind.into());
-            failure.message().to_owned()
-        };
-        for (kind, what) in [
-            (
-                io::ErrorKind::PermissionDenied,
-                "no permission to make the network device tun0",
-            ),
-            (
-                io::ErrorKind::ResourceBusy,
-                "the network device tun0 is in use",
-            ),
-            (io::ErrorKind::NotFound, "this system has no TUN devices"),
-            (
-                io::ErrorKind::Other,
-                "cannot make the network device tun0: ",
-            ),
-        ] {
-            assert!(told(kind).starts_with(what), "{}", told(kind));
-        }
-        let failure = failed("tun0", &io::ErrorKind::NotFound.into());
-        assert!(failure.message().starts_with("the device tun0: "));
-    }
-}
+mod tests;

@@ -36,6 +36,10 @@ impl Resolver {
     /// What asking these servers takes.
     pub(crate) fn plan(servers: &[IpAddr]) -> Result<Self, Failure> {
         let path = fs::canonicalize(FILE).unwrap_or_else(|_| FILE.into());
+        Self::plan_of(path, servers)
+    }
+
+    fn plan_of(path: PathBuf, servers: &[IpAddr]) -> Result<Self, Failure> {
         if path.starts_with(RESOLVED) {
             return Ok(Self::Resolved);
         }
@@ -56,12 +60,10 @@ impl Resolver {
     pub(crate) fn set(&self, device: &str, servers: &[IpAddr]) -> Result<(), Failure> {
         match self {
             Self::Resolved => {
-                let servers = servers.iter().map(IpAddr::to_string);
-                let mut words = vec!["dns".to_owned(), device.to_owned()];
-                words.extend(servers);
-                run("resolvectl", &words)?;
-                // All names, not only those of some domains.
-                run("resolvectl", &["domain", device, "~."].map(str::to_owned))
+                let commands = commands(device, servers);
+                commands
+                    .iter()
+                    .try_for_each(|words| run("resolvectl", words))
             }
             Self::File(replaced) => {
                 let path = &replaced.path;
@@ -70,6 +72,15 @@ impl Resolver {
             }
         }
     }
+}
+
+/// What `resolvectl` is told.
+fn commands(device: &str, servers: &[IpAddr]) -> [Vec<String>; 2] {
+    let servers = servers.iter().map(IpAddr::to_string);
+    let dns = ["dns".to_owned(), device.to_owned()];
+    // All names, not only those of some domains.
+    let domain = ["domain", device, "~."].map(str::to_owned);
+    [dns.into_iter().chain(servers).collect(), domain.to_vec()]
 }
 
 /// A configuration with these servers, and all else as it was.
@@ -162,6 +173,36 @@ mod tests {
         replaced.restore().unwrap();
         assert_eq!(read(), None);
         replaced.restore().unwrap();
+    }
+
+    #[test]
+    fn a_file_is_replaced_unless_it_is_of_who_keeps_servers_by_device() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolv.conf");
+        let servers = ["9.9.9.9".parse().unwrap(), "2620:fe::fe".parse().unwrap()];
+        let plan = |path: &Path| Resolver::plan_of(path.to_owned(), &servers);
+        let before = |path: &Path| match plan(path).unwrap() {
+            Resolver::File(replaced) => {
+                let text = text(replaced.before.as_deref().unwrap_or_default(), &servers);
+                assert_eq!((&*replaced.path, replaced.after), (path, text));
+                replaced.before
+            }
+            Resolver::Resolved => panic!("it is a file"),
+        };
+        assert_eq!(before(&path), None);
+        fs::write(&path, "nameserver 192.168.1.1\n").unwrap();
+        assert_eq!(before(&path).as_deref(), Some("nameserver 192.168.1.1\n"));
+        let failure = plan(directory.path()).unwrap_err();
+        let told = format!("cannot read {}: ", directory.path().display());
+        assert!(
+            failure.message().starts_with(&told),
+            "{}",
+            failure.message()
+        );
+        let resolved = plan(Path::new("/run/systemd/resolve/stub-resolv.conf"));
+        assert!(matches!(resolved, Ok(Resolver::Resolved)));
+        let told = commands("tun0", &servers).map(|words| words.join(" "));
+        assert_eq!(told, ["dns tun0 9.9.9.9 2620:fe::fe", "domain tun0 ~."]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) struct StateFile {
 
 /// Where states are: the first directory that can be used. Which one of them a client used depends on
 /// its privileges.
-fn directories() -> Vec<PathBuf> {
+pub(crate) fn directories() -> Vec<PathBuf> {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let all = std::iter::once(PathBuf::from("/run")).chain(of_user);
     all.map(|directory| directory.join("mpquic")).collect()
@@ -55,13 +55,13 @@ impl StateFile {
     /// # Errors
     ///
     /// [`io::ErrorKind::AlreadyExists`] if it is.
-    pub(crate) fn create(state: &State) -> io::Result<Self> {
+    pub(crate) fn create(directories: &[PathBuf], state: &State) -> io::Result<Self> {
         let name = state.name.clone() + &suffix()?;
         let mut last = io::ErrorKind::NotFound.into();
-        for directory in directories() {
+        for directory in directories {
             // The resolver's configuration is nobody's secret, but who could write here could undo
             // anything.
-            let made = (fs::DirBuilder::new().mode(0o755).recursive(true)).create(&directory);
+            let made = (fs::DirBuilder::new().mode(0o755).recursive(true)).create(directory);
             let path = directory.join(&name);
             let file = made.and_then(|()| {
                 (OpenOptions::new().write(true).create_new(true))
@@ -82,11 +82,9 @@ impl StateFile {
     }
 
     /// The files of this network namespace.
-    pub(crate) fn all() -> io::Result<Vec<Self>> {
+    pub(crate) fn all(directories: &[PathBuf]) -> io::Result<Vec<Self>> {
         let suffix = suffix()?;
-        let entries = directories()
-            .into_iter()
-            .filter_map(|d| fs::read_dir(d).ok());
+        let entries = directories.iter().filter_map(|d| fs::read_dir(d).ok());
         let paths = entries.flatten().flatten().map(|entry| entry.path());
         let ours = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -121,7 +119,59 @@ impl StateFile {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    fn state(name: &str) -> State {
+        State {
+            name: name.to_owned(),
+            process: 7,
+            table: 443_001,
+            sources: vec!["198.18.0.1/30".parse().unwrap()],
+            networks: vec!["0.0.0.0/0".parse().unwrap()],
+            resolver: None,
+        }
+    }
+
+    /// In the first directory that can be used, once, and for others to read but not to write.
+    #[test]
+    fn a_device_has_one_file() {
+        let root = tempfile::tempdir().unwrap();
+        let unusable = PathBuf::from("/dev/null/mpquic");
+        let places = [
+            unusable.clone(),
+            root.path().join("a/b"),
+            root.path().join("c"),
+        ];
+        let made = StateFile::create(&places, &state("tun1")).unwrap();
+        assert_eq!(made.read().unwrap(), state("tun1"));
+        assert!(made.path().starts_with(&places[1]) && !places[2].exists());
+        let name = format!("tun1{}", suffix().unwrap());
+        assert!(made.path().ends_with(name));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        // What the user takes away besides is taken away.
+        assert_eq!(mode(&places[1]) & !0o755, 0);
+        assert_eq!(mode(made.path()) & !0o644, 0);
+        let again = StateFile::create(&places, &state("tun1")).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        StateFile::create(&places, &state("tun0")).unwrap();
+        StateFile::create(&places[2..], &state("tun2")).unwrap();
+        fs::write(places[1].join("tun5.1.json"), "of another namespace").unwrap();
+        let names = |places: &[PathBuf]| {
+            let files = StateFile::all(places).unwrap().into_iter();
+            files
+                .map(|file| file.read().unwrap().name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&places), ["tun0", "tun1", "tun2"]);
+        assert_eq!(names(&places[2..]), ["tun2"]);
+        assert!(names(&places[..1]).is_empty());
+        assert!(StateFile::create(&[unusable], &state("tun1")).is_err());
+        let directories = directories();
+        assert_eq!(directories[0], Path::new("/run/mpquic"));
+        assert!(directories.iter().all(|path| path.ends_with("mpquic")));
+    }
 
     #[test]
     fn a_state_is_replaced_as_a_whole() {
@@ -129,14 +179,7 @@ mod tests {
         let file = StateFile {
             path: directory.path().join("tun0.1.json"),
         };
-        let mut state = State {
-            name: "tun0".to_owned(),
-            process: 7,
-            table: 443_001,
-            sources: vec!["198.18.0.1/30".parse().unwrap()],
-            networks: vec!["0.0.0.0/0".parse().unwrap()],
-            resolver: None,
-        };
+        let mut state = state("tun0");
         assert!(file.read().is_err());
         for process in [7, 8] {
             state.process = process;

@@ -1,0 +1,192 @@
+use std::fs;
+use std::path::Path;
+
+use clap::Parser;
+use sha2::{Digest, Sha256};
+
+use super::*;
+use crate::files::Directory;
+use crate::hex::hex;
+use crate::limits::Limits;
+use crate::screen::tests::Heard;
+use crate::testing::{Served, soon};
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    put: Put,
+}
+
+/// A server that takes files of up to so many bytes.
+fn served(directory: &Path, most: Option<u64>) -> Served {
+    let directory = Directory::new(directory, false).unwrap().max_upload(most);
+    Served::start(directory, Limits::default(), Alpn::H3)
+}
+
+/// What is sent and how: it ends in what is said, printed, and what came of it.
+async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Result<(), Failure>) {
+    let url = url.to_string();
+    let names = files.iter().map(|file| file.to_str().unwrap());
+    let line = ["x", "--insecure", "--retry-time", "0", &url].into_iter();
+    let line = line.chain(names).chain(options.iter().copied());
+    let args = Line::try_parse_from(line).unwrap().put;
+    let items = outgoing::items(&args.url, &args.files, args.recursive).unwrap();
+    let purpose = Purpose::look(&args.url, &[Alpn::H3]);
+    let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
+    let sending = Sending {
+        sessions: &sessions,
+        retry: Duration::from_secs(args.patience.retry_time),
+        stall: args.patience.stall.limit(),
+        quiet: args.quiet,
+        pace: args.rate.map(Pace::new),
+        total: Total::default(),
+    };
+    let heard = Heard::begin();
+    let result = soon(send_all(&args, &sending, &items)).await;
+    let mut view = View::new(&items, args.quiet);
+    view.update(&sending);
+    if result.is_ok() {
+        let (title, _, bytes) = view.progress.told();
+        assert_eq!(Some(bytes), items.length);
+        let several = format!("{} files", items.files.len());
+        let is_one = items.files.len() == 1;
+        assert_eq!(
+            title,
+            if is_one {
+                items.files[0].name()
+            } else {
+                &several
+            }
+        );
+    }
+    (heard.take(), result)
+}
+
+#[tokio::test]
+async fn one_file_is_told_with_its_paths() {
+    let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let served = served(target.path(), Some(1 << 20));
+    let file = source.path().join("a b");
+    let content = vec![7; 700_000];
+    fs::write(&file, &content).unwrap();
+    let url = served.url("/");
+    let ([printed, said], result) = put(&url, &[&file], &[]).await;
+    result.unwrap();
+    assert_eq!(printed, "");
+    let lines: Vec<_> = said.lines().collect();
+    let start = format!("{url}a%20b: 683.6 KiB in ");
+    assert!(
+        lines[0].starts_with(&start) && lines[0].ends_with(", over 1 path"),
+        "{said}"
+    );
+    assert!(
+        lines[1].starts_with("path  local") && lines[1].contains(" sent  share"),
+        "{said}"
+    );
+    assert_eq!(lines.len(), 3, "{said}");
+    assert_eq!(fs::read(target.path().join("a b")).unwrap(), content);
+    let ([printed, said], result) = put(&url, &[&file], &["--quiet"]).await;
+    result.unwrap();
+    assert_eq!((&*printed, &*said), ("", ""));
+    let ([printed, said], result) = put(&url, &[&file], &["--json"]).await;
+    result.unwrap();
+    assert_eq!(said, "");
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(report["url"], format!("{url}a%20b"));
+    assert_eq!(report["bytes"], content.len());
+    assert_eq!(report["sha256"], hex(&Sha256::digest(&content)));
+    assert_eq!(report["file"], file.to_str().unwrap());
+    assert_eq!(report["protocol"], "h3");
+    let seconds = report["seconds"].as_f64().unwrap();
+    assert!(seconds > 0.0 && seconds < 20.0, "{report}");
+    for absent in ["retries", "resumed_at", "early_data", "longest_gap_ms"] {
+        assert!(report[absent].is_null(), "{report}");
+    }
+    let sent = report["paths"][0]["bytes_sent"].as_u64().unwrap();
+    assert!(sent > content.len() as u64, "{report}");
+}
+
+#[tokio::test]
+async fn several_files_are_told_together() {
+    let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let served = served(target.path(), Some(1 << 20));
+    let url = served.url("/");
+    let files = [("a", 1000), ("b", 2000), ("c", 3000)].map(|(name, length)| {
+        let path = source.path().join(name);
+        fs::write(&path, vec![1; length]).unwrap();
+        path
+    });
+    let files = files.each_ref().map(|path| path.as_path());
+    let ([printed, said], result) = put(&url, &files, &[]).await;
+    result.unwrap();
+    assert_eq!(printed, "");
+    let start = format!("{url}: 3 files, 5.9 KiB in ");
+    assert!(
+        said.starts_with(&start) && said.lines().count() == 1,
+        "{said}"
+    );
+    for (name, length) in [("a", 1000), ("b", 2000), ("c", 3000)] {
+        let there = fs::read(target.path().join(name)).unwrap();
+        assert_eq!(there, vec![1; length]);
+    }
+    let ([printed, said], result) = put(&url, &files, &["--quiet"]).await;
+    result.unwrap();
+    assert_eq!((&*printed, &*said), ("", ""));
+    let ([printed, said], result) = put(&url, &files, &["--json"]).await;
+    result.unwrap();
+    assert_eq!((printed.lines().count(), &*said), (3, ""));
+}
+
+/// What is in a directory comes after it, however deep it is.
+#[tokio::test]
+async fn directories_are_made_one_in_the_other() {
+    let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let served = served(target.path(), Some(1 << 20));
+    let top = source.path().join("top");
+    let deep: std::path::PathBuf = (0..40).map(|number| format!("d{number}")).collect();
+    fs::create_dir_all(top.join(&deep)).unwrap();
+    fs::write(top.join(&deep).join("file"), "content").unwrap();
+    let url = served.url("/");
+    // Those that are there already are no hindrance.
+    for _ in 0..2 {
+        let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
+        result.unwrap();
+        let there = target.path().join("top").join(&deep).join("file");
+        assert_eq!(fs::read(there).unwrap(), b"content");
+        assert_eq!(said.lines().count(), 3, "{said}");
+    }
+    // Where one cannot be made, nothing is sent.
+    fs::remove_dir_all(target.path().join("top")).unwrap();
+    fs::write(target.path().join("top"), "").unwrap();
+    let (_, result) = put(&url, &[&top], &["--recursive"]).await;
+    let failure = result.unwrap_err();
+    assert_eq!(failure.cause(), Some(Cause::Refused));
+    let start = format!("{url}top/d0/: ");
+    assert!(
+        failure.message().starts_with(&start),
+        "{}",
+        failure.message()
+    );
+}
+
+#[tokio::test]
+async fn what_is_refused_is_told_and_the_rest_is_sent() {
+    let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let served = served(target.path(), Some(2000));
+    let url = served.url("/");
+    let files = [("a", 1000), ("b", 2001), ("c", 2000)].map(|(name, length)| {
+        let path = source.path().join(name);
+        fs::write(&path, vec![1; length]).unwrap();
+        path
+    });
+    let files = files.each_ref().map(|path| path.as_path());
+    let ([_, said], result) = put(&url, &files, &["--parallel", "1"]).await;
+    assert_eq!(result.unwrap_err().message(), "told above");
+    let lines: Vec<_> = said.lines().collect();
+    let start = format!("mpquic: {url}b: the server answered 413");
+    assert!(lines[0].starts_with(&start), "{said}");
+    // What was not taken does not count.
+    let start = format!("{url}: 2 files, 2.9 KiB in ");
+    assert!(lines[1].starts_with(&start) && lines.len() == 2, "{said}");
+    assert!(!target.path().join("b").exists() && target.path().join("c").exists());
+}
