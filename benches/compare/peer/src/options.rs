@@ -89,6 +89,12 @@ pub struct Options {
     /// Address of clients; further paths have those that follow
     #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
     pub client_address: Ipv4Addr,
+    /// Addresses of clients for further paths, separated by commas, if they are others
+    #[arg(long, value_delimiter = ',')]
+    pub further_address: Vec<Ipv4Addr>,
+    /// BBR instead of CUBIC; noq alone looks at it
+    #[arg(long)]
+    pub bbr: bool,
     /// Over HTTP/3
     #[arg(long, hide = true)]
     pub http3: bool,
@@ -141,8 +147,12 @@ impl Options {
 
     /// The client's address for path `path`, counted from 1.
     pub fn client_socket(&self, path: u8) -> SocketAddr {
-        let first = u32::from(self.client_address);
-        let address = Ipv4Addr::from(first + u32::from(path) - 1);
+        let further = usize::from(path).checked_sub(2);
+        let given = further.and_then(|index| self.further_address.get(index));
+        let address = given.copied().unwrap_or_else(|| {
+            let first = u32::from(self.client_address);
+            Ipv4Addr::from(first + u32::from(path) - 1)
+        });
         SocketAddr::new(address.into(), 0)
     }
 
@@ -159,16 +169,23 @@ impl Options {
             ("train", self.train.to_string()),
             ("server-address", self.server_address.to_string()),
             ("client-address", self.client_address.to_string()),
+            ("further-address", join(&self.further_address)),
             ("credentials", self.credentials.display().to_string()),
         ];
         let variant = self.variant.iter().cloned();
-        let named = named.into_iter();
+        let named = named.into_iter().filter(|(_, value)| !value.is_empty());
         let named = named.chain(variant.map(|variant| ("variant", variant)));
         let named = named.flat_map(|(name, value)| [format!("--{name}"), value]);
         let defaults = self.defaults.then(|| "--defaults".to_owned());
         let http3 = self.http3.then(|| "--http3".to_owned());
-        named.chain(defaults).chain(http3).collect()
+        let bbr = self.bbr.then(|| "--bbr".to_owned());
+        named.chain(defaults).chain(http3).chain(bbr).collect()
     }
+}
+
+fn join(addresses: &[Ipv4Addr]) -> String {
+    let texts: Vec<_> = addresses.iter().map(Ipv4Addr::to_string).collect();
+    texts.join(",")
 }
 
 /// How long a connection may be idle: longer than any measurement.

@@ -171,7 +171,8 @@ async fn events(measurement: &Measurement<'_>) -> (Vec<serde_json::Value>, serde
         (&result["event"], &result["start"]),
         (&"result".into(), &0.0.into())
     );
-    assert!(result["end"].as_f64().unwrap() >= 0.2);
+    // The last DATAGRAM leaves 4 ms before the time is over, and its answer may be the end.
+    assert!(result["end"].as_f64().unwrap() >= 0.196);
     assert!(events.iter().all(|event| event["event"] == "interval"));
     (events, result)
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
 use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
 use compare_peer::{Options, Result, Workload, tls};
-use noq::congestion::CubicConfig;
+use noq::congestion::{Bbr3Config, ControllerFactory, CubicConfig};
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::{ClientConfig, Endpoint, EndpointConfig, ServerConfig};
 use noq::{FourTuple, PathError, PathStatus};
@@ -39,6 +39,10 @@ fn transport(options: &Options) -> Result<Arc<TransportConfig>> {
     let window = VarInt::from_u64(options.window_bytes())?;
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(options.datagram);
+    let controller: Arc<dyn ControllerFactory + Send + Sync> = match options.bbr {
+        true => Arc::new(Bbr3Config::default()),
+        false => Arc::new(CubicConfig::default()),
+    };
     let mut transport = TransportConfig::default();
     transport
         .stream_receive_window(window)
@@ -48,7 +52,7 @@ fn transport(options: &Options) -> Result<Arc<TransportConfig>> {
         .max_idle_timeout(Some(IDLE_TIMEOUT.try_into()?))
         .mtu_discovery_config(Some(discovery))
         .max_concurrent_multipath_paths(MAX_PATHS)
-        .congestion_controller_factory(Arc::new(CubicConfig::default()));
+        .congestion_controller_factory(controller);
     Ok(Arc::new(transport))
 }
 
