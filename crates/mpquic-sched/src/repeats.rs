@@ -1,6 +1,5 @@
 //! Which unacknowledged bytes were sent again already.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use mpquic_core::sched::{Decision, UnackedRange, View};
@@ -63,32 +62,34 @@ impl Repeats {
 /// Which unacknowledged ranges were repeated, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
-    ranges: PathMap<BTreeSet<Position>>,
+    /// In order.
+    ranges: Vec<(PathId, Position)>,
 }
 
 impl Copied {
     /// True if the range was not repeated yet. Copies, and what the core moves by itself, are never
     /// repeated.
     pub(crate) fn is_due(&self, range: &UnackedRange) -> bool {
-        let repeated = self.ranges.get(range.path);
-        !range.reinjected
-            && range.tag & REPEATED == 0
-            && repeated.is_none_or(|repeated| !repeated.contains(&position(range)))
+        let key = (range.path, position(range));
+        !range.reinjected && range.tag & REPEATED == 0 && self.ranges.binary_search(&key).is_err()
     }
 
     /// Notes that a range is repeated, and forgets what is older than all that is unacknowledged on
     /// its path.
     pub(crate) fn insert(&mut self, range: &UnackedRange, view: &View<'_>) {
-        let repeated = self.ranges.get_or_insert_with(range.path, BTreeSet::new);
-        repeated.insert(position(range));
         if let Some(oldest) = view.find_unacked(range.path, |_| true) {
             // Packets that left together are in no order of streams and offsets.
-            repeated.retain(|(sent_at, ..)| *sent_at >= oldest.sent_at);
+            self.ranges
+                .retain(|(path, (sent_at, ..))| *path != range.path || *sent_at >= oldest.sent_at);
+        }
+        let key = (range.path, position(range));
+        if let Err(index) = self.ranges.binary_search(&key) {
+            self.ranges.insert(index, key);
         }
     }
 
     pub(crate) fn remove(&mut self, path: PathId) {
-        self.ranges.remove(path);
+        self.ranges.retain(|(carrier, _)| *carrier != path);
     }
 }
 
