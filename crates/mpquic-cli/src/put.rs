@@ -94,14 +94,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
             costs: &args.preference.cost,
         },
     )?;
-    let sending = Sending {
-        sessions: &sessions,
-        retry: Duration::from_secs(args.patience.retry_time),
-        stall: args.patience.stall.limit(),
-        quiet: args.quiet,
-        pace: args.rate.map(Pace::new),
-        total: Total::default(),
-    };
+    let sending = sending(&args, &sessions);
     let title = &args.url;
     let live = args.live.view(title, Direction::Sending);
     let sent = beside(live, || sessions.shown(), send_all(&args, &sending, &items));
@@ -121,6 +114,18 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
     };
     sessions.close().await;
     result
+}
+
+/// How files are sent, as the options say.
+fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>) -> Sending<'a> {
+    Sending {
+        sessions,
+        retry: Duration::from_secs(args.patience.retry_time),
+        stall: args.patience.stall.limit(),
+        quiet: args.quiet,
+        pace: args.rate.map(Pace::new),
+        total: Total::default(),
+    }
 }
 
 /// Makes the directories, then sends the files, some at a time.

@@ -118,12 +118,12 @@ impl StateFile {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
-    fn state(name: &str) -> State {
+    pub(crate) fn state(name: &str) -> State {
         State {
             name: name.to_owned(),
             process: 7,

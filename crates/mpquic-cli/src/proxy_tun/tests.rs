@@ -2,6 +2,7 @@ use std::cell::RefCell;
 
 use clap::Parser;
 
+use super::state::tests::state;
 use super::*;
 use crate::screen::tests::Heard;
 
@@ -146,17 +147,6 @@ fn the_number_of_a_device_is_what_ip_says_first() {
         let failure = number_in(wrong, "tun0").unwrap_err();
         let told = format!("`ip link show dev tun0` says {wrong:?}");
         assert_eq!(failure.message(), told);
-    }
-}
-
-fn state(name: &str) -> State {
-    State {
-        name: name.to_owned(),
-        process: 7,
-        table: 443_001,
-        sources: vec!["198.18.0.1/30".parse().unwrap()],
-        networks: vec!["0.0.0.0/0".parse().unwrap()],
-        resolver: None,
     }
 }
 

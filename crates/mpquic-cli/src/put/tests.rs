@@ -33,14 +33,7 @@ async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Resu
     let items = outgoing::items(&args.url, &args.files, args.recursive).unwrap();
     let purpose = Purpose::look(&args.url, &[Alpn::H3]);
     let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
-    let sending = Sending {
-        sessions: &sessions,
-        retry: Duration::from_secs(args.patience.retry_time),
-        stall: args.patience.stall.limit(),
-        quiet: args.quiet,
-        pace: args.rate.map(Pace::new),
-        total: Total::default(),
-    };
+    let sending = sending(&args, &sessions);
     let heard = Heard::begin();
     let result = soon(send_all(&args, &sending, &items)).await;
     let mut view = View::new(&items, args.quiet);
