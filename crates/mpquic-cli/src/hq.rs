@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use crate::limits::Limits;
     use crate::options::Alpn;
-    use crate::testing::{Anything, Served, Unsent, most_read_in_vain, soon};
+    use crate::testing::{Anything, Served, Slow, most_read_in_vain, soon, turned_away};
 
     #[test]
     fn requests() {
@@ -522,22 +522,19 @@ mod tests {
     }
 
     /// An answer that is written is not yet sent.
-    #[test]
-    fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
-        let waiting = Unsent::start(Alpn::HqInterop, async |served, requests| {
-            let connection = served.connect(WINDOW).await;
-            let mut answers = Vec::new();
-            for _ in 0..requests {
-                answers.push(request(&connection).await);
-            }
-            (connection, answers)
-        });
-        let close = waiting.cancel(|(connection, mut answers)| {
-            for (_, recv) in &mut answers {
-                recv.stop(0u32.into()).unwrap();
-            }
-            (answers, connection)
-        });
+    #[tokio::test]
+    async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+        let slow = Slow::start(Alpn::HqInterop);
+        let connection = slow.served.connect(WINDOW).await;
+        let mut answers = Vec::new();
+        for _ in 0..Slow::REQUESTS {
+            answers.push(request(&connection).await);
+        }
+        slow.has_written().await;
+        for (_, recv) in &mut answers {
+            recv.stop(0u32.into()).unwrap();
+        }
+        let close = turned_away(&connection).await;
         assert_eq!(close.error_code, VarInt::from_u32(429));
         assert_eq!(&close.reason[..], b"too many requests cancelled");
     }

@@ -12,7 +12,6 @@ use mpquic_core::config::TransportOptions;
 use mpquic_tokio::{
     ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, RecvStream,
 };
-use tokio::runtime::{self, Runtime};
 
 use crate::delivery::FIRST_PIECE;
 use crate::drain::{Drain, Draining, drain};
@@ -20,6 +19,7 @@ use crate::endpoints::Endpoints;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::limits::{self, Limits};
 use crate::options::{Alpn, Cipher};
+use crate::rate_limit::limited;
 use crate::reach::Reach;
 use crate::serve::{self, Service};
 use crate::trust::{Fingerprint, Trust, Verifier};
@@ -144,66 +144,58 @@ impl Drop for Counted {
     }
 }
 
-/// Answers that a server has written, and cannot send yet: it hears nothing of its client meanwhile.
-pub(crate) struct Unsent<T> {
-    client: Runtime,
-    _server: Runtime,
-    asked: T,
+/// A server that writes its answers, and sends them so slowly that they wait for longer than a test takes.
+pub(crate) struct Slow {
+    pub(crate) served: Served,
+    source: Anything,
 }
 
-impl<T> Unsent<T> {
-    /// Has so many requests sent as make answers of far more than leaves at once.
-    pub(crate) fn start(alpn: Alpn, ask: impl AsyncFnOnce(Served, usize) -> T) -> Self {
-        const REQUESTS: usize = 16;
-        const FILE: u64 = 60_000;
-        let mut server = runtime::Builder::new_multi_thread();
-        let server = server.worker_threads(1).enable_all().build().unwrap();
-        let mut client = runtime::Builder::new_current_thread();
-        let client = client.enable_all().build().unwrap();
-        let source = Anything::new(FILE);
+impl Slow {
+    /// So many requests may be cancelled.
+    pub(crate) const CANCELLED: usize = 8;
+    /// So many requests make answers of far more than leaves at once.
+    pub(crate) const REQUESTS: usize = 2 * Self::CANCELLED;
+    const FILE: u64 = 60_000;
+    const BYTES_PER_SECOND: u64 = 5_000;
+
+    pub(crate) fn start(alpn: Alpn) -> Self {
+        let source = Anything::new(Self::FILE);
         let limits = Limits {
-            cancelled: REQUESTS as u32 / 2,
+            cancelled: Self::CANCELLED as u32,
             cancelled_per_second: 0,
             ..Limits::default()
         };
-        let served = {
-            let _here = server.enter();
-            Served::start(source.clone(), limits, alpn)
+        let service = Service {
+            limits: limits::Shared::new(limits),
+            ..Service::new(Arc::new(source.clone()))
         };
-        let asked = client.block_on(async {
-            let asked = ask(served, REQUESTS).await;
-            // They have to leave.
-            for _ in 0..20 {
-                tokio::task::yield_now().await;
-            }
-            asked
-        });
+        let mut transport = mpquic_tokio::default_transport();
+        transport.controller = limited(transport.controller, Self::BYTES_PER_SECOND);
+        let served = Served::over(service, alpn, transport);
+        Self { served, source }
+    }
+
+    /// Waits until the answers to all requests are written.
+    pub(crate) async fn has_written(&self) {
+        let all = Self::FILE * Self::REQUESTS as u64;
         let is_written = || {
-            let read = source.read.load(Ordering::SeqCst);
-            read == FILE * REQUESTS as u64 && source.open.load(Ordering::SeqCst) == 0
+            let read = self.source.read.load(Ordering::SeqCst);
+            read == all && self.source.open.load(Ordering::SeqCst) == 0
         };
         let written = async {
             while !is_written() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        server.block_on(soon(written));
-        Self {
-            client,
-            _server: server,
-            asked,
-        }
+        soon(written).await;
     }
+}
 
-    /// Cancels them, and tells how the server ends the connection.
-    pub(crate) fn cancel<U>(self, cancel: impl FnOnce(T) -> (U, Connection)) -> ApplicationClose {
-        self.client.block_on(async {
-            let (_kept, connection) = cancel(self.asked);
-            match soon(connection.closed()).await {
-                ConnectionError::ApplicationClosed(close) => close,
-                other => panic!("{other:?}"),
-            }
-        })
+/// How a server ends a connection on which too many requests are cancelled.
+pub(crate) async fn turned_away(connection: &Connection) -> ApplicationClose {
+    match soon(connection.closed()).await {
+        ConnectionError::ApplicationClosed(close) => close,
+        other => panic!("{other:?}"),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::addresses::AddressLimits;
 use crate::clock;
 use crate::limits::Limits;
 use crate::options::Alpn;
-use crate::testing::{Anything, Control, Served, Unsent, most_read_in_vain, soon};
+use crate::testing::{Anything, Control, Served, Slow, most_read_in_vain, soon, turned_away};
 
 const WINDOW: u64 = 1 << 20;
 
@@ -316,22 +316,18 @@ async fn what_follows_a_request_is_read_up_to_a_limit() {
 }
 
 /// An answer that is written is not yet sent.
-#[test]
-fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
-    let waiting = Unsent::start(Alpn::H3, async |served, requests| {
-        let mut client = connect(&served, WINDOW).await;
-        let mut answers = Vec::new();
-        for _ in 0..requests {
-            answers.push(client.request().await.unwrap());
-        }
-        (client, answers)
-    });
-    let close = waiting.cancel(|(client, answers)| {
-        // Dropped, and so cancelled.
-        drop(answers);
-        let connection = client.connection.clone();
-        (client, connection)
-    });
+#[tokio::test]
+async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+    let slow = Slow::start(Alpn::H3);
+    let mut client = connect(&slow.served, WINDOW).await;
+    let mut answers = Vec::new();
+    for _ in 0..Slow::REQUESTS {
+        answers.push(client.request().await.unwrap());
+    }
+    slow.has_written().await;
+    // Dropped, and so cancelled.
+    drop(answers);
+    let close = turned_away(&client.connection).await;
     assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
     assert_eq!(&close.reason[..], b"too many requests cancelled");
 }
