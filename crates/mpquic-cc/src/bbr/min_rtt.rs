@@ -17,6 +17,8 @@ pub(super) struct MinRtt {
     /// The minimum of the last five seconds.
     recent: Option<Duration>,
     recent_taken: Instant,
+    /// The newest sample.
+    last: Option<Duration>,
     /// No sample was as short for five seconds.
     pub(super) is_probe_due: bool,
 }
@@ -28,8 +30,23 @@ impl MinRtt {
             taken: now,
             recent: None,
             recent_taken: now,
+            last: None,
             is_probe_due: false,
         }
+    }
+
+    /// Acknowledgements come another way from this sample on. What it makes longer is the way back, for the queue
+    /// ahead is the same. If it makes it shorter, the queue may have drained as well: later samples tell.
+    pub(super) fn on_new_way_back(&mut self, now: Instant, sample: Option<Duration>) {
+        let longer = |(sample, last): (Duration, Duration)| sample.saturating_sub(last);
+        let longer = sample.zip(self.last).map(longer);
+        *self = Self {
+            recent: self
+                .shortest
+                .zip(longer)
+                .map(|(shortest, longer)| shortest + longer),
+            ..Self::new(now)
+        };
     }
 
     pub(super) fn get(&self) -> Option<Duration> {
@@ -45,6 +62,7 @@ impl MinRtt {
         {
             self.recent_taken = now;
         }
+        self.last = sample.or(self.last);
         self.is_probe_due = now > self.recent_taken + PROBE_INTERVAL;
         if let Some(sample) = sample
             && (self.is_probe_due || self.recent.is_none_or(|recent| sample < recent))
@@ -104,6 +122,25 @@ mod tests {
         assert_eq!(due(101 * MS, 1.0), just_over, "the draft");
         assert_eq!(due(101 * MS, 1.02), None);
         assert_eq!(due(103 * MS, 1.02), just_over);
+    }
+
+    /// Otherwise a queue would become part of the path, and grow with each change.
+    #[test]
+    fn the_queue_ahead_is_no_part_of_a_new_way_back() {
+        for (after, expected) in [(950, 120), (870, 100), (60, 60)] {
+            let begin = start();
+            let mut shortest = MinRtt::new(begin);
+            shortest.on_ack(begin, Some(100 * MS), 1.0);
+            shortest.on_ack(begin + MS, Some(930 * MS), 1.0);
+            let sample = Some(after * MS);
+            shortest.on_new_way_back(begin + 2 * MS, sample);
+            shortest.on_ack(begin + 2 * MS, sample, 1.0);
+            assert_eq!(shortest.get(), Some(expected * MS), "{after}");
+        }
+        let mut first = MinRtt::new(start());
+        first.on_new_way_back(start(), Some(MS));
+        first.on_ack(start(), Some(MS), 1.0);
+        assert_eq!(first.get(), Some(MS));
     }
 
     #[test]

@@ -39,7 +39,6 @@ use crate::careful_resume::Found;
 use crate::uncoupled::{PathController, PathLimits};
 use aggregation::Round;
 use bandwidth::Latest;
-use min_rtt::MinRtt;
 use model::Sample;
 use send_log::Flight;
 
@@ -105,7 +104,7 @@ impl Bbr {
             self.variant.rtt_confirmation
         };
         if ack.rtt_restarted {
-            self.min_rtt = MinRtt::new(ack.now);
+            self.min_rtt.on_new_way_back(sample.now, sample.rtt);
         }
         self.min_rtt.on_ack(sample.now, sample.rtt, confirmation);
         self.check_probe_rtt(sample, ack);
@@ -180,7 +179,8 @@ impl Bbr {
         self.pacing_rate = Some(plan.pacing * rate);
         let wanted = plan.window * rate * rtt + self.aggregation.excess() / self.count;
         let grown = self.window + plan.growth * sample.newly_acked;
-        self.window = grown.min(wanted).max(self.window) + train;
+        let window = grown.min(wanted).max(self.window);
+        self.window = (window + train).min(wanted + train).max(window);
         true
     }
 
