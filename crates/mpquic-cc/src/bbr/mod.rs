@@ -50,6 +50,8 @@ pub(crate) use variant::Variant;
 
 /// Round trips draining may take.
 const DRAIN_ROUNDS: u64 = 3;
+/// Packets that take so many times the shortest round trip wait for others of ours.
+const QUEUED: f64 = 3.0;
 /// Pacing when the window is the limit, as the core paces for controllers without a rate.
 const WINDOW_PACING_GAIN: f64 = 1.25;
 
@@ -172,7 +174,9 @@ impl Bbr {
             .as_secs_f64();
         let rate = self.bandwidth().max(initial / rtt);
         let train = self.trains.start(rate, rate * rtt, self.mtu);
-        let Some(plan) = self.trains.plan(rate, self.full_pipe.grows()) else {
+        let is_queued = self.smoothed_rtt.as_secs_f64() > QUEUED * rtt;
+        let grows = self.full_pipe.grows();
+        let Some(plan) = self.trains.plan(rate, grows, is_queued) else {
             return false;
         };
         self.full_pipe.was_full |= plan.is_filled;

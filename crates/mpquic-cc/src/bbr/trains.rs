@@ -124,7 +124,7 @@ pub(super) struct Trains {
     /// The rate at which a train arrived that was held up, and its bytes.
     held_up: Option<(f64, f64)>,
     room: Option<Room>,
-    /// Acknowledgements come over another path, whose own link spreads them.
+    /// Acknowledgements come over another path, whose own link spreads them: only with a queue that is certain.
     is_foreign: bool,
 }
 
@@ -148,9 +148,9 @@ impl Trains {
         length
     }
 
-    /// What to do while the path delivers `rate` bytes per second, which `grows` in a round trip or not; `None`
-    /// if there is nothing to go by.
-    pub(super) fn plan(&self, rate: f64, grows: bool) -> Option<Plan> {
+    /// What to do while the path delivers `rate` bytes per second, which `grows` in a round trip or not, and packets
+    /// wait for long or not; `None` if there is nothing to go by.
+    pub(super) fn plan(&self, rate: f64, grows: bool, is_queued: bool) -> Option<Plan> {
         let plan = |growth: f64, pacing: f64| Plan {
             growth,
             window: growth,
@@ -166,7 +166,7 @@ impl Trains {
                 let growth = (room / rate).clamp(DOUBLING, GROWTH_TO_LINK);
                 Plan {
                     // What is delivered agrees with it.
-                    is_filled: !grows && rate >= FILLED * room && !self.is_foreign,
+                    is_filled: !grows && rate >= FILLED * room && (is_queued || !self.is_foreign),
                     ..plan(growth, growth)
                 }
             }
@@ -302,7 +302,7 @@ mod tests {
         }
 
         fn growth(&self) -> Option<f64> {
-            Some(self.trains.plan(RATE, true)?.growth)
+            Some(self.trains.plan(RATE, true, false)?.growth)
         }
     }
 
@@ -324,11 +324,16 @@ mod tests {
             panic!("{:?}", path.trains)
         };
         assert!((rate / RATE - 5.0).abs() < 0.01, "{rate}");
-        let plan = path.trains.plan(RATE, true).unwrap();
+        let plan = path.trains.plan(RATE, true, false).unwrap();
         assert!(plan.pacing <= 5.01 && plan.window > plan.pacing && !plan.is_filled);
-        assert!(path.trains.plan(4.9 * RATE, true).unwrap().is_filled);
-        assert!(path.trains.plan(4.0 * RATE, false).unwrap().is_filled);
-        assert!(!path.trains.plan(4.0 * RATE, true).unwrap().is_filled);
+        assert!(path.trains.plan(4.9 * RATE, true, false).unwrap().is_filled);
+        assert!(
+            path.trains
+                .plan(4.0 * RATE, false, false)
+                .unwrap()
+                .is_filled
+        );
+        assert!(!path.trains.plan(4.0 * RATE, true, false).unwrap().is_filled);
         assert_eq!(
             path.train(link(RATE)),
             0.0,
@@ -382,9 +387,18 @@ mod tests {
     fn what_is_delivered_confirms_what_one_train_found() {
         let mut path = Path::default();
         path.train(link(RATE));
-        assert!(!path.trains.plan(RATE, true).unwrap().is_filled, "it grows");
-        assert!(path.trains.plan(RATE, false).unwrap().is_filled);
-        assert!(!path.trains.plan(0.9 * RATE, false).unwrap().is_filled);
+        assert!(
+            !path.trains.plan(RATE, true, false).unwrap().is_filled,
+            "it grows"
+        );
+        assert!(path.trains.plan(RATE, false, false).unwrap().is_filled);
+        assert!(
+            !path
+                .trains
+                .plan(0.9 * RATE, false, false)
+                .unwrap()
+                .is_filled
+        );
     }
 
     /// The other path's own link spreads acknowledgements like one of this path would.
@@ -397,8 +411,13 @@ mod tests {
         for _ in 0..4 {
             path.train(link(3.0 * RATE));
             assert!((path.growth().unwrap() - 3.0).abs() < 0.01);
-            let plan = path.trains.plan(3.0 * RATE, false).unwrap();
+            let plan = path.trains.plan(3.0 * RATE, false, false).unwrap();
             assert_eq!((plan.growth, plan.is_filled), (DOUBLING, false));
+            assert!(
+                path.trains.plan(3.0 * RATE, false, true).unwrap().is_filled,
+                "a queue is"
+            );
+            assert!(!path.trains.plan(3.0 * RATE, true, true).unwrap().is_filled);
         }
     }
 
