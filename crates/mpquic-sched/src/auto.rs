@@ -9,6 +9,7 @@ use mpquic_core::sched::{
 use crate::choice::{batch_bytes, send_batch};
 use crate::plain_cases::PlainCases;
 
+mod bottleneck;
 mod forecast;
 mod rescue;
 
@@ -56,7 +57,7 @@ impl Default for AutoConfig {
 /// variation, window, in flight, pacing and delivery rate, loss, the controller's growth, unsent bytes
 /// of the streams in order of urgency, flow control credit, unacknowledged ranges. Constants: a window
 /// in slow start grows for four round trips at most; a path has a queue if its round trip is 1.5 times
-/// the smallest; ten datagrams of copies before any are earned; a decision may be wrong by a 64th of
+/// the smallest, and drains as fast as it did for the last two times 10 ms, or round trips; ten datagrams of copies before any are earned; a decision may be wrong by a 64th of
 /// the queue; while only DATAGRAMs wait, less than 150 ms of them, the queue of a path gets no more than half of its
 /// smallest round trip, or 20 ms.
 ///

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use mpquic_core::sched::{PathView, Sendable, View};
 use mpquic_core::{PathId, PathMap};
 
+use super::bottleneck::{Drain, QUEUED, bottleneck};
 use crate::choice::{carriers, seconds};
 
 /// The most round trips for which a window in slow start counts as growing; one if there is a queue
@@ -15,15 +16,10 @@ const LONGEST_DELAY: f64 = 10.0;
 /// Seconds for which the first path is used although another one would deliver sooner: to decide for
 /// each datagram anew takes longer than sending it.
 const GRAIN: f64 = 0.001;
-/// A path has a queue if the round trip takes this many times its minimum.
-const QUEUED: f64 = 1.5;
 /// What is under way on a path counts as lost for the most part if it loses more than this share of its packets.
 const HEAVY: f64 = 0.2;
 /// Datagrams whose fate must be known before a share of losses says anything.
 const SAMPLE: u64 = 10;
-/// The queue is that of what we send if we have used at least this part of the window.
-const USED: f64 = 0.25;
-
 /// Seconds for which DATAGRAMs wait rather than fill the queue of a link,
 const HELD: f64 = 0.15;
 /// and a queue that is not worth that.
@@ -40,8 +36,8 @@ pub(super) struct Forecast {
     /// The part of it that is due to losses, because they stop flow control.
     pub(super) stall: f64,
     pub(super) can_send: bool,
-    /// The path has a queue and is as fast as its bottleneck.
-    is_queued: bool,
+    /// The rate of the path's narrowest link, bytes per second, if a queue shows it.
+    pub(super) bottleneck: Option<f64>,
     /// Bytes per second that leave while the window has room.
     pub(super) pace: f64,
     /// Bytes that the window has room for.
@@ -54,12 +50,11 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    fn new(path: &PathView, growth: f64) -> Self {
+    fn new(path: &PathView, bottleneck: Option<f64>, growth: f64) -> Self {
         let round_trip = seconds(path.rtt.smoothed);
         let window = path.window.max(1) as f64;
         let in_slow_start = growth > 1.5;
         let per_round_trip = window / round_trip;
-        let bottleneck = bottleneck(path);
         let paced = path
             .pacing_rate
             .map_or(per_round_trip, |rate| (rate as f64).max(1.0));
@@ -71,10 +66,10 @@ impl Forecast {
         Self {
             path: path.id,
             departure: 0.0,
-            arrival: one_way_delay(path),
+            arrival: one_way_delay(path, bottleneck),
+            bottleneck,
             stall: 0.0,
             can_send: path.can_send(),
-            is_queued: bottleneck.is_some(),
             pace,
             room: path.available_window() as f64,
             rate,
@@ -99,7 +94,11 @@ impl Forecast {
     /// Bytes that would have arrived at a time if the path were given nothing else.
     pub(super) fn delivered(&self, time: f64) -> f64 {
         let elapsed = (time - self.arrival).max(0.0);
-        let most = if self.is_queued { 1.0 } else { GROWING_ROUNDS };
+        let most = if self.bottleneck.is_some() {
+            1.0
+        } else {
+            GROWING_ROUNDS
+        };
         let growing = (elapsed / self.round_trip).min(most);
         let factor = self.growth.powf(growing);
         let while_growing = if self.growth > 1.01 {
@@ -121,6 +120,7 @@ struct Clock {
     /// Bytes acknowledged or lost, and when that changed.
     resolved: u64,
     heard_at: Instant,
+    drain: Drain,
 }
 
 impl Clock {
@@ -169,7 +169,8 @@ impl Forecasts {
         for path in carriers(view) {
             let grown = view.controller.window_after_round(path.id, &self.windows);
             let growth = grown as f64 / path.window.max(1) as f64;
-            let mut forecast = Forecast::new(path, growth.clamp(1.0, 2.0));
+            let bottleneck = self.bottleneck(path, view.now);
+            let mut forecast = Forecast::new(path, bottleneck, growth.clamp(1.0, 2.0));
             if let Some(bytes) = at_risk {
                 forecast.stops_at_losses(path, bytes);
             }
@@ -206,7 +207,11 @@ impl Forecasts {
         if view.queue.datagrams as f64 > HELD * rate {
             return;
         }
-        for forecast in self.paths.iter_mut().filter(|forecast| forecast.is_queued) {
+        for forecast in self
+            .paths
+            .iter_mut()
+            .filter(|forecast| forecast.bottleneck.is_some())
+        {
             let Some(path) = view.path(forecast.path) else {
                 continue;
             };
@@ -216,21 +221,34 @@ impl Forecasts {
         }
     }
 
-    fn clock(&mut self, path: &PathView, forecast: &Forecast, now: Instant) -> Clock {
+    /// The rate of the path's narrowest link, if a queue shows it: the largest of late, or what it is by now.
+    fn bottleneck(&mut self, path: &PathView, now: Instant) -> Option<f64> {
+        let drains = self.known(path, now).drain.update(path, now);
+        let rate = bottleneck(path)?;
+        Some(drains.map_or(rate, |drains| rate.min(drains)))
+    }
+
+    fn known(&mut self, path: &PathView, now: Instant) -> &mut Clock {
         let resolved = path.bytes_acked + path.bytes_lost;
-        let clock = self.clocks.get_or_insert_with(path.id, || Clock {
+        self.clocks.get_or_insert_with(path.id, || Clock {
             sent: path.bytes_sent,
             free_at: now,
             resolved,
             heard_at: now,
-        });
+            drain: Drain::default(),
+        })
+    }
+
+    fn clock(&mut self, path: &PathView, forecast: &Forecast, now: Instant) -> Clock {
+        let resolved = path.bytes_acked + path.bytes_lost;
+        let clock = self.known(path, now);
         if clock.resolved != resolved {
             clock.resolved = resolved;
             clock.heard_at = now;
         }
         let new = path.bytes_sent.saturating_sub(clock.sent).min(path.window) as f64;
         clock.sent = path.bytes_sent;
-        if forecast.is_queued {
+        if forecast.bottleneck.is_some() {
             // It waits in the queue, which the delay counts.
             clock.free_at = now;
         } else {
@@ -238,6 +256,15 @@ impl Forecasts {
             clock.free_at = clock.free_at.max(now) + busy;
         }
         *clock
+    }
+
+    /// The rate of a path's narrowest link, if a queue shows it.
+    pub(super) fn bottleneck_of(&self, path: &PathView) -> Option<f64> {
+        let mut known = self.paths.iter();
+        match known.find(|forecast| forecast.path == path.id) {
+            Some(forecast) => forecast.bottleneck,
+            None => bottleneck(path),
+        }
     }
 
     /// The forecasts, the earliest arrival first.
@@ -280,22 +307,12 @@ fn is_only_datagrams(view: &View<'_>) -> bool {
     queue.datagrams > 0 && queue.unsent == 0 && queue.retransmit == 0
 }
 
-/// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.
-pub(super) fn bottleneck(path: &PathView) -> Option<f64> {
-    let round_trip = seconds(path.rtt.smoothed);
-    let queued = round_trip > QUEUED * seconds(path.rtt.min);
-    let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)? as f64;
-    // A path that is hardly used delivers little, however fast it is; then others have made the queue, or the
-    // peer on the way back.
-    (rate * round_trip >= USED * path.window as f64).then_some(rate)
-}
-
 /// Seconds from the departure of a datagram to its arrival: half of the smallest round trip, and the
 /// queue. Queues build up in the direction of the data; what is in flight takes its time through the
 /// bottleneck (Little's law).
-pub(super) fn one_way_delay(path: &PathView) -> f64 {
+pub(super) fn one_way_delay(path: &PathView, bottleneck: Option<f64>) -> f64 {
     let least = seconds(path.rtt.min.min(path.rtt.smoothed));
-    let round_trip = match bottleneck(path) {
+    let round_trip = match bottleneck {
         Some(rate) => ((path.in_flight as f64 + f64::from(path.mtu)) / rate).max(least),
         None => seconds(path.rtt.smoothed),
     };

@@ -5,9 +5,7 @@ use std::time::Instant;
 use mpquic_core::sched::{Decision, PathView, UnackedRange, View};
 use mpquic_core::{PathId, PathMap};
 
-use super::forecast::{
-    Forecast, Forecasts, bottleneck, heavy_loss, one_way_back, one_way_delay, patience,
-};
+use super::forecast::{Forecast, Forecasts, heavy_loss, one_way_back, one_way_delay, patience};
 use crate::repeats::{Copied, repeat};
 
 /// Datagrams that may be repeated before any were earned, where a copy is likely to arrive first.
@@ -73,10 +71,11 @@ impl Rescue {
             let Some(target) = others.next().filter(|to| to.can_send) else {
                 continue;
             };
+            let bottleneck = forecasts.bottleneck_of(holder);
             let length = f64::from(holder.mtu);
             let is_affordable = length <= allowance + FREE_DATAGRAMS * length;
             let overtaking = is_affordable
-                .then(|| self.overtaking(holder, target, view))
+                .then(|| self.overtaking(holder, bottleneck, target, view))
                 .flatten();
             let covering = self.covering(holder, target, view).filter(|candidate| {
                 // A copy in case of a loss helps only if all that is under way can be copied: the
@@ -115,10 +114,16 @@ impl Rescue {
 
     /// The oldest bytes on a path that a copy would overtake by more time than it takes. Those that
     /// are older arrive soon.
-    fn overtaking(&self, holder: &PathView, to: &Forecast, view: &View<'_>) -> Option<Candidate> {
+    fn overtaking(
+        &self,
+        holder: &PathView,
+        bottleneck: Option<f64>,
+        to: &Forecast,
+        view: &View<'_>,
+    ) -> Option<Candidate> {
         let cost = f64::from(holder.mtu) / to.pace;
         let copy = to.arrival - to.stall + cost;
-        if one_way_delay(holder) <= copy {
+        if one_way_delay(holder, bottleneck) <= copy {
             return None;
         }
         let (mut ahead, mut gain) = (0, 0.0);
@@ -127,7 +132,7 @@ impl Rescue {
             if !self.overtaken.is_due(range) {
                 return false;
             }
-            gain = arrival(range, ahead, holder, view) - copy;
+            gain = arrival(range, ahead, holder, bottleneck, view) - copy;
             gain > 0.0
         })?;
         Some(Candidate {
@@ -191,10 +196,16 @@ struct Candidate {
 
 /// Seconds until bytes in flight arrive, with so many in flight up to their end. Where a queue shows
 /// the bottleneck's rate, they wait for those ahead of them.
-fn arrival(range: &UnackedRange, ahead: u64, holder: &PathView, view: &View<'_>) -> f64 {
+fn arrival(
+    range: &UnackedRange,
+    ahead: u64,
+    holder: &PathView,
+    bottleneck: Option<f64>,
+    view: &View<'_>,
+) -> f64 {
     let age = view.now.saturating_duration_since(range.sent_at);
-    match bottleneck(holder) {
+    match bottleneck {
         Some(rate) => ahead as f64 / rate - one_way_back(holder),
-        None => one_way_delay(holder) - age.as_secs_f64(),
+        None => one_way_delay(holder, None) - age.as_secs_f64(),
     }
 }

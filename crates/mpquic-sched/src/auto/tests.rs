@@ -539,6 +539,30 @@ fn queued(id: u32, in_flight: u64) -> PathView {
     path
 }
 
+/// The largest rate of ten round trips says for long what is not true any more.
+#[test]
+fn a_queue_that_drains_more_slowly_counts_at_once() {
+    let mut scene = Scene::new(vec![queued(0, 300_000), path(1, 60)]);
+    scene.paths[0].rtt.latest = Duration::from_millis(40);
+    (scene.streams, scene.queue.unsent) = (vec![stream(0, 0, 50_000)], 50_000);
+    let mut auto = Auto::default();
+    // 30 ms, less 10 for the way back, are sooner than 30.
+    for acked in [0, 100_000, 200_000, 240_000, 280_000, 320_000, 360_000] {
+        scene.paths[0].bytes_acked = acked;
+        // By then two measurements say 4 MB/s.
+        let first = u32::from(acked == 360_000);
+        let decision = auto.select(&scene.view());
+        assert_eq!(chosen(&decision), Some(first), "{acked}");
+        scene.now += 10 * MS;
+    }
+    // Nothing is told by a time in which nothing was heard,
+    scene.now += 50 * MS;
+    assert_eq!(chosen(&auto.select(&scene.view())), Some(1));
+    // nor by a path that has no queue any more.
+    scene.paths[0].rtt.latest = scene.paths[0].rtt.min;
+    assert_eq!(chosen(&auto.select(&scene.view())), Some(0));
+}
+
 /// They may still take another path, and in a queue that is full they are lost.
 #[test]
 fn datagrams_wait_here_rather_than_in_the_queue_of_a_link() {

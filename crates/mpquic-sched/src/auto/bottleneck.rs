@@ -1,0 +1,54 @@
+//! The rate of a path's narrowest link, as far as a queue in front of it shows.
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::sched::PathView;
+
+use crate::choice::seconds;
+
+/// A path has a queue if the round trip takes this many times its minimum.
+pub(super) const QUEUED: f64 = 1.5;
+/// The queue is that of what we send if we have used at least this part of the window.
+const USED: f64 = 0.25;
+/// How long it is measured how fast a queue drains, at least.
+const MEASURED: Duration = Duration::from_millis(10);
+
+/// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.
+pub(super) fn bottleneck(path: &PathView) -> Option<f64> {
+    let round_trip = seconds(path.rtt.smoothed);
+    let queued = round_trip > QUEUED * seconds(path.rtt.min);
+    let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)? as f64;
+    // A path that is hardly used delivers little, however fast it is; then others have made the queue, or the
+    // peer on the way back.
+    (rate * round_trip >= USED * path.window as f64).then_some(rate)
+}
+
+/// How fast the queue of a path drains: a link may have become slower since it delivered most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Drain {
+    /// Since when it is measured, and what was acknowledged by then.
+    since: Option<(Instant, u64)>,
+    /// The last two measurements, bytes per second.
+    rates: [f64; 2],
+}
+
+impl Drain {
+    /// The rate, if a queue has been there for long enough.
+    pub(super) fn update(&mut self, path: &PathView, now: Instant) -> Option<f64> {
+        let is_queued = seconds(path.rtt.latest) > QUEUED * seconds(path.rtt.min);
+        if !is_queued || path.in_flight == 0 {
+            *self = Self::default();
+            return None;
+        }
+        let (since, acked) = *self.since.get_or_insert((now, path.bytes_acked));
+        let elapsed = now.saturating_duration_since(since);
+        let drained = path.bytes_acked.saturating_sub(acked);
+        if drained > 0 && elapsed >= path.rtt.min.max(MEASURED) {
+            let rate = drained as f64 / elapsed.as_secs_f64();
+            self.rates = [rate, self.rates[0]];
+            self.since = Some((now, path.bytes_acked));
+        }
+        let largest = self.rates[0].max(self.rates[1]);
+        Some(largest).filter(|rate| *rate > 0.0)
+    }
+}
