@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mpquic_core::congestion::CongestionEvent;
 
-use super::losses::{LOSS_THRESHOLD, LossRound};
+use super::losses::LossRound;
 use super::model::{Bbr, Sample, Undo};
 use super::phase::Phase;
 
@@ -25,7 +25,7 @@ impl Bbr {
     /// (`AdaptLowerBoundsFromCongestion`).
     pub(super) fn adapt_short_term(&mut self, round: &LossRound) {
         let share = round.lost / (round.lost + round.acked).max(1.0);
-        let is_lossy = round.events > 0 && share > self.variant.tolerated_loss;
+        let is_lossy = round.events > 0 && share > self.tolerated_per_round();
         if self.phase.is_accelerating() || !(is_lossy || round.marked) {
             return;
         }
@@ -54,8 +54,10 @@ impl Bbr {
         if self.full_pipe.was_full {
             return;
         }
+        // What still grows does not overflow anything yet.
+        let may_overflow = !self.variant.looks_for_queues || !self.full_pipe.grows();
         let lossy = self.has_overflowed(round)
-            || round.events >= STARTUP_LOSSES && self.is_in_flight_too_high(sample);
+            || round.events >= STARTUP_LOSSES && may_overflow && self.is_in_flight_too_high(sample);
         if lossy || self.losses.marked_rounds >= STARTUP_MARKED_ROUNDS {
             self.undo.phase = Some(Phase::Startup);
             self.full_pipe.was_full = true;
@@ -97,14 +99,15 @@ impl Bbr {
         }
         let departure = self.log.at(event.sent_at);
         let lost = self.losses.bytes() - departure.lost;
-        if lost <= departure.bytes * LOSS_THRESHOLD {
+        let tolerated = self.tolerated_loss();
+        if lost <= departure.bytes * tolerated {
             return;
         }
         // The point in the batch at which the losses became too many.
         let batch = event.lost_bytes as f64;
         let before = departure.bytes - batch;
         let lost_before = lost - batch;
-        let prefix = (LOSS_THRESHOLD * before - lost_before) / (1.0 - LOSS_THRESHOLD);
+        let prefix = (tolerated * before - lost_before) / (1.0 - tolerated);
         self.on_in_flight_too_high(event.now, before + prefix);
     }
 

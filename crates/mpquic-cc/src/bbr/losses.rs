@@ -6,6 +6,9 @@ use mpquic_core::congestion::{Acked, CongestionEvent};
 
 /// Share of losses in a round trip that shows too much in flight (`LossThresh`).
 pub(crate) const LOSS_THRESHOLD: f64 = 0.02;
+/// The same where no packet has waited in a queue: a queue that overflows is full, and a policer without any drops a
+/// fifth of what is sent in a probe.
+pub(super) const WITHOUT_QUEUE: f64 = 0.1;
 
 /// Losses of a path, by round trip.
 #[derive(Debug, Clone, Copy, Default)]

@@ -8,6 +8,11 @@ const FILTER_LENGTH: Duration = Duration::from_secs(10);
 /// If no sample was as short for this long, the path is emptied to measure again.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The part of the shortest round trip that longer ones may take without a queue,
+const JITTER: f64 = 0.02;
+/// at least this.
+const LEAST_QUEUE: Duration = Duration::from_millis(1);
+
 /// The shortest round trip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MinRtt {
@@ -19,6 +24,8 @@ pub(super) struct MinRtt {
     recent_taken: Instant,
     /// The newest sample.
     last: Option<Duration>,
+    /// The longest of the last two round trips.
+    longest: [Duration; 2],
     /// No sample was as short for five seconds.
     pub(super) is_probe_due: bool,
 }
@@ -31,8 +38,20 @@ impl MinRtt {
             recent: None,
             recent_taken: now,
             last: None,
+            longest: [Duration::ZERO; 2],
             is_probe_due: false,
         }
+    }
+
+    /// A packet has waited in a queue in this round trip or the last one, as far as jitter lets one tell.
+    pub(super) fn shows_queue(&self) -> bool {
+        let longest = self.longest[0].max(self.longest[1]);
+        self.shortest
+            .is_none_or(|shortest| longest > shortest + shortest.mul_f64(JITTER).max(LEAST_QUEUE))
+    }
+
+    pub(super) fn on_round_end(&mut self) {
+        self.longest = [Duration::ZERO, self.longest[0]];
     }
 
     /// Acknowledgements come another way from this sample on. What it makes longer is the way back, for the queue
@@ -63,6 +82,7 @@ impl MinRtt {
             self.recent_taken = now;
         }
         self.last = sample.or(self.last);
+        self.longest[0] = self.longest[0].max(sample.unwrap_or_default());
         self.is_probe_due = now > self.recent_taken + PROBE_INTERVAL;
         if let Some(sample) = sample
             && (self.is_probe_due || self.recent.is_none_or(|recent| sample < recent))
@@ -141,6 +161,23 @@ mod tests {
         first.on_new_way_back(start(), Some(MS));
         first.on_ack(start(), Some(MS), 1.0);
         assert_eq!(first.get(), Some(MS));
+    }
+
+    #[test]
+    fn a_queue_shows_for_two_round_trips() {
+        for (shortest, longest) in [(20, 21), (200, 204)] {
+            let begin = start();
+            let mut rtt = MinRtt::new(begin);
+            assert!(rtt.shows_queue(), "nothing is known");
+            for (sample, expected) in [(shortest, false), (longest, false), (longest + 1, true)] {
+                rtt.on_ack(begin, Some(sample * MS), 1.0);
+                assert_eq!(rtt.shows_queue(), expected, "{sample}");
+            }
+            rtt.on_round_end();
+            assert!(rtt.shows_queue());
+            rtt.on_round_end();
+            assert!(!rtt.shows_queue());
+        }
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Bbr {
         if self.rounds.just_ended {
             self.cycle.rounds += 1;
             self.window_limited = [false, self.window_limited[0]];
+            self.min_rtt.on_round_end();
         }
         self.losses.on_ack(ack);
         self.trains.on_ack(ack);

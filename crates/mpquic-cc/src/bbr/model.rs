@@ -7,7 +7,7 @@ use mpquic_core::congestion::Acked;
 use super::aggregation::Aggregation;
 use super::bandwidth::{FullPipe, Latest, MaxBandwidth};
 use super::cycle::{Cycle, Feedback};
-use super::losses::{LOSS_THRESHOLD, Losses};
+use super::losses::{LOSS_THRESHOLD, Losses, WITHOUT_QUEUE};
 use super::min_rtt::{MinRtt, ProbeRtt};
 use super::phase::Phase;
 use super::rounds::Rounds;
@@ -316,11 +316,29 @@ impl Bbr {
         product.min(self.window)
     }
 
+    /// The share of what is in flight whose loss shows that it was too much.
+    pub(super) fn tolerated_loss(&self) -> f64 {
+        if self.variant.looks_for_queues && !self.min_rtt.shows_queue() {
+            WITHOUT_QUEUE
+        } else {
+            LOSS_THRESHOLD
+        }
+    }
+
+    /// The share of a round trip whose loss slows the path down.
+    pub(super) fn tolerated_per_round(&self) -> f64 {
+        if self.variant.looks_for_queues {
+            self.tolerated_loss()
+        } else {
+            0.0
+        }
+    }
+
     /// True if too much of what was in flight when the newest acknowledged packet left has been
     /// lost since.
     pub(super) fn is_in_flight_too_high(&self, sample: &Sample) -> bool {
         let lost = self.losses.bytes() - sample.at_departure.lost;
-        lost > sample.at_departure.bytes * LOSS_THRESHOLD
+        lost > sample.at_departure.bytes * self.tolerated_loss()
     }
 
     pub(super) fn start_down(&mut self, now: Instant) {

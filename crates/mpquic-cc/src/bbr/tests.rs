@@ -47,9 +47,9 @@ fn another_way_back_is_another_round_trip() {
         bbr.min_rtt.get().unwrap()
     };
     assert_eq!(shortest(100, 325 * MS, false), 325 * MS);
-    assert_eq!(shortest(101, 600 * MS, false), 325 * MS);
-    assert_eq!(shortest(102, 610 * MS, true), 610 * MS);
-    assert_eq!(shortest(103, 600 * MS, false), 600 * MS);
+    assert_eq!(shortest(101, 340 * MS, false), 325 * MS);
+    assert_eq!(shortest(102, 615 * MS, true), 600 * MS, "without the queue");
+    assert_eq!(shortest(103, 598 * MS, false), 598 * MS);
 }
 
 #[test]
@@ -102,6 +102,35 @@ fn a_quick_start_is_one_and_a_half_round_trips_shorter_and_its_queue_no_longer()
             our_queue <= its_queue * 11 / 10,
             "{our_queue:?} {its_queue:?}"
         );
+    }
+}
+
+/// A link that loses packets by itself: without a queue, and while the rate grows, it is not full.
+#[test]
+fn losses_without_a_queue_end_no_quick_start() {
+    let mut flow = quick(100.0, 300, 1.0);
+    flow.lose_every = Some(35);
+    let end = start() + 6 * SECOND;
+    assert!(flow.run_until(end, |flow| flow.controller.phase == Phase::Drain));
+    let found = flow.controller.max_bandwidth.get() / flow.rate;
+    assert!(found > 0.85, "{found}");
+    let goodput = flow.run(30 * SECOND) / flow.rate;
+    assert!(goodput > 0.8, "{goodput}");
+}
+
+/// Where there is next to no queue, losses alone say that the link is full.
+#[test]
+fn a_link_without_a_queue_is_not_flooded() {
+    for queue in [0.005, 0.02, 0.05, 0.2] {
+        let mut flow = quick(50.0, 40, queue);
+        for seconds in [1, 4, 10, 10] {
+            let lost = flow.lost;
+            flow.run(seconds * SECOND);
+            let share = (flow.lost - lost) as f64 / flow.rate / f64::from(seconds);
+            assert!(share < 0.04 / f64::from(seconds.min(4)), "{queue}: {share}");
+        }
+        let goodput = flow.run(5 * SECOND) / flow.rate;
+        assert!(goodput > 0.9, "{queue}: {goodput}");
     }
 }
 

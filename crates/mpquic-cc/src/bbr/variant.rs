@@ -1,16 +1,14 @@
 //! [`Variant`]: what may differ from the draft.
 
-use super::losses::LOSS_THRESHOLD;
-
 /// Bytes of a full datagram, with which RFC 9002 section 7.2 bounds the initial window.
 const FULL_DATAGRAM: f64 = 1472.0;
 
 /// What may differ from the draft.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Variant {
-    /// Share of losses in a round trip (0 to 1) below which the path does not slow down, because such
-    /// losses have other causes than a full queue.
-    pub(super) tolerated_loss: f64,
+    /// Losses of a round trip slow the path down only if they are more than a link loses by itself; where no queue shows,
+    /// more of them count as such.
+    pub(super) looks_for_queues: bool,
     /// Datagrams of the initial window.
     initial_datagrams: f64,
     /// How much faster than delivered a path sends at the start.
@@ -29,7 +27,7 @@ pub(crate) struct Variant {
 impl Variant {
     /// draft-ietf-ccwg-bbr-06. The gain doubles the rate in each round trip (`StartupPacingGain`).
     pub(crate) const DRAFT: Self = Self {
-        tolerated_loss: 0.0,
+        looks_for_queues: false,
         initial_datagrams: 10.0,
         startup_gain: 2.77,
         startup_growth: 1.0,
@@ -43,7 +41,7 @@ impl Variant {
     /// at the end is no longer. A long path is not emptied while it starts, which would set it back by
     /// several round trips.
     pub(crate) const QUICK: Self = Self {
-        tolerated_loss: LOSS_THRESHOLD,
+        looks_for_queues: true,
         initial_datagrams: 32.0,
         startup_gain: 4.94,
         startup_growth: 2.0,
