@@ -363,10 +363,24 @@ mod tests {
         let heard = Heard::begin();
         let logs = directory.path().join("logs");
         let logs = ["--qlog-dir", logs.to_str().unwrap()];
-        let more = ["--time", "0.7", "--quiet", "--output", file];
-        let more = [&more[..], &logs].concat();
-        let args = arguments(&served, "127.0.0.2", &more);
-        soon(run(args)).await.unwrap();
+        // On a busy machine little arrives in a short time, which it says.
+        let mut written = false;
+        for seconds in ["0.7", "2", "6"] {
+            let more = ["--time", seconds, "--quiet", "--output", file];
+            let more = [&more[..], &logs].concat();
+            let args = arguments(&served, "127.0.0.2", &more);
+            match soon(run(args)).await {
+                Ok(()) => written = true,
+                Err(failure) => {
+                    let told = failure.message();
+                    assert!(told.starts_with("too little arrived"), "{told}");
+                }
+            }
+            if written {
+                break;
+            }
+        }
+        assert!(written, "not even in six seconds");
         assert_eq!(heard.take(), ["", ""]);
         let scenario = std::fs::read_to_string(file).unwrap();
         assert!(scenario.contains("name = \"127-0-0-2\""), "{scenario}");

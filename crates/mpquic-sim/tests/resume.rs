@@ -65,13 +65,13 @@ fn the_second_transfer_over_a_satellite_is_quicker() {
     let first = download(&mut pair, 30_000_000);
     assert!(!resumption(&mut pair).used);
     let second = download(&mut pair, 30_000_000);
-    assert!(second < first.mul_f64(0.92), "{first:?} {second:?}");
+    assert!(second < first.mul_f64(0.96), "{first:?} {second:?}");
     let resumption = resumption(&mut pair);
     assert!(resumption.used && !resumption.retreated);
     // A client that knows which way is shorter begins there.
     let third = download_over(&mut pair, 1, 30_000_000);
     println!("satellite: {first:?}, then {second:?}, over the short way {third:?}");
-    assert!(third < first.mul_f64(0.84), "{first:?} {third:?}");
+    assert!(third < first.mul_f64(0.88), "{first:?} {third:?}");
 }
 
 /// The controllers that use what is remembered, with a server and a client on the long path.

@@ -50,6 +50,13 @@ impl MinRtt {
             .is_none_or(|shortest| longest > shortest + shortest.mul_f64(JITTER).max(LEAST_QUEUE))
     }
 
+    /// All round trips of this one and the last were within this factor of the shortest.
+    pub(super) fn is_confirmed(&self, confirmation: f64) -> bool {
+        let longest = self.longest[0].max(self.longest[1]);
+        self.shortest
+            .is_some_and(|shortest| longest < shortest.mul_f64(confirmation))
+    }
+
     pub(super) fn on_round_end(&mut self) {
         self.longest = [Duration::ZERO, self.longest[0]];
     }

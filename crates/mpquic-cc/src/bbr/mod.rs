@@ -51,7 +51,7 @@ pub(crate) use variant::Variant;
 /// Round trips draining may take.
 const DRAIN_ROUNDS: u64 = 3;
 /// Packets that take so many times the shortest round trip wait for others of ours.
-const QUEUED: f64 = 3.0;
+const QUEUED: f64 = 1.25;
 /// Pacing when the window is the limit, as the core paces for controllers without a rate.
 const WINDOW_PACING_GAIN: f64 = 1.25;
 

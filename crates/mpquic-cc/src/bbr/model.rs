@@ -290,7 +290,12 @@ impl Bbr {
     }
 
     pub(super) fn set_pacing_rate(&mut self, gain: f64) {
-        let rate = gain * self.bandwidth() * PACING_MARGIN;
+        // Where no packet waits, there is no queue to be drained.
+        let has_room = self.phase == Phase::Cruise
+            && self.variant.looks_for_queues
+            && self.min_rtt.is_confirmed(self.variant.rtt_confirmation);
+        let margin = if has_room { 1.0 } else { PACING_MARGIN };
+        let rate = gain * self.bandwidth() * margin;
         let is_faster = self.pacing_rate.is_some_and(|current| rate > current);
         if rate > 0.0 && (self.full_pipe.was_full || is_faster) {
             self.pacing_rate = Some(rate);

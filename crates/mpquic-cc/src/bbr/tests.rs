@@ -357,6 +357,26 @@ fn a_link_is_filled_and_its_queue_kept_short() {
     }
 }
 
+/// The draft leaves a hundredth of a link free, for queues to drain; where none shows, nothing has to.
+#[test]
+fn without_a_queue_nothing_is_left_free() {
+    for (mbit, rtt) in [(100.0, 150), (50.0, 40), (200.0, 300)] {
+        let cruising = |mut flow: Flow<Bbr>| {
+            until(&mut flow, Phase::Cruise);
+            flow.run(SECOND);
+            flow.longest_queue = Duration::ZERO;
+            let goodput = flow.run(SECOND) / flow.rate;
+            (goodput, flow.longest_queue, flow.controller.phase)
+        };
+        let (draft, ours) = (
+            cruising(Flow::new(mbit, rtt, 8.0)),
+            cruising(quick(mbit, rtt, 8.0)),
+        );
+        assert!(draft.0 < 0.991 && ours.0 > 0.999, "{draft:?} {ours:?}");
+        assert_eq!((ours.1, ours.2), (Duration::ZERO, Phase::Cruise));
+    }
+}
+
 /// Each round trip of cruising gives up the share it lost; 1.6 of 208 packets here, in up to 63 of
 /// them.
 #[test]

@@ -13,8 +13,10 @@ use std::time::Instant;
 
 use mpquic_core::congestion::{Acked, Sent};
 
-/// How much faster than the path delivers so far a train leaves.
-const GAIN: f64 = 32.0;
+/// How much faster than the path delivers so far a train leaves that is to find a link,
+const GAIN: f64 = 1000.0;
+/// and how much faster than a link that one train has found the next one, which confirms it.
+const ABOVE: f64 = 4.0;
 /// Its part of what is delivered in a round trip,
 const LENGTH: f64 = 0.125;
 /// but at least so many datagrams, which may leave at once in any case.
@@ -135,12 +137,12 @@ impl Trains {
         if self.train.is_some() || matches!(self.room, Some(Room::Link(_))) {
             return 0.0;
         }
-        let length = match self.held_up {
-            Some((_, bytes)) => CONFIRMING * bytes,
-            None => (LENGTH * per_round).max(MIN_DATAGRAMS * mtu),
+        let (length, rate) = match self.held_up {
+            Some((limit, bytes)) => (CONFIRMING * bytes, ABOVE * limit.max(rate)),
+            None => ((LENGTH * per_round).max(MIN_DATAGRAMS * mtu), GAIN * rate),
         };
         self.train = Some(Train {
-            rate: GAIN * rate,
+            rate,
             ahead: length,
             left: None,
             arrived: None,
