@@ -1,6 +1,7 @@
 //! A path for tests: its recovery state and one packet number space.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use super::PacketNumberSpace;
@@ -19,10 +20,11 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// Some point in time.
-#[expect(clippy::disallowed_methods, reason = "a test needs some point in time")]
+/// Some point in time, always the same one: a slow machine is no part of what a test measures.
 pub(crate) fn start() -> Instant {
-    Instant::now()
+    #[expect(clippy::disallowed_methods, reason = "a test needs some point in time")]
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    *START
 }
 
 pub(crate) struct TestPath {
