@@ -10,6 +10,8 @@ use crate::plain_cases::PlainCases;
 
 /// The most rounds of slow start that the kernel form looks ahead.
 const MAX_SLOW_START_ROUNDS: i32 = 16;
+/// A window that grows by more than this factor in a round trip is in slow start.
+const DOUBLING: f64 = 1.5;
 
 /// Which estimate of the fast path's traffic [`Blest`] uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +31,8 @@ pub enum BlestForm {
 /// from the kernel: 1.2 at first (1 in the paper's form), between 1 and 1.3, +0.04 after blocking,
 /// -0.01 without, at most once per smallest RTT of the slow path.
 ///
-/// Windows count as packets where the formula adds packets; every path is compared with the
+/// A path without a threshold is in slow start if its controller doubles the window: those of rates never have one, and would
+/// count as doubling for ever. Windows count as packets where the formula adds packets; every path is compared with the
 /// fastest one, whether or not that has room.
 #[derive(Debug)]
 pub struct Blest {
@@ -91,7 +94,7 @@ impl Blest {
     }
 
     /// Bytes the fast path could send while a packet is under way on the slow one.
-    fn fast_traffic(&self, fast: &PathView, slow: &PathView) -> f64 {
+    fn fast_traffic(&self, view: &View<'_>, fast: &PathView, slow: &PathView) -> f64 {
         let mtu = f64::from(fast.mtu.max(1));
         let window = fast.window as f64;
         if self.form == BlestForm::Paper {
@@ -103,23 +106,32 @@ impl Blest {
         let linger = seconds(slow.rtt.smoothed).max(least + (most - least) * filled.min(1.0));
         let (least, most) = self.extremes(fast);
         let rounds = (linger / ((least + most) / 2.0)).floor() + 1.0;
-        match fast.slow_start_threshold {
-            Some(threshold) if fast.window >= threshold => {
-                let window = (window + mtu).max(threshold as f64);
-                mtu * (window / mtu + (rounds - 1.0) / 2.0) * rounds
-            }
-            _ => {
-                let doublings = rounds.min(f64::from(MAX_SLOW_START_ROUNDS)) as i32;
-                window * (2f64.powi(doublings) - 1.0)
-            }
+        if is_in_slow_start(view, fast) {
+            let doublings = rounds.min(f64::from(MAX_SLOW_START_ROUNDS)) as i32;
+            return window * (2f64.powi(doublings) - 1.0);
         }
+        let threshold = fast.slow_start_threshold.unwrap_or(0);
+        let window = (window + mtu).max(threshold as f64);
+        mtu * (window / mtu + (rounds - 1.0) / 2.0) * rounds
     }
 
     /// True if a packet on the slow path would leave the fast one too little flow control window.
     fn would_block(&self, view: &View<'_>, fast: &PathView, slow: &PathView) -> bool {
         let window = view.queue.flow_window.min(view.queue.send_buffer);
         let room = window.saturating_sub(slow.in_flight + u64::from(slow.mtu));
-        self.fast_traffic(fast, slow) * self.correction > room as f64
+        self.fast_traffic(view, fast, slow) * self.correction > room as f64
+    }
+}
+
+/// The window is below its threshold; or, as controllers of rates never have one, it would double in a round trip.
+fn is_in_slow_start(view: &View<'_>, path: &PathView) -> bool {
+    match path.slow_start_threshold {
+        Some(threshold) => path.window < threshold,
+        None => {
+            let windows = [(path.id, path.window)];
+            let grown = view.controller.window_after_round(path.id, &windows);
+            grown as f64 > DOUBLING * path.window as f64
+        }
     }
 }
 
@@ -175,7 +187,7 @@ mod tests {
     use mpquic_core::PathId;
 
     use super::*;
-    use crate::testing::{Scene, chosen, full, path};
+    use crate::testing::{Growth, Scene, chosen, full, path};
 
     fn scene() -> Scene {
         let mut scene = Scene::new(vec![full(path(0, 20)), path(1, 100)]);
@@ -193,7 +205,7 @@ mod tests {
         let mut scene = scene();
         let mut blest = Blest::new(BlestForm::Paper);
         assert_eq!(
-            blest.fast_traffic(&scene.paths[0], &scene.paths[1]),
+            blest.fast_traffic(&scene.view(), &scene.paths[0], &scene.paths[1]),
             72_000.0
         );
         scene.queue.flow_window = 65_536;
@@ -211,11 +223,19 @@ mod tests {
         let mut blest = Blest::new(BlestForm::Kernel);
         blest.note_rtts(&scene.view());
         // Six rounds of 20 ms begin within 100 ms; slow start doubles the window in each.
-        let traffic = blest.fast_traffic(&scene.paths[0], &scene.paths[1]);
-        assert_eq!(traffic, 12_000.0 * 63.0);
+        let traffic =
+            |scene: &Scene| blest.fast_traffic(&scene.view(), &scene.paths[0], &scene.paths[1]);
+        let (doubled, added) = (12_000.0 * 63.0, 1200.0 * (11.0 + 2.5) * 6.0);
+        scene.controller = Growth::Double;
+        assert_eq!(traffic(&scene), doubled);
         scene.paths[0].slow_start_threshold = Some(6_000);
-        let traffic = blest.fast_traffic(&scene.paths[0], &scene.paths[1]);
-        assert_eq!(traffic, 1200.0 * (11.0 + 2.5) * 6.0);
+        assert_eq!(traffic(&scene), added);
+        scene.paths[0].slow_start_threshold = Some(20_000);
+        assert_eq!(traffic(&scene), doubled);
+        // A controller of rates has no threshold, and does not grow for ever.
+        scene.paths[0].slow_start_threshold = None;
+        scene.controller = Growth::None;
+        assert_eq!(traffic(&scene), added);
     }
 
     #[test]
