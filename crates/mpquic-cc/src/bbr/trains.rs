@@ -343,6 +343,34 @@ mod tests {
         );
     }
 
+    /// Most of the second one arrives, and is no longer than the first one was.
+    #[test]
+    fn two_trains_of_one_length_probably_met_a_link() {
+        let mut path = Path::default();
+        path.train(link(5.0 * RATE));
+        path.train(|place, count| {
+            (place * 5 <= count * 3).then(|| link(5.0 * RATE)(place, count))?
+        });
+        assert!(matches!(path.trains.room, Some(Room::Probably(_))));
+        let plan = path.trains.plan(RATE, true, false).unwrap();
+        assert!((plan.pacing - 5.0).abs() < 0.01 && (plan.window - 7.5).abs() < 0.02);
+        let plan = path.trains.plan(5.0 * RATE, true, false).unwrap();
+        assert_eq!((plan.growth, plan.is_filled), (LEAST_GROWTH, false));
+        let plan = path.trains.plan(RATE, false, false).unwrap();
+        assert!(plan.is_filled, "what no longer grows has met it");
+    }
+
+    #[test]
+    fn rates_that_differ_by_a_tenth_are_not_those_of_one_link() {
+        for (second, agrees) in [(0.92, true), (0.88, false), (1.08, true), (1.12, false)] {
+            let mut path = Path::default();
+            path.train(link(5.0 * RATE));
+            path.train(link(second * 5.0 * RATE));
+            let is_link = matches!(path.trains.room, Some(Room::Link(_)));
+            assert_eq!(is_link, agrees, "{second}: {:?}", path.trains.room);
+        }
+    }
+
     /// Jitter spreads each train over the same time, so that a longer one seems faster.
     #[test]
     fn jitter_is_no_link() {
