@@ -190,6 +190,15 @@ fn early_values(output: &ReturnType) -> &'static [&'static str] {
     }
 }
 
+/// True if a function returns this and does nothing else.
+fn is_already(block: &syn::Block, value: &str) -> bool {
+    let [Stmt::Expr(only, None)] = &block.stmts[..] else {
+        return false;
+    };
+    syn::parse_str::<Expr>(value).is_ok_and(|value| *only == value)
+        || value == "Ok(Default::default())" && *only == syn::parse_quote!(Ok(()))
+}
+
 impl Finder<'_> {
     fn add(&mut self, spanned: &impl Spanned, form: Form, changes: Vec<Change>) {
         let span = spanned.span();
@@ -221,9 +230,10 @@ impl Finder<'_> {
         if signature.constness.is_some() || signature.ident == "main" {
             return;
         }
-        let values = early_values(&signature.output);
+        let values = early_values(&signature.output).iter();
+        let values = values.filter(|value| !is_already(block, value));
         let name = &signature.ident;
-        let changes = values.iter().map(|value| Change {
+        let changes = values.map(|value| Change {
             instead: format!("return {value};"),
             what: match *value {
                 "" => format!("`{name}` does nothing"),

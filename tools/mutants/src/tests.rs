@@ -35,6 +35,12 @@ fn each_kind_of_change_is_found() {
             "fn f() -> u8 { if x.y() { 0u8 } }",
             "`f` returns `Default::default()`, `x.y()` is negated, `0u8` becomes `1u8`",
         ),
+        ("fn f() -> Option<u8> { None }", ""),
+        ("fn f() -> Result<(), u8> { Ok(()) }", ""),
+        (
+            "fn f() -> bool { true }",
+            "`f` returns `false`, `true` becomes `false`",
+        ),
         (
             "const N: u64 = 7; fn f() -> &u8 { x += N }",
             "`+=` becomes `-=`, `N` becomes `(N + 1)`",

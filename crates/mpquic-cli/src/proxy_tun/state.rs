@@ -173,6 +173,23 @@ pub(super) mod tests {
         assert!(directories.iter().all(|path| path.ends_with("mpquic")));
     }
 
+    /// Whatever the order in which they were made, and that of the file system.
+    #[test]
+    fn devices_are_in_the_order_of_their_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let places = [directory.path().to_owned()];
+        for number in [5, 0, 9, 2, 7, 4, 1, 8, 3, 6] {
+            let state = state(&format!("tun{number}"));
+            StateFile::create(&places, &state).unwrap();
+        }
+        let files = StateFile::all(&places).unwrap().into_iter();
+        let names: Vec<_> = files.map(|file| file.read().unwrap().name).collect();
+        assert_eq!(
+            names,
+            (0..10).map(|n| format!("tun{n}")).collect::<Vec<_>>()
+        );
+    }
+
     #[test]
     fn a_state_is_replaced_as_a_whole() {
         let directory = tempfile::tempdir().unwrap();
