@@ -53,6 +53,17 @@ fn paths_are_ranked_by_the_square_of_the_rtt() {
     assert_close(&alphas(&olia), &[0.5, -0.5]);
 }
 
+/// What is taken from the largest windows is shared by the best paths without one.
+#[test]
+fn several_best_paths_and_several_large_windows_share() {
+    let best = (24_000, 20_000, 100_000);
+    let (large, neither) = ((96_000, 80_000, 100_000), (24_000, 80_000, 100_000));
+    let one = olia(&[best, best, large, neither]);
+    assert_close(&alphas(&one), &[0.125, 0.125, -0.25, 0.0]);
+    let two = olia(&[best, best, large, neither, large]);
+    assert_close(&alphas(&two), &[0.1, 0.1, -0.1, 0.0, -0.1]);
+}
+
 #[test]
 fn t16_one_path_is_reno() {
     let olia = olia(&[(24_000, 37_000, 5_000)]);
