@@ -1,12 +1,15 @@
 //! Events for the tests of this crate.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, RttSnapshot, Sent};
 
-#[expect(clippy::disallowed_methods, reason = "any instant will do")]
+/// Always the same instant: how long a test takes is no part of what it looks at.
 pub(crate) fn start() -> Instant {
-    Instant::now()
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    *START
 }
 
 pub(crate) fn rtt(rtt: Duration) -> RttSnapshot {

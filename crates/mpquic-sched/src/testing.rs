@@ -1,5 +1,6 @@
 //! Paths, queues and controllers for tests.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::{Acked, CongestionEvent, Controller, RttSnapshot};
@@ -9,9 +10,11 @@ use mpquic_core::sched::{
 };
 use mpquic_core::{Dir, PathId, Side, StreamId};
 
-#[expect(clippy::disallowed_methods, reason = "any instant will do")]
+/// Always the same instant: how long a test takes is no part of what it looks at.
 pub(crate) fn start() -> Instant {
-    Instant::now()
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    *START
 }
 
 /// Largest datagram of all paths, bytes.

@@ -45,16 +45,19 @@ impl MinRtt {
 
     /// A packet has waited in a queue in this round trip or the last one, as far as jitter lets one tell.
     pub(super) fn shows_queue(&self) -> bool {
-        let longest = self.longest[0].max(self.longest[1]);
-        self.shortest
-            .is_none_or(|shortest| longest > shortest + shortest.mul_f64(JITTER).max(LEAST_QUEUE))
+        self.shortest.is_none_or(|shortest| {
+            self.longest() > shortest + shortest.mul_f64(JITTER).max(LEAST_QUEUE)
+        })
     }
 
     /// All round trips of this one and the last were within this factor of the shortest.
     pub(super) fn is_confirmed(&self, confirmation: f64) -> bool {
-        let longest = self.longest[0].max(self.longest[1]);
         self.shortest
-            .is_some_and(|shortest| longest < shortest.mul_f64(confirmation))
+            .is_some_and(|shortest| self.longest() < shortest.mul_f64(confirmation))
+    }
+
+    fn longest(&self) -> Duration {
+        self.longest[0].max(self.longest[1])
     }
 
     pub(super) fn on_round_end(&mut self) {

@@ -184,8 +184,7 @@ impl Bbr {
         self.pacing_rate = Some(plan.pacing * rate);
         let wanted = plan.window * rate * rtt + self.aggregation.excess() / self.count;
         let grown = self.window + plan.growth * sample.newly_acked;
-        let window = grown.min(wanted).max(self.window);
-        self.window = (window + train).min(wanted + train).max(window);
+        self.window = (grown.min(wanted) + train).max(self.window);
         true
     }
 

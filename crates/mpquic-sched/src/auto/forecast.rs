@@ -86,6 +86,10 @@ impl Forecast {
         self.arrival += self.stall;
     }
 
+    fn is_queued(&self) -> bool {
+        self.bottleneck.is_some()
+    }
+
     fn leaves_after(&mut self, wait: f64) {
         self.departure += wait;
         self.arrival += wait;
@@ -94,7 +98,7 @@ impl Forecast {
     /// Bytes that would have arrived at a time if the path were given nothing else.
     pub(super) fn delivered(&self, time: f64) -> f64 {
         let elapsed = (time - self.arrival).max(0.0);
-        let most = if self.bottleneck.is_some() {
+        let most = if self.is_queued() {
             1.0
         } else {
             GROWING_ROUNDS
@@ -210,7 +214,7 @@ impl Forecasts {
         for forecast in self
             .paths
             .iter_mut()
-            .filter(|forecast| forecast.bottleneck.is_some())
+            .filter(|forecast| forecast.is_queued())
         {
             let Some(path) = view.path(forecast.path) else {
                 continue;
@@ -248,7 +252,7 @@ impl Forecasts {
         }
         let new = path.bytes_sent.saturating_sub(clock.sent).min(path.window) as f64;
         clock.sent = path.bytes_sent;
-        if forecast.bottleneck.is_some() {
+        if forecast.is_queued() {
             // It waits in the queue, which the delay counts.
             clock.free_at = now;
         } else {
