@@ -370,14 +370,14 @@ mod tests {
             let more = [&more[..], &logs].concat();
             let args = arguments(&served, "127.0.0.2", &more);
             match soon(run(args)).await {
-                Ok(()) => written = true,
+                Ok(()) => {
+                    written = true;
+                    break;
+                }
                 Err(failure) => {
                     let told = failure.message();
                     assert!(told.starts_with("too little arrived"), "{told}");
                 }
-            }
-            if written {
-                break;
             }
         }
         assert!(written, "not even in six seconds");
