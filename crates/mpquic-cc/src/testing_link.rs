@@ -65,6 +65,8 @@ pub(crate) struct Flow<C> {
     pub(crate) lose_every: Option<u64>,
     /// Longer queues mark.
     pub(crate) mark_above: Option<Duration>,
+    /// Acknowledgements arrive at multiples of this time.
+    pub(crate) acknowledge_every: Option<Duration>,
     /// Bytes per second the application has.
     pub(crate) application: Option<f64>,
     pub(crate) delivered: u64,
@@ -105,6 +107,7 @@ impl<C: Steer> Flow<C> {
             queue: rtt.mul_f64(queue),
             lose_every: None,
             mark_above: None,
+            acknowledge_every: None,
             application: None,
             delivered: 0,
             lost: 0,
@@ -185,6 +188,15 @@ impl<C: Steer> Flow<C> {
         true
     }
 
+    /// When what would be acknowledged at a time is, if acknowledgements come in bursts.
+    fn acknowledged_at(&self, time: Instant) -> Instant {
+        let Some(every) = self.acknowledge_every else {
+            return time;
+        };
+        let bursts = (time - start()).as_nanos().div_ceil(every.as_nanos());
+        start() + every * bursts as u32
+    }
+
     fn send(&mut self) {
         let now = self.now;
         if self.in_flight == 0 {
@@ -202,7 +214,7 @@ impl<C: Steer> Flow<C> {
             self.longest_queue = self.longest_queue.max(queue);
             let serialisation = Duration::from_secs_f64(MTU as f64 / self.rate);
             self.link_free_at = self.link_free_at.max(now) + serialisation;
-            self.link_free_at + self.rtt
+            self.acknowledged_at(self.link_free_at + self.rtt)
         });
         self.packets.push_back(Packet {
             sent_at: now,

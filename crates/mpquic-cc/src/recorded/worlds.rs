@@ -1,0 +1,299 @@
+//! Worlds that somebody has thought of.
+
+use std::time::Duration;
+
+use mpquic_core::congestion::{CongestionEvent, CongestionKind, SavedPath};
+
+use super::{Link, NEW_RENO, OnPath, Rival, TURN};
+use crate::testing_link::{Flow, MTU, Steer};
+
+/// What happens to the links of a world, and when, in turns.
+pub(super) struct World {
+    pub(super) links: &'static [Link],
+    /// So many of the first ones are one link.
+    pub(super) in_one_queue: usize,
+    /// Another sender on the first one.
+    pub(super) rival: Option<Rival>,
+    pub(super) turns: u64,
+    pub(super) change: fn(u64, &mut [Flow<OnPath>]),
+}
+
+pub(super) const WORLDS: [World; 19] = [
+    World {
+        links: &[(10.0, 20, 1.0), (20.0, 60, 1.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 6_000,
+        change: |_, _| {},
+    },
+    World {
+        links: &[(8.0, 40, 4.0), (5.0, 10, 0.3), (12.0, 120, 1.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 6_000,
+        change: |turn, links| match turn {
+            0 => links[0].lose_every = Some(250),
+            2_000 => links[2].set_rate(300_000.0),
+            3_500 => links[0].lose_every = None,
+            4_000 => links[2].set_rate(2_000_000.0),
+            _ => {}
+        },
+    },
+    World {
+        links: &[(15.0, 30, 2.0), (15.0, 30, 2.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 5_000,
+        change: |turn, links| match turn {
+            0 => links[0].mark_above = Some(Duration::from_millis(8)),
+            1_500 => links[1].application = Some(200_000.0),
+            3_000 => links[1].application = None,
+            _ => {}
+        },
+    },
+    World {
+        links: &[(30.0, 25, 1.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 4_000,
+        change: |turn, links| {
+            let kind = match turn {
+                500 | 1_700 => CongestionKind::Loss,
+                505 | 2_500 => CongestionKind::Spurious,
+                1_800 => CongestionKind::Ecn,
+                2_000 => CongestionKind::Persistent,
+                _ => return,
+            };
+            let link = &mut links[0];
+            let mut event = CongestionEvent::new(kind, link.now, link.now - 10 * TURN);
+            event.lost_bytes = 3 * MTU;
+            event.in_flight = link.in_flight();
+            link.controller.on_congestion_event(&event);
+        },
+    },
+    World {
+        links: &[(25.0, 80, 1.0), (10.0, 300, 1.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 5_000,
+        change: |turn, links| {
+            let OnPath { controller, path } = &links[(turn / 1_500 % 2) as usize].controller;
+            let now = links[0].now;
+            match turn {
+                0 => {
+                    let saved = SavedPath {
+                        window: 200_000,
+                        rtt: 80 * TURN,
+                    };
+                    controller.borrow_mut().resume(*path, now, saved);
+                }
+                1_000 => controller.borrow_mut().on_mtu_update(*path, 1400),
+                2_000 => {
+                    controller.borrow_mut().on_path_closed(*path);
+                    controller
+                        .borrow_mut()
+                        .on_path_opened(*path, now, MTU as u16);
+                }
+                _ => {}
+            }
+        },
+    },
+    World {
+        links: &[(3.0, 15, 8.0), (40.0, 15, 0.2), (6.0, 200, 0.5)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 4_000,
+        change: |turn, links| {
+            // A link falls silent for half a second.
+            match turn {
+                1_500 => links[1].lose_every = Some(1),
+                2_000 => links[1].lose_every = None,
+                _ => {}
+            }
+        },
+    },
+    World {
+        links: &[(4.0, 30, 2.0), (2.0, 60, 1.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 25_000,
+        change: |turn, links| match turn {
+            8_000 => links[0].application = Some(20_000.0),
+            9_500 => links[0].application = None,
+            14_000 => links[1].rtt = 20 * TURN,
+            18_000 => links[0].rtt = 70 * TURN,
+            18_001 => links[0].rtt_restarts = true,
+            _ => {}
+        },
+    },
+    World {
+        links: &[(6.0, 30, 1.0), (6.0, 50, 1.0), (4.0, 20, 1.0)],
+        in_one_queue: 2,
+        rival: None,
+        turns: 15_000,
+        change: |_, _| {},
+    },
+    World {
+        links: &[(6.0, 30, 1.5), (3.0, 40, 1.0)],
+        in_one_queue: 1,
+        rival: Some(NEW_RENO),
+        turns: 15_000,
+        change: |turn, links| {
+            if turn == 12_000 {
+                links[1].set_rate(1_000_000.0);
+            }
+        },
+    },
+    World {
+        links: &[(700.0, 2, 1.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 120,
+        change: |_, _| {},
+    },
+    World {
+        links: &[(10.0, 40, 1.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 5_000,
+        change: |turn, links| {
+            // Losses that were none, in every phase.
+            let kind = match turn % 270 {
+                100 | 105 => CongestionKind::Loss,
+                130 => CongestionKind::Spurious,
+                _ => return,
+            };
+            let link = &mut links[0];
+            let mut event = CongestionEvent::new(kind, link.now, link.now - 5 * TURN);
+            event.lost_bytes = 4 * MTU;
+            event.in_flight = link.in_flight();
+            link.controller.on_congestion_event(&event);
+        },
+    },
+    World {
+        links: &[(12.0, 50, 0.5), (12.0, 50, 0.5)],
+        in_one_queue: 2,
+        rival: Some(NEW_RENO),
+        turns: 12_000,
+        change: |turn, links| match turn {
+            3_000 => links[1].application = Some(100_000.0),
+            6_000 => links[1].application = None,
+            9_000 => links[0].lose_every = Some(100),
+            _ => {}
+        },
+    },
+    World {
+        // Windows of two datagrams.
+        links: &[(0.3, 30, 1.0), (0.5, 100, 0.5)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 15_000,
+        change: |turn, links| match turn {
+            2_000 => links.iter_mut().for_each(|link| link.lose_every = Some(7)),
+            8_000 => links[0].lose_every = None,
+            10_000 => links[1].set_rate(1_000_000.0),
+            _ => {}
+        },
+    },
+    World {
+        links: &[(16.0, 40, 1.2), (16.0, 55, 1.2), (16.0, 40, 1.2)],
+        in_one_queue: 3,
+        rival: Some(Rival {
+            name: "bbr",
+            from: 3_000,
+            until: 7_000,
+        }),
+        turns: 9_000,
+        change: |turn, links| match turn {
+            4_000 => links[2].application = Some(50_000.0),
+            5_500 => links[2].application = None,
+            6_000 => links[1].rtt = 90 * TURN,
+            _ => {}
+        },
+    },
+    World {
+        // Pauses that are longer than what is remembered.
+        links: &[(6.0, 40, 1.0), (3.0, 25, 2.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 40_000,
+        change: |turn, links| match turn {
+            3_000 | 20_000 => links[0].application = Some(100.0),
+            14_000 | 33_000 => links[0].application = None,
+            6_000 => links[1].application = Some(1_500.0),
+            17_500 => links[1].application = None,
+            _ => {}
+        },
+    },
+    World {
+        // Queues that mark early, and for some time all that comes.
+        links: &[(20.0, 20, 2.0), (10.0, 60, 1.0), (5.0, 10, 4.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 8_000,
+        change: |turn, links| match turn {
+            0 => {
+                links[0].mark_above = Some(TURN);
+                links[1].mark_above = Some(10 * TURN);
+            }
+            2_500 => links[2].mark_above = Some(Duration::ZERO),
+            3_500 => links[2].mark_above = None,
+            5_000 => links[0].set_rate(700_000.0),
+            _ => {}
+        },
+    },
+    World {
+        links: &[(400.0, 8, 0.7), (250.0, 3, 1.0)],
+        in_one_queue: 1,
+        rival: None,
+        turns: 300,
+        change: |turn, links| match turn {
+            120 => links[0].set_rate(20_000_000.0),
+            200 => links[1].lose_every = Some(300),
+            _ => {}
+        },
+    },
+    World {
+        // Acknowledgements that come in bursts, and losses that were none, also of two at once.
+        links: &[(12.0, 50, 1.0), (12.0, 50, 1.0)],
+        in_one_queue: 2,
+        rival: None,
+        turns: 9_000,
+        change: |turn, links| {
+            if turn == 0 {
+                links[0].acknowledge_every = Some(4 * TURN);
+                links[1].acknowledge_every = Some(25 * TURN);
+            }
+            let kind = match turn % 410 {
+                150 | 230 => CongestionKind::Loss,
+                190 | 260 | 300 => CongestionKind::Spurious,
+                _ => return,
+            };
+            let link = &mut links[(turn / 410 % 2) as usize];
+            let mut event = CongestionEvent::new(kind, link.now, link.now - 30 * TURN);
+            event.lost_bytes = 5 * MTU;
+            event.in_flight = link.in_flight();
+            link.controller.on_congestion_event(&event);
+        },
+    },
+    World {
+        // Paths that are closed for a while, and datagrams of other sizes.
+        links: &[(10.0, 30, 1.0), (10.0, 45, 1.0), (10.0, 30, 1.0)],
+        in_one_queue: 3,
+        rival: None,
+        turns: 9_000,
+        change: |turn, links| {
+            let OnPath { controller, path } = &links[(turn / 1_000 % 3) as usize].controller;
+            let mut controller = controller.borrow_mut();
+            match turn % 1_000 {
+                200 => controller.on_path_closed(*path),
+                700 => {
+                    let mtu = [1200, 1450, 9000][(turn / 3_000) as usize];
+                    controller.on_path_opened(*path, links[0].now, mtu);
+                }
+                900 => controller.on_mtu_update(*path, 1300),
+                _ => {}
+            }
+        },
+    },
+];
