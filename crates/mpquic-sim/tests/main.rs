@@ -6,6 +6,7 @@ mod extra_bytes;
 mod failover;
 mod fairness;
 mod lab;
+mod lossy;
 mod neighbours;
 mod papers;
 mod random_paths;

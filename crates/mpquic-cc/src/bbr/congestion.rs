@@ -24,8 +24,7 @@ impl Bbr {
     /// Adapts to a round trip with losses or marks, unless probing expects them
     /// (`AdaptLowerBoundsFromCongestion`).
     pub(super) fn adapt_short_term(&mut self, round: &LossRound) {
-        let share = round.lost / (round.lost + round.acked).max(1.0);
-        let is_lossy = round.events > 0 && share > self.tolerated_per_round();
+        let is_lossy = self.is_lossy(round);
         if self.phase.is_accelerating() || !(is_lossy || round.marked) {
             return;
         }
@@ -99,15 +98,15 @@ impl Bbr {
         }
         let departure = self.log.at(event.sent_at);
         let lost = self.losses.bytes() - departure.lost;
-        let tolerated = self.tolerated_loss();
-        if lost <= departure.bytes * tolerated {
+        let (tolerated, chance) = (self.tolerated_loss(), self.lost_by_chance(departure.bytes));
+        if lost <= departure.bytes * tolerated + chance {
             return;
         }
         // The point in the batch at which the losses became too many.
         let batch = event.lost_bytes as f64;
         let before = departure.bytes - batch;
         let lost_before = lost - batch;
-        let prefix = (tolerated * before - lost_before) / (1.0 - tolerated);
+        let prefix = (tolerated * before + chance - lost_before) / (1.0 - tolerated);
         self.on_in_flight_too_high(event.now, before + prefix);
     }
 

@@ -28,6 +28,7 @@ mod cycle;
 mod losses;
 mod min_rtt;
 mod model;
+mod own_losses;
 mod phase;
 mod probe_rtt;
 mod rounds;
@@ -80,6 +81,9 @@ impl Bbr {
         let losses_of_round = self.losses.end_round();
         if let Some(losses) = losses_of_round {
             self.adapt_short_term(&losses);
+            if self.variant.looks_for_queues && !self.min_rtt.shows_queue() {
+                self.own_losses.on_round(&losses, self.mtu);
+            }
         }
         let round = Round {
             count: self.rounds.count,

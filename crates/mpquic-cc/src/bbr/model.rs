@@ -7,8 +7,9 @@ use mpquic_core::congestion::Acked;
 use super::aggregation::Aggregation;
 use super::bandwidth::{FullPipe, Latest, MaxBandwidth};
 use super::cycle::{Cycle, Feedback};
-use super::losses::{LOSS_THRESHOLD, Losses, WITHOUT_QUEUE};
+use super::losses::{LOSS_THRESHOLD, LossRound, Losses, WITHOUT_QUEUE};
 use super::min_rtt::{MinRtt, ProbeRtt};
+use super::own_losses::OwnLosses;
 use super::phase::Phase;
 use super::rounds::Rounds;
 use super::send_log::{Flight, SendLog};
@@ -25,6 +26,9 @@ const MAX_QUANTUM: f64 = 65_536.0;
 const MIN_WAIT: f64 = 2.0;
 /// and up to this much longer.
 const WAIT_SPREAD: f64 = 1.0;
+
+/// How many standard deviations of a link's own losses are chance.
+const DEVIATIONS: f64 = 2.0;
 
 /// Bounds that follow from losses; infinite while there are none.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +114,7 @@ pub struct Bbr {
     pub(super) min_rtt: MinRtt,
     pub(super) aggregation: Aggregation,
     pub(super) losses: Losses,
+    pub(super) own_losses: OwnLosses,
     pub(super) undo: Undo,
     pub(super) cycle: Cycle,
     pub(super) probe_rtt: ProbeRtt,
@@ -156,6 +161,7 @@ impl Bbr {
             min_rtt: MinRtt::new(now),
             aggregation: Aggregation::new(now),
             losses: Losses::default(),
+            own_losses: OwnLosses::default(),
             undo: Undo::default(),
             cycle: Cycle::new(now),
             probe_rtt: ProbeRtt::default(),
@@ -321,29 +327,38 @@ impl Bbr {
         product.min(self.window)
     }
 
-    /// The share of what is in flight whose loss shows that it was too much.
+    /// The share of packets whose loss shows that too much was in flight. What the link loses by itself shows nothing.
     pub(super) fn tolerated_loss(&self) -> f64 {
         if self.variant.looks_for_queues && !self.min_rtt.shows_queue() {
-            WITHOUT_QUEUE
-        } else {
-            LOSS_THRESHOLD
+            return WITHOUT_QUEUE;
         }
+        (LOSS_THRESHOLD + self.own_losses.share(self.mtu)).min(WITHOUT_QUEUE)
     }
 
-    /// The share of a round trip whose loss slows the path down.
-    pub(super) fn tolerated_per_round(&self) -> f64 {
-        if self.variant.looks_for_queues {
-            self.tolerated_loss()
+    /// Bytes of so many that the link may lose beyond its share by chance.
+    pub(super) fn lost_by_chance(&self, bytes: f64) -> f64 {
+        DEVIATIONS * (self.own_losses.share(self.mtu) * bytes * self.mtu).sqrt()
+    }
+
+    fn tolerated_of(&self, bytes: f64) -> f64 {
+        self.tolerated_loss() * bytes + self.lost_by_chance(bytes)
+    }
+
+    /// So many bytes of a round trip were lost that the path is slowed down.
+    pub(super) fn is_lossy(&self, round: &LossRound) -> bool {
+        let tolerated = if self.variant.looks_for_queues {
+            self.tolerated_of(round.lost + round.acked)
         } else {
             0.0
-        }
+        };
+        round.events > 0 && round.lost > tolerated
     }
 
     /// True if too much of what was in flight when the newest acknowledged packet left has been
     /// lost since.
     pub(super) fn is_in_flight_too_high(&self, sample: &Sample) -> bool {
         let lost = self.losses.bytes() - sample.at_departure.lost;
-        lost > sample.at_departure.bytes * self.tolerated_loss()
+        lost > self.tolerated_of(sample.at_departure.bytes)
     }
 
     pub(super) fn start_down(&mut self, now: Instant) {
