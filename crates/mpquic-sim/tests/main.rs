@@ -12,4 +12,5 @@ mod papers;
 mod random_paths;
 mod resume;
 mod start;
+mod together;
 mod way_back;

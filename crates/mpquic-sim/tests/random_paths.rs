@@ -8,18 +8,20 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 const SIZES: [u64; 3] = [1_000, 100_000, 10_000_000];
-const NAMES: [&str; 3] = ["a", "b", "c"];
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// Draws whose first path is much slower than another one, and has a short queue.
 const DRAWS: [u64; 4] = [17, 23, 27, 36];
 const LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone, Copy)]
-struct Drawn {
-    mbit: f64,
-    rtt: f64,
-    loss: f64,
+pub(super) struct Drawn {
+    pub(super) mbit: f64,
+    /// In seconds.
+    pub(super) rtt: f64,
+    /// Which part of the packets, in each direction.
+    pub(super) loss: f64,
     /// In bandwidth-delay products.
-    queue: f64,
+    pub(super) queue: f64,
 }
 
 impl Drawn {
@@ -68,7 +70,7 @@ fn connect(seed: u64, paths: &[Drawn]) -> (Pair, f64) {
 }
 
 /// Seconds from the first packet until the client has `size` bytes that it asked for.
-fn download(seed: u64, paths: &[Drawn], size: u64) -> f64 {
+pub(super) fn download(seed: u64, paths: &[Drawn], size: u64) -> f64 {
     let (mut pair, handshake) = connect(seed, paths);
     let begin = pair.now();
     pair.ask(Side::Client, 100, size);
@@ -109,12 +111,12 @@ fn times(seed: u64, runs: u64, size: u64) -> [f64; 3] {
     [median(seed, runs, &paths, size), best, alone[0]]
 }
 
-fn asked(name: &str, default: u64) -> u64 {
+pub(super) fn asked(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.map_or(default, |text| text.parse().unwrap())
 }
 
-/// `PAIRS=200 RUNS=5` prints the table of docs/defaults.md, and which pairs and triples are slower.
+/// `PAIRS=200 RUNS=3` prints the table of docs/defaults.md, which pairs and triples are slower, and what `benches/random_paths` draws.
 #[test]
 fn all_paths_are_hardly_ever_slower_than_the_best_one() {
     let (count, runs) = (asked("PAIRS", 20), asked("RUNS", 1));
@@ -141,6 +143,8 @@ fn all_paths_are_hardly_ever_slower_than_the_best_one() {
             useful as f64 / count as f64 * 100.0,
             (product / count as f64).exp(),
         );
+        let all: Vec<_> = ratios.iter().map(|it| format!("{:.3}", it.0)).collect();
+        println!("  all of {size}: {}", all.join(" "));
         let slower = ratios.iter().rev().filter(|(ratio, _)| *ratio > 1.02);
         for (ratio, seed) in slower.take(8) {
             println!("  {ratio:.3} {seed} {:.3?}", draw(*seed));
