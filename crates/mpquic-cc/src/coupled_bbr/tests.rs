@@ -407,6 +407,193 @@ fn a_joint_probe_waits_for_those_that_may_still_join() {
 }
 
 #[test]
+fn a_joint_probe_waits_for_three_round_trips_of_the_slowest() {
+    let mut paths = Paths::new(2, true);
+    paths.controller.paths.get_mut(PathId(0)).unwrap().is_joint = true;
+    paths
+        .controller
+        .paths
+        .get_mut(PathId(1))
+        .unwrap()
+        .smoothed_rtt = 2 * RTT;
+    for (waited, hold) in [(6 * RTT, true), (6 * RTT + MS, false)] {
+        let now = paths.now;
+        let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
+        path.waits_since = Some(now - waited);
+        assert_eq!(paths.controller.company(PathId(0), now).hold_refill, hold);
+    }
+}
+
+#[test]
+fn a_joint_probe_stays_up_while_another_path_finds_more() {
+    let mut paths = Paths::new(2, true);
+    paths.until_joint_up();
+    let hold = |paths: &Paths, path| paths.controller.company(PathId(path), paths.now).hold_up;
+    assert!(hold(&paths, 0) && hold(&paths, 1));
+    let is_saturated = |paths: &Paths| {
+        let path = paths.controller.paths.get(PathId(0)).unwrap();
+        path.bbr.is_saturated()
+    };
+    let mut step = 0;
+    while !is_saturated(&paths) {
+        paths.now += MS;
+        paths.delivered += 1000;
+        paths.rate = 1_000_000;
+        paths.acknowledge(PathId(0));
+        step += 1;
+        paths.rate = (1e6 * 1.3_f64.powi(step / 20)) as u64;
+        paths.acknowledge(PathId(1));
+        assert!(step < 1000);
+    }
+    assert_eq!(paths.phases(), [Phase::Up; 2]);
+    assert!(hold(&paths, 0), "path 1 finds more");
+    assert!(!hold(&paths, 1), "path 0 does not");
+    let path = paths.controller.paths.get_mut(PathId(1)).unwrap();
+    path.is_joint = false;
+    assert!(!hold(&paths, 0), "that of another probe is none of its own");
+}
+
+/// A queue that is too short to delay anything.
+#[test]
+fn losses_of_a_probe_show_who_shares_its_bottleneck() {
+    let groups = |lost: u64| {
+        let mut paths = Paths::new(2, false);
+        for _ in 0..20_000 {
+            paths.step();
+            if paths.controller.detector.prober().is_none() || lost == 0 {
+                continue;
+            }
+            for path in 0..2 {
+                let mut event = congestion(CongestionKind::Loss, paths.now, paths.now - RTT);
+                event.lost_bytes = lost;
+                paths.controller.on_congestion_event(PathId(path), &event);
+            }
+        }
+        paths.groups()
+    };
+    assert_eq!(groups(0), [0, 1]);
+    assert_eq!(groups(100), [0, 0]);
+}
+
+#[test]
+fn a_new_group_begins_with_the_sum_of_what_its_paths_have() {
+    let paths = Paths::new(3, true);
+    let leader = paths.controller.paths.get(PathId(0)).unwrap();
+    assert_eq!(leader.joint_bandwidth.get(), 3e6);
+    assert_eq!(leader.joint_bandwidth.cycles(), leader.bbr.cycles());
+}
+
+#[test]
+fn paths_that_were_limited_keep_most_of_what_one_had() {
+    let mut paths = Paths::new(2, true);
+    let now = paths.now;
+    let leader = paths.controller.paths.get_mut(PathId(0)).unwrap();
+    let cycles = leader.bbr.cycles();
+    leader.joint_bandwidth = MaxBandwidth::starting_from(2e5, cycles);
+    leader.limited_at = Some(now);
+    let share = |path, after| paths.controller.share(PathId(path), now + after);
+    assert!((share(0, Duration::ZERO) - 0.35).abs() < 1e-9);
+    assert!((share(1, Duration::ZERO) - 0.1).abs() < 1e-9, "it was not");
+}
+
+#[test]
+fn the_first_path_of_a_group_probes_for_all_of_it() {
+    let mut paths = Paths::new(3, false);
+    paths.join(0, 1);
+    let waits =
+        |paths: &Paths, now| [0, 1, 2].map(|path| paths.controller.company(PathId(path), now).wait);
+    assert_eq!(waits(&paths, paths.now), [false, true, false]);
+    assert_eq!(
+        waits(&paths, paths.now + 3 * RTT),
+        [false; 3],
+        "nobody waits for silent ones"
+    );
+    let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
+    path.rivals = rivals::tests::bound();
+    assert_eq!(waits(&paths, paths.now), [true, true, false], "patient");
+}
+
+#[test]
+fn no_path_probes_that_may_share_the_bottleneck_of_a_trial() {
+    let mut paths = Paths::new(3, false);
+    let waits = |paths: &Paths| {
+        [0, 1, 2].map(|path| paths.controller.company(PathId(path), paths.now).wait)
+    };
+    paths.controller.detector.begin(PathId(1), paths.now);
+    assert_eq!(waits(&paths), [true, false, true]);
+    // What trials have shown, whatever it is, is known.
+    let detector = &mut paths.controller.detector;
+    detector.assume_shared(PathId(1), PathId(2));
+    assert_eq!(waits(&paths), [true, false, false]);
+    paths.controller.regroup();
+    assert_eq!(waits(&paths), [true, false, true]);
+}
+
+#[test]
+fn a_group_hears_of_others_from_its_first_path() {
+    let mut paths = beside_a_loss_based_flow();
+    let company = |paths: &Paths, path| paths.controller.company(PathId(path), paths.now);
+    let others = [0, 1, 2].map(|path| company(&paths, path).others);
+    assert_eq!(others, [true, true, false]);
+    assert!(!company(&paths, 0).hurry);
+    let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
+    path.rivals = rivals::tests::left();
+    assert!(company(&paths, 0).hurry && !company(&paths, 1).hurry);
+    assert_eq!(company(&paths, 0).count, 2.0);
+    assert_eq!(company(&paths, 2).count, 1.0);
+    assert_eq!(company(&paths, 7), Company::NONE);
+}
+
+#[test]
+fn a_path_is_active_until_it_is_silent_for_two_round_trips() {
+    let mut paths = Paths::new(2, false);
+    let strangers = |after| paths.controller.strangers(PathId(0), paths.now + after);
+    assert_eq!(strangers(2 * RTT), Strangers::Open);
+    assert_eq!(strangers(2 * RTT + MS), Strangers::None);
+    let later = paths.now + 3 * RTT;
+    paths.controller.on_path_opened(PathId(2), later, 1200);
+    let strangers = paths.controller.strangers(PathId(0), later);
+    assert_eq!(strangers, Strangers::Open, "it has just begun");
+}
+
+#[test]
+fn what_trials_found_separate_is_open_again_if_a_queue_stands_there() {
+    let mut paths = Paths::new(2, false);
+    let detector = &mut paths.controller.detector;
+    detector.assume_shared(PathId(0), PathId(1));
+    let strangers = |paths: &Paths| paths.controller.strangers(PathId(0), paths.now);
+    assert_eq!(strangers(&paths), Strangers::Separate);
+    let path = paths.controller.paths.get_mut(PathId(1)).unwrap();
+    path.rivals = rivals::tests::bound();
+    assert_eq!(strangers(&paths), Strangers::Open);
+}
+
+#[test]
+fn a_loss_stops_no_path_of_another_group() {
+    let mut paths = Paths::new(3, false);
+    paths.join(0, 1);
+    paths.until_joint_up();
+    paths.controller.paths.get_mut(PathId(2)).unwrap().is_joint = true;
+    let mut event = congestion(CongestionKind::Loss, paths.now, paths.now);
+    event.lost_bytes = 12_000;
+    paths.controller.on_congestion_event(PathId(1), &event);
+    let is_joint = [0, 1, 2].map(|path| paths.controller.paths.get(PathId(path)).unwrap().is_joint);
+    assert_eq!(is_joint, [false, false, true]);
+}
+
+#[test]
+fn what_paths_and_trials_remember_takes_memory() {
+    let paths = Paths::new(2, true);
+    let CoupledBbr {
+        paths: each,
+        detector,
+    } = &paths.controller;
+    let of_paths: u64 = each.values().map(|path| path.bbr.memory()).sum();
+    assert!(of_paths > 0 && detector.memory() > 0);
+    assert_eq!(paths.controller.memory(), of_paths + detector.memory());
+}
+
+#[test]
 fn a_path_that_starts_again_ends_its_trial() {
     let mut paths = Paths::new(1, false);
     let now = paths.now;

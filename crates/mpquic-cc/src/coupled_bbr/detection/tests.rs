@@ -5,6 +5,7 @@ use crate::testing::start;
 
 const A: PathId = PathId(0);
 const B: PathId = PathId(1);
+const C: PathId = PathId(2);
 const MS: Duration = Duration::from_millis(1);
 
 /// Round trips of a path over a trial, before and after the probe, in ms.
@@ -305,4 +306,129 @@ fn trials_end_with_the_path_that_probes() {
     detector.begin(A, start());
     detector.remove(A);
     assert!(detector.prober().is_none() && response(&detector).is_none());
+}
+
+/// A round trip of 40 ms, at this time after the start.
+fn seen(detector: &mut Detector, path: PathId, after: Duration, smoothed: Duration) -> bool {
+    let seen = Observation {
+        now: start() + after,
+        rtt: Some(40 * MS),
+        smoothed_rtt: smoothed,
+        acked: 1200,
+        is_steady: true,
+    };
+    detector.on_ack(path, &seen)
+}
+
+#[test]
+fn what_arrives_and_is_lost_counts_from_the_probe_on() {
+    let mut detector = Detector::default();
+    detector.on_loss(B, 1200);
+    detector.begin(A, start());
+    seen(&mut detector, B, MS, 40 * MS);
+    detector.on_loss(B, 1200);
+    let counted = |detector: &mut Detector| {
+        let Reading { acked, lost, .. } = *detector.reading_mut(B);
+        (acked, lost)
+    };
+    assert_eq!(counted(&mut detector), (0.0, 0.0));
+    detector.on_up(A);
+    seen(&mut detector, B, 2 * MS, 40 * MS);
+    detector.on_loss(B, 600);
+    assert_eq!(counted(&mut detector), (1200.0, 600.0));
+    detector.on_down(A, start() + 3 * MS);
+    seen(&mut detector, B, 4 * MS, 40 * MS);
+    detector.on_loss(B, 600);
+    assert_eq!(counted(&mut detector), (2400.0, 1200.0));
+    let Reading { before, after, .. } = *detector.reading_mut(B);
+    assert_eq!((before.count, after.count), (1.0, 1.0));
+    assert_eq!(detector.reading_mut(B).loss_share(), 1.0 / 3.0);
+}
+
+#[test]
+fn the_aftermath_lasts_for_the_longest_round_trip_but_no_more_than_a_second() {
+    for (smoothed, lasts) in [(90, 90), (3000, 1000)] {
+        let mut detector = Detector::default();
+        detector.begin(A, start());
+        seen(&mut detector, A, MS, 40 * MS);
+        seen(&mut detector, B, MS, smoothed * MS);
+        seen(&mut detector, B, 2 * MS, 30 * MS);
+        detector.on_up(A);
+        detector.on_down(A, start() + 10 * MS);
+        // It ends once only.
+        detector.on_down(A, start() + 20 * MS);
+        let end = (10 + lasts) * MS;
+        assert!(!seen(&mut detector, B, end, 40 * MS));
+        assert_eq!(detector.prober(), Some(A));
+        assert!(seen(&mut detector, B, end + MS, 40 * MS));
+        assert_eq!(detector.prober(), None);
+        // The next one has an aftermath of its own.
+        detector.begin(A, start());
+        assert_eq!(detector.aftermath, Duration::ZERO);
+        assert!(detector.readings.is_empty());
+    }
+}
+
+#[test]
+fn a_trial_of_more_than_ten_seconds_is_given_up() {
+    let mut detector = Detector::default();
+    detector.begin(A, start());
+    assert!(!seen(&mut detector, A, LONGEST_TRIAL, 40 * MS));
+    assert_eq!(detector.prober(), Some(A));
+    assert!(!seen(&mut detector, A, LONGEST_TRIAL + MS, 40 * MS));
+    assert_eq!(detector.prober(), None);
+}
+
+#[test]
+fn only_the_path_that_is_watched_ends_its_trial() {
+    let mut detector = Detector::default();
+    detector.begin(A, start());
+    detector.on_up(B);
+    detector.on_down(B, start());
+    assert_eq!(detector.trial.as_ref().unwrap().stage, Stage::Before);
+    detector.on_up(A);
+    assert_eq!(detector.trial.as_ref().unwrap().stage, Stage::Probing);
+    detector.on_down(B, start());
+    assert_eq!(detector.trial.as_ref().unwrap().stage, Stage::Probing);
+}
+
+/// It need not be steady itself: it probes.
+#[test]
+fn it_does_not_matter_which_path_is_heard_first() {
+    let mut detector = Detector::default();
+    detector.begin(A, start());
+    seen(&mut detector, B, Duration::ZERO, 40 * MS);
+    let mut probing = Script::new(40.0, 60.0);
+    probing.is_steady = false;
+    trial(&mut detector, probing, Script::new(40.0, 60.0));
+    assert_eq!(response(&detector), Some(1.0));
+    assert_eq!(detector.pairs.len(), 1);
+}
+
+#[test]
+fn what_is_known_of_other_paths_stays_when_one_goes() {
+    let mut detector = Detector::default();
+    for (one, other) in [(A, B), (C, A), (B, C)] {
+        detector.assume_shared(one, other);
+    }
+    detector.begin(C, start());
+    seen(&mut detector, B, MS, 40 * MS);
+    seen(&mut detector, A, MS, 40 * MS);
+    detector.remove(A);
+    assert_eq!(detector.pairs.len(), 1);
+    assert!(detector.is_shared(C, B) && !detector.is_shared(A, B) && detector.is_open(A, B));
+    assert_eq!(detector.readings.len(), 1);
+    assert_eq!(detector.prober(), Some(C));
+}
+
+#[test]
+fn readings_and_pairs_take_memory() {
+    let mut detector = Detector::default();
+    assert_eq!(detector.memory(), 0);
+    detector.begin(A, start());
+    seen(&mut detector, A, MS, 40 * MS);
+    let readings = detector.memory();
+    assert!(readings >= size_of::<(PathId, Reading)>() as u64);
+    detector.assume_shared(A, B);
+    assert!(detector.memory() >= readings + size_of::<Pair>() as u64);
 }

@@ -4,6 +4,8 @@
 use super::*;
 use crate::testing::start;
 
+mod limits;
+
 const MS: Duration = Duration::from_millis(1);
 const MTU: f64 = 1200.0;
 /// 20 Mbit/s.
@@ -38,12 +40,18 @@ impl Path {
 
     /// A round trip of so many milliseconds.
     fn round(&mut self, rtt_ms: f64) {
+        let round = self.samples(rtt_ms);
+        self.rivals.on_round(&round);
+    }
+
+    /// The samples of one, and what is to be said at its end.
+    fn samples(&mut self, rtt_ms: f64) -> Round {
         let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
         for _ in 0..10 {
             self.now += rtt / 10;
             self.rivals.on_rtt(self.now, rtt);
         }
-        self.rivals.on_round(&Round {
+        Round {
             now: self.now,
             is_cruising: true,
             app_limited: false,
@@ -52,7 +60,14 @@ impl Path {
             rate: self.rate,
             mtu: MTU,
             since_probe: self.now - self.last_probe,
-        });
+        }
+    }
+
+    fn window(&mut self) -> &mut Window {
+        match &mut self.rivals.verdict {
+            Verdict::LossBased(window) => window,
+            other => panic!("no loss-based flow: {other:?}"),
+        }
     }
 
     /// A queue that grows slowly to half a round trip, of which we leave a part when we look. Ends
@@ -106,6 +121,15 @@ impl Path {
 /// Beside a loss-based flow.
 pub(in crate::coupled_bbr) fn bound() -> Rivals {
     Path::bound().rivals
+}
+
+/// When it has left.
+pub(in crate::coupled_bbr) fn left() -> Rivals {
+    let mut path = Path::bound();
+    while path.rivals.bound().is_some() {
+        path.round(FLOOR_MS * 1.02);
+    }
+    path.rivals
 }
 
 #[test]
