@@ -111,3 +111,65 @@ impl Latest {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_remembered_for_this_and_the_last_cycle() {
+        let mut rates = MaxBandwidth::starting_from(100.0, 7);
+        rates.on_sample(80.0, false);
+        assert_eq!((rates.get(), rates.cycles()), (100.0, 7));
+        rates.advance();
+        rates.on_sample(80.0, false);
+        assert_eq!((rates.get(), rates.cycles()), (100.0, 8));
+        rates.advance();
+        assert_eq!(rates.get(), 80.0);
+        // A cycle without a rate forgets none.
+        rates.advance();
+        assert_eq!((rates.get(), rates.cycles()), (80.0, 10));
+    }
+
+    #[test]
+    fn what_the_application_limited_counts_if_it_is_no_less() {
+        let mut rates = MaxBandwidth::starting_from(100.0, 0);
+        rates.advance();
+        rates.on_sample(99.0, true);
+        rates.advance();
+        assert_eq!(rates.get(), 100.0);
+        rates.on_sample(100.0, true);
+        rates.advance();
+        assert_eq!(rates.get(), 100.0);
+        rates.on_sample(101.0, true);
+        assert_eq!(rates.get(), 101.0);
+    }
+
+    #[test]
+    fn a_cycle_follows_that_of_another_once() {
+        let mut rates = MaxBandwidth::starting_from(100.0, 3);
+        rates.on_sample(50.0, false);
+        rates.follow(3);
+        assert_eq!((rates.rates, rates.cycles()), ([100.0, 0.0], 3));
+        rates.follow(6);
+        assert_eq!((rates.rates, rates.cycles()), ([0.0, 100.0], 6));
+    }
+
+    #[test]
+    fn a_pipe_is_full_after_three_rounds_without_a_quarter_more() {
+        let mut pipe = FullPipe::default();
+        pipe.on_round(100.0);
+        pipe.on_round(125.0);
+        assert!(pipe.grows());
+        for rate in [125.0, 156.0, 140.0] {
+            assert!(!pipe.is_full && !pipe.was_full);
+            pipe.on_round(rate);
+            assert!(!pipe.grows());
+        }
+        assert!(pipe.is_full && pipe.was_full);
+        pipe.on_round(1000.0);
+        assert!(pipe.is_full, "until it starts to look again");
+        pipe.restart(1000.0);
+        assert!(!pipe.is_full && pipe.was_full && pipe.grows());
+    }
+}

@@ -161,3 +161,6 @@ impl Bbr {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,3 +168,6 @@ impl Bbr {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

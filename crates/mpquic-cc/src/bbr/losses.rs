@@ -101,3 +101,85 @@ impl Losses {
         self.round = LossRound::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mpquic_core::congestion::CongestionKind;
+
+    use super::*;
+    use crate::testing::{acked, congestion, start};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn event(kind: CongestionKind, at: Duration, left: Duration, lost: u64) -> CongestionEvent {
+        let mut event = congestion(kind, start() + at, start() + left);
+        event.lost_bytes = lost;
+        event
+    }
+
+    /// Of a packet that left at `left`.
+    fn ack(losses: &mut Losses, at: Duration, left: Duration) -> Option<LossRound> {
+        losses.on_ack(&acked(start() + at, start() + left, 1200));
+        losses.end_round()
+    }
+
+    #[test]
+    fn a_round_trip_begins_with_its_first_loss() {
+        let mut losses = Losses::default();
+        assert!(ack(&mut losses, 10 * MS, 5 * MS).is_some(), "the first one");
+        assert!(losses.on_event(&event(CongestionKind::Loss, 20 * MS, 12 * MS, 2400)));
+        assert!(!losses.on_event(&event(CongestionKind::Loss, 22 * MS, 12 * MS, 1200)));
+        assert!(ack(&mut losses, 30 * MS, 19 * MS).is_none());
+        let round = ack(&mut losses, 31 * MS, 20 * MS).unwrap();
+        assert_eq!((round.lost, round.acked), (3600.0, 2400.0));
+        assert_eq!((round.events, round.marked), (2, false));
+        assert_eq!(losses.bytes(), 3600.0);
+        assert!(ack(&mut losses, 40 * MS, 30 * MS).is_none());
+        let next = ack(&mut losses, 41 * MS, 31 * MS).unwrap();
+        assert_eq!((next.lost, next.events), (0.0, 0));
+    }
+
+    #[test]
+    fn marked_round_trips_are_counted_in_a_row() {
+        let mut losses = Losses::default();
+        let mut left = Duration::ZERO;
+        for (is_marked, count) in [(true, 1), (true, 2), (false, 0), (true, 1)] {
+            if is_marked {
+                let mark = event(CongestionKind::Ecn, left, left, 0);
+                assert!(losses.on_event(&mark));
+                assert!(!losses.on_event(&mark));
+            }
+            let at = left + 20 * MS;
+            let round = ack(&mut losses, at, left).unwrap();
+            assert_eq!((round.marked, round.events), (is_marked, 0));
+            assert_eq!(losses.marked_rounds, count);
+            left = at;
+        }
+        assert_eq!(losses.bytes(), 0.0);
+    }
+
+    #[test]
+    fn recovery_ends_with_a_packet_that_left_after_it_began() {
+        let mut losses = Losses::default();
+        losses.on_event(&event(CongestionKind::Loss, 20 * MS, 10 * MS, 1200));
+        // Of the same round trip: it does not begin anew.
+        losses.on_event(&event(CongestionKind::Loss, 25 * MS, 20 * MS, 1200));
+        ack(&mut losses, 40 * MS, 20 * MS);
+        assert!(losses.in_recovery());
+        ack(&mut losses, 41 * MS, 21 * MS);
+        assert!(!losses.in_recovery());
+        losses.on_event(&event(CongestionKind::Loss, 50 * MS, 30 * MS, 1200));
+        losses.on_event(&event(CongestionKind::Loss, 71 * MS, 51 * MS, 1200));
+        ack(&mut losses, 80 * MS, 60 * MS);
+        assert!(losses.in_recovery(), "a newer loss");
+        losses.forgive();
+        assert!(!losses.in_recovery());
+        assert_eq!((losses.round.events, losses.round.lost), (0, 0.0));
+        losses.on_event(&event(CongestionKind::Loss, 90 * MS, 80 * MS, 1200));
+        losses.restart_round();
+        assert_eq!((losses.round.events, losses.round.lost), (0, 0.0));
+        assert!(losses.in_recovery());
+    }
+}

@@ -206,4 +206,53 @@ mod tests {
         }
         panic!("it is never measured again");
     }
+
+    #[test]
+    fn the_shortest_round_trip_is_remembered_for_ten_seconds() {
+        let begin = start();
+        let mut shortest = MinRtt::new(begin);
+        shortest.on_ack(begin, Some(100 * MS), 1.0);
+        for index in 1..=100 {
+            shortest.on_ack(begin + index * 100 * MS, Some(150 * MS), 1.0);
+            assert_eq!(shortest.get(), Some(100 * MS), "{index}");
+        }
+        shortest.on_ack(begin + 10_001 * MS, Some(150 * MS), 1.0);
+        assert_eq!(shortest.get(), Some(150 * MS));
+    }
+
+    #[test]
+    fn a_measurement_puts_off_the_next_one() {
+        let begin = start();
+        let mut shortest = MinRtt::new(begin);
+        shortest.on_ack(begin, Some(100 * MS), 1.0);
+        shortest.on_probed(begin + 3_000 * MS);
+        for (ms, due) in [(8_000, false), (8_001, true)] {
+            shortest.on_ack(begin + ms * MS, Some(150 * MS), 1.0);
+            assert_eq!(shortest.is_probe_due, due, "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_round_trip_is_confirmed_if_two_were_within_the_factor() {
+        let mut rtt = MinRtt::new(start());
+        assert!(!rtt.is_confirmed(1.02), "nothing is known");
+        for (sample, confirmed) in [(100_000, true), (101_999, true), (102_000, false)] {
+            rtt.on_ack(start(), Some(Duration::from_micros(sample)), 1.0);
+            assert_eq!(rtt.is_confirmed(1.02), confirmed, "{sample}");
+        }
+        rtt.on_round_end();
+        assert!(!rtt.is_confirmed(1.02));
+        rtt.on_round_end();
+        assert!(rtt.is_confirmed(1.02));
+    }
+
+    #[test]
+    fn an_acknowledgement_without_a_sample_changes_nothing() {
+        let mut rtt = MinRtt::new(start());
+        rtt.on_ack(start(), None, 1.0);
+        assert_eq!(rtt.get(), None);
+        rtt.on_ack(start(), Some(100 * MS), 1.0);
+        rtt.on_ack(start() + MS, None, 1.0);
+        assert_eq!((rtt.get(), rtt.last), (Some(100 * MS), Some(100 * MS)));
+    }
 }

@@ -28,3 +28,27 @@ impl Rounds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::start;
+
+    #[test]
+    fn a_round_ends_with_a_packet_that_left_after_it_began() {
+        let mut rounds = Rounds::default();
+        let at = |ms| start() + Duration::from_millis(ms);
+        let mut ends = |now, sent_at| {
+            rounds.on_ack(at(now), at(sent_at));
+            (rounds.just_ended, rounds.count)
+        };
+        assert_eq!(ends(20, 0), (true, 1));
+        assert_eq!(ends(21, 19), (false, 1));
+        assert_eq!(ends(40, 20), (true, 2));
+        rounds.restart(at(50));
+        rounds.on_ack(at(60), at(49));
+        assert_eq!((rounds.just_ended, rounds.count), (false, 2));
+    }
+}

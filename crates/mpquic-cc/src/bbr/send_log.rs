@@ -63,6 +63,28 @@ mod tests {
     }
 
     #[test]
+    fn it_has_room_for_its_entries() {
+        let mut log = SendLog::default();
+        assert_eq!(log.memory(), 0);
+        for ms in 0..10 {
+            let now = start() + Duration::from_millis(ms);
+            log.push(now, Duration::ZERO, flight(1));
+        }
+        let entry = size_of::<(Instant, Flight)>() as u64;
+        assert!((10 * entry..40 * entry).contains(&log.memory()));
+    }
+
+    #[test]
+    fn packets_of_a_small_part_of_a_round_trip_share_an_entry() {
+        let mut log = SendLog::default();
+        let rtt = Duration::from_millis(320);
+        for (ms, entries) in [(0, 1), (9, 1), (10, 2), (19, 2), (20, 3)] {
+            log.push(start() + Duration::from_millis(ms), rtt, flight(1));
+            assert_eq!(log.entries.len(), entries, "{ms}");
+        }
+    }
+
+    #[test]
     fn answers_for_the_time_asked_about() {
         let now = start();
         let at = |ms| now + Duration::from_millis(ms);

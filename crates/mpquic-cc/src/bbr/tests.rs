@@ -505,6 +505,155 @@ fn a_spurious_loss_is_taken_back() {
 }
 
 #[test]
+fn what_was_too_much_for_others_ends_a_probe_and_its_preparation() {
+    for (phase, after) in [
+        (Phase::Cruise, Phase::Cruise),
+        (Phase::Refill, Phase::Down),
+        (Phase::Up, Phase::Down),
+    ] {
+        let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+        until(&mut flow, phase);
+        let event = congestion(CongestionKind::Loss, flow.now, flow.now - 20 * MS);
+        let bbr = &mut flow.controller;
+        bbr.cycle.is_probe_sample = true;
+        let (departed, target) = (bbr.log.at(event.sent_at).bytes, bbr.target_in_flight());
+        bbr.on_others_too_high(&event);
+        assert_eq!(bbr.phase, after);
+        assert!(bbr.cycle.was_too_high && !bbr.cycle.is_probe_sample);
+        assert_eq!(bbr.bounds.long_term, departed.max(0.7 * target));
+        let undone = (phase == Phase::Up).then_some(Phase::Up);
+        assert_eq!(bbr.undo.phase, undone);
+    }
+}
+
+#[test]
+fn what_the_application_limited_was_not_too_much() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    until(&mut flow, Phase::Up);
+    let event = congestion(CongestionKind::Loss, flow.now, flow.now);
+    let bbr = &mut flow.controller;
+    let before = bbr.bounds.long_term;
+    bbr.cycle.app_limited = true;
+    bbr.on_others_too_high(&event);
+    assert_eq!(bbr.bounds.long_term, before);
+}
+
+/// Two datagrams of any size may be in flight (RFC 9002 section 7.2).
+#[test]
+fn two_of_the_largest_datagrams_may_leave() {
+    let mut bbr = Bbr::new(start(), 1200);
+    let event = congestion(CongestionKind::Persistent, start(), start());
+    bbr.on_congestion_event(&event);
+    bbr.on_mtu_update(9000);
+    assert_eq!(bbr.limits().window, 18_000);
+    bbr.on_ack(&acked(start() + MS, start(), 0));
+    assert_eq!(bbr.limits().window, 36_000, "four keep a path busy");
+}
+
+#[test]
+fn the_largest_burst_is_that_of_a_millisecond() {
+    let mut bbr = Bbr::new(start(), 1200);
+    assert_eq!(bbr.quantum(), 2400.0);
+    for (rate, burst) in [
+        (2.3e6, 2400.0),
+        (2.5e6, 2500.0),
+        (65e6, 65e3),
+        (66e6, 65_536.0),
+    ] {
+        bbr.pacing_rate = Some(rate);
+        assert_eq!(bbr.quantum(), burst, "{rate}");
+    }
+    bbr.mtu = 40_000.0;
+    assert_eq!(bbr.quantum(), 80_000.0, "two datagrams in any case");
+}
+
+#[test]
+fn a_window_is_saved_from_before_all_cuts() {
+    let mut bbr = Bbr::new(start(), 1200);
+    (bbr.window, bbr.prior_window) = (20_000.0, 50_000.0);
+    bbr.save_window();
+    assert_eq!(bbr.prior_window, 20_000.0);
+    bbr.prior_window = 50_000.0;
+    bbr.phase = Phase::ProbeRtt;
+    bbr.save_window();
+    assert_eq!(bbr.prior_window, 50_000.0);
+    bbr.phase = Phase::Cruise;
+    bbr.losses
+        .on_event(&congestion(CongestionKind::Loss, start(), start()));
+    bbr.save_window();
+    assert_eq!(bbr.prior_window, 50_000.0);
+    bbr.restore_window();
+    assert_eq!(bbr.window, 50_000.0);
+}
+
+/// A path whose round trip has been measured last six seconds ago.
+fn with_an_old_round_trip(phase: Phase) -> Flow<Bbr> {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    until(&mut flow, phase);
+    flow.controller.min_rtt = min_rtt::MinRtt::new(flow.now - 6 * SECOND);
+    until(&mut flow, Phase::ProbeRtt);
+    flow
+}
+
+#[test]
+fn a_probe_is_over_once_the_round_trip_is_measured() {
+    let mut flow = with_an_old_round_trip(Phase::Up);
+    assert_eq!(flow.controller.cycle.feedback, cycle::Feedback::Stopping);
+    flow.controller.cycle.is_probe_sample = true;
+    let cycles = flow.controller.cycles();
+    flow.run(100 * MS);
+    assert_eq!(flow.controller.phase, Phase::ProbeRtt);
+    assert_eq!(flow.controller.cycle.feedback, cycle::Feedback::None);
+    assert!(!flow.controller.cycle.is_probe_sample);
+    assert_eq!(
+        flow.controller.cycles(),
+        cycles,
+        "no rate is forgotten for it"
+    );
+}
+
+#[test]
+fn sending_after_a_pause_ends_the_measurement_when_it_is_done() {
+    let mut flow = with_an_old_round_trip(Phase::Cruise);
+    let measuring = |flow: &Flow<Bbr>| flow.controller.probe_rtt.done_at.is_some();
+    let end = flow.now + SECOND;
+    assert!(flow.run_until(end, measuring));
+    let done_at = flow.controller.probe_rtt.done_at.unwrap();
+    for (after, in_flight, phase) in [
+        (Duration::ZERO, MTU, Phase::ProbeRtt),
+        (MS, 2 * MTU, Phase::ProbeRtt),
+        (MS, MTU, Phase::Cruise),
+    ] {
+        flow.controller
+            .on_packet_sent(&sent(done_at + after, MTU, in_flight));
+        assert_eq!(flow.controller.phase, phase);
+    }
+    assert!(flow.controller.bounds.short_term.is_infinite());
+}
+
+#[test]
+fn after_a_pause_a_path_sends_as_fast_as_it_delivered() {
+    for (phase, changes) in [
+        (Phase::Up, true),
+        (Phase::Down, true),
+        (Phase::Drain, false),
+    ] {
+        let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+        until(&mut flow, phase);
+        let bbr = &mut flow.controller;
+        let before = bbr.pacing_rate;
+        bbr.on_packet_sent(&sent(flow.now, MTU, MTU));
+        let expected = if changes {
+            Some(0.99 * bbr.bandwidth())
+        } else {
+            before
+        };
+        assert_eq!(bbr.pacing_rate, expected, "{phase:?}");
+        assert!(bbr.is_idle_restart);
+    }
+}
+
+#[test]
 fn persistent_congestion_starts_from_two_datagrams() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     flow.run(2 * SECOND);

@@ -361,6 +361,23 @@ mod tests {
     }
 
     #[test]
+    fn a_link_is_certain_from_two_fifths_more_on() {
+        for (bytes, is_certain) in [(14_000.0, true), (13_999.0, false)] {
+            let mut trains = Trains {
+                held_up: Some((RATE, 10_000.0)),
+                ..Trains::default()
+            };
+            let span = |bytes: f64, seconds| Span {
+                first: (0, start()),
+                last: (9, start() + Duration::from_secs_f64(seconds)),
+                bytes,
+            };
+            let room = trains.judge(&span(bytes, 0.0), &span(bytes, bytes / RATE));
+            assert_eq!(matches!(room, Room::Link(_)), is_certain, "{room:?}");
+        }
+    }
+
+    #[test]
     fn rates_that_differ_by_a_tenth_are_not_those_of_one_link() {
         for (second, agrees) in [(0.92, true), (0.88, false), (1.08, true), (1.12, false)] {
             let mut path = Path::default();
