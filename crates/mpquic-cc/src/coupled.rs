@@ -332,3 +332,109 @@ pub(crate) mod testing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mpquic_core::congestion::CongestionKind;
+
+    use super::testing::coupled;
+    use super::*;
+    use crate::testing::{acked, congestion, rtt, sent, start};
+    use crate::{Lia, NewReno, Olia, Uncoupled};
+
+    const PATH: PathId = PathId(0);
+
+    #[test]
+    fn a_window_that_is_assumed_has_at_least_a_byte() {
+        let mut olia = Olia::default();
+        olia.on_path_opened(PATH, start(), 1200);
+        let after = |olia: &Olia, windows: &[_]| olia.window_after_round(PATH, windows);
+        assert_eq!(after(&olia, &[(PATH, 0)]), 2, "in slow start it doubles");
+        assert_eq!(after(&olia, &[(PATH, 2)]), 4);
+        assert_eq!(after(&olia, &[]), 0, "there is none");
+        let loss = congestion(CongestionKind::Loss, start(), start());
+        olia.on_congestion_event(PATH, &loss);
+        // Without a round trip nothing grows.
+        assert_eq!(after(&olia, &[(PATH, 8_000)]), 8_000);
+        olia.on_path_closed(PATH);
+        assert_eq!(after(&olia, &[(PATH, 8_000)]), 8_000);
+    }
+
+    /// RFC 6356 section 3.1
+    #[test]
+    fn of_a_path_that_is_not_used_what_is_in_flight_counts() {
+        let mut lia = coupled::<crate::lia::LinkedIncreases>(&[(48_000, 20_000, ())]);
+        let path = lia.paths.get_mut(PATH).unwrap();
+        let mut effective = |in_flight, app_limited| {
+            (path.in_flight, path.app_limited) = (in_flight, app_limited);
+            path.effective_window()
+        };
+        assert_eq!(effective(1, false), 48_000.0);
+        assert_eq!(effective(0, false), 2_400.0, "two datagrams");
+        assert_eq!(effective(10_000, true), 10_000.0);
+        assert_eq!(effective(1_000, true), 2_400.0);
+        assert_eq!(effective(50_000, true), 48_000.0);
+    }
+
+    #[test]
+    fn what_is_in_flight_is_what_the_last_packet_or_acknowledgement_said() {
+        let mut lia = Lia::default();
+        lia.on_path_opened(PATH, start(), 1200);
+        lia.on_packet_sent(PATH, &sent(start(), 1200, 3_600));
+        assert_eq!(lia.paths.get(PATH).unwrap().in_flight, 3_600);
+        let mut ack = acked(start(), start(), 1200);
+        (ack.in_flight, ack.app_limited) = (2_400, true);
+        lia.on_ack(PATH, &ack);
+        let path = lia.paths.get(PATH).unwrap();
+        assert_eq!((path.in_flight, path.app_limited), (2_400, true));
+        assert_eq!(path.rtt, Some(0.02));
+    }
+
+    #[test]
+    fn without_a_sample_there_is_no_round_trip_and_none_is_zero() {
+        let mut lia = Lia::default();
+        lia.on_path_opened(PATH, start(), 1200);
+        let mut ack = acked(start(), start(), 1200);
+        ack.rtt.samples = 0;
+        lia.on_ack(PATH, &ack);
+        assert_eq!(lia.paths.get(PATH).unwrap().rtt, None);
+        ack.rtt = rtt(Duration::ZERO);
+        lia.on_ack(PATH, &ack);
+        assert_eq!(lia.paths.get(PATH).unwrap().rtt, Some(1e-6));
+    }
+
+    /// The window of the first one in slow start, a recovery period and after it.
+    #[test]
+    fn one_path_is_as_new_reno_in_all_that_can_be_asked() {
+        let mut lia = Lia::default();
+        let mut reno = Uncoupled::<NewReno>::default();
+        let ms = |ms| start() + Duration::from_millis(ms);
+        let both: [&mut dyn Controller; 2] = [&mut lia, &mut reno];
+        let answers = both.map(|controller| {
+            controller.on_path_opened(PATH, start(), 1200);
+            let mut answers = Vec::new();
+            for turn in 0..30 {
+                let now = ms(10 * turn);
+                if turn % 7 == 5 {
+                    let loss = congestion(CongestionKind::Loss, now, ms(10 * turn - 15));
+                    controller.on_congestion_event(PATH, &loss);
+                }
+                controller.on_packet_sent(PATH, &sent(now, 1200, 12_000));
+                controller.on_ack(PATH, &acked(now, now - Duration::from_millis(20), 2400));
+                answers.push((
+                    controller.window(PATH),
+                    controller.slow_start_threshold(PATH),
+                    controller.in_recovery(PATH),
+                    controller.window_after_round(PATH, &[(PATH, 20_000)]),
+                ));
+            }
+            answers
+        });
+        for (lia, reno) in answers[0].iter().zip(&answers[1]) {
+            assert!(lia.0.abs_diff(reno.0) <= 1 && lia.3.abs_diff(reno.3) <= 1);
+            assert_eq!((lia.1, lia.2), (reno.1, reno.2));
+        }
+    }
+}

@@ -232,6 +232,8 @@ pub fn default() -> Arc<dyn ControllerFactory> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use mpquic_core::PathId;
     use mpquic_core::congestion::{CongestionKind, Controller};
 
@@ -285,6 +287,26 @@ mod tests {
                 controller.window(PATH)
             };
             assert!(after(2) < after(1), "{name}: {} {}", after(2), after(1));
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_of_packets_takes_memory_for_each_path() {
+        for name in ["bbr", "coupled-bbr"] {
+            let mut controller = opened(name);
+            assert_eq!(controller.memory(), 0, "{name}");
+            let sends = |controller: &mut Box<dyn Controller>, path| {
+                for second in 0..50 {
+                    let now = start() + Duration::from_secs(second);
+                    controller.on_packet_sent(path, &sent(now, 1200, 12_000));
+                }
+                controller.memory()
+            };
+            let one = sends(&mut controller, PATH);
+            assert!(one >= 50 * 32, "{name}");
+            let other = PathId(5);
+            controller.on_path_opened(other, start(), 1200);
+            assert_eq!(sends(&mut controller, other), 2 * one, "{name}");
         }
     }
 

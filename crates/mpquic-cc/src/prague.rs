@@ -315,6 +315,17 @@ mod tests {
     }
 
     #[test]
+    fn without_a_round_trip_there_is_no_rate_of_its_own() {
+        let mut prague = Prague::new(start(), 1200);
+        assert_eq!(prague.limits().pacing_rate, None);
+        prague.smoothed_rtt = 0.05;
+        let in_slow_start = 2 * 12_000 * 20;
+        assert_eq!(prague.limits().pacing_rate, Some(in_slow_start));
+        prague.window.slow_start_threshold = 12_000.0;
+        assert_eq!(prague.limits().pacing_rate, Some(in_slow_start / 2));
+    }
+
+    #[test]
     fn a_loss_halves_the_window_whatever_the_marks_say() {
         let (mut prague, now) = steady(100.0, 0.01);
         prague.on_congestion_event(&congestion(CongestionKind::Ecn, now, now));

@@ -205,4 +205,42 @@ mod tests {
             assert_eq!(rounds.round(200 * MS, 6), Step::Grow(1.0));
         }
     }
+
+    #[test]
+    fn an_increase_is_an_eighth_of_the_round_trip_within_bounds() {
+        for (rtt, least) in [(16, 4), (32, 4), (64, 8), (128, 16), (400, 16)] {
+            for (more, growth) in [(least - 1, 1.0), (least, 0.25)] {
+                let mut rounds = Rounds::new();
+                rounds.round(rtt * MS, 9);
+                rounds.round(rtt * MS, 9);
+                let step = rounds.round((rtt + more) * MS, 9);
+                assert_eq!(step, Step::Grow(growth), "{rtt} {more}");
+                // It is noise only if it passes.
+                let step = rounds.round((rtt + more) * MS, 9);
+                assert_eq!(step, Step::Grow(growth), "{rtt} {more}");
+            }
+        }
+    }
+
+    /// The first acknowledgement ends the round before.
+    #[test]
+    fn a_round_counts_with_eight_samples() {
+        for (samples, growth) in [(8, 1.0), (9, 0.25)] {
+            let mut rounds = Rounds::new();
+            rounds.round(20 * MS, 9);
+            rounds.round(20 * MS, 9);
+            assert_eq!(rounds.round(30 * MS, samples), Step::Grow(growth));
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_without_a_new_sample_counts_for_none() {
+        let mut slow_start = SlowStart::new();
+        let mut ack = acked(start(), start(), 1200);
+        for (samples, counted) in [(1, 1), (1, 1), (2, 2)] {
+            ack.rtt.samples = samples;
+            slow_start.take_sample(&ack.rtt);
+            assert_eq!(slow_start.samples_in_round, counted);
+        }
+    }
 }

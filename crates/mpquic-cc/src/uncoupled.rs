@@ -206,3 +206,77 @@ impl<C: PathController> Controller for Uncoupled<C> {
         C::NAME
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{acked, congestion, sent, start};
+    use mpquic_core::congestion::CongestionKind;
+
+    const PATH: PathId = PathId(2);
+
+    /// As little of a controller as there can be.
+    #[derive(Debug)]
+    struct TenDatagrams(u64);
+
+    impl PathController for TenDatagrams {
+        const NAME: &'static str = "ten";
+
+        fn new(_: Instant, mtu: u16) -> Self {
+            Self(10 * u64::from(mtu))
+        }
+
+        fn on_mtu_update(&mut self, mtu: u16) {
+            self.0 = 10 * u64::from(mtu);
+        }
+
+        fn on_ack(&mut self, _: &Acked) {}
+
+        fn on_congestion_event(&mut self, _: &CongestionEvent) {}
+
+        fn limits(&self) -> PathLimits {
+            PathLimits::new(self.0)
+        }
+    }
+
+    #[test]
+    fn what_a_controller_does_not_say_changes_nothing() {
+        let mut controller = Uncoupled::<TenDatagrams>::default();
+        let now = start();
+        controller.on_path_opened(PATH, now, 1200);
+        controller.on_packet_sent(PATH, &sent(now, 1200, 1200));
+        controller.on_ack(PATH, &acked(now, now, 1200));
+        let loss = congestion(CongestionKind::Loss, now, now);
+        controller.on_congestion_event(PATH, &loss);
+        controller.adopt(PATH, Found::AtLeast(100_000));
+        assert_eq!(controller.window(PATH), 12_000);
+        assert_eq!(controller.slow_start_threshold(PATH), None);
+        assert_eq!(controller.pacing_rate(PATH), None);
+        assert!(!controller.in_recovery(PATH));
+        assert_eq!(controller.memory(), 0);
+        controller.on_mtu_update(PATH, 1400);
+        assert_eq!(controller.window(PATH), 14_000);
+        assert_eq!(TenDatagrams::TOLERATED_LOSS, 0.0);
+    }
+
+    #[test]
+    fn a_round_without_a_rule_leaves_each_window_as_it_is() {
+        let mut controller = Uncoupled::<TenDatagrams>::default();
+        controller.on_path_opened(PATH, start(), 1200);
+        let windows = [(PathId(1), 5_000), (PATH, 7_000)];
+        let after = |path, windows: &[_]| controller.window_after_round(path, windows);
+        assert_eq!(after(PATH, &windows), 7_000);
+        assert_eq!(after(PathId(1), &windows), 5_000, "a path that is not open");
+        assert_eq!(after(PATH, &windows[..1]), 0, "one that has no window");
+    }
+
+    #[test]
+    fn a_path_that_is_not_open_may_send_nothing() {
+        let mut controller = Uncoupled::<TenDatagrams>::default();
+        controller.on_path_opened(PATH, start(), 1200);
+        controller.on_path_closed(PATH);
+        assert_eq!(controller.window(PATH), 0);
+        assert_eq!(controller.pacing_rate(PATH), None);
+        assert!(!controller.in_recovery(PATH));
+    }
+}

@@ -412,4 +412,122 @@ mod tests {
         assert_eq!(window.on_congestion_event(&spurious, 0.5), Reaction::None);
         assert_eq!(window.rounded(), 3_000);
     }
+
+    #[test]
+    fn a_loss_is_of_the_last_cut_if_it_left_after_the_one_before() {
+        let now = start();
+        let restored = |sent_at| {
+            let mut window = Window::new(1200);
+            let first = congestion(CongestionKind::Loss, now + RTT, now);
+            window.on_congestion_event(&first, 0.5);
+            let second = congestion(CongestionKind::Loss, now + 3 * RTT, now + 2 * RTT);
+            window.on_congestion_event(&second, 0.5);
+            let spurious = congestion(CongestionKind::Spurious, now + 4 * RTT, sent_at);
+            let reaction = window.on_congestion_event(&spurious, 0.5);
+            (reaction, window.rounded(), window.threshold())
+        };
+        let none = (Reaction::None, 3_000, Some(3_000));
+        assert_eq!(restored(now + RTT), none);
+        let all = (Reaction::Restored, 6_000, Some(6_000));
+        assert_eq!(restored(now + RTT + Duration::from_nanos(1)), all);
+    }
+
+    #[test]
+    fn what_is_restored_is_no_less_than_what_is_there() {
+        let now = start();
+        let mut window = Window::new(1200);
+        window.slow_start_threshold = 12_000.0;
+        let loss = congestion(CongestionKind::Loss, now + RTT, now);
+        window.on_congestion_event(&loss, 0.5);
+        window.set(50_000.0);
+        window.slow_start_threshold = 40_000.0;
+        let spurious = congestion(CongestionKind::Spurious, now + 2 * RTT, now);
+        window.on_congestion_event(&spurious, 0.5);
+        assert_eq!(
+            (window.rounded(), window.threshold()),
+            (50_000, Some(40_000))
+        );
+    }
+
+    /// RFC 9959 section 3
+    #[test]
+    fn what_resuming_found_is_the_window_and_the_threshold() {
+        let now = start();
+        let mut window = Window::new(1200);
+        window.adopt(Found::AtLeast(50_000));
+        window.adopt(Found::AtLeast(20_000));
+        assert_eq!((window.rounded(), window.threshold()), (50_000, None));
+        window.adopt(Found::TooMuch {
+            window: 30_000,
+            now,
+        });
+        assert_eq!(
+            (window.rounded(), window.threshold()),
+            (30_000, Some(30_000))
+        );
+        assert!(window.in_recovery());
+        let loss = congestion(CongestionKind::Loss, now + RTT, now);
+        assert_eq!(window.on_congestion_event(&loss, 0.5), Reaction::None);
+        assert_eq!(window.on_ack(&acked(now + RTT, now, 1200)), None);
+        window.adopt(Found::Arrived(50_000));
+        assert_eq!(window.threshold(), Some(30_000));
+        window.adopt(Found::Arrived(90_000));
+        assert_eq!(window.threshold(), Some(45_000));
+        window.adopt(Found::TooMuch { window: 1, now });
+        assert_eq!((window.rounded(), window.threshold()), (2_400, Some(2_400)));
+        window.slow_start_threshold = 0.0;
+        window.adopt(Found::Arrived(1));
+        assert_eq!(window.threshold(), Some(2_400));
+    }
+
+    #[test]
+    fn a_window_that_shrinks_takes_the_threshold_with_it() {
+        let mut window = Window::new(1200);
+        window.slow_start_threshold = 12_000.0;
+        window.grow(600.0);
+        assert_eq!(
+            (window.rounded(), window.threshold()),
+            (12_600, Some(12_000))
+        );
+        window.grow(-2_600.0);
+        assert_eq!(
+            (window.rounded(), window.threshold()),
+            (10_000, Some(10_000))
+        );
+        window.grow(-1e6);
+        assert_eq!(window.rounded(), 2_400);
+        window.cap(1.5);
+        assert_eq!((window.rounded(), window.limit()), (1_800, 2_400));
+    }
+
+    #[test]
+    fn a_round_of_slow_start_doubles_up_to_the_threshold() {
+        let mut window = Window::new(1200);
+        assert_eq!(window.slow_start_round(7_000.0), Some(14_000.0));
+        window.slow_start_threshold = 12_000.0;
+        for (bytes, next) in [
+            (5_000.0, Some(10_000.0)),
+            (7_000.0, Some(12_000.0)),
+            (12_000.0, None),
+        ] {
+            assert_eq!(window.slow_start_round(bytes), next);
+        }
+        assert!(!window.in_slow_start());
+    }
+
+    /// RFC 9937: what the acknowledgement delivered that revealed the loss counts.
+    #[test]
+    fn a_reduction_begins_with_what_was_delivered_at_the_same_time() {
+        let limit = |after: Duration| {
+            let now = start();
+            let mut window = Window::new(1200);
+            window.on_ack(&acked(now + RTT, now, 6_000));
+            let mut loss = congestion(CongestionKind::Loss, now + RTT + after, now);
+            loss.in_flight = 4_800;
+            window.on_congestion_event(&loss, 0.5);
+            window.limit()
+        };
+        assert_eq!(limit(Duration::ZERO), 9_000, "up to the window");
+        assert_eq!(limit(Duration::from_nanos(1)), 6_000, "the repair alone");
+    }
 }

@@ -158,6 +158,55 @@ fn ten_datagrams_have_to_arrive_first() {
     assert_eq!(flow.phase(), ResumePhase::Unvalidated);
 }
 
+/// RFC 9002 section 7.2: as much as the initial window has.
+#[test]
+fn of_large_datagrams_fewer_have_to_arrive() {
+    for (mtu, needed) in [
+        (1200, 12_000),
+        (1472, 14_720),
+        (1500, 14_720),
+        (9000, 18_000),
+    ] {
+        let mut controller = CarefulResume::<Fixed<false>>::default();
+        controller.on_path_opened(PATH, start(), mtu);
+        controller.resume(PATH, start(), SAVED);
+        for (bytes, phase) in [
+            (needed - 1, ResumePhase::Reconnaissance),
+            (1, ResumePhase::Unvalidated),
+        ] {
+            let ack = Acked::new(start() + RTT, start(), bytes, rtt(RTT));
+            controller.on_ack(PATH, &ack);
+            assert_eq!(controller.resume_phase(PATH), phase, "{mtu}");
+        }
+    }
+}
+
+/// An acknowledgement without an RTT sample does not tell which path it is.
+#[test]
+fn a_round_trip_has_to_be_known_first() {
+    let mut flow = Flow::<false>::new(SAVED);
+    flow.send(20);
+    let mut ack = Acked::new(flow.now + RTT, flow.now, 15 * MTU, rtt(RTT));
+    ack.rtt.samples = 0;
+    flow.controller.on_ack(PATH, &ack);
+    assert_eq!(flow.phase(), ResumePhase::Reconnaissance);
+}
+
+/// A packet that nobody saw leave is not in flight.
+#[test]
+fn what_arrives_is_in_flight_even_if_it_was_not_seen_to_leave() {
+    let mut flow = Flow::<false>::new(SAVED);
+    flow.in_flight = 10 * MTU;
+    let begin = flow.now;
+    flow.now += RTT;
+    flow.ack(10, begin);
+    let sent_at = flow.now + MS;
+    flow.now = sent_at + RTT;
+    flow.in_flight = 50 * MTU;
+    flow.ack(20, sent_at);
+    assert_eq!(flow.found(), [Found::AtLeast(50 * MTU)]);
+}
+
 #[test]
 fn half_of_what_is_remembered_is_used_and_paced_over_a_round_trip() {
     let flow = Flow::<false>::confirmed(SAVED, RTT);

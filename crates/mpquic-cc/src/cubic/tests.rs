@@ -127,6 +127,24 @@ fn idle_and_application_limited_time_does_not_count() {
     assert!(difference < 12_000, "{difference}");
 }
 
+/// Nor if the window is the limit from the first packet on that leaves after it.
+#[test]
+fn a_pause_between_two_rounds_does_not_count() {
+    let after = |pause: Duration, in_flight: u64| {
+        let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+        flow.lose();
+        flow.round();
+        flow.now += pause;
+        let first = Sent::new(flow.now + flow.rtt, 0, 1200, in_flight);
+        flow.cubic.on_packet_sent(&first);
+        flow.round();
+        flow.cubic.window.rounded()
+    };
+    let seconds = Duration::from_secs(3);
+    assert_eq!(after(seconds, 1200), after(Duration::ZERO, 1200));
+    assert!(after(seconds, 1201) > after(Duration::ZERO, 1201) + 60_000);
+}
+
 #[test]
 fn persistent_congestion_starts_level() {
     let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));

@@ -21,7 +21,7 @@ const SEEDS: u64 = 100;
 const STEPS: u64 = 1_500;
 const MS: Duration = Duration::from_millis(1);
 /// What no limit is.
-const NONE: u64 = u64::MAX - 1;
+const UNLIMITED: u64 = u64::MAX - 1;
 
 /// A path as the core sees it.
 struct Path {
@@ -225,8 +225,8 @@ impl Connection {
             let controller = &self.controller;
             for value in [
                 controller.window(path),
-                controller.slow_start_threshold(path).unwrap_or(NONE),
-                controller.pacing_rate(path).unwrap_or(NONE),
+                controller.slow_start_threshold(path).unwrap_or(UNLIMITED),
+                controller.pacing_rate(path).unwrap_or(UNLIMITED),
                 u64::from(controller.in_recovery(path)),
                 controller.window_after_round(path, &windows),
                 controller.window_after_round(path, &[(path, 6_000)]),
