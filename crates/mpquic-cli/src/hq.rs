@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use crate::limits::Limits;
     use crate::options::Alpn;
-    use crate::testing::{Anything, Served, Slow, most_read_in_vain, soon, turned_away};
+    use crate::testing::{Anything, Served, Slow, close_of, most_read_in_vain, soon};
 
     #[test]
     fn requests() {
@@ -534,7 +534,7 @@ mod tests {
         for (_, recv) in &mut answers {
             recv.stop(0u32.into()).unwrap();
         }
-        let close = turned_away(&connection).await;
+        let close = close_of(&connection).await;
         assert_eq!(close.error_code, VarInt::from_u32(429));
         assert_eq!(&close.reason[..], b"too many requests cancelled");
     }

@@ -111,7 +111,7 @@ mod tests {
     use crate::options::Alpn;
     use crate::perf_stream::Client;
     use crate::screen::tests::Heard;
-    use crate::testing::{Anything, Served, soon};
+    use crate::testing::{Anything, Served, pair, soon};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -204,6 +204,39 @@ mod tests {
             }
             assert_eq!(outage.told.used_again_ms.is_some(), is_used, "{bytes}");
         }
+    }
+
+    /// A link over which nothing comes, and the outage of a file of 1000 bytes.
+    async fn of_a_thousand_bytes(connection: &Connection) -> Outage<'_> {
+        let (local, nobody) = ([127, 0, 0, 1].into(), ([127, 0, 0, 1], 9).into());
+        Outage {
+            relay: Relay::start(local, nobody).await.unwrap(),
+            connection,
+            count: Arc::default(),
+            length: 1000,
+            quiet: true,
+            told: Told::default(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn how_far_it_is_is_looked_at_each_two_milliseconds() {
+        let pair = pair(Alpn::Perf).await;
+        let mut outage = of_a_thousand_bytes(&pair.client).await;
+        let count = outage.count.clone();
+        let received = |bytes| count.received.store(bytes, Ordering::Relaxed);
+        received(400);
+        let arrives = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            received(700);
+            tokio::time::sleep(10 * LOOK).await;
+        };
+        tokio::select! {
+            () = outage.run() => unreachable!("it does not end"),
+            () = arrives => {}
+        }
+        assert_eq!(outage.told.cut_ms, Some(2.0));
+        assert_eq!(outage.told.used_again_ms, None);
     }
 
     #[tokio::test(start_paused = true)]

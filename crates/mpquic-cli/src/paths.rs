@@ -412,11 +412,15 @@ fn what(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use futures_util::future::join;
     use mpquic_tokio::LeftOut;
 
     use super::*;
+    use crate::limits::Limits;
     use crate::options::Alpn;
-    use crate::testing::{Anything, Served, pair, reach, soon};
+    use crate::screen::tests::Heard;
+    use crate::testing::{Anything, Served, end_of_first, pair, reach, soon};
 
     #[test]
     fn a_path_is_watched_until_nothing_changes() {
@@ -451,11 +455,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_found_of_a_server() {
-        let served = Served::start(
-            Anything::new(1),
-            crate::limits::Limits::default(),
-            Alpn::Perf,
-        );
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
         let (url, reach) = (served.url("/"), served.reach(&["--local", "127.0.0.2"]));
         let look = Purpose::look(&url, &[Alpn::H3, Alpn::Perf]);
         let sessions = Sessions::new(&reach, look).unwrap().that_forget();
@@ -487,6 +487,60 @@ mod tests {
             failure.message(),
             "the server has no address of this IP version"
         );
+    }
+
+    #[tokio::test]
+    async fn a_server_hears_when_the_look_is_over() {
+        let (served, observer) = Served::observed(Alpn::Perf);
+        let (url, reach) = (served.url("/"), served.reach(&["--local", "127.0.0.1"]));
+        let look = Purpose::look(&url, &[Alpn::Perf]);
+        let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+        let start = starts(&reach, listed(), true).remove(0);
+        let servers = [served.address];
+        let looked = try_from(&sessions, &url, &start, &servers);
+        let (reached, close) = soon(join(looked, end_of_first(&observer))).await;
+        assert_eq!(reached.unwrap().protocol, "perf");
+        let close = (close.error_code, &close.reason[..]);
+        assert_eq!(close, (0u32.into(), &b"done"[..]));
+    }
+
+    /// Marks show on packets with data only, so without any it is looked as long as may be.
+    #[tokio::test(start_paused = true)]
+    async fn it_is_looked_until_all_shows_or_the_time_is_over() {
+        for (alpn, times) in [
+            (Alpn::Perf, 4 * LOOK..8 * LOOK),
+            (Alpn::HqInterop, SETTLE..SETTLE + LOOK),
+        ] {
+            let served = Served::start(Anything::new(1), Limits::default(), alpn);
+            let (url, reach) = (served.url("/"), served.reach(&["--local", "127.0.0.1"]));
+            let alpn = [alpn];
+            let sessions = Sessions::new(&reach, Purpose::look(&url, &alpn));
+            let sessions = sessions.unwrap().that_forget();
+            let start = starts(&reach, listed(), true).remove(0);
+            let began = Instant::now();
+            let servers = [served.address];
+            try_from(&sessions, &url, &start, &servers).await.unwrap();
+            let took = began.elapsed();
+            assert!(times.contains(&took), "{took:?}");
+        }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        paths: Paths,
+    }
+
+    /// Without a server, nothing is known of where it is.
+    #[tokio::test]
+    async fn all_addresses_are_listed_without_a_server() {
+        let args = Line::try_parse_from(["x"]).unwrap().paths;
+        let heard = Heard::begin();
+        look(&args, None).await.unwrap();
+        let [printed, said] = heard.take();
+        let count = crate::origin::listed().unwrap().len();
+        assert_eq!((printed.lines().count(), &*said), (count + 1, ""));
+        assert!(!printed.contains("on this machine"), "{printed}");
     }
 
     fn listed() -> Vec<InterfaceAddress> {

@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
     use crate::options::Alpn;
-    use crate::testing::{Pair, pair, soon};
+    use crate::testing::{Pair, answer_perf, pair, soon};
 
     async fn client() -> (Pair, Client) {
         let pair = pair(Alpn::Perf).await;
@@ -198,20 +198,11 @@ mod tests {
         (pair, client)
     }
 
-    /// Takes a request, and answers with so many bytes.
-    async fn answer(server: &Connection, bytes: usize) -> Vec<u8> {
-        let (mut send, mut recv) = server.accept_bi().await.unwrap();
-        let request = recv.read_to_end(1 << 20).await.unwrap();
-        send.write_all(&vec![0; bytes]).await.unwrap();
-        send.finish().unwrap();
-        request
-    }
-
     #[tokio::test]
     async fn a_request_says_what_is_wanted_and_is_as_long_as_was_asked_for() {
         let (pair, client) = client().await;
         for (size, wanted, sent) in [(0, 5, 8), (8, 0, 8), (9, 1, 9), (150_000, 70_000, 150_000)] {
-            let answered = answer(&pair.server, wanted as usize);
+            let answered = answer_perf(&pair.server, wanted as usize);
             let (took, request) = soon(join(client.ask(size, wanted), answered)).await;
             assert!(took.unwrap() > Duration::ZERO);
             assert_eq!(request.len(), sent);
@@ -220,7 +211,7 @@ mod tests {
         }
         // An answer of another length is none.
         for got in [0, 4, 6] {
-            let answered = answer(&pair.server, got);
+            let answered = answer_perf(&pair.server, got);
             let (asked, _) = soon(join(client.ask(8, 5), answered)).await;
             let failure = asked.unwrap_err();
             let told = format!("the answer ended after {got} of 5 bytes");
@@ -277,7 +268,7 @@ mod tests {
         assert!(Instant::now() >= until);
         // One that ends is no download.
         let until = Instant::now() + Duration::from_secs(20);
-        let ended = join(client.download(until, |_| {}), answer(&pair.server, 5));
+        let ended = join(client.download(until, |_| {}), answer_perf(&pair.server, 5));
         let (loaded, _) = soon(ended).await;
         let told = "the server ended a download that has no end";
         assert_eq!(loaded.unwrap_err().message(), told);
@@ -306,11 +297,26 @@ mod tests {
         assert_eq!((taken.len() - HEADER) as u64, sent.get());
         assert!(sent.get() > 10_000);
         // Without time there is nothing to send.
-        let serve = answer(&pair.server, 0);
+        let serve = answer_perf(&pair.server, 0);
+        tokio::time::pause();
         let past = Instant::now();
         let (loaded, taken) = soon(join(client.upload(past, |_| panic!("sent")), serve)).await;
         loaded.unwrap();
         assert_eq!(taken, [0; 8]);
+    }
+
+    /// When both times are over at once, a download is just over; and an upload waits once more.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_over_is_not_given_up() {
+        let (_pair, mut client) = client().await;
+        client.stall = Duration::from_secs(1);
+        let began = Instant::now();
+        client.download(began + client.stall, |_| {}).await.unwrap();
+        assert_eq!(began.elapsed(), client.stall);
+        let began = Instant::now();
+        let sent = client.upload(began + client.stall, |_| {}).await;
+        assert!(sent.is_err());
+        assert_eq!(began.elapsed(), 2 * client.stall);
     }
 
     #[tokio::test]

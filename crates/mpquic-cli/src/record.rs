@@ -233,12 +233,14 @@ mod tests {
     use std::sync::Arc;
 
     use clap::Parser;
+    use futures_util::future::join;
+    use mpquic_core::config::TransportOptions;
 
     use super::*;
     use crate::options::Alpn;
     use crate::screen::tests::Heard;
     use crate::serve::Service;
-    use crate::testing::{Anything, Served, soon};
+    use crate::testing::{Anything, Far, Served, answer_perf, end_of_first, far, far_perf, soon};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -248,19 +250,28 @@ mod tests {
 
     /// A server of measurements that takes DATAGRAMs, or not.
     fn served(datagrams: bool) -> Served {
+        let service = Service::new(Arc::new(Anything::new(1)));
+        Served::over(service, Alpn::Perf, transport(datagrams))
+    }
+
+    fn of(connection: Connection) -> Client {
+        Client {
+            connection,
+            stall: Duration::from_secs(10),
+        }
+    }
+
+    async fn client(served: &Served) -> Client {
+        of(served.connect(1 << 20).await)
+    }
+
+    /// The transport of such a server.
+    fn transport(datagrams: bool) -> TransportOptions {
         let mut transport = mpquic_tokio::default_transport();
         if !datagrams {
             transport.datagram_receive_buffer = None;
         }
-        let service = Service::new(Arc::new(Anything::new(1)));
-        Served::over(service, Alpn::Perf, transport)
-    }
-
-    async fn client(served: &Served) -> Client {
-        Client {
-            connection: served.connect(1 << 20).await,
-            stall: Duration::from_secs(10),
-        }
+        transport
     }
 
     const TIME: Duration = Duration::from_millis(200);
@@ -305,6 +316,77 @@ mod tests {
         assert!(without_load(&client, past).await.unwrap().is_empty());
     }
 
+    const DELAY: Duration = Duration::from_millis(10);
+
+    /// With round trips of 20 ms: they and the pauses make up the time.
+    #[tokio::test(start_paused = true)]
+    async fn pauses_are_as_long_as_they_should_be() {
+        let far = far_perf(DELAY, transport(false)).await;
+        let client = of(far.client.clone());
+        let now = Instant::now();
+        let idle = without_load(&client, now + TIME).await.unwrap();
+        assert_eq!(idle.len(), 7, "one each 30 ms: {idle:?}");
+        let now = Instant::now();
+        let loaded = round_trips(&client, now, now + TIME).await.unwrap();
+        assert_eq!(loaded.len(), 5, "one each 40 ms: {loaded:?}");
+        // When the time is over, nothing begins.
+        let now = Instant::now();
+        assert!(without_load(&client, now).await.unwrap().is_empty());
+        assert!(round_trips(&client, now, now).await.unwrap().is_empty());
+        let far = far_perf(DELAY, transport(true)).await;
+        let now = Instant::now();
+        let loaded = echoes(&far.client, now, now + TIME).await;
+        assert!(
+            (18..=20).contains(&loaded.len()),
+            "one each 10 ms: {loaded:?}"
+        );
+    }
+
+    /// What measures is as small as can be.
+    #[tokio::test(start_paused = true)]
+    async fn round_trips_are_those_of_the_smallest_messages() {
+        let Far { client, server, .. } = &far(Alpn::Perf, DELAY, transport(false)).await;
+        let client = of(client.clone());
+        let now = Instant::now();
+        let smallest = 1_u64.to_be_bytes();
+        tokio::select! {
+            _ = without_load(&client, now + TIME) => panic!("it is not over"),
+            request = answer_perf(server, 1) => assert_eq!(request, smallest),
+        }
+        tokio::select! {
+            _ = round_trips(&client, now, now + TIME) => panic!("it is not over"),
+            request = answer_perf(server, 1) => assert_eq!(request, smallest),
+        }
+        let far = far(Alpn::Perf, DELAY, transport(true)).await;
+        tokio::select! {
+            _ = echoes(&far.client, now, now + 2 * TIME) => panic!("it is not over"),
+            datagram = far.server.read_datagram() => assert_eq!(datagram.unwrap().len(), FIELDS),
+        }
+    }
+
+    /// It is told first how long it takes: without load for a second at most, and then with load.
+    #[tokio::test]
+    async fn how_long_it_takes_is_told_first() {
+        let served = served(true);
+        let heard = Heard::begin();
+        for (time, told) in [("0.5", "1.0"), ("1", "2.0"), ("3", "4.0")] {
+            let args = arguments(&served, "127.0.0.1", &["--time", time]);
+            let server = args.server.clone().unwrap();
+            let said = async {
+                loop {
+                    match heard.take() {
+                        [_, said] if said.is_empty() => tokio::task::yield_now().await,
+                        [_, said] => return said,
+                    }
+                }
+            };
+            tokio::select! {
+                _ = measure(&args, &server) => panic!("it is not over"),
+                said = said => assert_eq!(said, format!("measuring 127.0.0.1 for {told} s\n")),
+            }
+        }
+    }
+
     fn arguments(served: &Served, local: &str, more: &[&str]) -> Record {
         let address = served.address.to_string();
         let line = ["x", &address, "--insecure", "--local", local];
@@ -324,11 +406,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_path_is_measured_without_load_and_with_it() {
-        let served = served(true);
+        let (served, observer) = Served::observed(Alpn::Perf);
         let heard = Heard::begin();
         let args = arguments(&served, "127.0.0.1", &["--time", "0.2"]);
         let server = args.server.clone().unwrap();
-        let recordings = soon(measure(&args, &server)).await.unwrap();
+        let measured = join(measure(&args, &server), end_of_first(&observer));
+        let (recordings, close) = soon(measured).await;
+        assert_eq!(close.error_code, 0u32.into());
+        let recordings = recordings.unwrap();
         let said = "measuring 127.0.0.1 for 0.4 s\n";
         assert_eq!(heard.take(), ["", said]);
         let [recording] = &recordings[..] else {

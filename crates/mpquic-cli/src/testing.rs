@@ -10,15 +10,18 @@ use clap::Parser;
 use http::Uri;
 use mpquic_core::config::TransportOptions;
 use mpquic_tokio::{
-    ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, RecvStream,
+    ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, EndpointBuilder,
+    MemoryNetwork, RecvStream,
 };
 
-use crate::delivery::FIRST_PIECE;
+use crate::delivery::{FIRST_PIECE, QuicSession, Session};
 use crate::drain::{Drain, Draining, drain};
 use crate::endpoints::Endpoints;
-use crate::files::{Content, OpenError, Reader, Source};
+use crate::files::{Content, Entry, Listing, OpenError, Reader, Source};
 use crate::limits::{self, Limits};
+use crate::observer::Observer;
 use crate::options::{Alpn, Cipher};
+use crate::perf_server;
 use crate::rate_limit::limited;
 use crate::reach::Reach;
 use crate::serve::{self, Service};
@@ -42,6 +45,14 @@ pub(crate) fn logged(run: impl FnOnce()) -> String {
     String::from_utf8(lines.clone()).unwrap()
 }
 
+/// The same, on a runtime of its own.
+pub(crate) fn logged_by(run: impl Future<Output = ()>) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    logged(|| runtime.unwrap().block_on(soon(run)))
+}
+
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Lines {
@@ -59,6 +70,70 @@ impl Write for Lines {
 pub(crate) fn most_read_in_vain(since: Instant) -> u64 {
     let requests = 100 + 20 * (since.elapsed().as_secs() + 1) + 10;
     requests * FIRST_PIECE as u64
+}
+
+/// Files of one directory, and how many of them were asked for at a time.
+#[derive(Clone)]
+pub(crate) struct Crowd {
+    files: usize,
+    /// Each waits until there are so many, and a little longer for one more.
+    most: usize,
+    open: Arc<AtomicUsize>,
+    most_open: Arc<AtomicUsize>,
+}
+
+impl Crowd {
+    pub(crate) fn new(files: usize, most: usize) -> Self {
+        Self {
+            files,
+            most,
+            open: Arc::default(),
+            most_open: Arc::default(),
+        }
+    }
+
+    pub(crate) fn most_open(&self) -> usize {
+        self.most_open.load(Ordering::SeqCst)
+    }
+
+    /// A server that lets all of them be open at a time.
+    pub(crate) fn serve(&self) -> Served {
+        let limits = Limits {
+            files_per_client: 1000,
+            files: 1000,
+            ..Limits::default()
+        };
+        Served::start(self.clone(), limits, Alpn::H3)
+    }
+}
+
+impl Source for Crowd {
+    fn open(&self, _: &str) -> Result<Content, OpenError> {
+        let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_open.fetch_max(open, Ordering::SeqCst);
+        for (most, millis) in [(self.most, 10_000), (self.most + 1, 50)] {
+            let mut waits = std::iter::repeat_n(Duration::from_millis(1), millis);
+            while self.most_open() < most
+                && let Some(wait) = waits.next()
+            {
+                std::thread::sleep(wait);
+            }
+        }
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        Anything::new(1).open("")
+    }
+
+    fn list(&self, _: &str) -> Result<Listing, OpenError> {
+        let entries = (0..self.files).map(|number| Entry {
+            name: number.to_string(),
+            length: Some(1),
+            modified: None,
+        });
+        Ok(Listing {
+            entries: entries.collect(),
+            is_cut: false,
+        })
+    }
 }
 
 /// The options of a client.
@@ -191,8 +266,21 @@ impl Slow {
     }
 }
 
-/// How a server ends a connection on which too many requests are cancelled.
-pub(crate) async fn turned_away(connection: &Connection) -> ApplicationClose {
+/// How a server's first connection ends, once there is one.
+pub(crate) async fn end_of_first(observer: &Observer) -> ApplicationClose {
+    let first = async {
+        loop {
+            match observer.connections().pop() {
+                Some((_, connection)) => return connection,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    close_of(&soon(first).await).await
+}
+
+/// How the other side ends a connection.
+pub(crate) async fn close_of(connection: &Connection) -> ApplicationClose {
     match soon(connection.closed()).await {
         ConnectionError::ApplicationClosed(close) => close,
         other => panic!("{other:?}"),
@@ -220,6 +308,16 @@ impl Served {
 
     pub(crate) fn of(service: Service, alpn: Alpn) -> Self {
         Self::over(service, alpn, mpquic_tokio::default_transport())
+    }
+
+    /// One with somebody who knows of its connections.
+    pub(crate) fn observed(alpn: Alpn) -> (Self, Arc<Observer>) {
+        let observer = Observer::new(None);
+        let service = Service {
+            observer: observer.clone(),
+            ..Service::new(Arc::new(Anything::new(1)))
+        };
+        (Self::of(service, alpn), observer)
     }
 
     pub(crate) fn over(service: Service, alpn: Alpn, transport: TransportOptions) -> Self {
@@ -257,12 +355,23 @@ impl Served {
         Self::listen_over(alpn, mpquic_tokio::default_transport())
     }
 
-    fn listen_over(alpn: Alpn, transport: TransportOptions) -> (Endpoint, Self, Draining) {
+    pub(crate) fn listen_over(
+        alpn: Alpn,
+        transport: TransportOptions,
+    ) -> (Endpoint, Self, Draining) {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::listen_at(Endpoint::builder().bind(any), alpn, transport)
+    }
+
+    fn listen_at(
+        builder: EndpointBuilder,
+        alpn: Alpn,
+        transport: TransportOptions,
+    ) -> (Endpoint, Self, Draining) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
         let config = config.transport_config(transport.build().unwrap());
-        let server = Endpoint::builder().bind(any).server(config);
-        let server = server.build().unwrap();
+        let server = builder.server(config).build().unwrap();
         let (drain, draining) = drain();
         let served = Self {
             address: server.local_addrs()[0],
@@ -321,6 +430,18 @@ impl Served {
         address: SocketAddr,
         window: u64,
     ) -> Result<(Endpoint, Connection), ConnectionError> {
+        let builder = locals.iter().fold(Endpoint::builder(), |builder, local| {
+            builder.bind((*local, 0).into())
+        });
+        self.connect_at(builder, address, window).await
+    }
+
+    async fn connect_at(
+        &self,
+        builder: EndpointBuilder,
+        address: SocketAddr,
+        window: u64,
+    ) -> Result<(Endpoint, Connection), ConnectionError> {
         let provider = Cipher::provider(None);
         let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
         let mut transport = mpquic_tokio::default_transport();
@@ -328,14 +449,71 @@ impl Served {
         let tls = verifier.tls(&[self.alpn.bytes()]).unwrap();
         let config = ClientConfig::new(Arc::new(tls));
         let config = config.transport_config(transport.build().unwrap());
-        let builder = locals.iter().fold(Endpoint::builder(), |builder, local| {
-            builder.bind((*local, 0).into())
-        });
         let client = builder.build().unwrap();
         let connecting = client.connect_with(config, address, "localhost");
         let connection = connecting.unwrap().await?;
         Ok((client, connection))
     }
+}
+
+/// A connection on a network in memory, where datagrams travel for so long. With a clock that is paused, what takes
+/// time takes as long each time.
+pub(crate) struct Far {
+    pub(crate) client: Connection,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) server: Connection,
+    _served: Served,
+}
+
+/// One whose server is played by the test, over this transport.
+pub(crate) async fn far(alpn: Alpn, delay: Duration, transport: TransportOptions) -> Far {
+    let network = MemoryNetwork::new(delay);
+    let at = |text: &str| {
+        let socket = network.bind(text.parse().unwrap()).unwrap();
+        Endpoint::builder().abstract_socket(socket)
+    };
+    let (server, served, _) = Served::listen_at(at("192.0.2.1:443"), alpn, transport);
+    let connecting = served.connect_at(at("192.0.2.2:0"), served.address, 1 << 20);
+    let accepted = async { server.accept().await.unwrap().await };
+    let (connected, accepted) = soon(futures_util::future::join(connecting, accepted)).await;
+    let (endpoint, client) = connected.unwrap();
+    Far {
+        client,
+        endpoint,
+        server: accepted.unwrap(),
+        _served: served,
+    }
+}
+
+/// One whose server answers measurements.
+pub(crate) async fn far_perf(delay: Duration, transport: TransportOptions) -> Far {
+    let far = far(Alpn::Perf, delay, transport).await;
+    let limits = limits::Client::new(
+        limits::Shared::new(Limits::default()),
+        [192, 0, 2, 2].into(),
+    );
+    let session = Session {
+        source: Arc::new(Anything::new(1)),
+        limits: limits.unwrap(),
+        observer: Observer::new(None),
+        client: [192, 0, 2, 2].into(),
+    };
+    let connection = far.server.clone();
+    let session = QuicSession {
+        session,
+        connection,
+    };
+    tokio::spawn(perf_server::serve(session, drain().1));
+    far
+}
+
+/// Takes a request of a measurement, and answers with so many bytes.
+pub(crate) async fn answer_perf(server: &Connection, bytes: usize) -> Vec<u8> {
+    let (mut send, mut recv) = server.accept_bi().await.unwrap();
+    let request = recv.read_to_end(1 << 20).await.unwrap();
+    send.write_all(&vec![0; bytes]).await.unwrap();
+    send.finish().unwrap();
+    request
 }
 
 /// What the other side of HTTP/3 says on its control stream, from its settings on.

@@ -12,7 +12,7 @@ use crate::addresses::AddressLimits;
 use crate::clock;
 use crate::limits::Limits;
 use crate::options::Alpn;
-use crate::testing::{Anything, Control, Served, Slow, most_read_in_vain, soon, turned_away};
+use crate::testing::{Anything, Control, Served, Slow, close_of, most_read_in_vain, soon};
 
 const WINDOW: u64 = 1 << 20;
 
@@ -327,7 +327,7 @@ async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
     slow.has_written().await;
     // Dropped, and so cancelled.
     drop(answers);
-    let close = turned_away(&client.connection).await;
+    let close = close_of(&client.connection).await;
     assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
     assert_eq!(&close.reason[..], b"too many requests cancelled");
 }

@@ -3,7 +3,7 @@ use clap::Parser;
 use super::*;
 use crate::limits::Limits;
 use crate::screen::tests::Heard;
-use crate::testing::{Anything, Served, soon};
+use crate::testing::{Anything, Far, Served, answer_perf, far, far_perf, soon};
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -240,29 +240,6 @@ async fn a_load_is_graded_by_the_latency_without_it() {
     }
 }
 
-/// Latency is measured some times in each second, and not all the time.
-#[tokio::test]
-async fn it_is_told_now_and_then_how_it_goes() {
-    let (_served, client) = client().await;
-    let args = arguments(&["--json", "--interval", "0.1", "--time", "0.45"]);
-    let measurement = measurement(&args, &client, Test::Latency);
-    let (intervals, result) = events(&measurement).await;
-    assert!(!intervals.is_empty());
-    let mut start = 0.0;
-    let mut samples = 0;
-    for (number, interval) in (1..).zip(&intervals) {
-        assert!((interval["start"].as_f64().unwrap() - start).abs() < 1e-3);
-        start = interval["end"].as_f64().unwrap();
-        assert!(start >= 0.1 * f64::from(number), "{intervals:?}");
-        samples += interval["latency"]["count"].as_u64().unwrap_or(0);
-    }
-    let all = result["latency"]["count"].as_u64().unwrap();
-    assert!(samples > 0 && samples <= all);
-    let most = result["end"].as_f64().unwrap() / PROBE_PAUSE.as_secs_f64();
-    assert!(all as f64 <= most + 1.0, "{result}");
-    assert!(result["download"].is_null() && result["upload"].is_null());
-}
-
 #[tokio::test]
 async fn requests_follow_each_other() {
     let (_served, client) = client().await;
@@ -282,6 +259,7 @@ async fn requests_follow_each_other() {
     let expected = count as f64 / result["end"].as_f64().unwrap();
     assert!(count > 1 && (per_second / expected - 1.0).abs() < 1e-9);
     let args = arguments(&["--parallel", "1"]);
+    tokio::time::pause();
     let late = Instant::now();
     let measurement = self::measurement(&args, &client, Test::Requests);
     measurement.requests(late).await.unwrap();
@@ -321,6 +299,7 @@ async fn datagrams_have_to_fit_the_paths() {
     // Later it may be more, but never less.
     let args = arguments(&["--datagram-size", &largest().to_string()]);
     let fitting = measurement(&args, &client, Test::Datagrams);
+    tokio::time::pause();
     fitting.datagrams(Instant::now()).await.unwrap();
     assert_eq!(fitting.tally.borrow().sent, 0, "the time is over");
     let args = arguments(&["--datagram-size", "60000"]);
@@ -395,4 +374,85 @@ async fn one_measurement_follows_the_other() {
     assert!(latency < download, "{printed}");
     let graded = at("  bufferbloat: ").unwrap();
     assert!(graded > download, "{printed}");
+}
+
+const DELAY: Duration = Duration::from_millis(10);
+
+fn far_client(far: &Far) -> Client {
+    Client {
+        connection: far.client.clone(),
+        stall: Duration::from_secs(10),
+    }
+}
+
+/// With round trips of 20 ms, all takes as long as it should.
+#[tokio::test(start_paused = true)]
+async fn probes_and_looks_have_their_times() {
+    let far = far_perf(DELAY, mpquic_tokio::default_transport()).await;
+    let client = far_client(&far);
+    let args = arguments(&["--json", "--time", "1.01", "--interval", "0.1"]);
+    let measurement = measurement(&args, &client, Test::Latency);
+    let (intervals, result) = events(&measurement).await;
+    assert_eq!(result["end"], 1.02);
+    assert_eq!(result["latency"]["count"], 26, "one each 40 ms");
+    assert_eq!(result["paths"][0]["rtt"]["count"], 21, "one each 50 ms");
+    assert!(result["download"].is_null() && result["upload"].is_null());
+    let mut samples = 0;
+    for (number, interval) in (1..=10).zip(&intervals) {
+        let at = |tenth| f64::from(tenth) / 10.0;
+        assert_eq!(
+            (&interval["start"], &interval["end"]),
+            (&at(number - 1).into(), &at(number).into())
+        );
+        samples += interval["latency"]["count"].as_u64().unwrap();
+    }
+    assert_eq!((intervals.len(), samples), (10, 25));
+}
+
+/// What probes are is as little as can be.
+#[tokio::test(start_paused = true)]
+async fn a_probe_is_the_smallest_request() {
+    let far = far(Alpn::Perf, DELAY, mpquic_tokio::default_transport()).await;
+    let client = far_client(&far);
+    let args = arguments(&[]);
+    let measurement = measurement(&args, &client, Test::Latency);
+    tokio::select! {
+        _ = measurement.probe(Instant::now() + 10 * DELAY) => panic!("it is not over"),
+        request = answer_perf(&far.server, 1) => assert_eq!(request, 1_u64.to_be_bytes()),
+    }
+}
+
+/// One each 4 ms; those that do not come back are waited for, but not for ever.
+#[tokio::test(start_paused = true)]
+async fn datagrams_that_are_late_are_waited_for() {
+    let args = arguments(&["--time", "0.2"]);
+    let sent = async |far: &Far| {
+        let client = far_client(far);
+        let measurement = measurement(&args, &client, Test::Datagrams);
+        let until = measurement.began + args.time;
+        measurement.datagrams(until).await.unwrap();
+        let (sent, took) = (measurement.tally.borrow().sent, measurement.began.elapsed());
+        (sent, took.as_millis())
+    };
+    let transport = mpquic_tokio::default_transport;
+    let echoing = far_perf(DELAY, transport()).await;
+    let (count, millis) = sent(&echoing).await;
+    // It is looked each millisecond whether all are back.
+    assert!((196 + 20..=196 + 21).contains(&millis), "{millis}");
+    assert_eq!(count, 50);
+    let silent = far(Alpn::Perf, DELAY, transport()).await;
+    assert_eq!(sent(&silent).await, (50, 196 + 500));
+}
+
+/// Some round trips, and a little more, for as long as something changes; and a second at most.
+#[tokio::test(start_paused = true)]
+async fn paths_have_some_round_trips_to_open() {
+    for (delay, millis) in [(10, 250..290), (200, 1000..1010)] {
+        let delay = Duration::from_millis(delay);
+        let far = far(Alpn::Perf, delay, mpquic_tokio::default_transport()).await;
+        let began = Instant::now();
+        all_paths(&far.client).await;
+        let took = began.elapsed();
+        assert!(millis.contains(&took.as_millis()), "{took:?}");
+    }
 }
