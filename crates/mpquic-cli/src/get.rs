@@ -293,6 +293,8 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::options::Alpn;
+    use crate::testing::{Crowd, soon};
 
     #[test]
     fn names_of_files() {
@@ -474,6 +476,51 @@ mod tests {
             &[ONE, "--live", "--json=events"],
         ] {
             assert_eq!(refused(fine), None, "{fine:?}");
+        }
+    }
+
+    /// As many as was asked for: of directories 64, of named files one.
+    #[tokio::test]
+    async fn so_many_files_are_fetched_at_a_time() {
+        let there = tempfile::tempdir().unwrap();
+        let into = [
+            "--insecure",
+            "-q",
+            "--output-dir",
+            there.path().to_str().unwrap(),
+        ];
+        for (files, options, most) in [
+            (70, &["-r"][..], 64),
+            (6, &["-r", "--parallel", "2"], 2),
+            (3, &[], 1),
+            (6, &["--parallel", "3"], 3),
+        ] {
+            let crowd = Crowd::new(files, most);
+            let served = crowd.serve();
+            let urls: Vec<_> = match options.contains(&"-r") {
+                true => vec![served.url("/").to_string()],
+                false => (0..files)
+                    .map(|name| served.url(&format!("/{name}")).to_string())
+                    .collect(),
+            };
+            let urls = urls.iter().map(String::as_str);
+            let arguments: Vec<_> = into
+                .into_iter()
+                .chain(options.iter().copied())
+                .chain(urls)
+                .collect();
+            let args = get(&arguments);
+            let purpose = Purpose::look(&args.urls[0], &[Alpn::H3]);
+            let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
+            let goes = match args.recursive {
+                true => directory,
+                false => destination,
+            };
+            let all = args.urls.iter().map(|url| (url, goes(&args, url).unwrap()));
+            let plan = plan(&args).unwrap();
+            let fetched = fetch_in_turn(&args, &plan, &sessions, all.collect());
+            soon(fetched).await.unwrap();
+            assert_eq!(crowd.most_open(), most, "{options:?}");
         }
     }
 }

@@ -357,6 +357,12 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Cause;
+    use crate::limits::Limits;
+    use crate::options::Alpn;
+    use crate::screen::tests::Heard;
+    use crate::session::Purpose;
+    use crate::testing::{Anything, Served, reach, soon};
 
     fn path(id: u32, state: &'static str, bytes_received: u64) -> PathReport {
         PathReport {
@@ -533,5 +539,69 @@ mod tests {
         let state = || "closed".to_owned();
         assert_eq!(closed, [(2, 0, state()), (2, 1, state())]);
         assert!(seen.lose_paths().is_empty());
+    }
+
+    /// What has become of the paths is told first, and to whom events are told alone.
+    #[tokio::test]
+    async fn a_failure_comes_after_what_has_become_of_the_paths() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let (url, reach) = (served.url("/"), served.reach(&[]));
+        let look = Purpose::look(&url, &[Alpn::H3]);
+        let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+        let connected = soon(sessions.connection(&url)).await.unwrap();
+        let failure = Cause::Broken.failed("lost");
+        let heard = Heard::begin();
+        let output = |what, to_stderr| JsonOutput::new(what, Duration::ZERO, to_stderr);
+        let events = |output: &JsonOutput| {
+            output.failed(&url, &failure, &sessions);
+            let said = heard.take();
+            assert_eq!(said[usize::from(!output.to_stderr)], "");
+            let said = said.concat();
+            let lines = said.lines().map(|line| {
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                format!("{} {}", line["event"], line["state"])
+            });
+            lines.collect::<Vec<_>>()
+        };
+        assert!(events(&output(Json::Result, false)).is_empty());
+        let failed = "\"failed\" null";
+        for to_stderr in [false, true] {
+            let output = output(Json::Events, to_stderr);
+            assert_eq!(events(&output), ["\"path\" \"active\"", failed]);
+            assert_eq!(events(&output), [failed], "nothing has changed");
+            if to_stderr {
+                connected.connection.close(0u32.into(), b"");
+                assert_eq!(events(&output), ["\"path\" \"closed\"", failed]);
+            }
+        }
+    }
+
+    /// As often as was asked for, if there is anything to tell.
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_told_at_looks() {
+        let url = Uri::from_static("https://host/file");
+        let reach = reach(&["--insecure"]);
+        let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+        let heard = Heard::begin();
+        let nanosecond = Duration::from_nanos(1);
+        for (what, interval, has_file, count) in [
+            (Json::Events, nanosecond, true, 11),
+            (Json::Events, nanosecond, false, 0),
+            (Json::Events, Duration::ZERO, true, 0),
+            (Json::Events, Duration::from_secs(1000), true, 0),
+            (Json::Result, nanosecond, true, 0),
+        ] {
+            let output = JsonOutput::new(what, interval, false);
+            let file = Arc::default();
+            if has_file {
+                output.add(&url, &file, 0);
+            }
+            let second = Duration::from_millis(1050);
+            let watched = tokio::time::timeout(second, output.watch(&sessions));
+            assert!(watched.await.is_err());
+            let [told, _] = heard.take();
+            let progress = told.matches("\"event\":\"progress\"");
+            assert_eq!(progress.count(), count, "{what:?} {interval:?}");
+        }
     }
 }

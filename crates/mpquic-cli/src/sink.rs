@@ -381,6 +381,27 @@ mod tests {
             }
         }
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        // What follows is not taken either.
+        for _ in 0..2 {
+            assert!(sink.write(Bytes::from(vec![0; BATCH])).await.is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_are_handed_over_once_there_are_enough() {
+        let mut sink = create(&Destination::Nowhere);
+        for (bytes, waiting, chunks) in [
+            (BATCH - 1, BATCH - 1, 1),
+            (1, 0, 0),
+            (5, 5, 1),
+            (7, 12, 2),
+            (BATCH, 0, 0),
+        ] {
+            sink.write(Bytes::from(vec![0; bytes])).await.unwrap();
+            assert_eq!((sink.batch_bytes, sink.batch.len()), (waiting, chunks));
+        }
+        let received = sink.finish(None).await.unwrap();
+        assert_eq!(received.bytes, 2 * BATCH as u64 + 12);
     }
 
     #[tokio::test]

@@ -59,7 +59,9 @@ mod tests {
         let read = parse_weight("127.0.0.1=2.5").unwrap();
         assert_eq!(read.from, Local::Address([127, 0, 0, 1].into()));
         assert_eq!(read.weight, 2.5);
-        assert_eq!(parse_weight("127.0.0.1=1000").unwrap().weight, 1000.0);
+        for (text, weight) in [("127.0.0.1=1000", 1000.0), ("127.0.0.1=0.001", 0.001)] {
+            assert_eq!(parse_weight(text).unwrap().weight, weight);
+        }
         for wrong in ["", "127.0.0.1", "127.0.0.1=", "127.0.0.1=0", "127.0.0.1=-1"] {
             assert!(
                 parse_weight(wrong)

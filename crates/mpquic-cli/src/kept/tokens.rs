@@ -266,6 +266,18 @@ mod tests {
     }
 
     #[test]
+    fn a_token_ends_when_its_time_is_over() {
+        let lifetime = LIFETIME.as_millis() as u64;
+        let is_old = |age| {
+            let millis = now() - age;
+            let name = format!("server.{millis}.1.0");
+            TokenFile::parse(name.into()).unwrap().is_old()
+        };
+        assert!((0..100).all(|_| is_old(lifetime)));
+        assert!(!is_old(lifetime - 60_000));
+    }
+
+    #[test]
     fn of_many_kept_tokens_the_latest_goes_first() {
         let directory = tempfile::tempdir().unwrap();
         let tokens = KeptTokens::new(directory.path());
