@@ -359,7 +359,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::options::Alpn;
     use crate::protocol::{Body as _, Client as _};
-    use crate::testing::{Anything, Control, Served, soon};
+    use crate::testing::{Anything, Control, Served, pair, soon};
 
     /// A client of a server that answers every request with so many interim responses, another one, and
     /// a word.
@@ -411,6 +411,29 @@ mod tests {
         let _client = Client::new(connection, false, std::future::pending()).await;
         let longest = Control::of(&accepted).await.max_field_section_size().await;
         assert_eq!(longest, Some(64 << 10));
+    }
+
+    /// RFC 9114 section 7.2.8: reserved frames would be passed over, and are not sent.
+    #[tokio::test]
+    async fn a_request_is_its_fields_and_nothing_else() {
+        let pair = pair(Alpn::H3).await;
+        let client = Client::new(pair.client.clone(), false, std::future::pending());
+        let client = soon(client).await.unwrap();
+        let received = async {
+            let (_send, mut recv) = pair.server.accept_bi().await.unwrap();
+            recv.read_to_end(10_000).await.unwrap()
+        };
+        let ask = file();
+        let request = tokio::select! {
+            _ = client.ask(&ask) => panic!("nobody answers"),
+            request = soon(received) => request,
+        };
+        // Frames are their type, their length, and so many bytes.
+        let (header, length) = match request[1] {
+            short @ 0..0x40 => (2, usize::from(short)),
+            long => (3, usize::from(long & 0x3f) << 8 | usize::from(request[2])),
+        };
+        assert_eq!((request[0], request.len()), (1, header + length));
     }
 
     #[tokio::test]

@@ -371,6 +371,7 @@ impl Body for Pieces {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -478,6 +479,37 @@ mod tests {
         assert_eq!(frames(5, &[2]).await, [Ok(2), cut]);
         assert_eq!(frames(1, &[]).await, [cut]);
         assert!(Pieces::none().is_end_stream());
+    }
+
+    /// One piece may wait to be sent; who wants no more is no reason to wait.
+    #[tokio::test]
+    async fn an_answer_is_made_as_it_is_sent() {
+        let (pieces, mut sent) = mpsc::channel(1);
+        let (head, told) = oneshot::channel();
+        let mut exchange = TcpExchange {
+            protocol: "HTTP/2",
+            announced: HeaderValue::from_static("h3"),
+            head: Some(head),
+            pieces,
+        };
+        assert_eq!(exchange.head(Response::new(())).await, Ok(()));
+        assert_eq!(told.await.unwrap().headers()[ALT_SVC], "h3");
+        let again = exchange.head(Response::new(())).await;
+        assert_eq!(again, Err(Refusal::Cancelled));
+        let mut piece = Bytes::from_static(b"word");
+        assert_eq!(exchange.writable().await, Ok(64 << 10));
+        assert_eq!(exchange.write_some(&mut piece).await, Ok(()));
+        assert!(piece.is_empty() && !exchange.is_cancelled());
+        assert_eq!(exchange.writable().now_or_never(), None);
+        assert_eq!(exchange.stopped().now_or_never(), None);
+        assert_eq!(sent.recv().await.unwrap(), "word");
+        assert_eq!(exchange.writable().now_or_never(), Some(Ok(64 << 10)));
+        drop(sent);
+        assert_eq!(exchange.writable().await, Err(Refusal::Cancelled));
+        let written = exchange.write_some(&mut piece).await;
+        assert_eq!(written, Err(Refusal::Cancelled));
+        assert_eq!(exchange.stopped().await, Refusal::Cancelled);
+        assert!(exchange.is_cancelled());
     }
 
     /// While a request is open, and for a while after the last one.

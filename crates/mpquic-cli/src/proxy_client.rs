@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::limits::Limits;
     use crate::screen::tests::Heard;
-    use crate::testing::{Anything, Served, soon};
+    use crate::testing::{Anything, Served, logged_by, soon};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -275,6 +275,21 @@ mod tests {
             "{}",
             failure.message()
         );
+    }
+
+    #[test]
+    fn an_entrance_that_others_can_reach_is_warned_of() {
+        let opened = |address: &str| {
+            logged_by(async {
+                let args = arguments("https://host", &["--socks", address]);
+                let client = Client::new(options(&args).unwrap());
+                let _heard = Heard::begin();
+                open(&args, &client).await.unwrap();
+            })
+        };
+        let told = "can use the proxy in your name";
+        assert!(opened("0.0.0.0:0").contains(told));
+        assert!(!opened("127.0.0.1:0").contains(told));
     }
 
     /// What is shown is the connection that there is.

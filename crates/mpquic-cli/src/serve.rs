@@ -361,7 +361,8 @@ mod tests {
     use super::*;
     use crate::addresses::AddressLimits;
     use crate::screen::tests::Heard;
-    use crate::testing::{Anything, Served, soon};
+    use crate::session::{Purpose, Sessions};
+    use crate::testing::{Anything, Served, logged_by, reach, soon};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -468,6 +469,28 @@ mod tests {
             let retries: u64 = served.endpoints.stats().iter().map(|it| it.retries).sum();
             assert_eq!(retries, u64::from(retry));
             drop(connection);
+        }
+    }
+
+    #[test]
+    fn who_is_sent_back_and_who_goes_away_is_logged() {
+        let log = logged_by(async {
+            let service = Service {
+                retry: true,
+                ..service()
+            };
+            let mut served = Served::of(service, Alpn::H3);
+            let stranger = Fingerprint([7; 32]).to_string();
+            let (url, reach) = (served.url("/"), reach(&["--pin", &stranger]));
+            let look = Purpose::look(&url, &[Alpn::H3]);
+            let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+            assert!(sessions.connection(&url).await.is_err());
+            // It is waited for until that is over.
+            served.drain.begin();
+            served.drain.done().await;
+        });
+        for told in [": sent a Retry", ": no connection: "] {
+            assert!(log.contains(told), "{log}");
         }
     }
 
