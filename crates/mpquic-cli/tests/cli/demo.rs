@@ -35,6 +35,14 @@ fn both_sides_of_the_demo_write_logs() {
     let names = crate::names(logs.path());
     assert_eq!(names.len(), 2, "{names:?}");
     assert!(names[0].ends_with("_client.sqlog") && names[1].ends_with("_server.sqlog"));
+    // Nothing was wrong.
+    for name in names {
+        let log = std::fs::read_to_string(logs.path().join(name)).unwrap();
+        let closed = log.lines().find(|line| line.contains("connection_closed"));
+        let closed = closed.unwrap();
+        assert!(closed.contains("\"error_code\":0,"), "{closed}");
+        assert!(closed.contains("\"reason\":\"done\""), "{closed}");
+    }
 }
 
 /// One path is cut, and comes back.

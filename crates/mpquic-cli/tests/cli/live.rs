@@ -304,3 +304,31 @@ fn the_view_ends_with_its_command() {
     let (_, after) = text.rsplit_once("\x1b[?1049l").unwrap();
     assert!(after.contains("/file: 1.0 MiB in "), "{after}");
 }
+
+/// Without the view, bars tell how far it is.
+#[test]
+fn bars_are_shown_unless_nothing_is_to_be_said() {
+    let (served, target) = directories(&data(500_000));
+    let server = Server::start(served.path(), &["--client-rate", "8M", "--allow-put"]);
+    let (url, root) = (server.url("/file"), server.url("/"));
+    let (file, copies) = (target.path().join("copy"), target.path().join("copies"));
+    let (file, copies) = (file.to_str().unwrap(), copies.to_str().unwrap());
+    let get = ["get", &url, "-o", file];
+    let tree = ["get", "-r", &root, "-o", copies];
+    let put = ["put", &url, file, "--rate", "8M"];
+    for (command, title) in [(&get[..], "file "), (&tree, "files "), (&put, "file ")] {
+        for (quiet, is_shown) in [(&[][..], true), (&["--quiet"], false)] {
+            let trust = ["--pin", server.pin.as_str()];
+            let (code, text) = Terminal::start(&[command, &trust, quiet].concat()).end();
+            assert_eq!(code, Some(0), "{text}");
+            assert_eq!(text.contains("path 0 from 127.0.0.1"), is_shown, "{text}");
+            assert_eq!(text.contains(title), is_shown, "{text}");
+            if let Some((_, after)) = text.rsplit_once("path 0 from") {
+                assert!(
+                    after.contains("\x1b[2K"),
+                    "it is there to the end: {after:?}"
+                );
+            }
+        }
+    }
+}

@@ -580,6 +580,10 @@ fn certificates_of_an_authority() {
     let output = get(&["--ca", &cert]);
     assert_exit(&output, 0);
     assert_eq!(output.stdout, b"x");
+    // What the system trusts.
+    let mut system = mpquic(&["get", &url, "--server-addr", &address, "-o", "-"]);
+    let output = system.env("SSL_CERT_FILE", &cert).output().unwrap();
+    assert_exit(&output, 0);
     // Right certificate, wrong name.
     let output = run(&["get", &server.url("/file"), "-o", "-", "--ca", &cert]);
     assert_exit(&output, 6);

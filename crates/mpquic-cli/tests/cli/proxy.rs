@@ -381,3 +381,38 @@ fn nobody_runs_an_open_proxy_by_mistake() {
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("PORT:HOST:PORT"), "{output:?}");
 }
+
+/// What systemd waits for, with `Type=notify`.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_service_manager_is_told_when_it_may_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let patience = Some(Duration::from_secs(30));
+    manager.set_read_timeout(patience).unwrap();
+    let server = ["proxy", "server", "--listen", "127.0.0.1:0", "--open"];
+    let client = [
+        "proxy",
+        "client",
+        "https://127.0.0.1:1",
+        "--socks",
+        "127.0.0.1:0",
+    ];
+    for command in [&server[..], &client] {
+        let mut started = mpquic(command)
+            .env("NOTIFY_SOCKET", &path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut told = [0; 100];
+        let length = manager.recv(&mut told);
+        let _may_be_over = started.kill();
+        started.wait().unwrap();
+        assert!(
+            told[..length.unwrap()].starts_with(b"READY=1"),
+            "{command:?}"
+        );
+    }
+}

@@ -290,6 +290,31 @@ fn a_directory_of_many_small_files_is_sent() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn links_in_directories_are_left_out_and_that_is_told() {
+    let (served, source) = directories(b"old");
+    let top = source.path().join("top");
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("plain"), "x").unwrap();
+    std::os::unix::fs::symlink("plain", top.join("link")).unwrap();
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let told = "mpquic: 1 links in directories are left out\n";
+    for (more, expected) in [
+        (&["--recursive"][..], told),
+        (&["--recursive", "--quiet"], ""),
+    ] {
+        let output = put(&server, "/", &top, more);
+        assert_exit(&output, 0);
+        let said = stderr(&output);
+        assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty());
+        assert_eq!(names(&served.path().join("top")), ["plain"]);
+    }
+    fs::remove_file(top.join("link")).unwrap();
+    let output = put(&server, "/", &top, &["--recursive"]);
+    assert!(!stderr(&output).contains("left out"), "{output:?}");
+}
+
 #[test]
 fn several_files_are_sent() {
     let (served, source) = directories(b"old");
