@@ -86,11 +86,13 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn closed_ports_are_told_from_silent_ones() {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
+        let began = Instant::now();
         assert!(!is_closed(address).await);
+        assert_eq!(began.elapsed(), ANSWER);
         drop(socket);
         assert!(is_closed(address).await);
     }

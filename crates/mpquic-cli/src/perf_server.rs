@@ -285,6 +285,36 @@ mod tests {
         assert_eq!(soon(send.stopped()).await.unwrap(), Some(STALLED));
     }
 
+    /// On a stream of its own, if anything is wanted; who does not say what, gets nothing.
+    #[tokio::test]
+    async fn streams_in_one_direction_are_answered_in_the_other() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
+        let connection = served.connect(1 << 20).await;
+        let send = async |bytes: &[u8]| {
+            let mut send = connection.open_uni().await.unwrap();
+            send.write_all(bytes).await.unwrap();
+            send.finish().unwrap();
+        };
+        for (wanted, answered) in [
+            (0, None),
+            (5, Some(5)),
+            (1, Some(1)),
+            (70_000, Some(70_000)),
+        ] {
+            send(&u64::to_be_bytes(wanted)).await;
+            let Some(bytes) = answered else {
+                continue;
+            };
+            let mut recv = soon(connection.accept_uni()).await.unwrap();
+            let answer = soon(recv.read_to_end(1 << 20)).await.unwrap();
+            assert_eq!(answer.len(), bytes);
+        }
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(&[1; HEADER - 1]).await.unwrap();
+        send.finish().unwrap();
+        assert_eq!(soon(recv.read_to_end(10)).await.unwrap(), b"");
+    }
+
     #[tokio::test]
     async fn measurements_end_with_the_server() {
         let directory = tempfile::tempdir().unwrap();

@@ -706,6 +706,16 @@ tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/
         assert_eq!(cut(table, 80, 0), "");
     }
 
+    #[tokio::test]
+    async fn a_path_that_stands_by_is_told_as_such() {
+        let pair = crate::testing::pair(crate::options::Alpn::H3).await;
+        let state = || connection_row(&pair.client).paths[0].state.clone();
+        assert_ne!(state(), "backup");
+        let path = pair.client.path(mpquic_tokio::PathId(0)).unwrap();
+        path.set_status(mpquic_core::PathStatus::Backup).unwrap();
+        assert_eq!(state(), "backup");
+    }
+
     #[test]
     fn programs_can_read_what_is_told() {
         let json = serde_json::to_string(&status(5)).unwrap();

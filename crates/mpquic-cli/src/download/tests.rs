@@ -10,7 +10,7 @@ use super::*;
 use crate::http_client;
 use crate::limits::Limits;
 use crate::sink::Memory;
-use crate::testing::{Anything, Served, soon};
+use crate::testing::{Anything, Served, far, soon};
 
 /// A body of these reads, each of which gives some pieces.
 struct Reads {
@@ -390,4 +390,35 @@ fn what_is_left_and_what_cannot_be_written_is_named() {
         assert!(failure.message().starts_with(&told));
         assert_eq!(failure.cause(), Some(Cause::File));
     }
+}
+
+/// A server may be ahead of the rate by so much as the paths need, and no more: with round trips of 20 ms it takes
+/// some until it has leave for the next bytes.
+#[tokio::test(start_paused = true)]
+async fn a_rate_bounds_what_is_under_way() {
+    const BYTES: usize = 8 << 20;
+    let mut times = Vec::new();
+    for rate in [None, Some("10k")] {
+        let delay = Duration::from_millis(10);
+        let far = far(Alpn::Perf, delay, mpquic_tokio::default_transport()).await;
+        let treatment = Treatment {
+            pace: rate.map(|rate| Arc::new(Pace::new(rate.parse().unwrap()))),
+            ..treatment()
+        };
+        treatment.make_room(&far.client, &far.client.path_stats());
+        let began = tokio::time::Instant::now();
+        let send = async {
+            let mut stream = far.server.open_uni().await.unwrap();
+            stream.write_all(&vec![0; BYTES]).await.unwrap();
+            stream.finish().unwrap();
+        };
+        let receive = async {
+            let mut stream = far.client.accept_uni().await.unwrap();
+            stream.read_to_end(BYTES).await.unwrap().len()
+        };
+        let ((), received) = tokio::join!(send, receive);
+        assert_eq!(received, BYTES);
+        times.push(began.elapsed());
+    }
+    assert!(times[1] > 3 * times[0], "{times:?}");
 }

@@ -444,6 +444,28 @@ async fn datagrams_that_are_late_are_waited_for() {
     assert_eq!(sent(&silent).await, (50, 196 + 500));
 }
 
+/// Timers are no finer than a millisecond: what would be due by then leaves at once.
+#[tokio::test(start_paused = true)]
+async fn datagrams_of_a_millisecond_leave_together() {
+    let far = far(Alpn::Perf, DELAY, mpquic_tokio::default_transport()).await;
+    let client = far_client(&far);
+    let args = arguments(&["--datagram-size", "1000", "--datagram-rate", "8M"]);
+    let measurement = measurement(&args, &client, Test::Datagrams);
+    let arrivals = async {
+        let (mut first, mut arrivals) = (None, Vec::new());
+        while arrivals.len() < 8 {
+            far.server.read_datagram().await.unwrap();
+            let first = *first.get_or_insert(Instant::now());
+            arrivals.push(first.elapsed().as_millis());
+        }
+        arrivals
+    };
+    tokio::select! {
+        _ = measurement.datagrams(measurement.began + LATE) => panic!("it is not over"),
+        arrivals = arrivals => assert_eq!(arrivals, [0, 0, 2, 2, 4, 4, 6, 6]),
+    }
+}
+
 /// Some round trips, and a little more, for as long as something changes; and a second at most.
 #[tokio::test(start_paused = true)]
 async fn paths_have_some_round_trips_to_open() {

@@ -1,6 +1,6 @@
 //! Tests of how a file is sent.
 
-use mpquic_tokio::Endpoint;
+use mpquic_tokio::{Endpoint, SendStream};
 
 use super::*;
 use crate::files::{Content, Directory, OpenError, Source};
@@ -158,6 +158,14 @@ async fn files_are_read_in_pieces_and_hashed() {
         assert_eq!(input.bytes, length as u64);
         assert_eq!(input.hash.finalize(), Sha256::digest(&data[..length]));
     }
+    // What has no length known before may be long.
+    let mut endless = Input {
+        reader: Some(Box::new(io::repeat(7))),
+        length: None,
+        bytes: 0,
+        hash: Sha256::new(),
+    };
+    assert_eq!(endless.read().await.unwrap().len(), PIECE);
     // One that grows is read one byte further, which shows it.
     std::fs::write(&path, "123").unwrap();
     let mut input = Input::open(&item(&path)).unwrap();
@@ -219,16 +227,17 @@ fn item_at(file: &Path, url: &Uri) -> Item {
     }
 }
 
-/// A server's side of a connection, and the request that came.
-async fn request(server: &Endpoint) -> (Connection, Vec<u8>) {
+/// A server's side of a connection, and of the request that came.
+async fn request(server: &Endpoint) -> (Connection, SendStream, Vec<u8>) {
     let connection = server.accept().await.unwrap().await.unwrap();
-    let (_send, mut recv) = connection.accept_bi().await.unwrap();
+    let (send, mut recv) = connection.accept_bi().await.unwrap();
     let request = recv.read_to_end(10_000).await.unwrap();
-    (connection, request)
+    (connection, send, request)
 }
 
-/// The first byte is a step forward, and so is what was sent before a try fails at once.
-#[tokio::test]
+/// The first byte is a step forward, and so is what was sent before a try fails at once: with a clock that is paused,
+/// nobody looks in between.
+#[tokio::test(start_paused = true)]
 async fn what_was_sent_before_a_failure_counts() {
     let mut tries = Tries::new(Duration::ZERO);
     let later = tries.reached.at + Duration::from_secs(1);
@@ -248,7 +257,7 @@ async fn what_was_sent_before_a_failure_counts() {
     let began = tries.reached.at;
     let mut body = Input::open(&item).unwrap();
     let lost = async {
-        let (connection, request) = request(&server).await;
+        let (connection, _send, request) = request(&server).await;
         assert!(request.ends_with(b"content"));
         connection.close(0u32.into(), b"");
     };
@@ -257,6 +266,33 @@ async fn what_was_sent_before_a_failure_counts() {
     assert!(tried.is_err_and(|unsent| unsent.is_temporary));
     assert!(tries.connected && tries.reached.at > began);
     assert_eq!(sending.total.bytes.load(Relaxed), 0);
+}
+
+/// When something went on last is told of a try that came to nothing, not when it was given up.
+#[tokio::test]
+async fn silence_is_no_step_forward() {
+    let (server, served, _) = Served::listen(Alpn::H3);
+    let (url, reach) = (served.url("/file"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let sending = sending(&sessions, Duration::from_millis(250));
+    let file = temporary(b"content");
+    let item = item_at(file.path(), &url);
+    let mut tries = Tries::new(Duration::ZERO);
+    let mut body = Input::open(&item).unwrap();
+    let silent = async {
+        let _open = request(&server).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        tried = sending.attempt(&mut tries, &item, &mut body) => {
+            let told = tried.err().unwrap().failure;
+            assert_eq!(told.message(), "the server sent nothing for 0 s");
+        }
+        () = silent => unreachable!("it does not end"),
+    }
+    let silence = clock::now() - tries.reached.at;
+    assert!(silence >= sending.stall * 4 / 5, "{silence:?}");
 }
 
 /// A server that has vanished is given up long before one that is silent.
@@ -366,7 +402,7 @@ async fn a_directory_is_asked_for_again_if_the_connection_is_lost() {
     let sessions = sessions.that_forget();
     let sending = sending(&sessions, Duration::from_secs(20));
     let serve = async {
-        let (connection, _) = request(&server).await;
+        let (connection, _send, _) = request(&server).await;
         connection.close(0u32.into(), b"");
         service.accept(&served.endpoints, draining).await;
     };

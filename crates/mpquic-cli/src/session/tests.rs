@@ -399,6 +399,30 @@ async fn paths_that_cost_something_stand_by_and_have_their_weights() {
     assert_ne!(told[1].state, "active");
 }
 
+/// Until it is known what is needed, what costs something stands by, and what costs nothing does not.
+#[tokio::test]
+async fn paths_begin_as_what_they_cost() {
+    let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+    let two = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
+    let (url, reach) = (served.url("/"), served.reach(&two));
+    for (cost, stands_by) in [(1, true), (0, false)] {
+        let from = Local::Address([127, 0, 0, 2].into());
+        let costs = [Cost { from, cost }];
+        let purpose = Purpose {
+            costs: &costs,
+            ..Purpose::look(&url, &[Alpn::H3])
+        };
+        let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
+        let local = Some(&costs[0].from);
+        let connected = sessions.connect_from(&url, local, served.address);
+        let (_endpoint, connection) = soon(connected).await.unwrap();
+        soon(connection.handshake_confirmed()).await.unwrap();
+        let path = connection.path(mpquic_tokio::PathId(0)).unwrap();
+        let (ours, _) = path.status().unwrap();
+        assert_eq!(ours == mpquic_core::PathStatus::Backup, stands_by, "{cost}");
+    }
+}
+
 /// Steps are taken on the side that has them, once there was some data.
 #[tokio::test]
 async fn steps_of_a_drill_are_taken_by_both_sides() {
