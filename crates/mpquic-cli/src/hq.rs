@@ -521,6 +521,21 @@ mod tests {
         assert_eq!(Refusal::from(ReadError::ClosedStream), Refusal::Gone);
     }
 
+    /// An answer is no reason to stop a request that has not ended yet.
+    #[tokio::test]
+    async fn who_ends_a_request_late_is_not_told_to_stop() {
+        let served = Served::start(Anything::new(5), Limits::default(), Alpn::HqInterop);
+        let connection = served.connect(1 << 20).await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        assert_eq!(soon(recv.read_to_end(10)).await.unwrap(), b"xxxxx");
+        let waits = tokio::time::timeout(Duration::from_millis(100), send.stopped());
+        assert!(waits.await.is_err(), "it was told to stop");
+        send.write_all(b"more").await.unwrap();
+        send.finish().unwrap();
+        assert_eq!(soon(send.stopped()).await, Ok(None));
+    }
+
     /// An answer that is written is not yet sent.
     #[tokio::test]
     async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {

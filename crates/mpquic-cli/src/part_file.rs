@@ -442,6 +442,8 @@ mod tests {
         part.write(&[1], now()).unwrap();
         drop(part);
         assert_eq!(noted(&path), Some(1));
+        let (_, begun) = PartFile::open(&path, URL, true).unwrap();
+        assert_eq!(begun.have, Some((1, stamp())));
     }
 
     #[test]
