@@ -326,6 +326,18 @@ mod tests {
     }
 
     #[test]
+    fn an_old_flow_counts_round_trips_of_the_reference_at_least() {
+        for (rounds, after, ends) in [(499, 5, true), (500, 24, false), (500, 25, true)] {
+            let (mut prague, now) = steady(100.0, 0.0);
+            (prague.rounds, prague.smoothed_rtt) = (rounds, 0.005);
+            let at = now + Duration::from_millis(after);
+            let ack = Acked::new(at, now, 1200, rtt(Duration::from_millis(5)));
+            prague.end_round(&ack);
+            assert_eq!(prague.rounds > rounds, ends, "{rounds} {after}");
+        }
+    }
+
+    #[test]
     fn a_loss_halves_the_window_whatever_the_marks_say() {
         let (mut prague, now) = steady(100.0, 0.01);
         prague.on_congestion_event(&congestion(CongestionKind::Ecn, now, now));

@@ -494,6 +494,9 @@ mod tests {
             (window.rounded(), window.threshold()),
             (10_000, Some(10_000))
         );
+        window.slow_start_threshold = 12_000.0;
+        window.grow(0.0);
+        assert_eq!(window.threshold(), Some(12_000));
         window.grow(-1e6);
         assert_eq!(window.rounded(), 2_400);
         window.cap(1.5);

@@ -288,6 +288,26 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_long_from_twice_its_shortest_on() {
+        let mut state = delays(20, 20);
+        assert!(!state.is_queue_long(90 * MS), "it has not settled");
+        state.is_settled = true;
+        for (mean, is_long) in [
+            (24, false),
+            (27, false),
+            (28, true),
+            (22, false),
+            (24, true),
+        ] {
+            assert_eq!(state.is_queue_long(mean * MS), is_long, "{mean}");
+        }
+        let mut empty = delays(20, 20);
+        empty.is_settled = true;
+        assert!(!empty.is_queue_long(20 * MS));
+        assert!(empty.is_queue_long(21 * MS));
+    }
+
+    #[test]
     fn a_queue_grown_to_twice_its_shortest_is_drained() {
         let mut wvegas = coupled::<WeightedVegas>(&[(120_000, 20_000, delays(20, 21))]);
         let mut now = start();

@@ -158,6 +158,9 @@ mod tests {
             left = at;
         }
         assert_eq!(losses.bytes(), 0.0);
+        losses.on_event(&event(CongestionKind::Loss, left, left, 1));
+        let round = ack(&mut losses, left + 20 * MS, left).unwrap();
+        assert_eq!((round.marked, round.events), (false, 1), "a byte was lost");
     }
 
     #[test]

@@ -294,6 +294,12 @@ fn a_bound_of_others_is_the_window_while_the_path_does_not_probe() {
     );
     bbr.on_ack_in(&ack, &Company::NONE);
     assert!(bbr.limits().window > 30_000, "it grows again");
+    let before = bbr.pacing_rate;
+    bbr.smoothed_rtt = Duration::ZERO;
+    bbr.follow_bound(1.0);
+    assert_eq!((bbr.limits().window, bbr.pacing_rate), (2 * MTU, before));
+    bbr.pacing_rate = Some(0.1);
+    assert_eq!(bbr.limits().pacing_rate, Some(1), "never nothing");
 }
 
 #[test]
@@ -649,7 +655,10 @@ fn after_a_pause_a_path_sends_as_fast_as_it_delivered() {
             before
         };
         assert_eq!(bbr.pacing_rate, expected, "{phase:?}");
-        assert!(bbr.is_idle_restart);
+        for (bytes, is_idle) in [(0, true), (1, false)] {
+            bbr.on_ack(&acked(flow.now, flow.now, bytes));
+            assert_eq!(bbr.is_idle_restart, is_idle, "until something arrives");
+        }
     }
 }
 

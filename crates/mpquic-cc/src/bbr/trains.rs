@@ -361,6 +361,26 @@ mod tests {
     }
 
     #[test]
+    fn growth_is_bounded_by_how_much_a_train_can_tell() {
+        let rooms: [fn(f64) -> Room; 4] =
+            [Room::AtLeast, Room::Perhaps, Room::Probably, Room::Link];
+        let bounds = [(2.0, 4.0), (2.0, 16.0), (1.5, 16.0), (1.0, 16.0)];
+        let ratios = [(1.5, 1.0), (1.0, 1.0), (1.0, 1.5), (1.0, 1.5)];
+        for ((room, (least, most)), (pacing, window)) in rooms.into_iter().zip(bounds).zip(ratios) {
+            for (times, growth) in [(0.5, least), (3.0, 3.0), (100.0, most)] {
+                let trains = Trains {
+                    room: Some(room(times * RATE)),
+                    ..Trains::default()
+                };
+                let plan = trains.plan(RATE, true, false).unwrap();
+                let factors = [plan.growth, plan.pacing, plan.window];
+                let expected = [1.0, pacing, window].map(|factor| factor * growth);
+                assert_eq!(factors, expected, "{:?}", trains.room);
+            }
+        }
+    }
+
+    #[test]
     fn a_link_is_certain_from_two_fifths_more_on() {
         for (bytes, is_certain) in [(14_000.0, true), (13_999.0, false)] {
             let mut trains = Trains {

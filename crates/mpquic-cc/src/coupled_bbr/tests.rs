@@ -448,6 +448,15 @@ fn a_joint_probe_stays_up_while_another_path_finds_more() {
     assert_eq!(paths.phases(), [Phase::Up; 2]);
     assert!(hold(&paths, 0), "path 1 finds more");
     assert!(!hold(&paths, 1), "path 0 does not");
+    let waits = |path| {
+        paths
+            .controller
+            .paths
+            .get(PathId(path))
+            .unwrap()
+            .waits_since
+    };
+    assert!(waits(0).is_some() && waits(1).is_none());
     let path = paths.controller.paths.get_mut(PathId(1)).unwrap();
     path.is_joint = false;
     assert!(!hold(&paths, 0), "that of another probe is none of its own");
@@ -620,6 +629,7 @@ fn closed_paths_leave_no_trace() {
     let mut paths = Paths::new(2, true);
     paths.until(Phase::Refill);
     paths.controller.on_path_closed(PathId(0));
+    assert!(!paths.controller.detector.is_shared(PathId(0), PathId(1)));
     assert_eq!(paths.controller.window(PathId(0)), 0);
     assert_eq!(paths.controller.pacing_rate(PathId(0)), None);
     assert_eq!(paths.groups(), [1]);

@@ -133,6 +133,8 @@ fn losses_count_from_a_fiftieth_on_and_only_where_something_arrived() {
         acked,
         ..reading(0.0, 0.0)
     };
+    assert_eq!(lossy(1.0, 0.0).loss_share(), 1.0, "all there is");
+    assert_eq!(lossy(0.0, 0.0).loss_share(), 0.0);
     let heavy = lossy(2.0, 98.0);
     assert_eq!(lossy(1.0, 99.0).response_to(&heavy), Some(1.0));
     assert_eq!(lossy(0.5, 99.5).response_to(&heavy), Some(0.0));
@@ -375,8 +377,10 @@ fn a_trial_of_more_than_ten_seconds_is_given_up() {
     detector.begin(A, start());
     assert!(!seen(&mut detector, A, LONGEST_TRIAL, 40 * MS));
     assert_eq!(detector.prober(), Some(A));
-    assert!(!seen(&mut detector, A, LONGEST_TRIAL + MS, 40 * MS));
-    assert_eq!(detector.prober(), None);
+    for later in 1..=2 {
+        assert!(!seen(&mut detector, A, LONGEST_TRIAL + later * MS, 40 * MS));
+        assert_eq!(detector.prober(), None);
+    }
 }
 
 #[test]

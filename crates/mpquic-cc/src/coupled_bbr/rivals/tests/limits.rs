@@ -116,6 +116,22 @@ fn patience_needs_enough_datagrams_and_no_deep_queue() {
 }
 
 #[test]
+fn a_queue_jumps_only_beyond_its_limit() {
+    let mut path = Path::new();
+    let round = path.samples(FLOOR_MS);
+    path.rivals.watch.in_flight = [1e5; 4];
+    // All of these are exact in binary.
+    path.rivals.floor = Floor::default();
+    path.rivals.floor.add(path.now, 0.0);
+    let rate = 2.0 * MTU / 0.0625;
+    for (mean, jumps) in [(0.3125, false), (0.3126, true)] {
+        path.rivals.watch.means = [mean, 0.0, 0.25];
+        let round = Round { rate, ..round };
+        assert_eq!(path.rivals.has_jumped(&round), jumps, "{mean}");
+    }
+}
+
+#[test]
 fn a_path_settles_in_six_round_trips() {
     let mut path = Path::new();
     path.rivals.watch.rounds = 0;
