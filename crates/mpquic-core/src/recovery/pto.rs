@@ -165,7 +165,7 @@ impl Recovery {
     /// (MP-156).
     pub(crate) fn on_probe_timeout(&mut self, space: &mut PacketNumberSpace, now: Instant) {
         self.pto_count = self.pto_count.saturating_add(1);
-        if self.pto_count == SILENCE {
+        if self.pto_count == SILENCE && self.silent_since.is_none() {
             self.silent_since = self.last_probe_timeout;
         }
         self.last_probe_timeout = Some(now);

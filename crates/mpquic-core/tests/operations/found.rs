@@ -409,3 +409,26 @@ fn a_server_may_be_unable_to_say_that_it_has_closed() {
     operations.push((Operation::Close(Server, 99), 0));
     replay(101, Sides::Apart, &operations);
 }
+
+/// The path's delay rose beyond several probe timeouts. Acknowledgements of older packets came between two of them each
+/// time, from which on it was silent anew, so that no round trip ever counted; the server then was gone before its
+/// CONNECTION_CLOSE had arrived.
+#[test]
+fn a_path_that_becomes_much_longer_is_measured_again() {
+    let operations = [
+        (Network(Share(9079256848778919936), Delay(186)), 0),
+        (Network(Share(17365880163140632576), Outage(true)), 0),
+        (Send(Server, 10), 231),
+        (Operation::UpdateKeys(Server), 0),
+        (Datagram(Server, 812), 28),
+        (OpenPath(Share(18374686479671623680), Backup), 382),
+        (Network(Share(9079256848778919936), Delay(186)), 0),
+        (Send(Client, 10), 361),
+        (Network(Share(18374686479671623680), Delay(57)), 61),
+        (
+            Operation::Stream(Server, Share(3386706919782612992), OnStream::Reset(0)),
+            189,
+        ),
+    ];
+    replay(65402, Sides::Apart, &operations);
+}

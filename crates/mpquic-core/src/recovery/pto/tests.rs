@@ -112,6 +112,30 @@ fn packets_from_before_an_outage_give_no_sample() {
     assert!(!path.recovery.is_silent());
 }
 
+/// Of packets from before it was silent acknowledgements may come all the time, with probe timeouts between: it is silent since
+/// the first of these.
+#[test]
+fn a_path_that_has_become_longer_is_measured_by_what_left_since_it_was_silent_first() {
+    let mut path = TestPath::new();
+    path.settle_rtt(ms(20));
+    let old = path.send();
+    path.send();
+    let time_out = |path: &mut TestPath, at| {
+        path.at(ms(at));
+        path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+        path.send()
+    };
+    let first_probe = time_out(&mut path, 100);
+    time_out(&mut path, 150);
+    assert!(path.recovery.is_silent());
+    path.at(ms(220)).ack(&[old..old + 1]);
+    time_out(&mut path, 250);
+    time_out(&mut path, 300);
+    let out = path.at(ms(320)).ack(&[first_probe..first_probe + 1]);
+    assert_eq!(out.rtt_sample, Some(ms(220)));
+    assert!(!path.recovery.is_silent());
+}
+
 #[test]
 fn backoff_is_bounded() {
     let mut path = TestPath::new();
