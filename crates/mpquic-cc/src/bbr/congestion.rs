@@ -98,10 +98,10 @@ impl Bbr {
         }
         let departure = self.log.at(event.sent_at);
         let lost = self.losses.bytes() - departure.lost;
-        let (tolerated, chance) = (self.tolerated_loss(), self.lost_by_chance(departure.bytes));
-        if lost <= departure.bytes * tolerated + chance {
+        if lost <= self.tolerated_of(departure.bytes) {
             return;
         }
+        let (tolerated, chance) = (self.tolerated_loss(), self.lost_by_chance(departure.bytes));
         // The point in the batch at which the losses became too many.
         let batch = event.lost_bytes as f64;
         let before = departure.bytes - batch;

@@ -81,7 +81,7 @@ impl Bbr {
         let losses_of_round = self.losses.end_round();
         if let Some(losses) = losses_of_round {
             self.adapt_short_term(&losses);
-            if self.variant.looks_for_queues && !self.min_rtt.shows_queue() {
+            if self.sees_no_queue() {
                 self.own_losses.on_round(&losses, self.mtu);
             }
         }

@@ -327,9 +327,14 @@ impl Bbr {
         product.min(self.window)
     }
 
+    /// No packet has waited of late, for who looks.
+    pub(super) fn sees_no_queue(&self) -> bool {
+        self.variant.looks_for_queues && !self.min_rtt.shows_queue()
+    }
+
     /// The share of packets whose loss shows that too much was in flight. What the link loses by itself shows nothing.
     pub(super) fn tolerated_loss(&self) -> f64 {
-        if self.variant.looks_for_queues && !self.min_rtt.shows_queue() {
+        if self.sees_no_queue() {
             return WITHOUT_QUEUE;
         }
         (LOSS_THRESHOLD + self.own_losses.share(self.mtu)).min(WITHOUT_QUEUE)
@@ -340,7 +345,8 @@ impl Bbr {
         DEVIATIONS * (self.own_losses.share(self.mtu) * bytes * self.mtu).sqrt()
     }
 
-    fn tolerated_of(&self, bytes: f64) -> f64 {
+    /// Bytes of so many whose loss shows nothing.
+    pub(super) fn tolerated_of(&self, bytes: f64) -> f64 {
         self.tolerated_loss() * bytes + self.lost_by_chance(bytes)
     }
 

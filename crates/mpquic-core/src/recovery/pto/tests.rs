@@ -81,6 +81,13 @@ fn a_path_with_an_alternative_times_out_although_more_is_sent() {
     assert_eq!(with_alternative(&path), ms(510) + pto_now);
 }
 
+/// A probe timeout passes at this time, in ms; returns the number of the probe.
+fn time_out(path: &mut TestPath, at: u64) -> u64 {
+    path.at(ms(at));
+    path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+    path.send()
+}
+
 /// An acknowledgement that was lost at first is repeated when the path works again: it says nothing
 /// of the path's round trip.
 #[test]
@@ -89,11 +96,6 @@ fn packets_from_before_an_outage_give_no_sample() {
     path.settle_rtt(ms(80));
     let old = path.send();
     path.send();
-    let time_out = |path: &mut TestPath, at| {
-        path.at(ms(at));
-        path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
-        path.send();
-    };
     time_out(&mut path, 81);
     let smoothed = path.recovery.rtt.smoothed();
     assert!(!path.recovery.is_silent(), "it may only be late");
@@ -120,11 +122,6 @@ fn a_path_that_has_become_longer_is_measured_by_what_left_since_it_was_silent_fi
     path.settle_rtt(ms(20));
     let old = path.send();
     path.send();
-    let time_out = |path: &mut TestPath, at| {
-        path.at(ms(at));
-        path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
-        path.send()
-    };
     let first_probe = time_out(&mut path, 100);
     time_out(&mut path, 150);
     assert!(path.recovery.is_silent());
