@@ -8,7 +8,7 @@ use crate::error::{Fault, TransportError};
 use crate::event::{Datagram, Event};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::arrival::{Arrival, Content, Opened};
-use crate::path::admission::Destination;
+use crate::path::admission::{Destination, brings_cid};
 use crate::protect::Opening;
 use crate::qlog::DropReason;
 use crate::recorder::Dropped;
@@ -147,17 +147,17 @@ impl Connection {
 
     #[inline]
     fn open_one_rtt(&mut self, arrival: &Arrival, packet: &mut ProtectedPacket) -> Opening {
-        let paths = &self.paths;
+        let (paths, handshake, outbox) = (&self.paths, &mut self.handshake, &mut self.outbox);
+        let largest_pto = || paths.largest_pto();
         let space = match paths.destination(arrival) {
             Destination::Path(space) => Some(space),
             Destination::NewPath => None,
-            Destination::Later => return self.handshake.buffer(arrival, packet),
-            Destination::Unknown => return Opening::Dropped(DropReason::ConnectionUnknown),
-            Destination::Unwanted => return Opening::Dropped(DropReason::Rejected),
+            Destination::Later => {
+                return handshake.open_or_buffer(arrival, packet, brings_cid, largest_pto, outbox);
+            }
+            Destination::Nowhere(reason) => return Opening::Dropped(reason),
         };
-        let largest_pto = || paths.largest_pto();
-        self.handshake
-            .open_one_rtt(arrival, packet, space, largest_pto, &mut self.outbox)
+        handshake.open_one_rtt(arrival, packet, space, largest_pto, outbox)
     }
 
     fn handle_one_rtt(
@@ -167,7 +167,7 @@ impl Connection {
         payload: Bytes,
     ) -> Result<(), TransportError> {
         let (paths, outbox) = (&mut self.paths, &mut self.outbox);
-        if paths.any(arrival.path).is_none() && !paths.admit(arrival, outbox) {
+        if paths.any(arrival.path).is_none() && !paths.admit(arrival, &payload, outbox)? {
             let seen = Dropped::one_rtt(opened.size);
             outbox.drop_packet(arrival.path, seen, DropReason::Rejected);
             return Ok(());

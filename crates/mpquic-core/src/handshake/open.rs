@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side};
 
 use super::setup::Role;
@@ -68,6 +69,25 @@ impl Handshake {
             }
             Err(refusal) => refusal.into(),
         }
+    }
+
+    /// Opens a 1-RTT packet of a path that does not exist yet if its payload `is_wanted` now, and buffers it otherwise.
+    pub(crate) fn open_or_buffer(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut ProtectedPacket,
+        is_wanted: impl Fn(&Bytes, PathId) -> bool,
+        largest_pto: impl Fn() -> Duration,
+        outbox: &mut Outbox,
+    ) -> Opening {
+        let protected = packet.clone();
+        let opening = self.open_one_rtt(arrival, packet, None, largest_pto, outbox);
+        if let Opening::Opened(_, payload) = &opening
+            && !is_wanted(payload, arrival.path)
+        {
+            return self.buffer(arrival, &protected);
+        }
+        opening
     }
 
     /// Keeps a 1-RTT packet until [`Self::take_buffered`] asks for it.

@@ -1,13 +1,17 @@
 //! The way in: what paths are asked when a datagram or a 1-RTT packet arrives.
 
+use bytes::Bytes;
 use quinn_proto::Side;
 
 use super::set::Paths;
 use super::slot::PathSlot;
+use crate::error::TransportError;
 use crate::ids::PathId;
 use crate::outbox::Outbox;
 use crate::packet::arrival::Arrival;
+use crate::qlog::DropReason;
 use crate::recovery::PacketNumberSpace;
+use crate::wire::frame::{Frame, FrameIter, PathNewConnectionId};
 
 /// Where a 1-RTT packet belongs.
 #[derive(Debug)]
@@ -16,12 +20,10 @@ pub(crate) enum Destination<'a> {
     Path(&'a PacketNumberSpace),
     /// It may open its path.
     NewPath,
-    /// To a path whose PATH_NEW_CONNECTION_ID is still on its way (MP-083).
+    /// To a path whose PATH_NEW_CONNECTION_ID is still on its way (MP-083), unless it [brings](brings_cid) that.
     Later,
-    /// There is no such path.
-    Unknown,
-    /// The client was told not to migrate (RFC 9000 section 9).
-    Unwanted,
+    /// It has to be dropped.
+    Nowhere(DropReason),
 }
 
 impl Paths {
@@ -50,11 +52,14 @@ impl Paths {
     #[inline]
     pub(crate) fn destination(&self, arrival: &Arrival) -> Destination<'_> {
         let Some(slot) = self.slot(arrival.path) else {
-            return Destination::Unknown;
+            return Destination::Nowhere(DropReason::ConnectionUnknown);
         };
         let unwanted = |path| self.shared.is_unwanted_migration(path, arrival);
         match slot.path.as_deref() {
-            Some(_) if slot.open().is_some_and(unwanted) => Destination::Unwanted,
+            // RFC 9000 section 9: the client was told not to migrate.
+            Some(_) if slot.open().is_some_and(unwanted) => {
+                Destination::Nowhere(DropReason::Rejected)
+            }
             Some(path) => Destination::Path(&path.space),
             None if self.lacks_peer_cid(arrival.path) => Destination::Later,
             None => Destination::NewPath,
@@ -62,17 +67,40 @@ impl Paths {
     }
 
     /// Opens the path that an authentic packet is the first of. False if the packet must be dropped.
-    pub(crate) fn admit(&mut self, arrival: &Arrival, outbox: &mut Outbox) -> bool {
+    pub(crate) fn admit(
+        &mut self,
+        arrival: &Arrival,
+        payload: &Bytes,
+        outbox: &mut Outbox,
+    ) -> Result<bool, TransportError> {
         let id = arrival.path;
+        if self.lacks_peer_cid(id) {
+            self.take_peer_cids(id, payload, outbox)?;
+        }
         if !self.slot(id).is_some_and(|slot| self.may_be_opened(slot)) {
-            return false;
+            return Ok(false);
         }
         let Some(cid) = self.slot_or_new(id).peer_cids.take(outbox) else {
-            return false;
+            return Ok(false);
         };
         self.create(arrival.now, id, arrival.four_tuple, cid, outbox);
         // When the datagram was counted, the path did not exist yet: count it now.
-        self.on_datagram(arrival, outbox)
+        Ok(self.on_datagram(arrival, outbox))
+    }
+
+    /// Takes the connection IDs that a packet brings for its own path, before all else in it.
+    fn take_peer_cids(
+        &mut self,
+        id: PathId,
+        payload: &Bytes,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        for new in peer_cids(payload, id) {
+            let taken = self.on_path_new_connection_id(&new, outbox);
+            let frame_type = Frame::PathNewConnectionId(new).frame_type();
+            taken.map_err(|error| error.in_frame(frame_type))?;
+        }
+        Ok(())
     }
 
     /// True if the peer may open this path. Only the client opens paths (MP-070), and an abandoned
@@ -90,4 +118,18 @@ impl Paths {
         let lacks = |slot: &PathSlot| self.may_be_opened(slot) && !slot.peer_cids.has_unused();
         self.slot(id).is_some_and(lacks)
     }
+}
+
+/// The connection IDs that a packet brings for a path.
+fn peer_cids(payload: &Bytes, id: PathId) -> impl Iterator<Item = PathNewConnectionId> {
+    FrameIter::new(payload.clone(), true).filter_map(move |frame| match frame {
+        Ok(Frame::PathNewConnectionId(new)) if new.path_id == id => Some(new),
+        _ => None,
+    })
+}
+
+/// True if a packet brings a connection ID to answer with on its own path. If the client has left all other paths, it
+/// can come in no other packet.
+pub(crate) fn brings_cid(payload: &Bytes, id: PathId) -> bool {
+    peer_cids(payload, id).next().is_some()
 }

@@ -432,3 +432,18 @@ fn a_path_that_becomes_much_longer_is_measured_again() {
     ];
     replay(65402, Sides::Apart, &operations);
 }
+
+/// The client closed its first path before its connection IDs for the other one had arrived: the server could not
+/// answer there, and waited for them to come on another path.
+#[test]
+fn the_last_path_brings_the_connection_id_to_answer_with() {
+    let operations = [
+        (Network(Share(720575940379279360), Outage(true)), 22),
+        (Network(Share(17654110539292344320), Outage(true)), 46),
+        (OpenPath(Share(17654110539292344320), Available), 367),
+        (Send(Client, 0), 154),
+        (Path(Client, Share(5188146770730811392), Close), 228),
+        (Datagram(Server, 201), 382),
+    ];
+    replay(39676, Sides::Apart, &operations);
+}

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use bytes::{Bytes, BytesMut};
 use mpquic_core::unstable_wire::RangeSet;
 use mpquic_core::unstable_wire::frame::{
-    self, Ack, Frame, PathAck, PathNewConnectionId, PathRetireConnectionId,
+    self, Ack, Frame, NewConnectionId, PathAck, PathNewConnectionId, PathRetireConnectionId,
 };
 use mpquic_core::{
-    ConnectionError, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side, SpaceId,
+    ConnectionError, Event, Fault, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side,
+    SpaceId, TransportErrorCode,
 };
 
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent, address};
@@ -277,25 +278,24 @@ fn mp_076_mp_078_a_small_first_packet_gets_a_small_answer() {
     assert!(bytes <= 3 * received, "{bytes} for {received}");
 }
 
+fn is_client_id_of_path_1(frame: &Frame) -> bool {
+    matches!(frame, Frame::PathNewConnectionId(new) if new.path_id == ONE)
+}
+
+/// Connected, but no connection ID of the client for path 1 has arrived, or does.
+fn without_client_ids_of_path_1() -> Net {
+    let mut net = Net::connecting(Options::default());
+    net.delivers = |sent| sent.from == Side::Server || !sent.has(is_client_id_of_path_1);
+    // They shared a datagram with the end of the handshake, which a probe repeats without them.
+    net.wait(SECOND);
+    net
+}
+
 /// MP-083, MP-035: without a connection ID to answer with, a server lets the path wait, and answers once
 /// it has one: nothing need be repeated.
 #[test]
 fn mp_083_a_server_without_connection_ids_answers_later() {
-    let mut net = Net::connecting(Options::default());
-    // The client's connection IDs for path 1 do not arrive.
-    net.delivers = |sent| {
-        !sent.has(|frame| {
-            matches!(
-                frame,
-                Frame::PathNewConnectionId(PathNewConnectionId {
-                    path_id: PathId(1),
-                    ..
-                })
-            )
-        }) || sent.from == Side::Server
-    };
-    // They shared a datagram with the end of the handshake, which a probe repeats without them.
-    net.wait(SECOND);
+    let mut net = without_client_ids_of_path_1();
     net.open_path(1).unwrap();
     let opening = net.take(Side::Client);
     assert_eq!(on_path(&opening, Side::Client, ONE).len(), 1);
@@ -312,6 +312,41 @@ fn mp_083_a_server_without_connection_ids_answers_later() {
     }
     let repeated = on_path(&log, Side::Client, ONE);
     assert!(!repeated.iter().any(|sent| sent.has(is_challenge)));
+}
+
+/// MP-083: a client that has left all other paths can send the connection ID on that path alone.
+#[test]
+fn mp_083_the_connection_id_to_answer_with_may_come_on_the_path_itself() {
+    let mut net = without_client_ids_of_path_1();
+    net.open_path(1).unwrap();
+    net.delivers = |sent| sent.from == Side::Server || sent.path() == Some(ONE);
+    let (now, code) = (net.now, TransportErrorCode::NO_ERROR);
+    net.client().close_path(now, PathId::ZERO, code).unwrap();
+    net.wait(5 * SECOND);
+    for side in SIDES {
+        assert!(net.has_path_event(side, &PathEvent::Established(ONE)));
+    }
+}
+
+/// MP-083, MP-095
+#[test]
+fn mp_083_a_connection_id_on_its_own_path_is_judged_as_on_others() {
+    let mut net = without_client_ids_of_path_1();
+    let frame = Frame::PathNewConnectionId(PathNewConnectionId {
+        path_id: ONE,
+        new_connection_id: NewConnectionId {
+            sequence_number: 0,
+            retire_prior_to: 0,
+            connection_id: net.dcid(Side::Server, PathId::ZERO),
+            stateless_reset_token: [9; 16],
+        },
+    });
+    let frame_type = frame.frame_type();
+    let kind = Kind::OneRtt(ONE);
+    let forged = net.forge(&Forgery::new(Side::Client, kind, 0, &[Frame::Ping, frame]));
+    net.give(forged);
+    let on_two_paths = (Fault::ConnectionIdOnTwoPaths, frame_type);
+    assert_eq!(net.fault(Side::Server), Some(on_two_paths));
 }
 
 #[test]
