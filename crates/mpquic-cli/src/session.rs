@@ -17,7 +17,6 @@ use tokio::sync::{Mutex, TryLockError};
 use crate::backup;
 use crate::clients::Clients;
 use crate::cost::{self, Cost};
-use crate::drain::CLOSE_TIME;
 use crate::drill;
 use crate::failure::{Cause, Failure};
 use crate::identity::Identity;
@@ -38,9 +37,10 @@ const DEFAULT_PORT: u16 = 443;
 /// Paths opened unless --paths says otherwise.
 const MAX_PATHS: u32 = 8;
 
-/// How long packets of the server arrive at most after the end.
-const LATE_ROUND_TRIPS: u32 = 3;
+/// What the server sent before it heard of the end arrives a round trip later at most, and a little more. Nobody should notice
+/// that it is waited for.
 const LATE: Duration = Duration::from_millis(10);
+const NOTICED: Duration = Duration::from_millis(50);
 
 /// A client that only waits asks so often whether the server still knows it. One that has restarted says
 /// no; without asking, that is heard only if something of ours happens to be on its way.
@@ -507,12 +507,12 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// Closes a connection, and answers what the server sent before it heard of that. It is better if the
+/// Closes a connection, and answers what the server sent before it heard of that, for a short time. It is better if the
 /// server learns of the end, but not necessary: nobody waits here for three probe timeouts.
 pub(crate) async fn leave(endpoint: &Endpoint, connection: &Connection, code: VarInt) {
     let rtt = connection.rtt().unwrap_or_default();
     connection.close(code, b"done");
-    let late = (LATE_ROUND_TRIPS * rtt + LATE).min(CLOSE_TIME);
+    let late = (rtt + LATE).min(NOTICED);
     let _ = tokio::time::timeout(late, endpoint.wait_idle()).await;
 }
 

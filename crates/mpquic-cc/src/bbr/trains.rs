@@ -31,6 +31,8 @@ const LONGER: f64 = 1.4;
 const CONFIRMING: f64 = 2.0;
 /// The part of a train that has to arrive bit by bit.
 const MOST: f64 = 0.5;
+/// Where a larger part arrives at once, times are those of whoever collects packets, and not of a link.
+const COARSE: f64 = 0.25;
 /// Clocks and timers do not tell shorter times apart, seconds.
 const RESOLUTION: f64 = 1e-5;
 
@@ -56,41 +58,97 @@ struct Train {
     rate: f64,
     /// Bytes that have yet to leave.
     ahead: f64,
-    /// What has left, and what was acknowledged.
-    left: Option<Span>,
-    arrived: Option<Span>,
+    left: Option<Left>,
+    arrived: Option<Arrived>,
 }
 
-/// The packets of a train that left, or were acknowledged.
+/// What has left of a train.
 #[derive(Debug, Clone, Copy)]
-struct Span {
-    first: (u64, Instant),
-    last: (u64, Instant),
+struct Left {
+    /// Packet numbers.
+    first: u64,
+    last: u64,
     /// Bytes of all but the first.
     bytes: f64,
 }
 
-impl Span {
-    fn add(span: &mut Option<Self>, number: u64, now: Instant, bytes: u64) {
-        match span {
-            Some(span) => {
-                span.last = (number, now);
-                span.bytes += bytes as f64;
+/// What has arrived of a train.
+#[derive(Debug, Clone, Copy)]
+struct Arrived {
+    /// When the newest packets of the first and of the last acknowledgement had left, and when they were acknowledged.
+    first: (Instant, Instant),
+    last: (Instant, Instant),
+    /// Bytes of all acknowledgements but the first.
+    bytes: f64,
+    /// Bytes of the largest one of these.
+    at_once: f64,
+}
+
+impl Train {
+    fn on_sent(&mut self, sent: &Sent) {
+        let bytes = sent.bytes as f64;
+        self.ahead -= bytes;
+        match &mut self.left {
+            Some(left) => {
+                left.last = sent.packet_number;
+                left.bytes += bytes;
             }
             None => {
-                *span = Some(Self {
-                    first: (number, now),
-                    last: (number, now),
+                self.left = Some(Left {
+                    first: sent.packet_number,
+                    last: sent.packet_number,
                     bytes: 0.0,
                 });
             }
         }
     }
 
-    fn seconds(&self) -> f64 {
-        let took = self.last.1.saturating_duration_since(self.first.1);
-        took.as_secs_f64()
+    fn on_ack(&mut self, ack: &Acked) {
+        let (moment, bytes) = ((ack.sent_at, ack.now), ack.bytes as f64);
+        match &mut self.arrived {
+            Some(arrived) => {
+                arrived.last = moment;
+                arrived.bytes += bytes;
+                arrived.at_once = arrived.at_once.max(bytes);
+            }
+            None => {
+                self.arrived = Some(Arrived {
+                    first: moment,
+                    last: moment,
+                    bytes: 0.0,
+                    at_once: 0.0,
+                });
+            }
+        }
     }
+
+    /// What has arrived, if it is most of what has left.
+    fn most(&self, left: &Left) -> Option<Arrived> {
+        self.arrived
+            .filter(|arrived| arrived.bytes >= MOST * left.bytes)
+    }
+}
+
+impl Arrived {
+    fn rate(&self) -> f64 {
+        self.bytes / self.seconds().max(RESOLUTION)
+    }
+
+    fn seconds(&self) -> f64 {
+        seconds(self.first.1, self.last.1)
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.seconds() > HELD_UP * seconds(self.first.0, self.last.0)
+    }
+
+    fn is_coarse(&self) -> bool {
+        self.at_once > COARSE * self.bytes
+    }
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
 }
 
 /// What trains have shown, bytes per second.
@@ -199,40 +257,39 @@ impl Trains {
 
     pub(super) fn on_sent(&mut self, sent: &Sent) {
         if let Some(train) = self.train.as_mut().filter(|train| train.ahead > 0.0) {
-            train.ahead -= sent.bytes as f64;
-            Span::add(&mut train.left, sent.packet_number, sent.now, sent.bytes);
+            train.on_sent(sent);
         }
     }
 
     pub(super) fn on_ack(&mut self, ack: &Acked) {
         self.is_foreign |= ack.rtt_restarted;
         let Some(train) = &mut self.train else { return };
-        let Some(left) = train.left else { return };
-        if ack.largest < left.first.0 {
+        let Some(left) = train.left.filter(|left| ack.largest >= left.first) else {
+            return;
+        };
+        let is_leaving = train.ahead > 0.0;
+        // What follows the train is acknowledged together with its end: that counts if there is little else.
+        if is_leaving || ack.largest <= left.last || train.most(&left).is_none() {
+            train.on_ack(ack);
+        }
+        if is_leaving || ack.largest < left.last {
             return;
         }
-        if train.arrived.is_none() || ack.largest <= left.last.0 {
-            Span::add(&mut train.arrived, ack.largest, ack.now, ack.bytes);
-        }
-        if train.ahead > 0.0 || ack.largest < left.last.0 {
-            return;
-        }
-        let arrived = train.arrived;
+        let arrived = train.most(&left);
         self.train = None;
         // If most of it was lost, or is acknowledged at once, it tells nothing new.
-        if let Some(arrived) = arrived.filter(|arrived| arrived.bytes >= MOST * left.bytes) {
-            self.room = Some(self.judge(&left, &arrived));
+        if let Some(arrived) = arrived {
+            self.room = Some(self.judge(&arrived));
         }
     }
 
-    /// What a train tells that left and arrived like this.
-    fn judge(&mut self, left: &Span, arrived: &Span) -> Room {
-        let rate = arrived.bytes / arrived.seconds().max(RESOLUTION);
-        let is_held_up = arrived.seconds() > HELD_UP * left.seconds();
+    /// What a train tells that arrived like this.
+    fn judge(&mut self, arrived: &Arrived) -> Room {
+        let rate = arrived.rate();
         let agrees = |limit: f64| (rate - limit).abs() < AGREEMENT * limit;
         match self.held_up {
             Some((limit, bytes)) if agrees(limit) => {
-                if self.is_foreign {
+                if self.is_foreign || arrived.is_coarse() {
                     Room::Perhaps(limit)
                 } else if arrived.bytes >= LONGER * bytes {
                     Room::Link(rate.max(limit))
@@ -240,7 +297,7 @@ impl Trains {
                     Room::Probably(rate.max(limit))
                 }
             }
-            _ if is_held_up => {
+            _ if arrived.is_held_up() => {
                 self.held_up = Some((rate, arrived.bytes));
                 Room::Perhaps(rate)
             }
@@ -275,9 +332,8 @@ mod tests {
     }
 
     impl Path {
-        /// Sends a train; `arrives` tells when each of its packets is acknowledged, after it left and a round trip
-        /// more, by its place in the train and their number. Returns the bytes of the train.
-        fn train(&mut self, arrives: impl Fn(u64, u64) -> Option<Duration>) -> f64 {
+        /// Sends a train. Returns when, its first packet number, and its bytes.
+        fn send(&mut self) -> (Instant, u64, f64) {
             let now = start() + Duration::from_secs(self.sent);
             let length = self.trains.start(RATE, PER_ROUND, MTU as f64);
             let first = self.sent;
@@ -286,6 +342,36 @@ mod tests {
                 self.trains.on_sent(&sent);
                 self.sent += 1;
             }
+            (now, first, length)
+        }
+
+        /// Sends a train, and as many packets after it as make the last of the batches full in which they arrive, each
+        /// so long after the one before. `gap` is how long after the train those packets leave.
+        fn batches(&mut self, size: u64, apart: Duration, gap: Duration) {
+            let (now, first, _) = self.send();
+            let batches = (self.sent - first).div_ceil(size);
+            let after = first + batches * size - self.sent;
+            let sent_at = |batch| match batch + 1 == batches && after > 0 {
+                true => now + gap,
+                false => now,
+            };
+            for batch in 0..batches {
+                let arrived = now + RTT + apart * batch as u32;
+                let mut ack = acked(
+                    arrived.max(sent_at(batch) + RTT),
+                    sent_at(batch),
+                    size * MTU,
+                );
+                ack.largest = first + (batch + 1) * size - 1;
+                self.trains.on_ack(&ack);
+            }
+            self.sent += after;
+        }
+
+        /// Sends a train; `arrives` tells when each of its packets is acknowledged, after it left and a round trip
+        /// more, by its place in the train and their number. Returns the bytes of the train.
+        fn train(&mut self, arrives: impl Fn(u64, u64) -> Option<Duration>) -> f64 {
+            let (now, first, length) = self.send();
             let count = self.sent - first;
             for place in 0..count {
                 let Some(after) = arrives(place, count) else {
@@ -387,12 +473,13 @@ mod tests {
                 held_up: Some((RATE, 10_000.0)),
                 ..Trains::default()
             };
-            let span = |bytes: f64, seconds| Span {
-                first: (0, start()),
-                last: (9, start() + Duration::from_secs_f64(seconds)),
+            let took = Duration::from_secs_f64(bytes / RATE);
+            let room = trains.judge(&Arrived {
+                first: (start(), start()),
+                last: (start(), start() + took),
                 bytes,
-            };
-            let room = trains.judge(&span(bytes, 0.0), &span(bytes, bytes / RATE));
+                at_once: 0.0,
+            });
             assert_eq!(matches!(room, Room::Link(_)), is_certain, "{room:?}");
         }
     }
@@ -448,6 +535,36 @@ mod tests {
             path.train(|place, count| (place + 1 == count).then_some(Duration::ZERO));
             assert_eq!(path.trains.room, before, "acknowledged at once");
         }
+    }
+
+    /// Who receives reads several packets at once, and acknowledges them together with what came after the train.
+    #[test]
+    fn a_train_that_arrives_in_batches_finds_the_way_to_a_link_that_is_never_certain() {
+        for (size, certain) in [(2, true), (4, false), (7, false)] {
+            let apart = Duration::from_secs_f64((size * MTU) as f64 / (5.0 * RATE));
+            let mut path = Path::default();
+            for _ in 0..4 {
+                path.batches(size, apart, Duration::ZERO);
+                assert!((path.growth().unwrap() - 5.0).abs() < 0.01, "{size}");
+            }
+            let is_certain = matches!(path.trains.room, Some(Room::Link(_)));
+            assert_eq!(is_certain, certain, "{size}: {:?}", path.trains.room);
+        }
+        let mut path = Path::default();
+        path.batches(50, RTT, Duration::ZERO);
+        assert_eq!(path.trains.room, None, "at once");
+    }
+
+    /// That the last batch came late says nothing of a link then.
+    #[test]
+    fn what_left_later_may_arrive_later() {
+        let gap = Duration::from_millis(30);
+        let mut path = Path::default();
+        path.batches(7, Duration::ZERO, gap);
+        assert!(matches!(path.trains.room, Some(Room::AtLeast(_))));
+        let mut path = Path::default();
+        path.batches(7, 2 * gap, gap);
+        assert!(matches!(path.trains.room, Some(Room::Perhaps(_))));
     }
 
     #[test]
