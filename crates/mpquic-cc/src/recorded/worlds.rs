@@ -18,6 +18,14 @@ pub(super) struct World {
     pub(super) change: fn(u64, &mut [Flow<OnPath>]),
 }
 
+/// Tells the controller that so many bytes were lost, or thought to be, that had left some time ago.
+fn tell(link: &mut Flow<OnPath>, kind: CongestionKind, ago: Duration, lost_bytes: u64) {
+    let mut event = CongestionEvent::new(kind, link.now, link.now - ago);
+    event.lost_bytes = lost_bytes;
+    event.in_flight = link.in_flight();
+    link.controller.on_congestion_event(&event);
+}
+
 pub(super) const WORLDS: [World; 19] = [
     World {
         links: &[(10.0, 20, 1.0), (20.0, 60, 1.0)],
@@ -64,11 +72,7 @@ pub(super) const WORLDS: [World; 19] = [
                 2_000 => CongestionKind::Persistent,
                 _ => return,
             };
-            let link = &mut links[0];
-            let mut event = CongestionEvent::new(kind, link.now, link.now - 10 * TURN);
-            event.lost_bytes = 3 * MTU;
-            event.in_flight = link.in_flight();
-            link.controller.on_congestion_event(&event);
+            tell(&mut links[0], kind, 10 * TURN, 3 * MTU);
         },
     },
     World {
@@ -163,11 +167,7 @@ pub(super) const WORLDS: [World; 19] = [
                 130 => CongestionKind::Spurious,
                 _ => return,
             };
-            let link = &mut links[0];
-            let mut event = CongestionEvent::new(kind, link.now, link.now - 5 * TURN);
-            event.lost_bytes = 4 * MTU;
-            event.in_flight = link.in_flight();
-            link.controller.on_congestion_event(&event);
+            tell(&mut links[0], kind, 5 * TURN, 4 * MTU);
         },
     },
     World {
