@@ -42,7 +42,7 @@ pub enum Event {
         /// Both sides support multipath.
         multipath: bool,
     },
-    /// The handshake is confirmed (RFC 9001 section 4.1.2): the client may open paths.
+    /// The handshake is confirmed (RFC 9001 section 4.1.2): the client may move paths.
     HandshakeConfirmed,
     /// The connection ended.
     ConnectionLost {
@@ -194,9 +194,9 @@ pub enum OpenPathError {
     /// Only clients open paths (MP-070).
     #[error("only the client opens paths")]
     ServerSide,
-    /// The handshake is not confirmed yet.
-    #[error("the handshake is not confirmed yet")]
-    NotConfirmed,
+    /// The handshake is not complete yet.
+    #[error("the handshake is not complete yet")]
+    HandshakeIncomplete,
     /// The peer does not support multipath.
     #[error("the peer does not support multipath")]
     NotNegotiated,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mpquic_core::config::ConnectionIds;
 use mpquic_core::crypto::ExportError;
 use mpquic_core::{
-    ConnectionError, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
+    ConnectionError, Event, OpenPathError, PathEvent, PathStatus, TransportErrorCode, VarInt,
     Version::{V1, V2},
     ZeroRtt,
 };
@@ -120,6 +120,28 @@ fn without_multipath_on_one_side_there_is_one_path() {
     }
 }
 
+/// MP-071: not when it is confirmed, which is a round trip later.
+#[test]
+fn a_path_is_opened_as_soon_as_the_handshake_is_complete() {
+    for setup in setups() {
+        let link = LinkConfig::new(100.0, 50 * MS);
+        let topology = Topology::new().path("only", link.clone());
+        let mut pair = Pair::new(&topology.path("other", link), setup);
+        pair.connect();
+        let available = Event::Path(PathEvent::Available);
+        let is_available = |pair: &mut Pair| pair.has_event(Side::Client, &available);
+        pair.run_until(105 * MS, is_available).unwrap();
+        let id = pair.open_path("other", PathStatus::Available).unwrap();
+        let established = Event::Path(PathEvent::Established(id));
+        for (side, limit) in [(Side::Client, 205 * MS), (Side::Server, 255 * MS)] {
+            let left = limit - pair.elapsed();
+            pair.run_until(left, |pair| pair.has_event(side, &established))
+                .unwrap();
+        }
+        pair.close(Side::Client);
+    }
+}
+
 #[test]
 fn paths_cannot_be_opened_early_or_by_the_server() {
     let topology = one_path().path("other", LinkConfig::new(100.0, 10 * MS));
@@ -127,7 +149,7 @@ fn paths_cannot_be_opened_early_or_by_the_server() {
     pair.connect();
     assert_eq!(
         pair.open_path("other", PathStatus::Available),
-        Err(OpenPathError::NotConfirmed)
+        Err(OpenPathError::HandshakeIncomplete)
     );
     pair.run_until_confirmed(SECOND).unwrap();
     let (now, four_tuple) = (pair.now(), pair.four_tuple(1));
@@ -327,7 +349,7 @@ fn a_resumed_client_sends_with_its_first_flight() {
             pair.send(Side::Client, 5_000).unwrap();
             assert_eq!(
                 pair.open_path("other", PathStatus::Available),
-                Err(OpenPathError::NotConfirmed)
+                Err(OpenPathError::HandshakeIncomplete)
             );
             pair.run_transfers(20 * SECOND).unwrap();
             let took = pair.now() - start;

@@ -620,7 +620,7 @@ fn open_path(
             engine.run(now);
             Ok(Some(id))
         }
-        Err(E::PathsBlocked | E::NoConnectionId | E::NotConfirmed) => {
+        Err(E::PathsBlocked | E::NoConnectionId | E::HandshakeIncomplete) => {
             engine.run(now); // PATHS_BLOCKED may be due.
             Ok(None)
         }

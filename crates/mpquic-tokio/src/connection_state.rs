@@ -624,16 +624,14 @@ impl Engine {
                 Event::Connected { .. } => {
                     self.connected = true;
                     notifications.connection.notify_waiters();
+                    if let Some(plan) = &mut self.plan {
+                        plan.on_connected(&mut self.core);
+                    }
                     if self.core.zero_rtt() == ZeroRtt::Rejected {
                         self.wake_streams();
                     }
                 }
-                Event::HandshakeConfirmed => {
-                    notifications.connection.notify_waiters();
-                    if let Some(plan) = &mut self.plan {
-                        plan.on_confirmed(&mut self.core);
-                    }
-                }
+                Event::HandshakeConfirmed => notifications.connection.notify_waiters(),
                 Event::ConnectionLost { reason } => {
                     self.note_ways(now);
                     self.end(notifications, reason);

@@ -149,7 +149,7 @@ impl Endpoint {
     /// Connects. The handshake runs from the first local address of `addr`'s family; while the
     /// server does not answer, other local addresses and server addresses are tried beside it. What an
     /// earlier connection with the same configuration has heard of first is tried first.
-    /// Further paths open on their own once the handshake is confirmed. With
+    /// Further paths open on their own once the handshake is complete. With
     /// [`ClientConfig::automatic_paths`] off, there is one attempt and one path.
     ///
     /// Must be called within a tokio runtime, if that is the endpoint's.

@@ -41,9 +41,8 @@ pub(crate) struct PathPlan {
     has_news: bool,
     locals: Vec<Arc<Socket>>,
     targets: Vec<Target>,
-    /// True once the handshake is confirmed, unless it turned out that no path can be opened at
-    /// all.
-    confirmed: bool,
+    /// True once the handshake is complete, unless it turned out that no path can be opened at all.
+    is_multipath: bool,
     /// True while the peer allows no more paths.
     is_blocked: bool,
     /// The server's address in the handshake, and the one it prefers, once a path moved there.
@@ -152,7 +151,7 @@ impl PathPlan {
             has_news: false,
             locals: Vec::new(),
             targets: vec![target],
-            confirmed: false,
+            is_multipath: false,
             is_blocked: false,
             preferred: None,
             ways: None,
@@ -253,10 +252,12 @@ impl PathPlan {
         });
     }
 
-    /// The handshake is confirmed: paths may be opened if the peer supports multipath.
-    pub(crate) fn on_confirmed(&mut self, core: &mut Connection) {
-        self.confirmed = core.is_multipath();
-        if self.confirmed {
+    /// The handshake is complete: paths may be opened if the peer supports multipath, once it has
+    /// issued connection IDs for them.
+    pub(crate) fn on_connected(&mut self, core: &mut Connection) {
+        self.is_multipath = core.is_multipath();
+        self.is_blocked = true;
+        if self.is_multipath {
             self.tell_statuses(core);
         }
     }
@@ -290,7 +291,7 @@ impl PathPlan {
 
     /// Paths do what the server has announced.
     fn follow_announcement(&mut self, core: &mut Connection, now: Instant) {
-        if std::mem::take(&mut self.has_news) && self.confirmed {
+        if std::mem::take(&mut self.has_news) && self.is_multipath {
             self.tell_statuses(core);
         }
         if !self.withdrawn.is_empty() {
@@ -458,7 +459,7 @@ impl PathPlan {
 
     /// When a failed path may be tried again.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        if !self.confirmed || self.is_blocked {
+        if !self.is_multipath || self.is_blocked {
             return None;
         }
         // One with a path does not rest.
@@ -470,7 +471,7 @@ impl PathPlan {
     /// Opens the paths that are due, and closes those to addresses that were withdrawn.
     pub(crate) fn open(&mut self, core: &mut Connection, now: Instant) {
         self.follow_announcement(core, now);
-        if !self.confirmed || self.is_blocked {
+        if !self.is_multipath || self.is_blocked {
             return;
         }
         for target in &mut self.targets {
@@ -492,11 +493,11 @@ impl PathPlan {
                 Err(OpenPathError::AddressForbidden) => target.is_impossible = true,
                 Err(
                     OpenPathError::ServerSide
-                    | OpenPathError::NotConfirmed
+                    | OpenPathError::HandshakeIncomplete
                     | OpenPathError::NotNegotiated
                     | OpenPathError::Closed,
                 ) => {
-                    self.confirmed = false;
+                    self.is_multipath = false;
                     return;
                 }
             }

@@ -340,7 +340,7 @@ impl Connection {
         self.state.write_close(writer);
         #[cfg(feature = "testing")]
         self.injected.write(writer, SpaceId::Data(id));
-        if plan.management && self.handshake.is_complete() {
+        if plan.management && self.handshake.may_send_one_rtt() {
             self.handshake.write_frames(writer);
             self.paths.write_frames(writer, id, &mut self.outbox);
         }

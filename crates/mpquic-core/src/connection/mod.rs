@@ -180,8 +180,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`OpenPathError::ServerSide`] on a server, [`OpenPathError::NotConfirmed`] before the handshake
-    /// is confirmed, [`OpenPathError::NotNegotiated`] if the peer has no multipath, and
+    /// [`OpenPathError::ServerSide`] on a server, [`OpenPathError::HandshakeIncomplete`] before the
+    /// handshake is complete, [`OpenPathError::NotNegotiated`] if the peer has no multipath, and
     /// [`OpenPathError::AddressForbidden`] if it takes no further path to this address.
     /// [`OpenPathError::PathsBlocked`] and [`OpenPathError::NoConnectionId`] if the peer has to allow
     /// more first: try again after [`PathEvent::Available`](crate::PathEvent::Available).
@@ -375,7 +375,7 @@ impl Connection {
         self.paths.ids.is_multipath()
     }
 
-    /// True once the handshake is confirmed (RFC 9001 section 4.1.2): a client may open paths from
+    /// True once the handshake is confirmed (RFC 9001 section 4.1.2): a client may move paths from
     /// then on.
     pub fn is_handshake_confirmed(&self) -> bool {
         self.handshake.is_confirmed()

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use quinn_proto::Side;
+
 use super::state::Handshake;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{Fault, TransportError};
@@ -17,6 +19,12 @@ impl Handshake {
     /// True if there are 1-RTT keys.
     pub(crate) fn has_one_rtt_keys(&self) -> bool {
         self.one_rtt.is_some()
+    }
+
+    /// True if 1-RTT packets with more than data may be sent: a server has keys for them before its
+    /// handshake is complete (RFC 9001 section 5.7).
+    pub(crate) fn may_send_one_rtt(&self) -> bool {
+        self.has_one_rtt_keys() && (self.is_complete() || self.role.side() == Side::Server)
     }
 
     /// The number of key updates so far; `None` without 1-RTT keys.

@@ -104,8 +104,8 @@ impl Paths {
         if shared.side == Side::Server {
             return Err(OpenPathError::ServerSide);
         }
-        if !shared.handshake_confirmed {
-            return Err(OpenPathError::NotConfirmed);
+        if !shared.handshake_complete {
+            return Err(OpenPathError::HandshakeIncomplete);
         }
         if !self.ids.is_multipath() {
             return Err(OpenPathError::NotNegotiated);
@@ -203,7 +203,13 @@ impl Paths {
         });
         let unused = self.ids.issuable();
         let unused = unused.map(|id| (id, CIDS_PER_UNUSED_PATH));
-        let targets: SmallVec<[(PathId, u64); 16]> = open.chain(unused).collect();
+        // What is sent before the handshake is complete has to be short.
+        let (open_now, unused_now) = match self.shared.handshake_complete {
+            true => (usize::MAX, usize::MAX),
+            false => (0, 1),
+        };
+        let targets = open.take(open_now).chain(unused.take(unused_now));
+        let targets: SmallVec<[(PathId, u64); 16]> = targets.collect();
         for (id, target) in targets {
             let target = target.min(limit);
             let wanted = self.slot_or_new(id).local_cids.wanted(target);

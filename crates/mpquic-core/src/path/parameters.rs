@@ -39,5 +39,9 @@ impl Paths {
             let (cid, token) = (preferred.connection_id, preferred.stateless_reset_token);
             slot.peer_cids.add_preferred(cid, token);
         }
+        // MP-071: so that the client can open a path as soon as its handshake is complete.
+        if self.shared.side == Side::Server {
+            self.issue_cids(outbox);
+        }
     }
 }

@@ -174,7 +174,7 @@ impl Paths {
         }
     }
 
-    /// The handshake is confirmed: paths may be opened, and a client probes the address the server would
+    /// The handshake is confirmed: no path waits for more any longer, and a client probes the address the server would
     /// rather be used at.
     pub(crate) fn on_handshake_confirmed(&mut self, now: Instant, outbox: &mut Outbox) {
         self.shared.handshake_confirmed = true;

@@ -66,7 +66,7 @@ fn send(path: &mut Path, now: Instant, bytes: u16) {
 
 fn view(path: &mut Path, now: Instant, window: u64) -> PathView {
     let limits = Limits::of(path.id, &Fixed(window));
-    let (sendable, _) = path.sendable(now, limits, false);
+    let (sendable, _) = path.sendable(now, limits, false, false);
     path.view(PathStatus::Available, &Fixed(window), limits, sendable)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quinn_proto::EcnCodepoint;
+use quinn_proto::{EcnCodepoint, Side};
 use smallvec::SmallVec;
 
 use super::Path;
@@ -10,6 +10,7 @@ use super::set::Paths;
 use crate::congestion::Controller;
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::sched::{PathView, Sendable};
+use crate::wire::buf::MIN_DATAGRAM;
 
 /// What may be sent on a path now, and how.
 #[derive(Debug, Clone, Copy)]
@@ -90,16 +91,19 @@ impl Path {
         }
     }
 
-    /// Whether something may be sent, and how many bytes.
+    /// Whether something may be sent, and how many bytes. `is_handshake` if this is a server whose
+    /// handshake is not complete.
     pub(super) fn sendable(
         &mut self,
         now: Instant,
         limits: Limits,
         pacing: bool,
+        is_handshake: bool,
     ) -> (Sendable, u64) {
         let window = limits.window;
         let mtu = u64::from(self.mtu.mtu());
-        if !self.tuple.validated || self.tuple.amplification.budget() < mtu {
+        let spare = self.spare(is_handshake);
+        if spare < mtu {
             return (Sendable::Unusable, 0);
         }
         let room = window.saturating_sub(self.recovery.bytes_in_flight());
@@ -107,8 +111,19 @@ impl Path {
             return (Sendable::WindowFull, 0);
         }
         match self.pacing_budget(now, window, limits.pacing_rate, pacing) {
-            Ok(paced) => (Sendable::Now, room.min(paced)),
+            Ok(paced) => (Sendable::Now, room.min(paced).min(spare)),
             Err(at) => (Sendable::At(at), 0),
+        }
+    }
+
+    /// Bytes that the anti-amplification limit leaves for data (RFC 9000 section 8). A server may answer
+    /// an address during the handshake that is not validated; a datagram is left to the handshake then.
+    fn spare(&self, is_handshake: bool) -> u64 {
+        let budget = self.tuple.amplification.budget();
+        match (self.tuple.validated, is_handshake) {
+            (true, _) => budget,
+            (false, true) => budget.saturating_sub(MIN_DATAGRAM as u64),
+            (false, false) => 0,
         }
     }
 
@@ -139,11 +154,15 @@ impl Paths {
         allowances: &mut SmallVec<[Allowance; 1]>,
     ) {
         let pacing = self.shared.config.pacing;
+        let is_handshake = self.shared.side == Side::Server && !self.shared.handshake_complete;
         for slot in self.slots_mut() {
             let status = slot.statuses().effective();
-            if let Some(path) = slot.open_mut().filter(|path| path.is_usable()) {
+            if let Some(path) = slot
+                .open_mut()
+                .filter(|path| path.is_usable() || is_handshake)
+            {
                 let limits = Limits::of(path.id, controller);
-                let (sendable, bytes) = path.sendable(now, limits, pacing);
+                let (sendable, bytes) = path.sendable(now, limits, pacing, is_handshake);
                 views.push(path.view(status, controller, limits, sendable));
                 allowances.push(path.allowance(bytes));
             }

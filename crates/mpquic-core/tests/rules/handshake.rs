@@ -40,6 +40,22 @@ fn rfc_9000_17_2_2_a_servers_initial_with_a_token_is_dropped() {
     }
 }
 
+/// RFC 9000 section 8.1: a server that has something to say before its client's address is proven says
+/// as much as three times what it has received allow, and leaves a datagram to the handshake.
+#[test]
+fn rfc_9000_8_1_early_data_stays_within_three_times_what_was_received() {
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
+    net.write(Side::Server, 30_000);
+    let early = net.take(Side::Server);
+    let is_stream = |frame: &Frame| matches!(frame, Frame::Stream(_));
+    assert!(early.iter().any(|sent| sent.has(is_stream)));
+    let sent: usize = early.iter().map(|sent| sent.data.len()).sum();
+    assert!((1200..=2 * 1200).contains(&sent), "{sent}");
+    net.give_all(early);
+    net.exchange();
+    assert!(is_confirmed(&mut net));
+}
+
 /// RFC 9000 section 14.1: not the first one alone.
 #[test]
 fn rfc_9000_14_1_a_server_drops_every_initial_in_a_small_datagram() {

@@ -30,7 +30,7 @@ fn failed_paths_rest_and_lost_addresses_are_forgotten() {
     let mut plan = PathPlan::new(first, &[]);
     plan.set_locals(vec![a.clone(), b.clone()]);
     assert_eq!(plan.targets.len(), 2);
-    plan.confirmed = true;
+    plan.is_multipath = true;
     plan.targets[1].path = Some(PathId(1));
     for rest in [1, 2, 4, 8, 16, 32, 60, 60] {
         plan.targets[1].path = Some(PathId(1));
@@ -62,9 +62,9 @@ fn failed_paths_rest_and_lost_addresses_are_forgotten() {
     assert_eq!(plan.next_timeout(), None);
     plan.on_event(&PathEvent::Available, now);
     assert!(plan.next_timeout().is_some());
-    plan.confirmed = false;
+    plan.is_multipath = false;
     assert_eq!(plan.next_timeout(), None);
-    plan.confirmed = true;
+    plan.is_multipath = true;
     // Nor does the application want one there.
     plan.targets[1].is_impossible = true;
     assert_eq!(plan.next_timeout(), None);
@@ -83,7 +83,7 @@ fn announced_addresses_that_never_answer_are_given_up() {
     for (has_worked, named) in [(false, &[][..]), (true, &[]), (false, &named)] {
         let mut plan = PathPlan::new(first, named);
         plan.set_locals(vec![local.clone()]);
-        plan.confirmed = true;
+        plan.is_multipath = true;
         plan.on_event(&PathEvent::ServerAddresses([announced].into()), now);
         assert_eq!(plan.targets.len(), 2);
         for failures in 1..=5 {
@@ -124,7 +124,7 @@ fn a_local_address_that_works_makes_its_targets_worth_a_try() {
     let announced = ServerAddress::new("127.0.0.4:1".parse().unwrap());
     let mut plan = PathPlan::new(first, &[]);
     plan.set_locals(locals.to_vec());
-    plan.confirmed = true;
+    plan.is_multipath = true;
     plan.on_event(&PathEvent::ServerAddresses([announced].into()), now);
     let to_announced = |plan: &PathPlan, local: usize| {
         let four_tuple = FourTuple::new(locals[local].local(), announced.address);
@@ -160,7 +160,7 @@ fn only_paths_that_are_there_have_to_be_left() {
     let all = ["127.0.0.4:1", "127.0.0.5:1", "127.0.0.6:1"].map(address);
     let mut plan = PathPlan::new(first, &all[2..]);
     plan.set_locals(vec![local]);
-    plan.confirmed = true;
+    plan.is_multipath = true;
     plan.on_event(
         &PathEvent::ServerAddresses(all.map(ServerAddress::new).into()),
         now,
