@@ -300,6 +300,11 @@ impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
         }
     }
 
+    fn burst(&self, path: PathId) -> Option<u64> {
+        let burst = self.inner.burst(path)?;
+        (self.pacing_rate(path) == self.inner.pacing_rate(path)).then_some(burst)
+    }
+
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         self.inner.window_after_round(path, windows)
     }

@@ -20,6 +20,8 @@ pub struct PathLimits {
     pub in_recovery: bool,
     /// Bytes per second to pace at; `None` lets the core choose.
     pub pacing_rate: Option<u64>,
+    /// How many bytes that rate is meant for, if not for all: see [`Controller::burst`].
+    pub burst: Option<u64>,
 }
 
 impl PathLimits {
@@ -30,6 +32,7 @@ impl PathLimits {
             slow_start_threshold: None,
             in_recovery: false,
             pacing_rate: None,
+            burst: None,
         }
     }
 }
@@ -186,6 +189,10 @@ impl<C: PathController> Controller for Uncoupled<C> {
 
     fn pacing_rate(&self, path: PathId) -> Option<u64> {
         self.limits(path)?.pacing_rate
+    }
+
+    fn burst(&self, path: PathId) -> Option<u64> {
+        self.limits(path)?.burst
     }
 
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {

@@ -84,6 +84,10 @@ impl Controller for Limited {
         Some(rate.min(self.bytes_per_second))
     }
 
+    fn burst(&self, path: PathId) -> Option<u64> {
+        self.inner.burst(path)
+    }
+
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         self.inner.window_after_round(path, windows)
     }

@@ -359,6 +359,13 @@ pub trait Controller: fmt::Debug + Send {
         let _ = path;
         None
     }
+    /// Bytes that may leave at [`Self::pacing_rate`] if that rate is meant for them alone: once they have left, the
+    /// core asks for the rate again. Time that passed before does not let more of them leave at once. `None` if it
+    /// is the path's rate.
+    fn burst(&self, path: PathId) -> Option<u64> {
+        let _ = path;
+        None
+    }
     /// The window of `path` after one loss-free round trip, if all paths had these windows now.
     /// Pure; schedulers that plan ahead (ETC, STTF) use it. `windows` is sorted by path.
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {

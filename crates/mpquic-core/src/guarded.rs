@@ -199,6 +199,10 @@ impl Controller for GuardedController {
         self.controller.ask(None, |inner| inner.pacing_rate(path))
     }
 
+    fn burst(&self, path: PathId) -> Option<u64> {
+        self.controller.ask(None, |inner| inner.burst(path))
+    }
+
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         let least = self.min_window(path).unwrap_or(0);
         let window = self

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mpquic_core::PathId;
 use mpquic_sim::{Backlog, LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
@@ -35,4 +36,31 @@ fn a_path_finds_its_rate_before_its_queue_overflows() {
             );
         }
     }
+}
+
+/// Bytes that a server sends in a millisecond, at most, of the first two round trips of data.
+fn most_at_once() -> u64 {
+    let link = LinkConfig::new(100.0, 50 * MS);
+    let mut pair = Pair::connected(&Topology::new().path("only", link), Setup::new());
+    pair.drive(200 * MS);
+    pair.send(Side::Server, 3_000_000);
+    let (begin, mut log) = (pair.now(), Vec::new());
+    while pair.now() < begin + 190 * MS && pair.step() {
+        let sent = pair.server().path_stats(PathId::ZERO).unwrap().bytes_sent;
+        log.push((pair.now(), sent));
+    }
+    let within = |at| {
+        log.iter()
+            .find(|(later, _)| *later > at + MS)
+            .map(|it| it.1)
+    };
+    let since = |(at, sent): &(_, u64)| Some(within(*at)? - sent);
+    log.iter().filter_map(since).max().unwrap()
+}
+
+/// Trains leave much faster than what follows them, which must not take their rate (52,800 bytes when it did).
+#[test]
+fn no_more_than_a_train_leaves_at_once() {
+    let most = most_at_once();
+    assert!(most < 12 * 1452, "{most}");
 }

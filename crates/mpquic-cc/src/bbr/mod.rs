@@ -278,9 +278,14 @@ impl PathController for Bbr {
     fn limits(&self) -> PathLimits {
         let mut limits = PathLimits::new(self.window.max(2.0 * self.mtu) as u64);
         limits.in_recovery = self.losses.in_recovery();
-        let train = (self.trains.rate()).filter(|_| self.phase == Phase::Startup);
-        let rate = self.pacing_rate.map(|rate| rate.max(train.unwrap_or(1.0)));
-        limits.pacing_rate = rate.map(|rate| rate as u64);
+        limits.pacing_rate = self.pacing_rate.map(|rate| rate.max(1.0) as u64);
+        let train = (self.trains.leaving()).filter(|_| self.phase == Phase::Startup);
+        if let (Some(rate), Some(train)) = (self.pacing_rate, train)
+            && train.rate > rate
+        {
+            limits.pacing_rate = Some(train.rate as u64);
+            limits.burst = Some(train.bytes.ceil() as u64);
+        }
         limits
     }
 

@@ -177,6 +177,14 @@ pub(super) struct Plan {
     pub(super) is_filled: bool,
 }
 
+/// What has yet to leave of a train.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leaving {
+    /// Bytes per second.
+    pub(super) rate: f64,
+    pub(super) bytes: f64,
+}
+
 /// The trains of a path, one after the other.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Trains {
@@ -249,10 +257,13 @@ impl Trains {
         })
     }
 
-    /// Bytes per second to send at while a train leaves.
-    pub(super) fn rate(&self) -> Option<f64> {
+    /// What has yet to leave of a train.
+    pub(super) fn leaving(&self) -> Option<Leaving> {
         let leaving = self.train.filter(|train| train.ahead > 0.0);
-        leaving.map(|train| train.rate)
+        leaving.map(|train| Leaving {
+            rate: train.rate,
+            bytes: train.ahead,
+        })
     }
 
     pub(super) fn on_sent(&mut self, sent: &Sent) {
@@ -337,7 +348,7 @@ mod tests {
             let now = start() + Duration::from_secs(self.sent);
             let length = self.trains.start(RATE, PER_ROUND, MTU as f64);
             let first = self.sent;
-            while self.trains.rate().is_some() {
+            while self.trains.leaving().is_some() {
                 let sent = Sent::new(now, self.sent, MTU, MTU);
                 self.trains.on_sent(&sent);
                 self.sent += 1;

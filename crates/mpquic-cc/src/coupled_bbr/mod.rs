@@ -524,6 +524,10 @@ impl Controller for CoupledBbr {
         self.limits(path)?.pacing_rate
     }
 
+    fn burst(&self, path: PathId) -> Option<u64> {
+        self.limits(path)?.burst
+    }
+
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         let index = windows.binary_search_by_key(&path, |(id, _)| *id);
         let window = index.map_or(0, |index| windows[index].1);

@@ -19,8 +19,8 @@ const MIN_HANDSHAKE_PACKET: usize = 64;
 const ONE_RTT_ROOM: usize = 128;
 
 impl Connection {
-    /// Begins a datagram with Initial and Handshake packets, coalesced (RFC 9000 section 12.2). A
-    /// client's first 1-RTT packet follows if there is `demand` for one.
+    /// Begins a datagram with Initial and Handshake packets, coalesced (RFC 9000 section 12.2). The
+    /// first 1-RTT packet follows if there is `demand` for one.
     pub(super) fn begin_with_handshake(
         &mut self,
         now: Instant,
@@ -88,15 +88,15 @@ impl Connection {
         })
     }
 
-    /// True if a client's 1-RTT data may share a datagram with the end of its handshake. There is no
-    /// other path yet that a scheduler could prefer.
+    /// True if 1-RTT data may share a datagram with the end of the handshake. There is no other path yet that a
+    /// scheduler could prefer.
     fn may_follow_handshake(&self, size: usize) -> bool {
         let Some(path) = self.paths.open(PathId::ZERO) else {
             return false;
         };
-        self.side == Side::Client
-            && self.handshake.is_complete()
+        self.handshake.may_send_one_rtt()
             && size >= MIN_DATAGRAM
+            && self.handshake.unsent() <= size - ONE_RTT_ROOM
             && path.recovery.bytes_in_flight() + size as u64
                 <= self.outbox.controller.window(PathId::ZERO)
     }

@@ -16,6 +16,9 @@ use crate::wire::frame::Frame;
 /// An estimate of the memory for the keys of a level, in bytes.
 const KEYS: usize = 2048;
 
+/// More than a packet with CRYPTO takes beside its bytes: header, tag, and a short acknowledgement.
+const MAX_OVERHEAD: usize = 128;
+
 /// One of the two encryption levels of the handshake.
 pub(crate) struct Level {
     version: Version,
@@ -88,6 +91,11 @@ impl Level {
     /// True if the level has something to send.
     pub(crate) fn wants(&self, now: Instant) -> bool {
         self.wants_to_elicit() || self.space.received.ack_state(now) == AckState::Due
+    }
+
+    /// Bytes of a packet with all of that, at most.
+    pub(super) fn unsent(&self) -> usize {
+        MAX_OVERHEAD + usize::try_from(self.crypto.unsent()).unwrap_or(usize::MAX / 4)
     }
 
     /// Writes what the level has to say: an acknowledgement and CRYPTO.

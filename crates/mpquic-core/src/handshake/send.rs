@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::Side;
 
+use super::level::Level;
 use super::state::Handshake;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{Fault, TransportError};
@@ -25,6 +26,11 @@ impl Handshake {
     /// handshake is complete (RFC 9001 section 5.7).
     pub(crate) fn may_send_one_rtt(&self) -> bool {
         self.has_one_rtt_keys() && (self.is_complete() || self.role.side() == Side::Server)
+    }
+
+    /// Bytes that what the levels have to say takes in a datagram, at most.
+    pub(crate) fn unsent(&self) -> usize {
+        self.levels().map(Level::unsent).sum()
     }
 
     /// The number of key updates so far; `None` without 1-RTT keys.

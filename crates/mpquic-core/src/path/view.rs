@@ -28,6 +28,7 @@ pub(crate) struct Allowance {
 pub(super) struct Limits {
     window: u64,
     pacing_rate: Option<u64>,
+    burst: Option<u64>,
 }
 
 impl Limits {
@@ -35,6 +36,7 @@ impl Limits {
         Self {
             window: controller.window(path),
             pacing_rate: controller.pacing_rate(path),
+            burst: controller.burst(path),
         }
     }
 }
@@ -51,6 +53,7 @@ impl Path {
         let Limits {
             window,
             pacing_rate,
+            ..
         } = limits;
         let mtu = self.mtu.mtu();
         let in_flight = self.recovery.bytes_in_flight();
@@ -100,17 +103,18 @@ impl Path {
         pacing: bool,
         is_handshake: bool,
     ) -> (Sendable, u64) {
-        let window = limits.window;
         let mtu = u64::from(self.mtu.mtu());
         let spare = self.spare(is_handshake);
         if spare < mtu {
             return (Sendable::Unusable, 0);
         }
-        let room = window.saturating_sub(self.recovery.bytes_in_flight());
+        let room = limits
+            .window
+            .saturating_sub(self.recovery.bytes_in_flight());
         if room < mtu {
             return (Sendable::WindowFull, 0);
         }
-        match self.pacing_budget(now, window, limits.pacing_rate, pacing) {
+        match self.pacing_budget(now, limits, pacing) {
             Ok(paced) => (Sendable::Now, room.min(paced).min(spare)),
             Err(at) => (Sendable::At(at), 0),
         }
@@ -131,16 +135,15 @@ impl Path {
     fn pacing_budget(
         &mut self,
         now: Instant,
-        window: u64,
-        rate: Option<u64>,
+        limits: Limits,
         pacing: bool,
     ) -> Result<u64, Instant> {
         if !pacing {
             return Ok(u64::MAX);
         }
         let mtu = self.mtu.mtu();
-        let rate = self.recovery.pacing_rate(window, rate, mtu);
-        self.recovery.pacer.available(now, rate, mtu)
+        let rate = (self.recovery).pacing_rate(limits.window, limits.pacing_rate, mtu);
+        self.recovery.pacer.available(now, rate, limits.burst, mtu)
     }
 }
 

@@ -33,11 +33,22 @@ impl Pacer {
     }
 
     /// Bytes that may be sent now (at least one `mtu`), or when to ask again. `rate` is in bytes
-    /// per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate).
-    pub(crate) fn available(&mut self, now: Instant, rate: u64, mtu: u16) -> Result<u64, Instant> {
+    /// per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate), and meant for `burst` bytes only, if that
+    /// is given.
+    pub(crate) fn available(
+        &mut self,
+        now: Instant,
+        rate: u64,
+        burst: Option<u64>,
+        mtu: u16,
+    ) -> Result<u64, Instant> {
         let rate = rate.max(1);
         let mtu = u64::from(mtu.max(1));
-        let capacity = bytes_in(BURST_TIME, rate).clamp(MIN_BURST * mtu, MAX_BURST * mtu);
+        let mut capacity = bytes_in(BURST_TIME, rate).clamp(MIN_BURST * mtu, MAX_BURST * mtu);
+        if let Some(burst) = burst {
+            // Whole datagrams: none of them is to wait for a timer alone.
+            capacity = capacity.min(burst.max(1).next_multiple_of(mtu));
+        }
         let elapsed = now.saturating_duration_since(self.filled);
         let earned = bytes_in(elapsed, rate);
         if self.tokens.saturating_add(earned) >= capacity {
@@ -52,6 +63,7 @@ impl Pacer {
             return Ok(self.tokens);
         }
         let batch = bytes_in(BATCH_TIME, rate).clamp(mtu, MAX_BATCH * mtu);
+        let batch = batch.min(capacity);
         // A nanosecond more, since `time_for` rounds down.
         let wait = time_for(batch - self.tokens, rate) + Duration::from_nanos(1);
         Err(self.filled + wait)
@@ -89,7 +101,7 @@ mod tests {
         let mut pacer = Pacer::new(start);
         let (mut now, mut sent, mut waits) = (start, 0, 0);
         while now < start + Duration::from_secs(seconds) {
-            match pacer.available(now, rate, MTU) {
+            match pacer.available(now, rate, None, MTU) {
                 Ok(budget) => {
                     let bytes = budget.min(64 * u64::from(MTU));
                     pacer.on_sent(bytes);
@@ -131,15 +143,40 @@ mod tests {
     fn bursts_are_bounded_after_idling() {
         let start = start();
         let mut pacer = Pacer::new(start);
-        assert_eq!(pacer.available(start, 125_000, MTU), Ok(10_000));
+        assert_eq!(pacer.available(start, 125_000, None, MTU), Ok(10_000));
         let later = start + Duration::from_secs(3600);
-        assert_eq!(pacer.available(later, 125_000, MTU), Ok(10_000));
-        assert_eq!(pacer.available(later, 125_000_000, MTU), Ok(10_000));
+        assert_eq!(pacer.available(later, 125_000, None, MTU), Ok(10_000));
+        assert_eq!(pacer.available(later, 125_000_000, None, MTU), Ok(10_000));
         let later = later + Duration::from_secs(1);
-        assert_eq!(pacer.available(later, 50_000_000, MTU), Ok(100_000));
-        assert_eq!(pacer.available(later, u64::MAX, MTU), Ok(100_000));
+        assert_eq!(pacer.available(later, 50_000_000, None, MTU), Ok(100_000));
+        assert_eq!(pacer.available(later, u64::MAX, None, MTU), Ok(100_000));
         let later = later + Duration::from_nanos(1);
-        assert_eq!(pacer.available(later, u64::MAX, MTU), Ok(256_000));
+        assert_eq!(pacer.available(later, u64::MAX, None, MTU), Ok(256_000));
+    }
+
+    #[test]
+    fn no_more_than_a_burst_leaves_at_its_rate() {
+        let start = start();
+        let mut pacer = Pacer::new(start);
+        let later = start + Duration::from_secs(1);
+        // Whole datagrams, after however long.
+        assert_eq!(
+            pacer.available(later, 1 << 40, Some(14_001), MTU),
+            Ok(15_000)
+        );
+        pacer.on_sent(14_000);
+        assert_eq!(pacer.available(later, 1 << 40, Some(1), MTU), Ok(1000));
+        pacer.on_sent(1000);
+        // Nothing has accumulated beside it.
+        assert_eq!(
+            pacer.available(later, 1_000_000, None, MTU),
+            Err(later + Duration::from_millis(1) + Duration::from_nanos(1))
+        );
+        // An empty bucket waits for a burst alone, not for a batch.
+        let wait = pacer.available(later, 128_000_000, Some(8000), MTU);
+        let at = wait.unwrap_err();
+        assert!(at - later < Duration::from_micros(63), "{:?}", at - later);
+        assert_eq!(pacer.available(at, 128_000_000, Some(8000), MTU), Ok(8000));
     }
 
     #[test]
@@ -147,10 +184,10 @@ mod tests {
         let start = start();
         let wait = |rate| {
             let mut pacer = Pacer::new(start);
-            while let Ok(budget) = pacer.available(start, rate, MTU) {
+            while let Ok(budget) = pacer.available(start, rate, None, MTU) {
                 pacer.on_sent(budget);
             }
-            pacer.available(start, rate, MTU).unwrap_err() - start
+            pacer.available(start, rate, None, MTU).unwrap_err() - start
         };
         assert_eq!(wait(1000), Duration::from_secs(1) + Duration::from_nanos(1));
         let batch = Duration::from_millis(1) + Duration::from_nanos(1);

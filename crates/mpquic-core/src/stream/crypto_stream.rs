@@ -126,6 +126,11 @@ impl CryptoStream {
         self.buffer.wants_to_send()
     }
 
+    /// Bytes that wait to be sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.buffer.unsent() + self.buffer.lost()
+    }
+
     /// True if bytes are not acknowledged yet, sent or not.
     pub(crate) fn is_unacked(&self) -> bool {
         self.buffer.buffered() > 0
