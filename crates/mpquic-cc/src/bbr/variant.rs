@@ -36,7 +36,7 @@ impl Variant {
         rtt_confirmation: 1.0,
     };
 
-    /// Quicker on long and lossy paths. It starts with more, spread over a round trip. Then it goes on
+    /// Quicker on long and lossy paths. It starts with more, spread over a fifth of a round trip. Then it goes on
     /// as fast as a window of two bandwidth-delay products allows, which is the draft's, so the queue
     /// at the end is no longer. A long path is not emptied while it starts, which would set it back by
     /// several round trips.
