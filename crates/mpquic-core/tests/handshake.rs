@@ -142,6 +142,29 @@ fn a_path_is_opened_as_soon_as_the_handshake_is_complete() {
     }
 }
 
+/// RFC 9001 section 5.7: a server keeps what comes over a shorter path until it has the end of the handshake. The time
+/// for that is no part of that path's round trip.
+#[test]
+fn a_path_that_waited_for_the_handshake_has_its_own_round_trip() {
+    for setup in setups() {
+        let slow = LinkConfig::new(100.0, 100 * MS);
+        let topology = Topology::new().path("only", slow);
+        let topology = topology.path("other", LinkConfig::new(100.0, 10 * MS));
+        let mut pair = Pair::new(&topology, setup);
+        pair.connect();
+        let available = Event::Path(PathEvent::Available);
+        pair.run_until(SECOND, |pair| pair.has_event(Side::Client, &available))
+            .unwrap();
+        let id = pair.open_path("other", PathStatus::Available).unwrap();
+        pair.run_until(SECOND, |pair| pair.is_established(id))
+            .unwrap();
+        pair.drive(300 * MS);
+        let stats = pair.client().path_stats(id).unwrap();
+        assert!(stats.rtt < 25 * MS && stats.min_rtt < 21 * MS, "{stats:?}");
+        pair.close(Side::Client);
+    }
+}
+
 #[test]
 fn paths_cannot_be_opened_early_or_by_the_server() {
     let topology = one_path().path("other", LinkConfig::new(100.0, 10 * MS));

@@ -269,7 +269,9 @@ impl Bbr {
     }
 
     pub(super) fn sample(&mut self, ack: &Acked) -> Sample {
-        self.smoothed_rtt = ack.rtt.smoothed;
+        if ack.rtt.samples > 0 {
+            self.smoothed_rtt = ack.rtt.smoothed;
+        }
         let rtt = (ack.rtt.samples != self.samples_seen).then_some(ack.rtt.latest);
         self.samples_seen = ack.rtt.samples;
         let nanos = u64::from(ack.rtt.latest.subsec_nanos());

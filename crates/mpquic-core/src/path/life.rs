@@ -159,10 +159,17 @@ impl Paths {
         // The round-trip times of other paths tell when a lost challenge should be repeated.
         // Without them, an unknown path is given a second or more.
         let known = KNOWN_TIMEOUTS * self.largest_pto();
+        let first = self
+            .any(PathId::ZERO)
+            .map(|path| path.recovery.rtt.smoothed());
+        let handshake_round_trip = first.filter(|_| !self.shared.handshake_confirmed);
         let shared = &mut self.shared;
         let config = &shared.config;
         let mut path = Path::new(id, four_tuple, shared.side, now, config);
         path.tuple.peer_cid = Some(cid);
+        if let Some(round_trip) = handshake_round_trip {
+            path.recovery.await_handshake(round_trip);
+        }
         if validated {
             path.tuple.set_validated();
         }

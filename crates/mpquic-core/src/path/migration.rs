@@ -162,6 +162,7 @@ impl PathSlot {
         }
         if path.tuple.validation.on_path_response(now, data).is_some() {
             path.tuple.set_validated();
+            path.recovery.on_peer_ready(now);
             path.establish(shared, outbox);
             if let Some(previous) = path.previous.take() {
                 retire_cid_of(Some(*previous), cids, outbox);

@@ -46,8 +46,27 @@ pub(crate) struct Recovery {
     pub(super) loss_event: Option<LossEvent>,
     /// When the path's addresses last changed.
     pub(super) address_since: Option<Instant>,
+    /// What the peer may have kept.
+    pub(super) kept: Option<Kept>,
     /// Where the last acknowledgement came from.
     pub(super) ack_path: AckPath,
+}
+
+/// Packets that the peer may have kept until it had the end of the handshake (RFC 9001 section 5.7).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    /// Of the path over which the handshake goes.
+    round_trip: Duration,
+    /// Packets that left later are not among them.
+    until: Option<Instant>,
+}
+
+impl Kept {
+    /// True if the time for that may be in a sample. What takes longer than the round trip of the handshake's path came
+    /// after the handshake.
+    pub(super) fn spoils(&self, sample: Duration, sent: Instant) -> bool {
+        sample < self.round_trip && self.until.is_none_or(|until| sent < until)
+    }
 }
 
 impl Recovery {
@@ -70,7 +89,24 @@ impl Recovery {
             thresholds: Thresholds::new(config),
             loss_event: None,
             address_since: None,
+            kept: None,
             ack_path: AckPath::default(),
+        }
+    }
+
+    /// The peer keeps what it receives until it has the end of the handshake, which comes over a path with this round
+    /// trip.
+    pub(crate) fn await_handshake(&mut self, round_trip: Duration) {
+        self.kept = Some(Kept {
+            round_trip,
+            until: None,
+        });
+    }
+
+    /// The peer has answered: packets that leave from now on are not kept.
+    pub(crate) fn on_peer_ready(&mut self, now: Instant) {
+        if let Some(kept) = &mut self.kept {
+            kept.until.get_or_insert(now);
         }
     }
 
