@@ -171,12 +171,13 @@ impl Recovery {
         let was_sent_to_old_address = self
             .address_since
             .is_some_and(|since| newest.time_sent < since);
-        let sample = cx.now.saturating_duration_since(newest.time_sent);
-        let is_spoilt = (self.kept).is_some_and(|kept| kept.spoils(sample, newest.time_sent));
-        let counts =
-            totals.ack_eliciting && !was_sent_to_old_address && !is_spoilt && !self.is_silent();
+        let counts = totals.ack_eliciting && !was_sent_to_old_address && !self.is_silent();
         if *number != ack.largest_acknowledged || !counts {
             return;
+        }
+        let sample = cx.now.saturating_duration_since(newest.time_sent);
+        if (self.kept).is_some_and(|kept| kept.spoils(sample, newest.time_sent)) {
+            return self.rtt.on_bound(cx.now, sample);
         }
         self.rtt
             .on_sample(cx.now, sample, ack_delay(space.id(), ack, cx));

@@ -16,6 +16,8 @@ pub(crate) struct RttEstimator {
     min: Duration,
     samples: u64,
     first_sample: Option<Instant>,
+    /// Nothing but bounds was seen.
+    is_bound: bool,
 }
 
 impl RttEstimator {
@@ -28,6 +30,16 @@ impl RttEstimator {
             min: initial,
             samples: 0,
             first_sample: None,
+            is_bound: false,
+        }
+    }
+
+    /// Takes a sample of which an unknown part is no part of the path's round trip. It counts until there is a better one,
+    /// which sets everything.
+    pub(crate) fn on_bound(&mut self, now: Instant, sample: Duration) {
+        if self.first_sample.is_none() || self.is_bound {
+            self.on_sample(now, sample, Duration::ZERO);
+            self.is_bound = true;
         }
     }
 
@@ -36,7 +48,7 @@ impl RttEstimator {
     pub(crate) fn on_sample(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
         self.latest = sample;
         self.samples += 1;
-        if self.first_sample.is_none() {
+        if self.first_sample.is_none() || std::mem::take(&mut self.is_bound) {
             // RFC 9002 section 5.3: the first sample sets everything.
             self.first_sample = Some(now);
             self.min = sample;

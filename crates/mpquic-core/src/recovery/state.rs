@@ -62,10 +62,10 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// True if the time for that may be in a sample. What takes longer than the round trip of the handshake's path came
-    /// after the handshake.
+    /// True if the time for that may be in a sample. The end of the handshake takes at most a round trip of its path, and
+    /// the answer comes over a shorter one: what takes longer than two was not kept.
     pub(super) fn spoils(&self, sample: Duration, sent: Instant) -> bool {
-        sample < self.round_trip && self.until.is_none_or(|until| sent < until)
+        sample < 2 * self.round_trip && self.until.is_none_or(|until| sent < until)
     }
 }
 
