@@ -174,8 +174,8 @@ impl Paths {
         }
     }
 
-    /// The handshake is confirmed: no path waits for more any longer, and a client probes the address the server would
-    /// rather be used at.
+    /// The handshake is confirmed: who could not open a path before tries again, and a client probes the address the
+    /// server would rather be used at.
     pub(crate) fn on_handshake_confirmed(&mut self, now: Instant, outbox: &mut Outbox) {
         self.shared.handshake_confirmed = true;
         if self.ids.is_multipath() {
