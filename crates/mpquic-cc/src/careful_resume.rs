@@ -69,8 +69,11 @@ struct Start {
     saved: SavedPath,
     phase: Phase,
     mtu: u64,
-    /// When the Unvalidated Phase began.
+    /// When the Unvalidated Phase began, and the algorithm's own window then, bytes.
     began: Instant,
+    own_window: u64,
+    /// When more was in flight than that for the first time.
+    used: Option<Instant>,
     /// Bytes in flight then, and all that was acknowledged since (`PipeSize`).
     pipe: u64,
     /// Bytes sent and lost since then.
@@ -104,6 +107,9 @@ impl Start {
     fn on_sent(&mut self, sent: &Sent) {
         (self.in_flight, self.last_sent) = (sent.in_flight, sent.now);
         self.sent += sent.bytes;
+        if sent.in_flight > self.own_window {
+            self.used.get_or_insert(sent.now);
+        }
     }
 
     /// `room` is the algorithm's own window.
@@ -124,8 +130,12 @@ impl Start {
             }
             // RFC 9959 section 3.3: a round trip, even if it takes longer until something arrives.
             Phase::Unvalidated { rate, .. } => {
-                let time = ack.now.saturating_duration_since(self.began);
-                if ack.sent_at <= self.began && time <= ack.rtt.smoothed {
+                // What the algorithm would have sent by itself tells nothing. A server may have to wait until a
+                // path is validated before it sends more.
+                let has_arrived = self.used.is_some_and(|used| ack.sent_at >= used);
+                let since = self.used.unwrap_or(self.began);
+                let time = ack.now.saturating_duration_since(since);
+                if !has_arrived && time <= ack.rtt.smoothed {
                     return Step::Stay;
                 }
                 let (until, rate) = (self.last_sent, *rate);
@@ -152,6 +162,7 @@ impl Start {
         let rate = rate as u64;
         self.phase = Phase::Unvalidated { window, rate };
         self.began = ack.now;
+        (self.own_window, self.used) = (room, None);
         (self.pipe, self.sent, self.lost) = (ack.in_flight, ack.in_flight, 0);
         Step::Stay
     }
@@ -233,6 +244,8 @@ impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
             phase: Phase::Reconnaissance { arrived: 0 },
             mtu: u64::from(*mtu),
             began: now,
+            own_window: 0,
+            used: None,
             pipe: 0,
             sent: 0,
             lost: 0,

@@ -167,6 +167,8 @@ fn a_path_that_waited_for_the_handshake_has_its_own_round_trip() {
         let id = pair.open_path("other", PathStatus::Available).unwrap();
         pair.run_until(SECOND, |pair| pair.is_established(id))
             .unwrap();
+        // Two packets, so that an acknowledgement does not wait.
+        pair.send(Side::Client, 2000);
         pair.drive(300 * MS);
         let stats = pair.client().path_stats(id).unwrap();
         assert!(stats.rtt < 25 * MS && stats.min_rtt < 21 * MS, "{stats:?}");

@@ -294,7 +294,8 @@ impl<A: Application> Host<A> {
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 let proven = incoming.remote_address_validated();
-                let observer = Observer::of_server(four_tuple, size, proven);
+                let others = self.connections.iter().map(|hosted| &hosted.observer);
+                let observer = Observer::of_server(four_tuple, size, proven).after(others);
                 self.decide(now, incoming, observer, network);
             }
             Some(DatagramEvent::Response(transmit)) => self.transmit(&transmit, network),

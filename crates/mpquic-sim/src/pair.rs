@@ -11,7 +11,7 @@ use mpquic_core::config::{
 };
 use mpquic_core::{
     Connection, Dir, Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus,
-    RouteCounts, StreamId, TimeSource, VarInt, Version,
+    RouteCounts, StreamId, TimeSource, TokenMemoryCache, VarInt, Version,
 };
 
 use crate::agreement;
@@ -210,6 +210,8 @@ pub struct Pair {
     paths: Vec<PathLinks>,
     client: Option<usize>,
     restarts: u8,
+    /// Of the client.
+    tokens: Arc<TokenMemoryCache>,
 }
 
 impl Deref for Pair {
@@ -256,6 +258,7 @@ impl Pair {
             paths,
             client: None,
             restarts: 0,
+            tokens: Arc::new(TokenMemoryCache::new(1, 1)),
         }
     }
 
@@ -283,7 +286,8 @@ impl Pair {
     /// Starts a connection over a path of the topology.
     pub fn connect_over(&mut self, path: usize) {
         let four_tuple = self.four_tuple(path);
-        let config = self.setup.client_config();
+        let mut config = self.setup.client_config();
+        config.token_store = Some(self.tokens.clone());
         let now = self.lab.now();
         let client = self.lab.host_mut(self.client_host);
         match client.connect(now, config, four_tuple, SERVER_NAME) {

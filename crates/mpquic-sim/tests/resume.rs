@@ -70,7 +70,9 @@ fn the_second_transfer_over_a_satellite_is_quicker() {
     // A client that knows which way is shorter begins there.
     let third = download_over(&mut pair, 1, 30_000_000);
     println!("satellite: {first:?}, then {second:?}, over the short way {third:?}");
-    assert!(third < second.mul_f64(0.98), "{second:?} {third:?}");
+    // The server knows the client's other address from its token, and begins there half a second earlier.
+    assert!(third < second.mul_f64(0.94), "{second:?} {third:?}");
+    assert!(third < 3500 * MS, "{third:?}");
 }
 
 /// The controllers that use what is remembered, with a server and a client on the long path.

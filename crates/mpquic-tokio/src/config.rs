@@ -19,6 +19,9 @@ use crate::ways::{KnownWay, Ways};
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
 
+/// Servers whose tokens are kept in memory.
+const SERVERS: u32 = 256;
+
 /// Why a configuration could not be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -107,7 +110,7 @@ impl ClientConfig {
     /// Uses any TLS configuration.
     pub fn new(crypto: Arc<dyn mpquic_core::crypto::ClientCrypto>) -> Self {
         let mut core = config::ClientConfig::new(crypto, default_transport_config());
-        core.token_store = Some(Arc::new(TokenMemoryCache::default()));
+        core.token_store = Some(Arc::new(TokenMemoryCache::new(SERVERS, 1)));
         Self {
             core,
             automatic_paths: true,
@@ -194,7 +197,7 @@ impl ClientConfig {
     }
 
     /// Where the tokens are kept with which a server recognises this client's address on the next
-    /// connection: in memory by default, for 256 servers and for as long as there is a clone of this
+    /// connection: in memory by default, the latest of each of 256 servers (RFC 9000 section 8.1.3), and for as long as there is a clone of this
     /// configuration.
     #[must_use]
     pub fn token_store(mut self, store: Arc<dyn mpquic_core::TokenStore>) -> Self {

@@ -423,3 +423,35 @@ fn without_anything_remembered_nothing_changes() {
     assert_eq!(controller.resume_phase(PATH), ResumePhase::Normal);
     assert_eq!(controller.name(), "newreno");
 }
+
+/// A server that waits for a path to be validated has a little to send meanwhile, which is no sign that all of the
+/// rest arrives.
+#[test]
+fn what_the_algorithm_would_have_sent_by_itself_confirms_nothing() {
+    let mut flow = Flow::<false>::confirmed(SAVED, RTT);
+    flow.now += MS;
+    let little = flow.now;
+    flow.send(2);
+    flow.now += RTT / 2;
+    let first = flow.now;
+    flow.send(200);
+    flow.now = little + RTT;
+    flow.ack(2, little);
+    assert_eq!(flow.phase(), ResumePhase::Unvalidated);
+    flow.now = first + RTT;
+    flow.ack(1, first);
+    assert_eq!(flow.phase(), ResumePhase::Validating);
+    assert_eq!(flow.found(), [Found::AtLeast(200 * MTU)]);
+}
+
+/// RFC 9959 section 3.3
+#[test]
+fn what_is_not_used_for_a_round_trip_is_not_used_any_more() {
+    let mut flow = Flow::<false>::confirmed(SAVED, RTT);
+    flow.now += MS;
+    let little = flow.now;
+    flow.send(2);
+    flow.now += RTT + MS;
+    flow.ack(2, little);
+    assert_eq!(flow.phase(), ResumePhase::Validating);
+}

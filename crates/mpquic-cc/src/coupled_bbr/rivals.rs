@@ -11,10 +11,10 @@
 //!   every two to three seconds.
 //! - A flow that only answers losses lets the queue grow by about a packet in each round trip.
 //!
-//! So when a queue stands, we first take from it what is ours. Only if it shortens and does not drain
-//! somebody else is there, and a probe waits until one of the latter two has shown itself. Losses alone
-//! never tell: our own probes overflow queues as well. Beside a
-//! flow that probes, all stays as it is. Beside one that answers losses we do as it does: a window
+//! So when a queue stands, we first take from it what is ours. Only if it shortens and does not drain, or
+//! drains and is there again although we only cruise, somebody else is there, and a probe waits until
+//! one of the latter two has shown itself. Losses alone never tell: our own probes overflow queues as
+//! well. Beside a flow that probes, all stays as it is. Beside one that answers losses we do as it does: a window
 //! that grows by a part of a datagram per round trip and shrinks when the queue overflows, one for all
 //! paths of the bottleneck. Now and then the queue is inspected again; as in Copa (Arun and
 //! Balakrishnan, NSDI 2018), one that drains means that there is no such flow any more.
@@ -57,10 +57,16 @@ const INCREASE: f64 = 0.5;
 const DECREASE: f64 = 0.7;
 /// What a round trip leaves of the longest queue.
 const LONGEST_DECAY: f64 = 0.98;
-/// How long a verdict stands before the queue is watched anew.
+/// How long a verdict stands before the queue is watched anew,
 const TERM: Duration = Duration::from_secs(45);
+/// or so many of the shortest round trips: some times what the other flow takes to grow anew.
+const TERM_ROUNDS: f64 = 900.0;
+/// The longest round trip that counts there, seconds.
+const TERM_ROUND_TRIP: f64 = 1.0;
 /// With fewer datagrams in a round trip, flows cannot be told apart: each of theirs is a jump.
 const LEAST_DATAGRAMS: f64 = 16.0;
+/// Round trips after an inspection in which the queue does not return if it was ours.
+const RETURNED_ROUNDS: u64 = 3;
 /// Round trips of an inspection,
 const INSPECTION_ROUNDS: u64 = 4;
 /// and datagrams in flight beyond what our rate needs, since acknowledgements come in pairs.
@@ -378,10 +384,20 @@ impl Rivals {
                     self.inspect(round);
                 }
             }
+            // What drained is there again, though we only cruise: we were not alone in it.
+            Verdict::Alone(None) if self.has_returned(round) => {
+                self.verdict = Verdict::Somebody(round.now);
+                self.is_patient = true;
+            }
             Verdict::Alone(_) | Verdict::Prober(_) => {}
             Verdict::Somebody(since) => self.consider(round, since),
             Verdict::LossBased(_) => self.review(round),
         }
+    }
+
+    /// The queue that an inspection drained stands again.
+    fn has_returned(&self, round: &Round) -> bool {
+        self.watch.rounds >= RETURNED_ROUNDS && self.has_queue() && self.may_wait(round)
     }
 
     fn has_jumped(&self, round: &Round) -> bool {
@@ -497,9 +513,11 @@ impl Rivals {
         let decayed = floor + LONGEST_DECAY * (window.longest - floor);
         window.longest = mean.max(decayed);
         let is_doubtful = round.strangers == Strangers::Open;
+        let rounds = TERM_ROUNDS * floor.min(TERM_ROUND_TRIP);
+        let term = TERM.max(Duration::from_secs_f64(rounds));
         if self.empty_rounds > EMPTY_ROUNDS {
             self.leave(Verdict::Alone(None));
-        } else if mean > DEEP * floor || is_doubtful || round.now > window.began + TERM {
+        } else if mean > DEEP * floor || is_doubtful || round.now > window.began + term {
             // Probes also tell whether other paths still have bottlenecks of their own.
             self.verdict = match round.strangers {
                 Strangers::None => Verdict::Unknown,

@@ -31,15 +31,10 @@ use crate::wire::transport_parameters::TransportParameters;
 fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
     let config = &setup.transport;
     let side = setup.role.side();
-    let validated = match &setup.role {
-        // The client chose the server's address.
-        Role::Client(_) => true,
-        Role::Server(server) => server.address_validated,
-    };
     let first = FirstPath {
         now: setup.now,
         four_tuple: setup.four_tuple,
-        validated,
+        validated: setup.role.is_address_validated(),
         spins: config.spin_bit && random.random_ratio(15, 16),
         local_cid: setup.local_cid,
         peer_cid: setup.peer_cid,
@@ -72,6 +67,7 @@ fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
         ack_frequencies: AckFrequencies::new(config, &setup.local_parameters),
         server_addresses: ServerAddresses::new(setup.local_parameters.alternative_address),
         address_validated: false,
+        proven: setup.role.proven(),
     };
     Paths::begin(shared, &first)
 }

@@ -131,12 +131,13 @@ pub enum Token {
         /// When it was made.
         issued: SystemTime,
     },
-    /// From a NEW_TOKEN frame: good from any of the addresses.
+    /// From a NEW_TOKEN frame: good from any of the addresses, whatever the port (RFC 9000 section
+    /// 8.1.3).
     Validation {
         /// The version it is good in.
         version: Version,
         /// The client's addresses, at most eight.
-        addresses: Vec<IpAddr>,
+        addresses: Vec<SocketAddr>,
         /// When it was made.
         issued: SystemTime,
     },
@@ -155,8 +156,7 @@ impl Token {
                 issued,
             } => {
                 put_start(&mut out, 0, *version, *issued);
-                put_ip(&mut out, address.ip());
-                out.extend_from_slice(&address.port().to_be_bytes());
+                put_address(&mut out, *address);
                 put_cid(&mut out, original_dcid);
                 put_cid(&mut out, retry_scid);
             }
@@ -165,9 +165,9 @@ impl Token {
                 addresses,
                 issued,
             } => {
-                put_start(&mut out, 1, *version, *issued);
-                for ip in addresses.iter().take(MAX_ADDRESSES) {
-                    put_ip(&mut out, *ip);
+                put_start(&mut out, 2, *version, *issued);
+                for address in addresses.iter().take(MAX_ADDRESSES) {
+                    put_address(&mut out, *address);
                 }
             }
         }
@@ -185,14 +185,14 @@ impl Token {
             0 => Self::Retry {
                 version,
                 issued,
-                address: SocketAddr::new(take_ip(&mut rest)?, u16::from_be_bytes(take(&mut rest)?)),
+                address: take_address(&mut rest)?,
                 original_dcid: take_cid(&mut rest)?,
                 retry_scid: take_cid(&mut rest)?,
             },
-            1 => {
+            2 => {
                 let mut addresses = Vec::with_capacity(MAX_ADDRESSES);
                 while !rest.is_empty() {
-                    addresses.push(take_ip(&mut rest)?);
+                    addresses.push(take_address(&mut rest)?);
                 }
                 Self::Validation {
                     version,
@@ -223,7 +223,7 @@ impl TokenIssuer {
     pub(crate) fn token(
         &self,
         version: Version,
-        addresses: &[IpAddr],
+        addresses: &[SocketAddr],
         mut nonce: [u8; NONCE_LENGTH],
     ) -> Vec<u8> {
         // So a service in front of the server tells it from those of a Retry (draft-ietf-quic-retry-offload-00).
@@ -295,8 +295,8 @@ pub(crate) fn put_cid(out: &mut Vec<u8>, cid: &ConnectionId) {
     out.extend_from_slice(cid);
 }
 
-fn put_ip(out: &mut Vec<u8>, ip: IpAddr) {
-    match ip {
+fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
+    match address.ip() {
         IpAddr::V4(ip) => {
             out.push(4);
             out.extend_from_slice(&ip.octets());
@@ -306,6 +306,7 @@ fn put_ip(out: &mut Vec<u8>, ip: IpAddr) {
             out.extend_from_slice(&ip.octets());
         }
     }
+    out.extend_from_slice(&address.port().to_be_bytes());
 }
 
 pub(crate) fn put_time(out: &mut Vec<u8>, time: SystemTime) {
@@ -328,12 +329,13 @@ pub(crate) fn take_cid(rest: &mut &[u8]) -> Option<ConnectionId> {
     (length <= MAX_CID_LENGTH).then(|| ConnectionId::new(cid))
 }
 
-fn take_ip(rest: &mut &[u8]) -> Option<IpAddr> {
-    match take::<1>(rest)?[0] {
-        4 => Some(IpAddr::from(take::<4>(rest)?)),
-        6 => Some(IpAddr::from(take::<16>(rest)?)),
-        _ => None,
-    }
+fn take_address(rest: &mut &[u8]) -> Option<SocketAddr> {
+    let ip = match take::<1>(rest)?[0] {
+        4 => IpAddr::from(take::<4>(rest)?),
+        6 => IpAddr::from(take::<16>(rest)?),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_be_bytes(take(rest)?)))
 }
 
 pub(crate) fn take_time(rest: &mut &[u8]) -> Option<SystemTime> {
@@ -353,7 +355,7 @@ mod tests {
             retry_scid: ConnectionId::new(&[3; 8]),
             issued,
         };
-        let ips = ["192.0.2.1", "2001:db8::1", "198.51.100.7"];
+        let addresses = ["192.0.2.1:4433", "[2001:db8::1]:1", "198.51.100.7:65535"];
         vec![
             retry("192.0.2.1:443", &[1; 20]),
             retry("[2001:db8::1]:65535", &[]),
@@ -364,7 +366,7 @@ mod tests {
             },
             Token::Validation {
                 version: Version::V1,
-                addresses: ips.map(|ip| ip.parse().unwrap()).to_vec(),
+                addresses: addresses.map(|it| it.parse().unwrap()).to_vec(),
                 issued,
             },
         ]

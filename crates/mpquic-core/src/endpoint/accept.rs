@@ -171,6 +171,7 @@ impl Endpoint {
                 role: Role::Server(ServerSetup {
                     config,
                     address_validated: incoming.admission.address_validated,
+                    proven: incoming.admission.proven,
                     token_issuer: incoming.server.token_issuer(),
                 }),
             },

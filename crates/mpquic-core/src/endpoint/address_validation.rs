@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use quinn_proto::ConnectionId;
 
@@ -10,6 +10,10 @@ use super::initial::FirstInitial;
 use super::server::Server;
 use crate::crypto::tokens::{Token, is_fresh};
 use crate::crypto::{Opened, is_of_retry};
+
+/// How long an address and port count as the client's for further paths. It is what RFC 9000 section 9.3 calls
+/// recent; the port may be somebody else's later.
+const PROVEN_FOR: Duration = Duration::from_secs(600);
 
 /// What the token in a client's first Initial tells about the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub(super) struct Admission {
     pub(super) retry_scid: Option<ConnectionId>,
     /// The client has proven that it receives at its address.
     pub(super) address_validated: bool,
+    /// Where the client has received not long ago, on an earlier connection.
+    pub(super) proven: Vec<SocketAddr>,
 }
 
 /// The token is from a Retry but not valid. The attempt is closed then: a client that answers a
@@ -47,6 +53,7 @@ impl Admission {
                     original_dcid,
                     retry_scid: Some(dcid),
                     address_validated: true,
+                    proven: Vec::new(),
                 });
             }
             Some(Opened::Invalid) => return Err(InvalidToken),
@@ -73,29 +80,38 @@ impl Admission {
                         original_dcid,
                         retry_scid: Some(dcid),
                         address_validated: true,
+                        proven: Vec::new(),
                     })
                     .ok_or(InvalidToken)
             }
             // A second Retry would be ignored, and without one the client would miss the connection ID of the first.
             None if shared.is_some() && is_of_retry(token) => Err(InvalidToken),
-            validation => Ok(Self {
-                original_dcid: dcid,
-                retry_scid: None,
-                address_validated: validation.is_some_and(|(nonce, token)| match token {
+            validation => {
+                let addresses = validation.and_then(|(nonce, token)| match token {
                     Token::Validation {
                         version: issued_in,
                         addresses,
                         issued,
                     } => {
                         // RFC 9369 section 5
-                        issued_in == version
-                            && addresses.contains(&remote.ip())
+                        let is_good = issued_in == version
+                            && addresses.iter().any(|it| it.ip() == remote.ip())
                             && is_fresh(issued, config.token_lifetime, now)
-                            && used.insert(nonce, issued)
+                            && used.insert(nonce, issued);
+                        is_good.then_some((addresses, is_fresh(issued, PROVEN_FOR, now)))
                     }
-                    Token::Retry { .. } => false,
-                }),
-            }),
+                    Token::Retry { .. } => None,
+                });
+                Ok(Self {
+                    original_dcid: dcid,
+                    retry_scid: None,
+                    address_validated: addresses.is_some(),
+                    proven: match addresses {
+                        Some((addresses, true)) => addresses,
+                        _ => Vec::new(),
+                    },
+                })
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! An endpoint alone: what it answers, and what it remembers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -200,7 +200,11 @@ impl Test {
     }
 
     fn new_token(&mut self, addresses: &[&str], nonce: u8) -> Vec<u8> {
-        let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
+        let port = client().remote.port();
+        let addresses = addresses
+            .iter()
+            .map(|ip| SocketAddr::new(ip.parse().unwrap(), port));
+        let addresses: Vec<_> = addresses.collect();
         let server = Server::new(Arc::new(self.options.clone().build().unwrap()));
         server
             .token_issuer()
@@ -510,6 +514,34 @@ fn rfc_9000_8_1_4_new_token_is_good_once_from_its_addresses() {
     // What cannot be read counts as no token.
     assert!(!test.is_validated(5, &[1; 60]));
     assert!(!test.is_validated(6, b"short"));
+}
+
+/// MP-075: where a client has received not long ago it need not prove it again for further paths. The token
+/// itself is good for longer.
+#[test]
+fn mp_075_for_ten_minutes_a_token_vouches_for_further_addresses() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    for (age, vouches) in [
+        (minutes(10), true),
+        (minutes(10) + Duration::from_secs(1), false),
+    ] {
+        let mut test = Test::new();
+        let token = test.new_token(&["198.51.100.1", "203.0.113.1"], 1);
+        test.later(age);
+        let incoming = test.incoming(initial(dcid(1), &token));
+        assert!(incoming.remote_address_validated());
+        let expected: &[_] = if vouches {
+            &[address("198.51.100.1:5000"), address("203.0.113.1:5000")]
+        } else {
+            &[]
+        };
+        assert_eq!(incoming.admission.proven, expected);
+        test.endpoint.ignore(incoming);
+        // It is spent.
+        let again = test.incoming(initial(dcid(2), &token));
+        assert!(again.admission.proven.is_empty());
+        test.endpoint.ignore(again);
+    }
 }
 
 /// Servers that share a key have clocks that differ a little. A clock that was set back by more must

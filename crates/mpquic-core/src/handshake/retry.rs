@@ -1,6 +1,6 @@
 //! Retry, and the tokens that make it unnecessary (RFC 9000 section 8.1).
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side};
@@ -100,7 +100,7 @@ impl Handshake {
     /// validated (MP-087).
     pub(crate) fn offer_token(
         &mut self,
-        addresses: impl Iterator<Item = IpAddr>,
+        addresses: impl Iterator<Item = SocketAddr>,
         random: &mut SeededRandom,
     ) {
         if let Role::Server(server) = &self.role

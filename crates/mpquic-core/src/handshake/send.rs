@@ -106,7 +106,13 @@ impl Handshake {
 
     /// True if HANDSHAKE_DONE or NEW_TOKEN waits to be sent.
     pub(crate) fn wants_to_send_frames(&self) -> bool {
-        self.done_pending || self.new_token.is_some()
+        self.done_pending || self.wants_to_send_token()
+    }
+
+    /// One token after the other: an earlier one that came later, over a longer path, would be the one that
+    /// the client uses.
+    fn wants_to_send_token(&self) -> bool {
+        self.new_token.is_some() && !self.token_in_flight
     }
 
     /// Writes HANDSHAKE_DONE and NEW_TOKEN.
@@ -116,9 +122,12 @@ impl Handshake {
         {
             self.done_pending = false;
         }
-        if let Some(token) = self.new_token.take() {
+        if self.wants_to_send_token()
+            && let Some(token) = self.new_token.take()
+        {
             let frame = Frame::NewToken(token);
-            if !writer.try_write(&frame, HandshakeDelivery::NewToken)
+            self.token_in_flight = writer.try_write(&frame, HandshakeDelivery::NewToken);
+            if !self.token_in_flight
                 && let Frame::NewToken(token) = frame
             {
                 self.new_token = Some(token);
@@ -130,12 +139,15 @@ impl Handshake {
     /// offered: see [`Self::offer_token`].
     pub(crate) fn on_delivery(&mut self, delivery: HandshakeDelivery, fate: Fate) -> bool {
         match (delivery, fate) {
-            (_, Fate::Acked) => false,
+            (HandshakeDelivery::HandshakeDone, Fate::Acked) => false,
             (HandshakeDelivery::HandshakeDone, Fate::Lost) => {
                 self.done_pending = true;
                 false
             }
-            (HandshakeDelivery::NewToken, Fate::Lost) => self.new_token.is_none(),
+            (HandshakeDelivery::NewToken, fate) => {
+                self.token_in_flight = false;
+                fate == Fate::Lost && self.new_token.is_none()
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! [`ConnectionSetup`]: what an endpoint hands to a new connection.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -59,6 +60,23 @@ impl Role {
         match self {
             Self::Client(_) => Side::Client,
             Self::Server(_) => Side::Server,
+        }
+    }
+
+    /// True if the peer's address is known to be its own: the client chose the server's, or a token proved the
+    /// client's.
+    pub(crate) fn is_address_validated(&self) -> bool {
+        match self {
+            Self::Client(_) => true,
+            Self::Server(server) => server.address_validated,
+        }
+    }
+
+    /// Server: where the client has received not long ago, on an earlier connection.
+    pub(crate) fn proven(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Client(_) => Vec::new(),
+            Self::Server(server) => server.proven.clone(),
         }
     }
 }
@@ -125,6 +143,8 @@ pub(crate) struct ServerSetup {
     pub(crate) config: Arc<ServerConfig>,
     /// A token proved the client's address: no anti-amplification limit on path 0.
     pub(crate) address_validated: bool,
+    /// Where the client has received not long ago, on an earlier connection.
+    pub(crate) proven: Vec<SocketAddr>,
     /// Makes tokens for NEW_TOKEN; `None` if none are sent.
     pub(crate) token_issuer: Option<TokenIssuer>,
 }

@@ -80,6 +80,8 @@ pub(crate) struct Handshake {
     pub(super) token: Bytes,
     /// A NEW_TOKEN frame with this token is to be sent.
     pub(super) new_token: Option<Bytes>,
+    /// One that was sent is neither acknowledged nor lost.
+    pub(super) token_in_flight: bool,
     /// When it has to be complete.
     deadline: Instant,
     pub(super) complete: bool,
@@ -125,6 +127,7 @@ impl Handshake {
             },
             token,
             new_token: None,
+            token_in_flight: false,
             deadline: setup.now + setup.transport.max_handshake_duration,
             complete: false,
             confirmed: false,

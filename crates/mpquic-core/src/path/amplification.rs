@@ -8,6 +8,8 @@ const FACTOR: u64 = 3;
 pub(crate) struct Amplification {
     received: u64,
     sent: u64,
+    /// Bytes that may be sent beyond that.
+    vouched: u64,
     validated: bool,
 }
 
@@ -18,6 +20,7 @@ impl Amplification {
         Self {
             received: 0,
             sent: 0,
+            vouched: 0,
             validated: false,
         }
     }
@@ -46,6 +49,17 @@ impl Amplification {
         self.validated = true;
     }
 
+    /// The peer has proven the address on an earlier connection: so many bytes may be sent before it
+    /// does so again (RFC 9000 section 8.1.3).
+    pub(crate) fn vouch(&mut self, bytes: u64) {
+        self.vouched = bytes;
+    }
+
+    /// True for an address that was proven earlier.
+    pub(crate) fn is_vouched_for(&self) -> bool {
+        self.vouched > 0
+    }
+
     /// Bytes that may be sent now; `u64::MAX` once validated.
     pub(crate) fn budget(&self) -> u64 {
         if self.validated {
@@ -54,6 +68,7 @@ impl Amplification {
         // RFC 9000 section 8, MP-076
         self.received
             .saturating_mul(FACTOR)
+            .saturating_add(self.vouched)
             .saturating_sub(self.sent)
     }
 

@@ -163,6 +163,7 @@ impl Paths {
             .any(PathId::ZERO)
             .map(|path| path.recovery.rtt.smoothed());
         let handshake_round_trip = first.filter(|_| !self.shared.handshake_confirmed);
+        let is_proven = self.shared.proven.contains(&four_tuple.remote);
         let shared = &mut self.shared;
         let config = &shared.config;
         let mut path = Path::new(id, four_tuple, shared.side, now, config);
@@ -183,12 +184,16 @@ impl Paths {
         path.tuple.validation.start(now, pto, initial_pto);
         outbox.controller.on_path_opened(id, now, path.mtu.mtu());
         path.resume(now, outbox);
+        if is_proven {
+            // It may forge acknowledgements, so that no more than a first window leaves before it answers.
+            path.tuple.amplification.vouch(outbox.controller.window(id));
+        }
         path.report_tuple(outbox);
         path.report_mtu(outbox);
         // A client waits for the response even so: before it comes, the server may have no
         // connection ID to answer with, and drop what it receives.
-        if validated && shared.side == Side::Server {
-            path.establish(shared, outbox);
+        if path.tuple.may_carry_data() && shared.side == Side::Server {
+            path.establish(outbox);
         }
         if let Some(slot) = self.slot_mut(id) {
             slot.path = Some(Box::new(path));

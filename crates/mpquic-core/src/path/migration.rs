@@ -39,12 +39,11 @@ impl Shared {
 
 impl Path {
     /// Path validation succeeded: tells application and scheduler.
-    pub(super) fn establish(&mut self, shared: &mut Shared, outbox: &mut Outbox) {
+    pub(super) fn establish(&mut self, outbox: &mut Outbox) {
         if !self.established {
             self.established = true;
             outbox.scheduler_event(SchedulerEvent::PathAdded(self.id));
             outbox.path_event(PathEvent::Established(self.id));
-            shared.address_validated |= self.id != PathId::ZERO;
         }
     }
 
@@ -161,9 +160,10 @@ impl PathSlot {
             return false;
         }
         if path.tuple.validation.on_path_response(now, data).is_some() {
+            shared.address_validated |= path.id != PathId::ZERO && !path.tuple.validated;
             path.tuple.set_validated();
             path.recovery.on_peer_ready(now);
-            path.establish(shared, outbox);
+            path.establish(outbox);
             if let Some(previous) = path.previous.take() {
                 retire_cid_of(Some(*previous), cids, outbox);
                 let moved = PathEvent::Migrated(path.id, path.tuple.four_tuple);

@@ -173,9 +173,9 @@ impl Path {
         self.tuple.amplification.is_blocked(1)
     }
 
-    /// True if the path was validated and may carry data.
+    /// True if the path may carry data.
     pub(crate) fn is_usable(&self) -> bool {
-        self.tuple.validated && self.established
+        self.tuple.may_carry_data() && self.established
     }
 
     /// The addresses it has first, and then all it may have had or come to have.

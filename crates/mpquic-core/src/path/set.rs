@@ -1,6 +1,6 @@
 //! [`Paths`]: every path ID that is not forgotten, open or not.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use quinn_proto::ConnectionId;
@@ -223,9 +223,9 @@ impl Paths {
     }
 
     /// The peer's addresses that are validated.
-    pub(crate) fn validated_addresses(&self) -> impl Iterator<Item = IpAddr> {
+    pub(crate) fn validated_addresses(&self) -> impl Iterator<Item = SocketAddr> {
         let validated = self.iter().filter(|path| path.is_validated());
-        validated.map(|path| path.four_tuple().remote.ip())
+        validated.map(|path| path.four_tuple().remote)
     }
 
     /// The largest smoothed RTT of the usable paths.

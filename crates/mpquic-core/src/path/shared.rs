@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) server_addresses: ServerAddresses,
     /// The peer has proven another address of its own.
     pub(crate) address_validated: bool,
+    /// Server: where the client has received not long ago, on an earlier connection.
+    pub(crate) proven: Vec<SocketAddr>,
 }
 
 impl Shared {
@@ -122,6 +124,7 @@ impl Shared {
             ack_frequencies: AckFrequencies::new(&config, &parameters),
             server_addresses: ServerAddresses::default(),
             address_validated: false,
+            proven: Vec::new(),
             config: Arc::new(config),
         }
     }

@@ -41,6 +41,11 @@ impl Tuple {
         }
     }
 
+    /// Data may be sent: the peer has answered here, now or on an earlier connection (MP-075).
+    pub(super) fn may_carry_data(&self) -> bool {
+        self.validated || self.amplification.is_vouched_for()
+    }
+
     pub(super) fn set_validated(&mut self) {
         self.validated = true;
         self.amplification.validate();

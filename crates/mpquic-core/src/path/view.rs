@@ -121,13 +121,16 @@ impl Path {
     }
 
     /// Bytes that the anti-amplification limit leaves for data (RFC 9000 section 8). A server may answer
-    /// an address during the handshake that is not validated; a datagram is left to the handshake then.
+    /// an address during the handshake that is not validated, and one that was on an earlier connection;
+    /// a datagram is left to the handshake or to validation then.
     fn spare(&self, is_handshake: bool) -> u64 {
         let budget = self.tuple.amplification.budget();
-        match (self.tuple.validated, is_handshake) {
-            (true, _) => budget,
-            (false, true) => budget.saturating_sub(MIN_DATAGRAM as u64),
-            (false, false) => 0,
+        if self.tuple.validated {
+            budget
+        } else if is_handshake || self.tuple.may_carry_data() {
+            budget.saturating_sub(MIN_DATAGRAM as u64)
+        } else {
+            0
         }
     }
 

@@ -19,6 +19,7 @@ mod packets;
 mod parameters;
 mod paths;
 mod preferred;
+mod proven;
 mod server_addresses;
 mod statistics;
 mod suspects;

@@ -239,13 +239,13 @@ fn a_queue_that_drains_is_ours() {
         assert!(path.rivals.bound().is_some());
         path.round(FLOOR_MS);
     }
-    // Whatever queue we make until the next probe.
+    // Whatever little queue we make until the next probe.
     for _ in 0..200 {
         assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
-        path.round(FLOOR_MS * 1.3);
+        path.round(FLOOR_MS * 1.14);
     }
     path.rivals.on_probe();
-    path.round(FLOOR_MS * 1.3);
+    path.round(FLOOR_MS * 1.2);
     assert!(path.is_inspecting());
 }
 
@@ -417,4 +417,39 @@ fn a_verdict_is_reviewed() {
     }
     assert!((2..=12).contains(&inspections), "{inspections}");
     assert!(!path.rivals.is_probe_due());
+}
+
+/// What an inspection drained was ours if it stays away, and not if it is there again while we only cruise: a small
+/// flow beside ours hides in what our own rate needs.
+#[test]
+fn a_queue_that_returns_after_an_inspection_is_not_ours_alone() {
+    for (returned, is_patient) in [(0.0, false), (0.1, false), (0.2, true)] {
+        let mut path = Path::inspecting();
+        for _ in 0..INSPECTION_ROUNDS {
+            path.round(FLOOR_MS);
+        }
+        assert!(matches!(path.rivals.verdict, Verdict::Alone(None)));
+        for round in 1..=RETURNED_ROUNDS {
+            assert!(!path.rivals.is_patient(), "{returned} {round}");
+            path.round(FLOOR_MS * (1.0 + returned));
+        }
+        assert_eq!(path.rivals.is_patient(), is_patient, "{returned}");
+        assert_eq!(
+            matches!(path.rivals.verdict, Verdict::Somebody(_)),
+            is_patient,
+            "{returned}"
+        );
+        if !is_patient {
+            continue;
+        }
+        // If a second inspection drains it as well, a probe waits no longer.
+        while !path.is_inspecting() {
+            assert!(path.now < path.last_probe + PATIENCE * 2);
+            path.round(FLOOR_MS * (1.0 + returned));
+        }
+        for _ in 0..INSPECTION_ROUNDS {
+            path.round(FLOOR_MS);
+        }
+        assert!(!path.rivals.is_patient());
+    }
 }
