@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{FutureExt, Shared};
@@ -99,6 +99,9 @@ pub(crate) struct Sessions<'a> {
     /// Those of the paths there are.
     weights: SplitWeights,
     current: Mutex<Option<Session>>,
+    /// The endpoint of the last connection that ended well, and where it led: the next one may use its ports, at which
+    /// the server knows us.
+    idle: StdMutex<Option<(SocketAddr, Endpoint)>>,
     /// Connections that were made.
     made: AtomicU64,
     /// The server's addresses, if what this machine sends from no address in particular leads back to us.
@@ -113,6 +116,8 @@ struct Session {
     number: u64,
     endpoint: Endpoint,
     connection: Connection,
+    /// Of the server.
+    address: SocketAddr,
     authority: String,
     /// Resolves to whether the server accepted 0-RTT; `None` if 0-RTT was impossible.
     zero_rtt: Option<Shared<ZeroRttAccepted>>,
@@ -201,6 +206,7 @@ impl<'a> Sessions<'a> {
             config,
             weights,
             current: Mutex::new(None),
+            idle: StdMutex::default(),
             made: AtomicU64::new(0),
             way_out: None,
             protocol: StdMutex::default(),
@@ -289,7 +295,11 @@ impl<'a> Sessions<'a> {
             let data = session.connection.handshake_data();
             *self.protocol.lock().unwrap_or_else(PoisonError::into_inner) =
                 data.and_then(|data| data.protocol);
+            let idle = (session.address, session.endpoint.clone());
             session.close().await;
+            if self.reach.connections.drill.steps.is_empty() {
+                *self.idle() = Some(idle);
+            }
             if let Some(kept) = &self.kept {
                 kept.keep(&self.config);
             }
@@ -301,7 +311,12 @@ impl<'a> Sessions<'a> {
         let host = host(authority);
         let mut failure = Cause::Name.failed(format_args!("{host} has no address"));
         for address in self.addresses(url).await? {
-            let connected = match self.endpoint(&self.reach.local, address) {
+            let idle = self.idle().take().filter(|(to, _)| *to == address);
+            let endpoint = match idle {
+                Some((_, endpoint)) => Ok(endpoint),
+                None => self.endpoint(&self.reach.local, address),
+            };
+            let connected = match endpoint {
                 Ok(endpoint) => self.connect_to(endpoint, address, authority).await,
                 Err(error) => Err(error),
             };
@@ -331,6 +346,7 @@ impl<'a> Sessions<'a> {
                         number: self.made.fetch_add(1, Ordering::Relaxed) + 1,
                         endpoint,
                         connection,
+                        address,
                         authority: authority.to_string(),
                         zero_rtt,
                         clients: Arc::new(clients),
@@ -340,6 +356,10 @@ impl<'a> Sessions<'a> {
             }
         }
         Err(failure)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<(SocketAddr, Endpoint)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The addresses of a URL's server.

@@ -109,6 +109,28 @@ async fn a_connection_is_used_until_it_is_given_up() {
     assert_eq!(found, [SocketAddr::from(([127, 0, 0, 3], 443))]);
 }
 
+/// A server knows a client by its ports. Where something failed, others may be better.
+#[tokio::test]
+async fn the_next_connection_has_the_ports_of_one_that_ended_well() {
+    let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+    let url: Uri = format!("https://{}/", served.address).parse().unwrap();
+    let reach = reach(&["--insecure"]);
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3]));
+    let sessions = sessions.unwrap().that_forget();
+    let ports = async || {
+        soon(sessions.connection(&url)).await.unwrap();
+        let current = sessions.current.lock().await;
+        current.as_ref().unwrap().endpoint.local_addrs()
+    };
+    let first = ports().await;
+    assert!(!first.is_empty());
+    sessions.close().await;
+    assert_eq!(ports().await, first);
+    sessions.open().unwrap().close(0u32.into(), b"");
+    sessions.give_up().await;
+    assert_ne!(ports().await, first);
+}
+
 /// The transport of connections with these options and this purpose.
 fn transport(options: &[&str], purpose: Purpose<'_>) -> TransportOptions {
     let reach = reach(&[&["--insecure"], options].concat());
