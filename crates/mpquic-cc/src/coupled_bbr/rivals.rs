@@ -60,7 +60,7 @@ const LONGEST_DECAY: f64 = 0.98;
 /// How long a verdict stands before the queue is watched anew,
 const TERM: Duration = Duration::from_secs(45);
 /// or so many of the shortest round trips: some times what the other flow takes to grow anew.
-const TERM_ROUNDS: f64 = 900.0;
+const TERM_ROUNDS: f64 = 700.0;
 /// The longest round trip that counts there, seconds.
 const TERM_ROUND_TRIP: f64 = 1.0;
 /// With fewer datagrams in a round trip, flows cannot be told apart: each of theirs is a jump.
@@ -371,7 +371,7 @@ impl Rivals {
             return;
         }
         let is_settled = round.is_cruising && self.watch.rounds > UNSETTLED_ROUNDS;
-        if is_settled && self.has_jumped(round) {
+        if round.is_cruising && self.has_jumped(round) {
             self.is_probe_due = self.is_patient();
             self.is_patient = false;
             self.seen = Some(round.now);
@@ -400,7 +400,11 @@ impl Rivals {
         self.watch.rounds >= RETURNED_ROUNDS && self.has_queue() && self.may_wait(round)
     }
 
+    /// A jump takes two round trips, both of which have to say something.
     fn has_jumped(&self, round: &Round) -> bool {
+        if self.watch.rounds <= UNSETTLED_ROUNDS + 2 {
+            return false;
+        }
         let least = JUMP_DATAGRAMS * round.mtu / round.rate.max(1.0);
         self.watch.growth() > least.max(JUMP * self.floor.get())
     }

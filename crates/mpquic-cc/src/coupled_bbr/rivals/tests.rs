@@ -453,3 +453,18 @@ fn a_queue_that_returns_after_an_inspection_is_not_ours_alone() {
         assert!(!path.rivals.is_patient());
     }
 }
+
+/// After our own bytes went up the queue follows for some round trips, which is no probe of another flow.
+#[test]
+fn what_follows_from_our_own_change_is_no_jump() {
+    for (settled, jumps) in [(6, false), (7, false), (8, true)] {
+        let mut path = Path::new();
+        path.rivals.watch.rounds = 0;
+        for _ in 0..settled {
+            path.round(FLOOR_MS * 1.1);
+        }
+        path.round(FLOOR_MS * 1.3);
+        let is_prober = matches!(path.rivals.verdict, Verdict::Prober(_));
+        assert_eq!(is_prober, jumps, "{settled}");
+    }
+}
