@@ -2,6 +2,8 @@
 
 /// Bytes that may be sent per byte received (RFC 9000 section 8).
 const FACTOR: u64 = 3;
+/// The most bytes an earlier proof is good for, whatever window a controller begins with: 32 datagrams.
+const MAX_VOUCHED: u64 = 32 * 1500;
 
 /// The anti-amplification budget of one four-tuple (RFC 9000 section 8, MP-076).
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +54,7 @@ impl Amplification {
     /// The peer has proven the address on an earlier connection: so many bytes may be sent before it
     /// does so again (RFC 9000 section 8.1.3).
     pub(crate) fn vouch(&mut self, bytes: u64) {
-        self.vouched = bytes;
+        self.vouched = bytes.min(MAX_VOUCHED);
     }
 
     /// True for an address that was proven earlier.
@@ -81,6 +83,20 @@ impl Amplification {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mp_075_an_earlier_proof_is_good_for_a_first_window() {
+        let mut budget = Amplification::unvalidated();
+        assert!(!budget.is_vouched_for());
+        budget.on_received(100);
+        budget.vouch(12_000);
+        assert!(budget.is_vouched_for());
+        assert_eq!(budget.budget(), 12_300);
+        budget.on_sent(12_300);
+        assert!(budget.is_blocked(1));
+        budget.vouch(u64::MAX);
+        assert_eq!(budget.budget(), MAX_VOUCHED - 12_000);
+    }
 
     #[test]
     fn mp_076_three_times_what_was_received() {

@@ -153,9 +153,10 @@ impl Paths {
             return;
         }
         // If another path has validated the same four-tuple, this one counts as validated, too.
+        let has_validated = |path: &Path| path.is_validated() && path.is_usable();
         let validated = self
             .iter()
-            .any(|path| path.is_usable() && path.tuple.four_tuple == four_tuple);
+            .any(|path| has_validated(path) && path.tuple.four_tuple == four_tuple);
         // The round-trip times of other paths tell when a lost challenge should be repeated.
         // Without them, an unknown path is given a second or more.
         let known = KNOWN_TIMEOUTS * self.largest_pto();
@@ -163,7 +164,7 @@ impl Paths {
             .any(PathId::ZERO)
             .map(|path| path.recovery.rtt.smoothed());
         let handshake_round_trip = first.filter(|_| !self.shared.handshake_confirmed);
-        let is_proven = self.shared.proven.contains(&four_tuple.remote);
+        let is_proven = self.shared.take_proven(four_tuple.remote);
         let shared = &mut self.shared;
         let config = &shared.config;
         let mut path = Path::new(id, four_tuple, shared.side, now, config);

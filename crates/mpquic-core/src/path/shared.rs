@@ -59,6 +59,15 @@ impl Shared {
 }
 
 impl Shared {
+    /// Server: true if the client has received there not long ago. That counts for one path, however many it opens.
+    pub(super) fn take_proven(&mut self, remote: SocketAddr) -> bool {
+        let Some(index) = self.proven.iter().position(|proven| *proven == remote) else {
+            return false;
+        };
+        self.proven.swap_remove(index);
+        true
+    }
+
     /// True if the QUIC bit of packets may be cleared (RFC 9287 section 3).
     pub(crate) fn may_clear_quic_bit(&self) -> bool {
         self.greases_quic_bit && self.peer.grease_quic_bit

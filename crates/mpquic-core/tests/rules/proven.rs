@@ -86,6 +86,42 @@ fn mp_075_an_address_that_was_proven_gets_a_first_window_before_it_answers() {
     assert!(all > 2 * count as u64, "{all}");
 }
 
+/// Whoever may send from an address opens as many paths as it likes.
+#[test]
+fn mp_075_an_earlier_proof_counts_for_one_path() {
+    let mut net = reconnected();
+    for path in [1, 2] {
+        assert_eq!(net.open_path(1), Ok(PathId(path)));
+    }
+    let opening = net.take(Side::Client);
+    let received = bytes(&opening);
+    net.give_all(opening);
+    let mut sent = net.take(Side::Server);
+    for _ in 0..400 {
+        // All is acknowledged, by whom ever.
+        for path in [1, 2].map(PathId) {
+            let of_path = sent.iter().filter(|sent| sent.path() == Some(path));
+            let numbers = of_path.flat_map(Sent::packets);
+            let numbers = numbers.map(|packet| packet.number..packet.number + 1);
+            let Some(ack) = Ack::new(&numbers.collect::<RangeSet>(), 0, None) else {
+                continue;
+            };
+            let number = 1000 + sent.len() as u64 * 2 + u64::from(path.0);
+            let ack = Frame::PathAck(PathAck { path_id: path, ack });
+            let kind = Kind::OneRtt(PathId::ZERO);
+            let forged = net.forge(&Forgery::new(Side::Client, kind, number, &[ack]));
+            net.give(forged);
+        }
+        net.now += 5 * MS;
+        net.tick(Side::Server);
+        sent.extend(net.take(Side::Server));
+    }
+    sent.retain(|sent| sent.path() != Some(PathId::ZERO));
+    assert!(has_data(&sent));
+    let count = bytes(&sent);
+    assert!(count <= FIRST_WINDOW + 3 * received, "{count}");
+}
+
 /// One that no token names has to answer first, on a second connection as on the first.
 #[test]
 fn mp_075_another_address_has_to_answer_first() {
