@@ -6,7 +6,7 @@ use mpquic_core::unstable_wire::RangeSet;
 use mpquic_core::unstable_wire::frame::{Ack, Frame, PathAck};
 use mpquic_core::{PathEvent, PathId, Side};
 
-use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, Sent};
+use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};
 
 const ONE: PathId = PathId(1);
 /// The controller's first window, in the smallest datagrams.
@@ -17,8 +17,8 @@ fn reconnected() -> Net {
     let mut net = Net::with_two_paths(Options::default());
     net.close(Side::Client);
     net.exchange();
-    net.events(Side::Client);
-    for side in [Side::Client, Side::Server] {
+    for side in SIDES {
+        net.events(side);
         net.node(side).events.clear();
     }
     net.connect();
@@ -42,6 +42,27 @@ fn sent_on_path_1(net: &mut Net, time: Duration) -> Vec<Sent> {
     log
 }
 
+/// What the client has to say arrives at the server; returns its bytes.
+fn open(net: &mut Net) -> usize {
+    let opening = net.take(Side::Client);
+    let received = bytes(&opening);
+    net.give_all(opening);
+    received
+}
+
+/// Acknowledges over path 0 what was sent on a path, if anything was, in a forged packet of this number.
+fn acknowledge(net: &mut Net, sent: &[Sent], path: PathId, number: u64) {
+    let of_path = sent.iter().filter(|sent| sent.path() == Some(path));
+    let numbers = of_path.flat_map(Sent::packets);
+    let numbers = numbers.map(|packet| packet.number..packet.number + 1);
+    if let Some(ack) = Ack::new(&numbers.collect::<RangeSet>(), 0, None) {
+        let ack = Frame::PathAck(PathAck { path_id: path, ack });
+        let kind = Kind::OneRtt(PathId::ZERO);
+        let forged = net.forge(&Forgery::new(Side::Client, kind, number, &[ack]));
+        net.give(forged);
+    }
+}
+
 fn has_data(log: &[Sent]) -> bool {
     let is_stream = |frame: &Frame| matches!(frame, Frame::Stream(_));
     log.iter().any(|sent| sent.has(is_stream))
@@ -57,9 +78,7 @@ fn bytes(log: &[Sent]) -> usize {
 fn mp_075_an_address_that_was_proven_gets_a_first_window_before_it_answers() {
     let mut net = reconnected();
     assert_eq!(net.open_path(1), Ok(ONE));
-    let opening = net.take(Side::Client);
-    let received = bytes(&opening);
-    net.give_all(opening);
+    let received = open(&mut net);
     assert!(net.has_path_event(Side::Server, &PathEvent::Established(ONE)));
     let sent = sent_on_path_1(&mut net, SECOND);
     assert!(has_data(&sent));
@@ -68,13 +87,7 @@ fn mp_075_an_address_that_was_proven_gets_a_first_window_before_it_answers() {
     assert!(count <= FIRST_WINDOW + 3 * received, "{count}");
 
     // Acknowledgements of all of it, over the other path, change nothing.
-    let numbers = sent.iter().flat_map(Sent::packets);
-    let numbers = numbers.map(|packet| packet.number..packet.number + 1);
-    let ack = Ack::new(&numbers.collect::<RangeSet>(), 0, None).unwrap();
-    let ack = Frame::PathAck(PathAck { path_id: ONE, ack });
-    let kind = Kind::OneRtt(PathId::ZERO);
-    let forged = net.forge(&Forgery::new(Side::Client, kind, 1000, &[ack]));
-    net.give(forged);
+    acknowledge(&mut net, &sent, ONE, 1000);
     assert!(net.server().path_stats(ONE).unwrap().in_flight < 1200);
     let more = sent_on_path_1(&mut net, SECOND);
     let count = count + bytes(&more);
@@ -93,24 +106,13 @@ fn mp_075_an_earlier_proof_counts_for_one_path() {
     for path in [1, 2] {
         assert_eq!(net.open_path(1), Ok(PathId(path)));
     }
-    let opening = net.take(Side::Client);
-    let received = bytes(&opening);
-    net.give_all(opening);
+    let received = open(&mut net);
     let mut sent = net.take(Side::Server);
     for _ in 0..400 {
         // All is acknowledged, by whom ever.
         for path in [1, 2].map(PathId) {
-            let of_path = sent.iter().filter(|sent| sent.path() == Some(path));
-            let numbers = of_path.flat_map(Sent::packets);
-            let numbers = numbers.map(|packet| packet.number..packet.number + 1);
-            let Some(ack) = Ack::new(&numbers.collect::<RangeSet>(), 0, None) else {
-                continue;
-            };
             let number = 1000 + sent.len() as u64 * 2 + u64::from(path.0);
-            let ack = Frame::PathAck(PathAck { path_id: path, ack });
-            let kind = Kind::OneRtt(PathId::ZERO);
-            let forged = net.forge(&Forgery::new(Side::Client, kind, number, &[ack]));
-            net.give(forged);
+            acknowledge(&mut net, &sent, path, number);
         }
         net.now += 5 * MS;
         net.tick(Side::Server);
@@ -127,8 +129,7 @@ fn mp_075_an_earlier_proof_counts_for_one_path() {
 fn mp_075_another_address_has_to_answer_first() {
     let mut net = reconnected();
     assert_eq!(net.open_path(2), Ok(ONE));
-    let opening = net.take(Side::Client);
-    net.give_all(opening);
+    open(&mut net);
     assert!(!has_data(&sent_on_path_1(&mut net, SECOND)));
 }
 
@@ -137,8 +138,7 @@ fn mp_075_another_address_has_to_answer_first() {
 fn mp_087_what_did_not_answer_is_in_no_further_token() {
     let mut net = reconnected();
     assert_eq!(net.open_path(1), Ok(ONE));
-    let opening = net.take(Side::Client);
-    net.give_all(opening);
+    open(&mut net);
     assert!(net.has_path_event(Side::Server, &PathEvent::Established(ONE)));
     // Nothing of path 1 arrives any more.
     net.delivers = |sent| sent.path() != Some(ONE);
