@@ -294,8 +294,11 @@ impl<A: Application> Host<A> {
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 let proven = incoming.remote_address_validated();
-                let others = self.connections.iter().map(|hosted| &hosted.observer);
-                let observer = Observer::of_server(four_tuple, size, proven).after(others);
+                let mut observer = Observer::of_server(four_tuple, size, proven);
+                if self.checks {
+                    let others = self.connections.iter().map(|hosted| &hosted.observer);
+                    observer = observer.after(others);
+                }
                 self.decide(now, incoming, observer, network);
             }
             Some(DatagramEvent::Response(transmit)) => self.transmit(&transmit, network),
