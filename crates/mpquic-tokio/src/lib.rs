@@ -188,11 +188,6 @@ pub mod crypto {
     }
 }
 
-/// The README's example, compiled as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
 /// The example of the documentation, compiled as a test.
 #[cfg(all(doctest, feature = "metrics"))]
 #[doc = include_str!("../../../docs/observability.md")]

@@ -232,6 +232,7 @@ pub(crate) const CRATES: &[Row] = &[
         "mpquic_cc mpquic_core mpquic_qlog mpquic_sched",
     ),
     ("mpquic-h3", "mpquic_tokio"),
+    ("mpquic", "mpquic_cc mpquic_h3 mpquic_sched mpquic_tokio"),
     ("mpquic-web-transport", "mpquic_tokio"),
     ("mpquic-proxy", "mpquic_h3 mpquic_tokio"),
     (
