@@ -5,13 +5,13 @@ use mpquic_core::PathId;
 
 use crate::coupled::{Coupled, Coupling, Member, Members};
 
-/// A loss halves the window of the fastest path. It costs slower paths at most this many times as
-/// much.
+/// A loss halves the window of the fastest path. Slower paths lose at most this many times that
+/// part of their windows.
 const MAX_PENALTY: f64 = 1.5;
 
 /// Coupled congestion avoidance between LIA and OLIA: friendlier to other flows than LIA, and
 /// quicker to follow changes than OLIA. A loss halves the window of the fastest path, and reduces
-/// that of others by up to three quarters.
+/// the windows of slower paths by up to three quarters.
 pub type Balia = Coupled<BalancedLinkedAdaptation>;
 
 /// The rules of [`Balia`].
@@ -22,8 +22,8 @@ fn rate(member: &Member<'_, ()>) -> f64 {
     member.effective_window / member.rtt
 }
 
-/// How many times slower `path` is than the fastest path, at least 1. (Linux rounds down to a whole
-/// number: there, a path up to twice as slow loses half its window like the fastest one.)
+/// Rate of the fastest path relative to `path`, at least 1. Linux rounds down to a whole number, so
+/// that a path up to twice as slow loses half of its window, like the fastest path.
 fn slowness(path: &Member<'_, ()>, members: Members<'_, BalancedLinkedAdaptation>) -> f64 {
     let own = path.window / path.rtt;
     let fastest = members
@@ -85,13 +85,13 @@ mod tests {
         }
     }
 
-    /// Where Linux would still halve.
+    /// At a slowness for which Linux still halves the window.
     #[test]
     fn the_cut_grows_steadily_with_slowness() {
         let mut balia = balia(&[(24_000, 20_000), (20_000, 20_000)]);
         let now = start();
         balia.on_congestion_event(PathId(1), &congestion(CongestionKind::Loss, now, now));
-        // A slowness of 1.2 costs 0.6 of 20000.
+        // A slowness of 1.2 costs 0.6 of 20000 bytes.
         assert_eq!(balia.slow_start_threshold(PathId(1)), Some(8_000));
     }
 

@@ -1,11 +1,12 @@
-//! Careful Resume (RFC 9959): a path starts with half of what an earlier connection found it to carry.
+//! Careful Resume (RFC 9959): a path starts with half of the bytes in flight that an earlier
+//! connection found it to carry.
 //!
-//! A path that is remembered starts as any other one does. Once as much as ten datagrams have arrived
-//! without a loss, in a round trip like the one that is remembered, it may have half of the remembered
-//! bytes in flight, paced over a round trip. What it had in flight when the first of them is
-//! acknowledged becomes the window of the algorithm, which goes on from there. If too much of it is
-//! lost, the window is half of what arrived, the start of the algorithm is over, and what was remembered
-//! is forgotten.
+//! A saved path first starts like any other path. Once ten datagrams have arrived without a loss,
+//! and the RTT is similar to the saved one, the path may have half of the saved window in flight,
+//! paced over a round trip. When the first of these packets is acknowledged, the bytes in flight
+//! become the window of the algorithm. If too many of these packets are lost, the window becomes
+//! half of the acknowledged bytes, the startup of the algorithm ends, and the saved window is
+//! forgotten.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -15,86 +16,90 @@ use mpquic_core::congestion::{
 };
 use mpquic_core::{PathId, PathMap};
 
-/// Datagrams that have to arrive before (the initial window of RFC 9002 section 7.2),
+/// Datagrams that have to arrive first (the initial window of RFC 9002 section 7.2).
 const CONFIRMING: u64 = 10;
-/// and their bytes, if that is less.
+/// Upper limit of the bytes that have to arrive first, unless two datagrams are larger.
 const CONFIRMING_BYTES: u64 = 14_720;
-/// The part of what is remembered that is used.
+/// The saved window is divided by this number.
 const USED_PART: u64 = 2;
-/// A round trip shorter than this part of the remembered one, or this many times as long, is that of
-/// another path.
+/// An RTT at or below the saved RTT divided by this number belongs to another path.
 const SHORTEST: u32 = 2;
+/// An RTT at or above the saved RTT times this number belongs to another path.
 const LONGEST: u32 = 10;
 
-/// What resuming found out about a path, for an algorithm to go on with.
+/// A result of resuming, from which an algorithm goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// So many bytes in flight are acknowledged one after the other.
+    /// The path carries this many bytes in flight: their acknowledgements are arriving.
     AtLeast(u64),
-    /// What was in flight at a time was too much.
+    /// More was in flight than the path carries.
     TooMuch {
         /// Bytes to have in flight instead.
         window: u64,
-        /// The time.
+        /// When the losses showed it.
         now: Instant,
     },
-    /// So many bytes of it arrived in the end.
+    /// This many bytes arrived in the end, after [`Found::TooMuch`].
     Arrived(u64),
 }
 
-/// A controller that can go on from what resuming found out.
+/// A controller that can go on from the result of resuming.
 pub trait Resumable: Controller {
-    /// Share of losses, 0 to 1, up to which the algorithm sees no congestion when it starts.
+    /// Share of losses, 0 to 1, up to which the startup of the algorithm sees no congestion.
     const TOLERATED_LOSS: f64;
 
-    /// Goes on with what was found.
+    /// Goes on from a result.
     fn adopt(&mut self, path: PathId, found: Found);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// So many bytes have arrived.
+    /// The path behaves like a new path; `arrived` bytes were acknowledged so far.
     Reconnaissance { arrived: u64 },
-    /// As much may be in flight, bytes, and leaves at this rate, bytes per second.
+    /// The path may have `window` bytes in flight, paced at `rate` bytes per second.
     Unvalidated { window: u64, rate: u64 },
-    /// What left until then has to be acknowledged; what follows is paced at this rate at least.
+    /// The packets that left up to `until` still have to be acknowledged. Later packets are paced
+    /// at `rate` bytes per second or more.
     Validating { until: Instant, rate: u64 },
-    /// The same after too many losses.
+    /// Too many packets were lost; those that left up to `until` still have to be acknowledged.
     SafeRetreat { until: Instant },
 }
 
-/// A path that is remembered, until its start is over.
+/// The startup of a saved path.
 #[derive(Debug)]
 struct Start {
     saved: SavedPath,
     phase: Phase,
     mtu: u64,
-    /// When the Unvalidated Phase began, and the algorithm's own window then, bytes.
+    /// When the Unvalidated Phase began.
     began: Instant,
+    /// The algorithm's own window at [`Self::began`], bytes.
     own_window: u64,
-    /// When more was in flight than that for the first time.
+    /// When more than [`Self::own_window`] was first in flight.
     used: Option<Instant>,
-    /// Bytes in flight then, and all that was acknowledged since (`PipeSize`).
+    /// Bytes in flight at [`Self::began`], plus all bytes acknowledged since (`PipeSize`).
     pipe: u64,
-    /// Bytes sent and lost since then.
+    /// Bytes in flight at [`Self::began`], plus all bytes sent since.
     sent: u64,
+    /// Bytes lost since [`Self::began`].
     lost: u64,
     in_flight: u64,
     last_sent: Instant,
 }
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Stay,
     Adopt(Found),
-    /// The same, and the start is over.
+    /// Startup is over; adopts a result if there is one.
     Finish(Option<Found>),
 }
 
 impl Start {
-    /// What may be in flight, if the path is the remembered one. Where a round trip is shorter now,
-    /// because acknowledgements take another path, less is in flight at the same rate.
+    /// The window to resume with, bytes; `None` if the RTT belongs to another path. If the RTT is
+    /// shorter than the saved one, because acknowledgements take another path, fewer bytes are in
+    /// flight at the same rate.
     fn usable_window(&self, rtt: Duration) -> Option<u64> {
         let SavedPath { window, rtt: saved } = self.saved;
         let is_same = rtt > saved / SHORTEST && rtt < saved.saturating_mul(LONGEST);
@@ -112,7 +117,7 @@ impl Start {
         }
     }
 
-    /// `room` is the algorithm's own window.
+    /// Handles an acknowledgement. `room` is the algorithm's own window, bytes.
     fn on_ack(&mut self, ack: &Acked, room: u64) -> Step {
         let before = self.in_flight.max(ack.in_flight + ack.bytes);
         self.in_flight = ack.in_flight;
@@ -128,10 +133,11 @@ impl Start {
                     Step::Stay
                 }
             }
-            // RFC 9959 section 3.3: a round trip, even if it takes longer until something arrives.
+            // RFC 9959 section 3.3: the phase ends after a round trip, even if no acknowledgement
+            // of its packets comes earlier.
             Phase::Unvalidated { rate, .. } => {
-                // What the algorithm would have sent by itself tells nothing. A server may have to wait until a
-                // path is validated before it sends more.
+                // Packets that fit into the algorithm's own window confirm nothing. A server may
+                // have to wait for the validation of the path before it sends more.
                 let has_arrived = self.used.is_some_and(|used| ack.sent_at >= used);
                 let since = self.used.unwrap_or(self.began);
                 let time = ack.now.saturating_duration_since(since);
@@ -151,13 +157,14 @@ impl Start {
         }
     }
 
-    /// Begins to use what is remembered, if it is of use.
+    /// Begins to use the saved window, if it is larger than the algorithm's own window `room`.
     fn jump(&mut self, ack: &Acked, room: u64) -> Step {
         let window = self.usable_window(ack.rtt.min);
         let Some(window) = window.filter(|window| *window > room) else {
             return Step::Finish(None);
         };
-        // The smoothed round trip may yet contain some from before acknowledgements took another path.
+        // The smoothed RTT may still contain samples from before acknowledgements changed to
+        // another path.
         let rate = window as f64 / ack.rtt.latest.as_secs_f64().max(1e-6);
         let rate = rate as u64;
         self.phase = Phase::Unvalidated { window, rate };
@@ -175,7 +182,7 @@ impl Start {
         let is_tolerated =
             event.kind == CongestionKind::Loss && self.lost as f64 <= tolerated * self.sent as f64;
         let until = match self.phase {
-            // The path is not as it was.
+            // The path has changed.
             Phase::Reconnaissance { .. } => return Step::Finish(None),
             _ if is_tolerated => return Step::Stay,
             Phase::SafeRetreat { .. } => return Step::Stay,
@@ -198,7 +205,7 @@ impl Start {
     }
 }
 
-/// Any controller of this crate, with a quicker start on paths that are remembered.
+/// Adds to a controller of this crate a quicker start of saved paths.
 #[derive(Debug, Default)]
 pub struct CarefulResume<C> {
     inner: C,
@@ -306,7 +313,7 @@ impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
     fn pacing_rate(&self, path: PathId) -> Option<u64> {
         let own = self.inner.pacing_rate(path);
         match self.starts.get(path).map(|start| start.phase) {
-            // The algorithm may have found out by itself that the path carries more.
+            // The algorithm may have found a higher rate by itself.
             Some(Phase::Unvalidated { rate, .. }) => Some(own.unwrap_or(0).max(rate)),
             Some(Phase::Validating { rate, .. }) => own.map(|own| own.max(rate)),
             _ => own,

@@ -1,5 +1,5 @@
-//! What the window-based coupled controllers share: a [`Window`] per path, and a [`Coupling`] that
-//! says how the windows move in congestion avoidance.
+//! The common part of the window-based coupled controllers: a [`Window`] per path, and a
+//! [`Coupling`] that moves the windows in congestion avoidance.
 
 use std::fmt;
 use std::time::Instant;
@@ -10,30 +10,30 @@ use mpquic_core::{PathId, PathMap};
 use crate::careful_resume::{Found, Resumable};
 use crate::window::{Reaction, Window};
 
-/// The factor by which a loss reduces the window, unless the algorithm has its own.
+/// Factor that a loss leaves of the window, unless the algorithm has a factor of its own.
 const LOSS_FACTOR: f64 = 0.5;
-/// Shortest RTT in calculations, in seconds, to avoid divisions by zero.
+/// Shortest RTT in calculations, seconds; avoids divisions by zero.
 const MIN_RTT: f64 = 1e-6;
 
 /// A coupled algorithm: congestion avoidance and the reaction to losses. Slow start, recovery
-/// periods and limits are those of [`Window`], path by path.
+/// periods and limits are those of [`Window`] on each path.
 pub trait Coupling: fmt::Debug + Send + Sized + 'static {
     /// The algorithm's name.
     const NAME: &'static str;
-    /// Datagrams of the first window; `None` for those of RFC 9002.
+    /// Initial window, datagrams; `None` for that of RFC 9002.
     const INITIAL_DATAGRAMS: Option<f64> = None;
-    /// Datagrams of the largest window.
+    /// Largest window, datagrams.
     const MAX_DATAGRAMS: f64 = f64::INFINITY;
-    /// What it remembers of a path.
+    /// The state of the algorithm for each path.
     type State: fmt::Debug + Default + Copy + Send;
 
-    /// An acknowledgement on a path, before the window moves.
+    /// Handles an acknowledgement on a path, before its window moves.
     fn on_ack(state: &mut Self::State, window: &mut Window, ack: &Acked) {
         let _ = (state, window, ack);
     }
 
-    /// Growth of the window of `path` in bytes, may be negative, for `acked` bytes that count for
-    /// congestion avoidance.
+    /// Growth of the window of `path` when `acked` bytes count for congestion avoidance, bytes. It
+    /// may be negative.
     fn growth(path: &Member<'_, Self::State>, acked: f64, members: Members<'_, Self>) -> f64;
 
     /// The window of the path grew by this many bytes.
@@ -41,13 +41,13 @@ pub trait Coupling: fmt::Debug + Send + Sized + 'static {
         let _ = (state, growth);
     }
 
-    /// Growth for a loss-free round trip. Pure.
+    /// Growth of the window of `path` in a loss-free round trip, bytes. Changes no state.
     fn growth_per_round(path: &Member<'_, Self::State>, members: Members<'_, Self>) -> f64 {
         Self::growth(path, path.window, members)
     }
 
-    /// What a loss on `path` leaves of its window. `path` is not among the members while it has no
-    /// RTT sample.
+    /// Factor that a loss on `path` leaves of its window. `path` is not among the members before
+    /// its first RTT sample.
     fn loss_factor(path: PathId, members: Members<'_, Self>) -> f64 {
         let _ = (path, members);
         LOSS_FACTOR
@@ -64,7 +64,7 @@ pub trait Coupling: fmt::Debug + Send + Sized + 'static {
 pub(crate) struct CoupledPath<S> {
     pub(crate) window: Window,
     pub(crate) state: S,
-    /// Smoothed RTT in seconds; `None` before the first sample.
+    /// Smoothed RTT, seconds; `None` before the first sample.
     pub(crate) rtt: Option<f64>,
     pub(crate) in_flight: u64,
     pub(crate) app_limited: bool,
@@ -81,8 +81,8 @@ impl<S: Default> CoupledPath<S> {
         }
     }
 
-    /// The part of the window in use. An idle path must not count with a window that it does not
-    /// use (RFC 6356 section 3.1 asks for the flight size then).
+    /// The part of the window that is in use, bytes. An idle path must not count with its whole
+    /// window (for this case RFC 6356 section 3.1 asks for the flight size).
     fn effective_window(&self) -> f64 {
         let bytes = self.window.bytes;
         if self.app_limited || self.in_flight == 0 {
@@ -93,10 +93,10 @@ impl<S: Default> CoupledPath<S> {
     }
 }
 
-/// A path of the coupled set, with the numbers that algorithms need.
+/// A coupled path, with the numbers that algorithms need.
 #[derive(Debug, Clone, Copy)]
 pub struct Member<'a, S> {
-    /// Which path.
+    /// The ID of the path.
     pub id: PathId,
     /// Smoothed RTT, seconds; above 0.
     pub rtt: f64,
@@ -106,14 +106,14 @@ pub struct Member<'a, S> {
     pub effective_window: f64,
     /// Largest datagram, bytes.
     pub mtu: f64,
-    /// What the algorithm remembers.
+    /// The state of the algorithm for this path.
     pub state: &'a S,
 }
 
-/// The paths that are coupled, those with an RTT sample.
+/// The coupled paths: all paths with an RTT sample.
 pub struct Members<'a, C: Coupling> {
     paths: &'a PathMap<CoupledPath<C::State>>,
-    /// Windows to assume instead of the present ones, sorted by path.
+    /// Windows to assume instead of the present windows, sorted by path ID.
     assumed: &'a [(PathId, u64)],
 }
 
@@ -144,14 +144,14 @@ impl<'a, C: Coupling> Members<'a, C> {
         })
     }
 
-    /// All of them, by path.
+    /// All members, in the order of path IDs.
     pub fn iter(self) -> impl Iterator<Item = Member<'a, C::State>> + Clone {
         self.paths
             .iter()
             .filter_map(move |(id, path)| self.member(id, path))
     }
 
-    /// One of them.
+    /// The member with this path ID.
     pub fn get(self, path: PathId) -> Option<Member<'a, C::State>> {
         self.member(path, self.paths.get(path)?)
     }
@@ -300,8 +300,8 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// Paths in congestion avoidance with these windows in bytes, all in use, RTTs in µs and
-    /// states, numbered from 0.
+    /// Paths in congestion avoidance, numbered from 0. Each has a window in bytes that is fully
+    /// used, an RTT in µs and a state.
     pub(crate) fn coupled<C: Coupling>(paths: &[(u32, u64, C::State)]) -> Coupled<C> {
         let mut controller = Coupled::default();
         for ((window, rtt, state), id) in paths.iter().zip(0..) {
@@ -316,7 +316,7 @@ pub(crate) mod testing {
         controller
     }
 
-    /// What each path grows by when `acked` bytes are acknowledged on it.
+    /// The growth of each path when `acked` bytes are acknowledged on it.
     pub(crate) fn growths<C: Coupling>(controller: &Coupled<C>, acked: f64) -> Vec<f64> {
         let members = controller.members();
         members
@@ -347,7 +347,7 @@ mod tests {
     const PATH: PathId = PathId(0);
 
     #[test]
-    fn a_window_that_is_assumed_has_at_least_a_byte() {
+    fn assumed_window_has_at_least_a_byte() {
         let mut olia = Olia::default();
         olia.on_path_opened(PATH, start(), 1200);
         let after = |olia: &Olia, windows: &[_]| olia.window_after_round(PATH, windows);
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(after(&olia, &[]), 0, "there is none");
         let loss = congestion(CongestionKind::Loss, start(), start());
         olia.on_congestion_event(PATH, &loss);
-        // Without a round trip nothing grows.
+        // Without an RTT sample no window grows.
         assert_eq!(after(&olia, &[(PATH, 8_000)]), 8_000);
         olia.on_path_closed(PATH);
         assert_eq!(after(&olia, &[(PATH, 8_000)]), 8_000);
@@ -364,7 +364,7 @@ mod tests {
 
     /// RFC 6356 section 3.1
     #[test]
-    fn of_a_path_that_is_not_used_what_is_in_flight_counts() {
+    fn effective_window_of_an_unused_path_is_its_flight_size() {
         let mut lia = coupled::<crate::lia::LinkedIncreases>(&[(48_000, 20_000, ())]);
         let path = lia.paths.get_mut(PATH).unwrap();
         let mut effective = |in_flight, app_limited| {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_is_what_the_last_packet_or_acknowledgement_said() {
+    fn in_flight_comes_from_the_last_packet_or_acknowledgement() {
         let mut lia = Lia::default();
         lia.on_path_opened(PATH, start(), 1200);
         lia.on_packet_sent(PATH, &sent(start(), 1200, 3_600));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sample_there_is_no_round_trip_and_none_is_zero() {
+    fn rtt_is_none_before_a_sample_and_never_zero() {
         let mut lia = Lia::default();
         lia.on_path_opened(PATH, start(), 1200);
         let mut ack = acked(start(), start(), 1200);
@@ -405,9 +405,9 @@ mod tests {
         assert_eq!(lia.paths.get(PATH).unwrap().rtt, Some(1e-6));
     }
 
-    /// The window of the first one in slow start, a recovery period and after it.
+    /// Covers slow start, a recovery period and the time after it.
     #[test]
-    fn one_path_is_as_new_reno_in_all_that_can_be_asked() {
+    fn lia_on_one_path_answers_like_new_reno() {
         let mut lia = Lia::default();
         let mut reno = Uncoupled::<NewReno>::default();
         let ms = |ms| start() + Duration::from_millis(ms);

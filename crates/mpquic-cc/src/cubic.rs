@@ -8,9 +8,9 @@ use crate::careful_resume::Found;
 use crate::uncoupled::{PathController, PathLimits};
 use crate::window::{Reaction, Window};
 
-/// What a loss leaves of the window (RFC 9438 section 4.6).
+/// Factor that a loss leaves of the window (RFC 9438 section 4.6).
 const BETA: f64 = 0.7;
-/// How fast the curve rises, datagrams per second cubed (RFC 9438 section 5.1).
+/// Steepness of the curve, datagrams per second cubed (RFC 9438 section 5.1).
 const C: f64 = 0.4;
 /// Growth of the Reno-friendly estimate, datagrams per round trip (RFC 9438 section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -21,29 +21,29 @@ const MAX_GROWTH_PER_ROUND: f64 = 1.5;
 /// next loss.
 #[derive(Debug, Clone, Copy)]
 struct Stage {
-    /// Seconds until the curve is back at `Curve::w_max`.
+    /// Seconds from the beginning of the stage until the curve is back at [`Curve::w_max`].
     k: f64,
     /// Time in the stage during which the window was the limit (RFC 9438 section 5.8).
     elapsed: Duration,
-    /// The time up to which `elapsed` has been counted.
+    /// `elapsed` covers the time up to this instant.
     counted_until: Instant,
-    /// The window that Reno would have by now, bytes.
+    /// The window that Reno would have at this time, bytes.
     w_est: f64,
 }
 
 /// The state that is restored when a loss proves spurious.
 #[derive(Debug, Clone, Copy)]
 struct Curve {
-    /// The window the curve levels off at, bytes; 0 before the first loss.
+    /// The window at which the curve levels off, bytes; 0 before the first loss.
     w_max: f64,
     /// The window before the last cut, bytes.
     prior_window: f64,
     stage: Option<Stage>,
 }
 
-/// Grows along a cubic curve of the time since the last loss: quickly back towards the window at
-/// which the loss happened, slowly around it, then quickly again. Where Reno would be faster, it
-/// grows like Reno.
+/// The window follows a cubic curve of the time since the last loss: it grows quickly back towards
+/// the window at which the loss happened, slowly around that window, then quickly again. While Reno
+/// would have a larger window, the window follows Reno.
 #[derive(Debug, Clone)]
 pub struct Cubic {
     window: Window,
@@ -94,7 +94,7 @@ impl Cubic {
         self.curve.stage = Some(stage);
     }
 
-    /// Does not count the time up to `now` as part of the stage.
+    /// Excludes the time up to `now` from the stage.
     fn skip_until(&mut self, now: Instant) {
         if let Some(stage) = &mut self.curve.stage {
             stage.counted_until = now;
@@ -145,7 +145,8 @@ impl PathController for Cubic {
             Reaction::None => {}
             Reaction::Cut => {
                 self.before_cut = self.curve;
-                // RFC 9438 section 4.7: a flow that loses ground makes room for others.
+                // RFC 9438 section 4.7: a flow whose window shrinks from loss to loss makes room
+                // for other flows.
                 let fast_convergence = bytes < self.curve.w_max;
                 self.curve = Curve {
                     w_max: bytes
@@ -158,7 +159,7 @@ impl PathController for Cubic {
                     stage: None,
                 };
             }
-            // RFC 9438 section 4.8: the next stage starts level.
+            // RFC 9438 section 4.8: the next stage starts at the level part of the curve.
             Reaction::Collapsed => {
                 self.curve.w_max = 0.0;
                 self.curve.stage = None;

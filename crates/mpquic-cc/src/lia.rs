@@ -2,17 +2,18 @@
 
 use crate::coupled::{Coupled, Coupling, Member, Members};
 
-/// Coupled congestion avoidance (RFC 6356): on every path the window grows so that all of them
-/// together are as fast as one Reno flow would be on the best, and never faster than Reno on that
-/// path. Slow start and the reaction to losses are Reno's, path by path.
+/// Coupled congestion avoidance (RFC 6356). All paths together reach the rate of one Reno flow on
+/// the best path, and no path exceeds the rate of a Reno flow on it. Slow start and the reaction to
+/// losses are those of Reno on each path.
 pub type Lia = Coupled<LinkedIncreases>;
 
 /// The rules of [`Lia`].
 #[derive(Debug)]
 pub enum LinkedIncreases {}
 
-/// Aggressiveness of all paths together (RFC 6356 section 3). Computed for each acknowledgement,
-/// because it takes only a few additions; the RFC allows to keep it for a round trip.
+/// Aggressiveness of all paths together (RFC 6356 section 3). It is computed for each
+/// acknowledgement, because it takes only a few additions. The RFC allows to compute it once per
+/// round trip.
 fn alpha(total: f64, members: Members<'_, LinkedIncreases>) -> f64 {
     let (mut best, mut rate) = (0.0f64, 0.0);
     for member in members.iter() {
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn t14_all_paths_grow_alike_whatever_their_windows() {
+    fn t14_all_paths_grow_by_the_same_amount() {
         let lia = lia(&[(24_000, 20_000), (48_000, 80_000)]);
         let members = lia.members();
         assert_close(&[alpha(total_window(members), members)], &[1.3333]);
@@ -79,7 +80,8 @@ mod tests {
     fn a_window_that_idles_does_not_count() {
         let mut lia = lia(&[(24_000, 20_000), (240_000, 20_000)]);
         lia.paths.get_mut(PathId(1)).unwrap().in_flight = 0;
-        // Two datagrams count: alpha is 1/1.1, its share of the total of 26400 bytes.
+        // The idle path counts with two datagrams. So alpha is 24000 / 26400, the share of the busy
+        // path in the total.
         let expected = 1200.0 * 1200.0 * 24_000.0 / 26_400f64.powi(2);
         assert_close(&growths(&lia, 1200.0)[..1], &[expected]);
     }
@@ -94,7 +96,7 @@ mod tests {
             let mut rate = 0.0;
             for (member, growth) in lia.members().iter().zip(growths(&lia, 1200.0)) {
                 prop_assert!(growth > 0.0 && growth <= 1200.0 * 1200.0 / member.window + 1e-9);
-                // Growth of the rate per second.
+                // Growth of the rate, bytes per second per second.
                 rate += growth * member.window / 1200.0 / (member.rtt * member.rtt);
             }
             let shortest = paths.iter().map(|path| path.1).min().unwrap() as f64 / 1e6;

@@ -1,9 +1,9 @@
-//! Congestion controllers for mpquic: how much each path may have in flight.
+//! Congestion controllers for mpquic: limits for the bytes in flight and the pacing of each path.
 //!
-//! A controller implements [`mpquic_core::congestion::Controller`], one object for all paths of a
-//! connection. Coupled algorithms look at all paths so that a connection takes no more than one
-//! fair share of a bottleneck its paths have in common; algorithms for a single path implement
-//! [`PathController`] and become a controller through [`Uncoupled`].
+//! A controller implements [`mpquic_core::congestion::Controller`]. One object controls all paths
+//! of a connection. Coupled algorithms look at all paths, so that a connection takes no more than
+//! one fair share of a bottleneck that several of its paths use. Algorithms for a single path
+//! implement [`PathController`] and become a controller through [`Uncoupled`].
 //!
 //! | name | type | |
 //! |---|---|---|
@@ -16,15 +16,17 @@
 //! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBRv3 on each path |
 //! | `newreno` | [`Uncoupled`]`<`[`NewReno`]`>` | RFC 9002 section 7 on each path |
 //!
-//! Beside them stand `olia-mpquic` ([`OliaMpquic`]), which publications measured on ([`published`]), and
-//! `prague` ([`Uncoupled`]`<`[`Prague`]`>`), which is for networks with L4S queues ([`experimental`]).
+//! Two more are not in that list: `olia-mpquic` ([`OliaMpquic`]), a baseline of publications
+//! ([`published`]), and `prague` ([`Uncoupled`]`<`[`Prague`]`>`) for networks with L4S queues
+//! ([`experimental`]).
 //!
-//! The window-based ones leave the first slow start by HyStart++ (RFC 9406), before the
-//! bottleneck's queue overflows, and reduce their windows proportionally (RFC 9937).
+//! Window-based controllers leave the first slow start by HyStart++ (RFC 9406), before the queue of
+//! the bottleneck overflows, and reduce their windows proportionally (RFC 9937).
 //!
-//! [`by_name`] and [`default`](default()) wrap each but wVegas in [`CarefulResume`]: paths that an earlier
-//! connection knew start quicker (RFC 9959). wVegas grows by a datagram in a round trip, so where what is
-//! remembered is too much, it would take long to get from half of what arrived to what the path carries.
+//! [`by_name`] and [`default`](default()) wrap all controllers except `wvegas` and `olia-mpquic` in
+//! [`CarefulResume`]: paths that an earlier connection used start quicker (RFC 9959). wVegas grows
+//! by one datagram per round trip. If the saved window were too large, wVegas would take long to
+//! grow from half of the delivered bytes to the capacity of the path.
 
 use std::sync::Arc;
 
@@ -69,17 +71,17 @@ pub use prague::Prague;
 pub use uncoupled::{PathController, PathLimits, Uncoupled};
 pub use wvegas::Wvegas;
 
-/// A built-in controller, as listed for people.
+/// A built-in controller, described for lists.
 #[derive(Debug, Clone, Copy)]
 pub struct ControllerInfo {
     /// The name to pass to [`by_name`].
     pub name: &'static str,
-    /// What it does, in one line.
+    /// A description of one line.
     pub description: &'static str,
-    /// The publication it comes from.
+    /// The publication that describes the algorithm.
     pub source: &'static str,
     /// The single-path controller to compare with when fairness is measured: the algorithm that
-    /// this one couples, or this one itself.
+    /// this controller couples, or the controller itself if it does not couple.
     pub single_path: &'static str,
     make: fn() -> Box<dyn Controller>,
 }
@@ -159,12 +161,13 @@ static EXPERIMENTAL: [ControllerInfo; 1] = [ControllerInfo {
     make: || Box::new(CarefulResume::<Uncoupled<Prague>>::default()),
 }];
 
-/// The controllers of this crate that are meant to be used, the default first.
+/// The controllers of this crate for general use, the default first.
 pub fn list() -> &'static [ControllerInfo] {
     &CONTROLLERS
 }
 
-/// Baselines as publications ran them, to judge published results by. They are known to [`by_name`].
+/// Controllers exactly as publications ran them, as baselines for published results. [`by_name`]
+/// finds them, too.
 ///
 /// ```
 /// let olia = mpquic_cc::by_name(mpquic_cc::published()[0].name)?;
@@ -175,8 +178,8 @@ pub fn published() -> &'static [ControllerInfo] {
     &PUBLISHED
 }
 
-/// Controllers that ask something of the network which the Internet does not promise. They are known to
-/// [`by_name`], and mark packets as ECT(1).
+/// Controllers that need a network which treats ECT(1) packets as L4S does; the Internet does not
+/// promise that. [`by_name`] finds them, too. They mark packets as ECT(1).
 ///
 /// ```
 /// use mpquic_core::EcnCodepoint;
@@ -189,7 +192,7 @@ pub fn experimental() -> &'static [ControllerInfo] {
     &EXPERIMENTAL
 }
 
-/// No controller has this name.
+/// No controller has the requested name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "no congestion controller is called `{name}`; there are: {}; published baselines: {}; \
@@ -199,7 +202,7 @@ pub fn experimental() -> &'static [ControllerInfo] {
     names(experimental())
 )]
 pub struct UnknownController {
-    /// The name that was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -212,7 +215,7 @@ fn names(infos: &[ControllerInfo]) -> String {
 ///
 /// # Errors
 ///
-/// [`UnknownController`], whose message lists the names there are.
+/// [`UnknownController`] if no controller has this name. The message lists all names.
 pub fn by_name(name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownController> {
     let find = |infos: &'static [ControllerInfo]| infos.iter().find(|info| info.name == name);
     if let Some(info) = find(&EXPERIMENTAL) {
@@ -224,7 +227,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownControll
         .ok_or_else(|| UnknownController { name: name.into() })
 }
 
-/// The controller to use when there is no reason for another: `coupled-bbr`.
+/// The default controller, `coupled-bbr`.
 pub fn default() -> Arc<dyn ControllerFactory> {
     let info = &CONTROLLERS[0];
     factory(info.name, info.make)
@@ -246,7 +249,7 @@ mod tests {
         list().iter().chain(published()).chain(experimental())
     }
 
-    /// Those that reduce their window in proportion to what arrives (RFC 9937).
+    /// Controllers that reduce their window in proportion to delivered bytes (RFC 9937).
     const BY_LOSS: [&str; 6] = ["newreno", "cubic", "lia", "olia", "balia", "wvegas"];
 
     fn opened(name: &str) -> Box<dyn Controller> {
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_in_a_recovery_period_counts() {
+    fn packets_sent_in_recovery_reduce_the_window() {
         for name in BY_LOSS {
             let now = start();
             let after = |packets| {
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_packets_takes_memory_for_each_path() {
+    fn memory_grows_with_sent_packets_on_each_path() {
         for name in ["bbr", "coupled-bbr"] {
             let mut controller = opened(name);
             assert_eq!(controller.memory(), 0, "{name}");
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_names_there_are() {
+    fn error_for_an_unknown_name_lists_all_names() {
         let error = by_name("westwood").unwrap_err().to_string();
         assert!(error.contains("`westwood`"), "{error}");
         for info in all() {

@@ -8,10 +8,10 @@ use crate::careful_resume::Found;
 use crate::uncoupled::{PathController, PathLimits};
 use crate::window::Window;
 
-/// What a loss leaves of the window.
+/// Factor that a loss leaves of the window.
 const LOSS_FACTOR: f64 = 0.5;
 
-/// One datagram more per round trip, half the window after a loss.
+/// Adds one datagram per round trip to the window, and halves it after a loss.
 #[derive(Debug, Clone)]
 pub struct NewReno {
     window: Window,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_round_ahead() {
+    fn window_after_round_doubles_below_the_threshold_then_adds_a_datagram() {
         let now = start();
         let mut reno = NewReno::new(now, 1200);
         assert_eq!(reno.window_after_round(12_000), 24_000);

@@ -8,8 +8,8 @@ use crate::coupled::{Coupled, Coupling, Member, Members};
 use crate::window::{Reaction, Window};
 
 /// Coupled congestion avoidance: all paths together grow about as fast as one Reno flow on the best
-/// of them, and traffic moves to the best paths. The window of a path that is worse than others may
-/// shrink without a loss. Slow start and the reaction to losses are Reno's, path by path.
+/// path, and traffic moves to the best paths. The window of a worse path may shrink without a loss.
+/// Slow start and the reaction to losses are those of Reno on each path.
 pub type Olia = Coupled<OpportunisticLinkedIncreases>;
 
 /// The rules of [`Olia`].
@@ -49,7 +49,7 @@ impl LossIntervals {
             Reaction::None => {}
             Reaction::Cut => {
                 *before_cut = *now;
-                // Two losses with nothing delivered between them count as one.
+                // Two losses without a delivered byte between them count as one loss.
                 if now.current > 0.0 {
                     now.previous = now.current;
                     now.current = 0.0;
@@ -67,20 +67,20 @@ impl LossIntervals {
 
 type OliaMember<'a> = Member<'a, LossIntervals>;
 
-/// Ranks paths by the rate Reno would reach on them. The kernel's form: that rate grows with the
-/// root of the loss interval over the RTT, so its square is interval / RTT². (The draft's
-/// interval² / RTT ranks by something else.)
+/// Ranks paths by the rate that Reno would reach on them. As in the kernel: that rate grows with
+/// the square root of the loss interval divided by the RTT, so its square is interval / RTT². The
+/// draft's interval² / RTT gives another order.
 fn quality(member: &OliaMember<'_>) -> f64 {
     member.state.longest() / (member.rtt * member.rtt)
 }
 
-/// The window in whole packets: in bytes, no two windows would ever be equal.
+/// The window in whole packets. In bytes, no two windows would ever be equal.
 fn packets(member: &OliaMember<'_>) -> u64 {
     (member.window / member.mtu) as u64
 }
 
-/// The share of growth moved to or from `path`: towards the best paths whose windows are small,
-/// away from those with the largest windows. The sum over all paths is 0.
+/// The share of growth moved to or from `path`: from the paths with the largest windows to the best
+/// paths with smaller windows. The sum over all paths is 0.
 fn alpha(path: PathId, members: Members<'_, OpportunisticLinkedIncreases>) -> f64 {
     let mut best = 0.0f64;
     let mut largest = 0u64;

@@ -1,4 +1,4 @@
-//! The OLIA that mp-quic ran, as a baseline.
+//! The OLIA of mp-quic, as a baseline.
 
 use mpquic_core::PathId;
 use mpquic_core::congestion::Acked;
@@ -7,22 +7,25 @@ use crate::coupled::{Coupled, Coupling, Member, Members};
 use crate::olia::LossIntervals;
 use crate::window::{Reaction, Window};
 
-/// What a loss leaves of a window: the code counts as two connections, one of which backs off to
-/// 0.7.
+/// Factor that a loss leaves of a window. In mp-quic a path counts as two connections, one of which
+/// backs off to 0.7.
 const LOSS_FACTOR: f64 = 0.85;
 
-/// OLIA as mp-quic has it, on which the ETC and PStream papers measured: a published baseline, not
-/// meant to be used.
+/// OLIA as mp-quic implements it. The ETC and PStream papers measured on it. It is a baseline for
+/// their results, not meant for use.
 ///
-/// Source: `congestion/olia.go` and `olia_sender.go` of github.com/qdeconinck/mp-quic (2017 to 2021).
-/// What differs from [`Olia`](crate::Olia): a loss leaves 85 % of the window; windows start with 32
-/// datagrams and end at 2500; bytes in a recovery period do not count for the interval between losses;
-/// whole windows are coupled, used or not; and the products of intervals and squared RTTs in
-/// nanoseconds wrap around 64 bits, so that beyond some kB between losses it is chance which path
-/// counts as the best.
+/// Source: `congestion/olia.go` and `olia_sender.go` of github.com/qdeconinck/mp-quic (2017 to
+/// 2021). Differences from [`Olia`](crate::Olia):
 ///
-/// Differences from that code: slow start, recovery periods, the undoing of a spurious loss and the
-/// fractions of windows are those of our other controllers.
+/// - A loss leaves 85 % of the window.
+/// - A window starts with 32 datagrams and holds at most 2500.
+/// - Bytes acknowledged in a recovery period do not count for the interval between losses.
+/// - Whole windows are coupled, whether they are used or not.
+/// - Products of intervals and squared RTTs in nanoseconds wrap around 64 bits. With more than a
+///   few kB between losses, chance decides which path counts as the best.
+///
+/// Slow start, recovery periods, the reaction to a spurious loss and the fractions of windows are
+/// not those of mp-quic, but those of the other controllers here.
 pub type OliaMpquic = Coupled<WrappingIncreases>;
 
 /// The rules of [`OliaMpquic`].
@@ -31,14 +34,14 @@ pub enum WrappingIncreases {}
 
 type OliaMember<'a> = Member<'a, LossIntervals>;
 
-/// The larger loss interval in bytes, and the squared RTT in nanoseconds: what the code compares.
+/// The larger loss interval in bytes, and the squared RTT in nanoseconds; mp-quic compares these.
 fn terms(member: &OliaMember<'_>) -> (i64, i64) {
     let nanoseconds = (member.rtt * 1e9).round() as i64;
     let interval = member.state.longest() as i64;
     (interval, nanoseconds.wrapping_mul(nanoseconds))
 }
 
-/// The code's "at least as good", with its overflow.
+/// The comparison "at least as good" of mp-quic, with its overflow.
 fn is_as_good((interval, rtt): (i64, i64), (best_interval, best_rtt): (i64, i64)) -> bool {
     interval.wrapping_mul(best_rtt) >= best_interval.wrapping_mul(rtt)
 }
@@ -155,14 +158,15 @@ mod tests {
     }
 
     #[test]
-    fn small_intervals_rank_as_the_algorithm_has_it() {
-        // Interval over squared RTT: 2000 / 20² against 3000 / 80² ms. The products stay below 2^63.
+    fn small_intervals_rank_without_overflow() {
+        // Interval over squared RTT: 2000 / 20² against 3000 / 80² ms. The products stay below
+        // 2^63.
         let olia = olia(&[(24_000, 20_000, 500), (48_000, 80_000, 600)]);
         assert_close(&alphas(&olia), &[0.5, -0.5]);
     }
 
     #[test]
-    fn larger_ones_overflow() {
+    fn large_intervals_overflow_and_swap_the_ranks() {
         // 100 kB * (80 ms)² is 6.4e20, more than 600 kB * (20 ms)², and both are far beyond 2^63.
         let overflowing = olia(&[(24_000, 20_000, 100_000), (48_000, 80_000, 600_000)]);
         let members = overflowing.members();
@@ -171,7 +175,7 @@ mod tests {
         let wide = |(a, _): (i64, i64), (_, b): (i64, i64)| i128::from(a) * i128::from(b);
         assert!(wide(first, second) > wide(second, first));
         assert!(!is_as_good(first, second));
-        // The path that passes for the best has the largest window already: nothing moves.
+        // The path that counts as the best already has the largest window, so no growth moves.
         assert_close(&alphas(&overflowing), &[0.0, 0.0]);
     }
 

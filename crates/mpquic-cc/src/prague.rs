@@ -1,10 +1,11 @@
-//! Prague (draft-briscoe-iccrg-prague-congestion-control-04): scalable, for L4S queues (RFC 9330 to 9332).
+//! Prague (draft-briscoe-iccrg-prague-congestion-control-04): scalable congestion control for L4S
+//! queues (RFC 9330 to 9332).
 //!
-//! The window falls by half of the share of packets that came with ECN-CE marks, so that it settles where
-//! there are one or two of these in a round trip: often enough to keep a queue short, and seldom enough to
-//! keep a link busy. Left out is what the draft asks for against queues that mark as RFC 3168 says, which take
-//! one mark for a loss: beside flows of other controllers in such a queue, it takes more than its part. It is for networks whose
-//! queues are known.
+//! ECN-CE marks reduce the window by half of the share of marked packets. So the window settles at
+//! one or two marks per round trip: often enough to keep a queue short, and seldom enough to keep a
+//! link busy. The draft also has rules for queues that mark according to RFC 3168, where one mark
+//! means as much as a loss. These rules are left out: in such a queue Prague takes more than its
+//! share beside other controllers. It is meant for networks whose queues are known.
 
 use std::time::{Duration, Instant};
 
@@ -14,33 +15,34 @@ use crate::careful_resume::Found;
 use crate::uncoupled::{PathController, PathLimits};
 use crate::window::Window;
 
-/// How much the share of marks in a round trip counts in the mean (section 2.4.2).
+/// Weight of a round trip in the mean share of marks (section 2.4.2).
 const GAIN: f64 = 1.0 / 16.0;
-/// Flows with shorter round trips grow as if theirs were this long, seconds: they take no more than
-/// others do (section 2.4.4).
+/// The window of a flow with a shorter RTT grows as if the RTT were this long, in seconds. So flows
+/// with short RTTs take no more than other flows (section 2.4.4).
 const REFERENCE_RTT: f64 = 0.025;
-/// They do so after this many round trips of congestion avoidance: short flows need not.
+/// [`REFERENCE_RTT`] applies after this many round trips of congestion avoidance. Short flows do
+/// not need it.
 const YOUNG_ROUNDS: u32 = 500;
-/// What a loss leaves of the window.
+/// Factor that a loss leaves of the window.
 const LOSS_FACTOR: f64 = 0.5;
 
-/// A window that falls in proportion to the share of marked packets.
+/// A window that marks reduce in proportion to the share of marked packets.
 #[derive(Debug, Clone)]
 pub struct Prague {
     window: Window,
-    /// The mean share of marked packets; 1 until the first mark has come.
+    /// Mean share of marked packets; 1 until the first mark arrives.
     share: f64,
     was_marked: bool,
     round: Round,
-    /// Round trips of congestion avoidance.
+    /// Number of round trips in congestion avoidance.
     rounds: u32,
-    /// When marks last cut the window: those of packets sent before say the same.
+    /// When marks last reduced the window. Marks of packets that were sent earlier are ignored.
     cut_at: Option<Instant>,
-    /// Seconds; 0 before there is a sample.
+    /// Smoothed RTT, seconds; 0 before the first sample.
     smoothed_rtt: f64,
 }
 
-/// What was acknowledged since a round trip began.
+/// Packets acknowledged since a round trip began.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     began: Instant,
@@ -57,20 +59,21 @@ impl Round {
         }
     }
 
-    /// The share of marked packets. Marks of packets acknowledged before may be among them.
+    /// The share of marked packets. It is limited to 1, because marks of packets that were
+    /// acknowledged earlier may be included.
     fn share(&self) -> f64 {
         (self.marked as f64 / self.packets.max(1) as f64).min(1.0)
     }
 }
 
 impl Prague {
-    /// Whether a short round trip counts as a long one.
+    /// True if a short RTT counts as [`REFERENCE_RTT`].
     fn counts_as_longer(&self) -> bool {
         self.rounds >= YOUNG_ROUNDS && self.smoothed_rtt < REFERENCE_RTT
     }
 
-    /// Datagrams by which the window grows in a round trip without marks: 1, or less so that the rate
-    /// grows as with the reference's round trip.
+    /// Growth of the window in a round trip without marks, datagrams: 1, or as much less as the
+    /// rate needs to grow as with [`REFERENCE_RTT`].
     fn growth(&self) -> f64 {
         match self.counts_as_longer() {
             true => (self.smoothed_rtt / REFERENCE_RTT).powi(2),
@@ -78,7 +81,7 @@ impl Prague {
         }
     }
 
-    /// Ends the round trip if packets that left in it are acknowledged.
+    /// Ends the round trip if a packet that left in it is acknowledged.
     fn end_round(&mut self, ack: &Acked) {
         let least = match self.counts_as_longer() {
             true => Duration::from_secs_f64(REFERENCE_RTT),
@@ -96,7 +99,7 @@ impl Prague {
         self.round = Round::new(ack.now);
     }
 
-    /// Cuts the window for marks, once in a round trip.
+    /// Reduces the window because of marks, once per round trip.
     fn cut(&mut self, ack: &Acked) {
         self.was_marked = true;
         if self.cut_at.is_some_and(|at| ack.sent_at <= at) {
@@ -135,7 +138,7 @@ impl PathController for Prague {
         self.smoothed_rtt = ack.rtt.smoothed.as_secs_f64();
         self.round.packets += ack.packets;
         self.round.marked += ack.marked;
-        // What came with a mark does not let the window grow.
+        // Marked packets do not let the window grow.
         if let Some(acked) = self.window.on_ack(ack) {
             let unmarked = ack.packets.saturating_sub(ack.marked) as f64;
             let acked = acked * unmarked / ack.packets.max(1) as f64;
@@ -149,7 +152,7 @@ impl PathController for Prague {
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        // Marks come with the acknowledgements, which say how many there are.
+        // Marks are handled with acknowledgements, which tell their number.
         if event.kind != CongestionKind::Ecn {
             self.window.on_congestion_event(event, LOSS_FACTOR);
         }
@@ -162,7 +165,7 @@ impl PathController for Prague {
     fn limits(&self) -> PathLimits {
         let mut limits = self.window.limits();
         if self.smoothed_rtt > 0.0 {
-            // Bursts would be marked, though the rate is right.
+            // Bursts would be marked even at the right rate.
             let windows = match self.window.in_slow_start() {
                 true => 2.0,
                 false => 1.0,
@@ -187,7 +190,8 @@ mod tests {
 
     const MTU: f64 = 1200.0;
 
-    /// Acknowledges a window's packets one by one, the marked ones as `is_marked` says.
+    /// Acknowledges the packets of a window one by one. `is_marked` decides for each packet whether
+    /// it is marked.
     fn round(
         prague: &mut Prague,
         now: &mut Instant,
@@ -203,7 +207,7 @@ mod tests {
         }
     }
 
-    /// In congestion avoidance with a window of so many datagrams, and a share of marks.
+    /// A controller in congestion avoidance with a window of `datagrams` and a mean share of marks.
     fn steady(datagrams: f64, share: f64) -> (Prague, Instant) {
         let now = start();
         let mut prague = Prague::new(now, 1200);
@@ -227,9 +231,10 @@ mod tests {
         ack.marked = 1;
         prague.on_ack(&ack);
         assert!(!prague.window.in_slow_start());
-        // What the marked packet adds in slow start is cut with the rest.
+        // In slow start the marked packet still grows the window, and the reduction includes that
+        // growth.
         assert_eq!(prague.window.bytes, 6.0 * MTU);
-        // Another mark of the same round trip says nothing new.
+        // A second mark in the same round trip changes nothing.
         prague.on_ack(&ack);
         assert_eq!(prague.window.bytes, 6.0 * MTU);
     }
@@ -243,7 +248,8 @@ mod tests {
             left -= 1;
             left >= 0
         });
-        // The first mark cuts by 10 %; 90 packets without one then add nearly one datagram to 90.
+        // The first mark reduces the window by 10 %; then 90 packets without a mark add nearly one
+        // datagram.
         let datagrams = prague.window.bytes / MTU;
         assert!((datagrams - 91.0).abs() < 0.02, "{datagrams}");
         let share = 0.2 + (0.1 - 0.2) / 16.0;
@@ -254,7 +260,7 @@ mod tests {
     fn marked_packets_do_not_let_the_window_grow() {
         let grown = |marked| {
             let (mut prague, now) = steady(100.0, 0.2);
-            // It has been cut in this round trip already.
+            // The first acknowledgement reduces the window for this round trip.
             let mut ack = Acked::new(now, now, 12_000, rtt(Duration::from_millis(50)));
             (ack.packets, ack.marked) = (10, 1);
             prague.on_ack(&ack);
@@ -270,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn short_round_trips_grow_as_long_ones_do_once_a_flow_is_old() {
+    fn old_flow_with_short_rtt_grows_as_with_the_reference_rtt() {
         for (trip, rounds, growth) in [
             (50, 1000, 1.0),
             (25, 1000, 1.0),
@@ -305,7 +311,8 @@ mod tests {
                     mean += prague.window.bytes / MTU / 2000.0;
                 }
             }
-            // A datagram for what has no mark, and half of the share of the window for what has.
+            // Unmarked packets add a datagram per round trip; marks take half of their share of the
+            // window.
             let expected = 2.0 * (1.0 - share) / share;
             assert!(
                 (mean / expected - 1.0).abs() < 0.15,
@@ -315,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_round_trip_there_is_no_rate_of_its_own() {
+    fn pacing_rate_needs_an_rtt_sample() {
         let mut prague = Prague::new(start(), 1200);
         assert_eq!(prague.limits().pacing_rate, None);
         prague.smoothed_rtt = 0.05;
@@ -326,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_flow_counts_round_trips_of_the_reference_at_least() {
+    fn round_trip_of_an_old_flow_lasts_at_least_the_reference_rtt() {
         for (rounds, after, ends) in [(499, 5, true), (500, 24, false), (500, 25, true)] {
             let (mut prague, now) = steady(100.0, 0.0);
             (prague.rounds, prague.smoothed_rtt) = (rounds, 0.005);
@@ -348,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fills_a_link_that_marks_from_a_millisecond_on_and_keeps_the_queue_there() {
+    fn link_that_marks_above_a_millisecond_is_filled_with_a_short_queue() {
         let mut flow = Flow::<Prague>::new(40.0, 20, 5.0);
         flow.mark_above = Some(Duration::from_millis(1));
         flow.run(Duration::from_secs(5));

@@ -1,32 +1,33 @@
-//! Proportional rate reduction (RFC 9937): what may be in flight while a window is being reduced.
+//! Proportional rate reduction (RFC 9937): the limit on bytes in flight while a window is reduced.
 //!
-//! Without it a cut to half silences the path for half a round trip, until what is in flight has
-//! shrunk to the new window. With it one packet leaves for two that arrive, and at the end of the
-//! recovery period as much is in flight as the new window holds.
+//! Without this limit, halving the window silences the path for half a round trip, until the bytes
+//! in flight have shrunk to the new window. With it, one packet leaves for two that are
+//! acknowledged. At the end of the recovery period, the bytes in flight equal the new window.
 
 use mpquic_core::congestion::{Acked, CongestionEvent, Sent};
 
 /// One recovery period.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RateReduction {
-    /// In flight when the recovery period began (`RecoverFS`), bytes; above 0.
+    /// Bytes in flight when the recovery period began (`RecoverFS`); above 0.
     flight_at_start: f64,
-    /// Delivered and sent since, bytes (`prr_delivered`, `prr_out`).
+    /// Bytes delivered since then (`prr_delivered`).
     delivered: f64,
+    /// Bytes sent since then (`prr_out`).
     sent: f64,
-    /// In flight after the last acknowledgement or loss, bytes.
+    /// Bytes in flight after the last acknowledgement or loss.
     in_flight: f64,
-    /// Delivered by the last acknowledgement, bytes.
+    /// Bytes delivered by the last acknowledgement.
     newly_delivered: f64,
-    /// A loss, not an ECN mark, began the period, so there is something to send again.
+    /// The period began with a loss, not an ECN mark, so there is data to send again.
     is_loss: bool,
     /// Bytes that may be in flight now.
     limit: f64,
 }
 
 impl RateReduction {
-    /// A recovery period begins on the way to the window `target`; `delivered` bytes were
-    /// acknowledged by what revealed it.
+    /// A recovery period begins. The new window is `target`. The acknowledgement that revealed the
+    /// loss delivered `delivered` bytes.
     pub(crate) fn new(event: &CongestionEvent, delivered: f64, target: f64, mtu: f64) -> Self {
         let in_flight = event.in_flight as f64;
         let mut reduction = Self {
@@ -51,7 +52,7 @@ impl RateReduction {
         self.sent += sent.bytes as f64;
     }
 
-    /// An acknowledgement. It counts as safe until a loss is reported with it.
+    /// Handles an acknowledgement. It counts as safe until a loss is reported along with it.
     pub(crate) fn on_ack(&mut self, ack: &Acked, target: f64, mtu: f64) {
         self.newly_delivered = ack.bytes as f64;
         self.delivered += self.newly_delivered;
@@ -59,14 +60,14 @@ impl RateReduction {
         self.update(target, mtu, true);
     }
 
-    /// More was lost, so the last acknowledgement was not safe.
+    /// Handles further losses: the last acknowledgement was not safe.
     pub(crate) fn on_loss(&mut self, event: &CongestionEvent, target: f64, mtu: f64) {
         self.in_flight = event.in_flight as f64;
         self.is_loss |= event.lost_bytes > 0;
         self.update(target, mtu, false);
     }
 
-    /// RFC 9937 section 6.2. `safe` stands for `SafeACK`: QUIC has no cumulative acknowledgement
+    /// RFC 9937 section 6.2. `safe` stands for `SafeACK`. QUIC has no cumulative acknowledgement
     /// that could advance, so an acknowledgement is safe if no loss comes with it.
     fn update(&mut self, target: f64, mtu: f64, safe: bool) {
         let room = if self.in_flight > target {
@@ -78,7 +79,7 @@ impl RateReduction {
             }
             room.min(target - self.in_flight)
         };
-        // The first lost packet must be sent again without delay.
+        // The first lost packet has to be sent again without delay.
         let is_repair_due = self.is_loss && self.sent == 0.0;
         let least = if is_repair_due { mtu } else { 0.0 };
         self.limit = self.in_flight + room.max(least);
@@ -96,7 +97,7 @@ mod tests {
 
     const MTU: u64 = 1200;
 
-    /// A sender with always enough to send, its packets in flight, and what it does.
+    /// A sender with unlimited data, and its packets in flight.
     struct Flight {
         reduction: RateReduction,
         target: f64,
@@ -104,7 +105,7 @@ mod tests {
     }
 
     impl Flight {
-        /// `packets` are in flight, `lost` of them are found lost by the acknowledgement of one.
+        /// `packets` are in flight. The acknowledgement of one of them shows that `lost` are lost.
         fn new(packets: u64, lost: u64, target: u64) -> Self {
             let mut event = congestion(CongestionKind::Loss, start(), start());
             event.lost_bytes = lost * MTU;
@@ -119,7 +120,7 @@ mod tests {
             }
         }
 
-        /// Sends what the limit allows; returns how many packets that is.
+        /// Sends packets up to the limit and returns their number.
         fn send(&mut self) -> u64 {
             let mut count = 0;
             while ((self.packets + 1) * MTU) as f64 <= self.reduction.limit() + 1e-6 {
@@ -142,12 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_leaves_for_two_that_arrive() {
+    fn one_packet_is_sent_for_two_acknowledged() {
         let mut flight = Flight::new(20, 1, 10);
         assert_eq!(flight.send(), 1, "the repair");
         let sent: Vec<_> = (0..18).map(|_| flight.acknowledge(1)).collect();
         assert_eq!(sent.iter().sum::<u64>(), 9);
-        // Until no more is in flight than the target, that is.
+        // Only while more than the target is in flight.
         let reducing = &sent[..14];
         assert!(
             reducing.windows(2).all(|two| two[0] + two[1] <= 1),
@@ -156,10 +157,10 @@ mod tests {
         assert_eq!(flight.packets, 10, "the target is in flight");
     }
 
-    /// Half the flight was lost at once: more than the target is missing, so it slow starts back
-    /// (PRR-SSRB), two packets for each acknowledged.
+    /// Half of the flight was lost at once. Fewer bytes than the target are in flight, so the flow
+    /// slow starts back (PRR-SSRB) with two packets for each acknowledged packet.
     #[test]
-    fn heavy_losses_are_made_up_for_by_slow_start() {
+    fn flow_below_its_target_sends_two_packets_for_one_acknowledged() {
         let mut flight = Flight::new(20, 15, 10);
         assert_eq!(flight.send(), 1);
         assert_eq!(flight.packets, 5);
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(flight.packets, 9);
     }
 
-    /// While losses go on, no more leaves than arrives (PRR-CRB).
+    /// While losses go on, one packet is sent for each acknowledged packet (PRR-CRB).
     #[test]
     fn an_acknowledgement_that_brings_more_losses_conserves_packets() {
         let mut flight = Flight::new(20, 12, 10);
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(flight.send(), 1);
     }
 
-    /// After an ECN mark there is nothing to send again, until something is lost as well.
+    /// After an ECN mark there is no packet to send again, until a packet is lost as well.
     #[test]
     fn only_a_loss_is_repaired_at_once() {
         let mut flight = Flight::new(20, 0, 10);

@@ -1,11 +1,14 @@
-//! What every controller allows in worlds that are always the same, as it was recorded in `recorded.txt`.
+//! The limits of every controller in simulated worlds that are always the same. `recorded.txt`
+//! holds the results of an earlier run.
 //!
-//! The other tests say what is right; this one says whether anything is different, down to a byte of a
-//! window: who changes a controller sees which others change with it, and accepts that on purpose.
+//! Other tests check that results are right. This test shows whether any result changed, down to a
+//! byte of a window. So a change to one controller shows all controllers that it affects, and the
+//! new results have to be accepted on purpose:
 //!
 //!     ACCEPT_WINDOWS=1 cargo test -p mpquic-cc recorded
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-// Cube roots and powers are those of the system's library, and may differ in their last bit elsewhere.
+// Cube roots and powers come from the library of the system, and may differ in the last bit
+// elsewhere.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -30,28 +33,31 @@ mod worlds;
 use drawn::Drawn;
 use worlds::{WORLDS, World};
 
-/// How many worlds are drawn, and how long each lasts, in turns.
+/// Number of drawn worlds for every controller.
 const DRAWN: u64 = 32;
+/// Length of a drawn world, turns.
 const DRAWN_TURNS: u64 = 4_000;
-/// More of them.
+/// Drawn worlds from number [`DRAWN`] up to this number are recorded on a line of their own.
 const MORE: u64 = 80;
-/// How many long ones those need that go by rates, to see what their cycles of seconds come to.
+/// Number of long drawn worlds for each rate-based controller. Probing cycles take seconds, so
+/// short worlds do not show them.
 const BY_RATE: [(&str, u64); 2] = [("coupled-bbr", 36), ("bbr", 8)];
+/// Length of a long drawn world, turns.
 const LONG_TURNS: u64 = 80_000;
 
-/// How often what is allowed is recorded.
+/// Time between two recorded samples of the limits.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Links take turns of this length.
+/// Length of a turn; links run for one turn after another.
 const TURN: Duration = Duration::from_millis(1);
 
-/// A connection's controller as the link of one path sees it.
+/// A connection's controller as the link of one path calls it.
 struct OnPath {
     controller: Rc<RefCell<Box<dyn Controller>>>,
     path: PathId,
 }
 
 impl OnPath {
-    /// Opens a path.
+    /// Opens a path on the controller of a connection.
     fn open(controller: &Rc<RefCell<Box<dyn Controller>>>, path: PathId, now: Instant) -> Self {
         controller
             .borrow_mut()
@@ -86,10 +92,10 @@ impl Steer for OnPath {
     }
 }
 
-/// Mbit/s, round trip in ms, queue in round trips.
+/// A link: Mbit/s, RTT in ms, queue in round trips.
 type Link = (f64, u64, f64);
 
-/// Another sender on the first link, in these turns.
+/// Another sender on the first link, present in the turns `from` up to `until`.
 #[derive(Clone, Copy)]
 struct Rival {
     name: &'static str,
@@ -97,7 +103,7 @@ struct Rival {
     until: u64,
 }
 
-/// One that halves its window after a loss, all the time.
+/// A sender that halves its window after a loss, present in all turns.
 const NEW_RENO: Rival = Rival {
     name: "newreno",
     from: 0,
@@ -111,11 +117,11 @@ fn add_limits(hash: &mut Hash, limits: &PathLimits) {
     hash.add(u64::from(limits.in_recovery));
 }
 
-/// The links of a world with a controller of this name, and perhaps another sender on the first one.
+/// The links of a world with one controller, and optionally another sender on the first link.
 struct Run {
     controller: Rc<RefCell<Box<dyn Controller>>>,
     links: Vec<Flow<OnPath>>,
-    /// The other sender, and the turns in which it is there.
+    /// The other sender, and the turns in which it is present.
     rival: Option<(Flow<OnPath>, Range<u64>)>,
     in_one_queue: usize,
     turn: u64,
@@ -185,7 +191,7 @@ impl Run {
         }
     }
 
-    /// The hash of all limits and of what came of them.
+    /// The hash of all limits, delivered bytes and lost bytes.
     fn end(mut self) -> Hash {
         for link in &self.links {
             self.hash.add(link.delivered);
@@ -195,7 +201,7 @@ impl Run {
     }
 }
 
-/// A line of the record: bytes delivered and the window at the end on each path, and the hash.
+/// A line of the record: delivered bytes and final window of each path, and the hash.
 fn line(name: &str, number: usize, world: &World) -> String {
     let mut run = Run::new(name, world.links, world.in_one_queue, world.rival);
     for turn in 0..world.turns {
@@ -210,7 +216,7 @@ fn line(name: &str, number: usize, world: &World) -> String {
     format!("{line} {:016x}\n", run.end().value())
 }
 
-/// Bytes delivered in a world that is drawn, and the hash.
+/// Delivered bytes in a drawn world, and the hash.
 fn run_drawn(name: &str, mut world: Drawn, turns: u64) -> (u64, Hash) {
     let mut run = Run::new(name, &world.links, world.in_one_queue, world.rival);
     for _ in 0..turns {
@@ -221,7 +227,7 @@ fn run_drawn(name: &str, mut world: Drawn, turns: u64) -> (u64, Hash) {
     (delivered, run.end())
 }
 
-/// The line of worlds that are drawn: bytes delivered in all of them, and the hash.
+/// A line of the record for several drawn worlds: total delivered bytes, and the hash.
 fn drawn(name: &str, which: &str, seeds: Range<u64>) -> String {
     let (mut sum, mut all) = (0, Hash::default());
     for seed in seeds {
@@ -238,7 +244,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     infos.map(|info| info.name)
 }
 
-/// Compares with a record in this directory.
+/// Compares `now` with a recorded file of this directory.
 fn assert_recorded(file: &str, now: &str) {
     let file = format!("{}/src/{file}", env!("CARGO_MANIFEST_DIR"));
     let compared = record::compare(file, "ACCEPT_WINDOWS", now);

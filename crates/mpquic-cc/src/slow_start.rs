@@ -1,23 +1,24 @@
-//! HyStart++ (RFC 9406): leave slow start when the round trips grow longer, before the queue at
-//! the bottleneck overflows.
+//! HyStart++ (RFC 9406): slow start ends when the RTT grows, before the queue at the bottleneck
+//! overflows.
 
 use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::{Acked, RttSnapshot};
 
-/// Bounds of the RTT increase that counts as a queue building up (RFC 9406 section 4.3).
+/// Smallest RTT increase that shows a growing queue (RFC 9406 section 4.3).
 const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
+/// Largest RTT increase that is needed to show a growing queue (RFC 9406 section 4.3).
 const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
-/// The increase in between is this fraction of the RTT.
+/// Between these two bounds, the necessary increase is the RTT divided by this number.
 const MIN_RTT_DIVISOR: u32 = 8;
-/// A round's minimum counts only with this many RTT samples.
+/// The minimum RTT of a round counts only with at least this many samples.
 const RTT_SAMPLES_PER_ROUND: u32 = 8;
-/// Conservative slow start grows this many times slower than slow start,
+/// Conservative slow start grows this many times slower than slow start.
 const CONSERVATIVE_GROWTH_DIVISOR: f64 = 4.0;
-/// and ends after this many rounds.
+/// Conservative slow start ends after this many rounds.
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
-/// What slow start does with an acknowledgement.
+/// The reaction of slow start to an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Step {
     /// Grow by this share of the acknowledged bytes.
@@ -29,27 +30,29 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Standard,
-    /// Conservative slow start, entered at a round minimum of `baseline`.
+    /// Conservative slow start, entered when the minimum RTT of a round was `baseline`.
     Conservative {
         baseline: Duration,
         rounds: u32,
     },
 }
 
-/// The first slow start of a path; later ones end at the threshold found here or by a loss
-/// (RFC 9406 section 4.3 asks for no more).
+/// The first slow start of a path. Later slow starts end at the threshold that the first one found,
+/// or by a loss (RFC 9406 section 4.3 asks for no more).
 ///
-/// A round ends with the acknowledgement of a packet sent after it began. Sending is paced, so
-/// the growth per acknowledgement has no limit of its own (`L` is infinite in the RFC's terms).
+/// A round ends with the acknowledgement of a packet that was sent after the round began. Packets
+/// are paced, so the growth per acknowledgement has no limit of its own (the RFC's `L` is
+/// infinite).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlowStart {
     phase: Phase,
     round_start: Option<Instant>,
-    /// Smallest RTT of the previous and of this round.
+    /// Minimum RTT of the previous round.
     last_round: Option<Duration>,
+    /// Minimum RTT of the current round.
     this_round: Option<Duration>,
     samples_in_round: u32,
-    /// `RttSnapshot::samples` at the last sample taken.
+    /// `RttSnapshot::samples` at the last RTT sample that was used.
     samples_seen: u64,
 }
 
@@ -65,7 +68,7 @@ impl SlowStart {
         }
     }
 
-    /// Looks at an acknowledgement that may grow the window.
+    /// Handles an acknowledgement that may grow the window.
     pub(crate) fn on_ack(&mut self, ack: &Acked) -> Step {
         self.take_sample(&ack.rtt);
         let step = self.step();
@@ -97,7 +100,7 @@ impl SlowStart {
         self.this_round = Some(smallest);
     }
 
-    /// Changes the phase, depending on the minimum RTT of the round (RFC 9406 section 4.2).
+    /// Changes the phase according to the minimum RTT of the round (RFC 9406 section 4.2).
     fn step(&mut self) -> Step {
         let known = self.samples_in_round >= RTT_SAMPLES_PER_ROUND;
         match (self.phase, self.last_round, self.this_round) {
@@ -131,7 +134,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// One round of `samples` acknowledgements with these RTTs; returns the last step.
+    /// Runs rounds of `samples` acknowledgements with the same RTT.
     struct Rounds {
         slow_start: SlowStart,
         now: Instant,
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_round_trips_never_end_slow_start() {
+    fn constant_rtt_never_ends_slow_start() {
         let mut rounds = Rounds::new();
         for _ in 0..50 {
             assert_eq!(rounds.round(20 * MS, 10), Step::Grow(1.0));
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lasting_increase_ends_it_after_five_slower_rounds() {
+    fn lasting_rtt_increase_ends_slow_start_after_five_conservative_rounds() {
         let mut rounds = Rounds::new();
         rounds.round(20 * MS, 10);
         rounds.round(20 * MS, 10);
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_increase_that_passes_does_not_end_it() {
+    fn passing_rtt_increase_returns_to_full_growth() {
         let mut rounds = Rounds::new();
         rounds.round(20 * MS, 10);
         rounds.round(20 * MS, 10);
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_samples_say_nothing() {
+    fn rounds_with_too_few_samples_do_not_end_slow_start() {
         let mut rounds = Rounds::new();
         rounds.round(20 * MS, 7);
         rounds.round(20 * MS, 7);
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_increase_is_an_eighth_of_the_round_trip_within_bounds() {
+    fn necessary_increase_is_an_eighth_of_the_rtt_within_bounds() {
         for (rtt, least) in [(16, 4), (32, 4), (64, 8), (128, 16), (400, 16)] {
             for (more, growth) in [(least - 1, 1.0), (least, 0.25)] {
                 let mut rounds = Rounds::new();
@@ -215,14 +218,14 @@ mod tests {
                 rounds.round(rtt * MS, 9);
                 let step = rounds.round((rtt + more) * MS, 9);
                 assert_eq!(step, Step::Grow(growth), "{rtt} {more}");
-                // It is noise only if it passes.
+                // The phase stays conservative while the increase lasts.
                 let step = rounds.round((rtt + more) * MS, 9);
                 assert_eq!(step, Step::Grow(growth), "{rtt} {more}");
             }
         }
     }
 
-    /// The first acknowledgement ends the round before.
+    /// The first acknowledgement of a round ends the round before it.
     #[test]
     fn a_round_counts_with_eight_samples() {
         for (samples, growth) in [(8, 1.0), (9, 0.25)] {
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_without_a_new_sample_counts_for_none() {
+    fn acknowledgement_without_a_new_sample_is_not_counted() {
         let mut slow_start = SlowStart::new();
         let mut ack = acked(start(), start(), 1200);
         for (samples, counted) in [(1, 1), (1, 1), (2, 2)] {

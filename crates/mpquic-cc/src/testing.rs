@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, RttSnapshot, Sent};
 
-/// Always the same instant: how long a test takes is no part of what it looks at.
+/// The same instant at each call, so that no result depends on the duration of a test.
 pub(crate) fn start() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "any instant will do")]
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -18,7 +18,7 @@ pub(crate) fn rtt(rtt: Duration) -> RttSnapshot {
     snapshot
 }
 
-/// `bytes` newly acknowledged on a path whose window is the limit.
+/// An acknowledgement of `bytes` on a path that is limited by its window.
 pub(crate) fn acked(now: Instant, sent_at: Instant, bytes: u64) -> Acked {
     let mut acked = Acked::new(now, sent_at, bytes, rtt(Duration::from_millis(20)));
     acked.in_flight = u64::MAX / 2;
@@ -32,7 +32,7 @@ pub(crate) fn congestion(kind: CongestionKind, now: Instant, sent_at: Instant) -
     event
 }
 
-/// A packet after which `in_flight` bytes are under way.
+/// A packet that leaves; afterwards `in_flight` bytes are in flight.
 pub(crate) fn sent(now: Instant, bytes: u64, in_flight: u64) -> Sent {
     Sent::new(now, 0, bytes, in_flight)
 }

@@ -1,4 +1,4 @@
-//! A sender on a link, for tests of rate-based controllers.
+//! A sender on a simulated link, for tests of rate-based controllers.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use crate::uncoupled::{PathController, PathLimits};
 
 pub(crate) const MTU: u64 = 1200;
 
-/// A packet that is under way, with what delivery rate samples need.
+/// A packet in flight, with the state that delivery rate samples need.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     sent_at: Instant,
-    /// When its acknowledgement arrives; `None` if it is lost.
+    /// When the acknowledgement arrives; `None` if the packet is lost.
     acked_at: Option<Instant>,
     marked: bool,
     delivered: u64,
@@ -25,7 +25,7 @@ struct Packet {
     app_limited: bool,
 }
 
-/// What a link asks of the controller of its path.
+/// The calls of a [`Flow`] to the controller of its path.
 pub(crate) trait Steer {
     fn on_packet_sent(&mut self, sent: &Sent);
     fn on_ack(&mut self, ack: &Acked);
@@ -51,28 +51,28 @@ impl<C: PathController> Steer for C {
     }
 }
 
-/// One controller that always has something to send (or a budget per second), on one link with a
-/// drop-tail queue.
+/// One controller on one link with a drop-tail queue. The application always has data to send, or
+/// produces data at [`Self::application`].
 pub(crate) struct Flow<C> {
     pub(crate) controller: C,
     pub(crate) now: Instant,
-    /// Bytes per second.
+    /// Rate of the link, bytes per second.
     pub(crate) rate: f64,
     pub(crate) rtt: Duration,
-    /// Longest queue.
+    /// Longest queue; a packet that finds a longer one is dropped.
     pub(crate) queue: Duration,
-    /// Every so many packets one is lost.
+    /// The link loses every n-th packet.
     pub(crate) lose_every: Option<u64>,
-    /// Longer queues mark.
+    /// Packets that find a queue longer than this are marked.
     pub(crate) mark_above: Option<Duration>,
-    /// Acknowledgements arrive at multiples of this time.
+    /// Acknowledgements arrive only at multiples of this time.
     pub(crate) acknowledge_every: Option<Duration>,
-    /// Bytes per second the application has.
+    /// Rate at which the application produces data, bytes per second; `None` for unlimited data.
     pub(crate) application: Option<f64>,
     pub(crate) delivered: u64,
     pub(crate) lost: u64,
     pub(crate) longest_queue: Duration,
-    /// The next acknowledgement says that round trips are measured anew.
+    /// The next acknowledgement reports that RTT measurement starts again.
     pub(crate) rtt_restarts: bool,
     packets: VecDeque<Packet>,
     in_flight: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Flow<C> {
 }
 
 impl<C: PathController> Flow<C> {
-    /// `mbit` Mbit/s and `rtt` ms, with a queue of `queue` round trips.
+    /// A link of `mbit` Mbit/s, an RTT of `rtt` ms and a queue of `queue` round trips.
     pub(crate) fn new(mbit: f64, rtt: u64, queue: f64) -> Self {
         let now = start();
         Self::steered_by(C::new(now, MTU as u16), now, mbit, rtt, queue)
@@ -96,7 +96,7 @@ impl<C: PathController> Flow<C> {
 }
 
 impl<C: Steer> Flow<C> {
-    /// The same with this controller, from this moment on.
+    /// Like [`Self::new`], with the given controller and starting time.
     pub(crate) fn steered_by(controller: C, now: Instant, mbit: f64, rtt: u64, queue: f64) -> Self {
         let rtt = Duration::from_millis(rtt);
         Self {
@@ -132,7 +132,7 @@ impl<C: Steer> Flow<C> {
         self.in_flight
     }
 
-    /// Sends through the same queue as another flow, if both are told so in turns.
+    /// Makes two flows share one queue, if this is called for each of the two in turn.
     #[cfg_attr(
         not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")),
         expect(dead_code, reason = "only the record needs it")
@@ -142,7 +142,7 @@ impl<C: Steer> Flow<C> {
         (self.link_free_at, other.link_free_at) = (free_at, free_at);
     }
 
-    /// Changes the rate of the link, for what is queued too.
+    /// Changes the rate of the link, also for packets in the queue.
     pub(crate) fn set_rate(&mut self, rate: f64) {
         let factor = self.rate / rate;
         let (now, rtt) = (self.now, self.rtt);
@@ -160,14 +160,14 @@ impl<C: Steer> Flow<C> {
         self.rate = rate;
     }
 
-    /// Runs for a time and returns the bytes per second delivered in it.
+    /// Runs for a time and returns the delivered bytes per second.
     pub(crate) fn run(&mut self, time: Duration) -> f64 {
         let (end, before) = (self.now + time, self.delivered);
         self.run_until(end, |_| false);
         (self.delivered - before) as f64 / time.as_secs_f64()
     }
 
-    /// Runs until something holds; true if it came to hold before `end`.
+    /// Runs until `done` holds or until `end`; true if `done` held.
     pub(crate) fn run_until(&mut self, end: Instant, mut done: impl FnMut(&Self) -> bool) -> bool {
         while !done(self) {
             let ack = self.packets.iter().find_map(|packet| packet.acked_at);
@@ -188,7 +188,7 @@ impl<C: Steer> Flow<C> {
         true
     }
 
-    /// When what would be acknowledged at a time is, if acknowledgements come in bursts.
+    /// Rounds `time` up to the next burst of acknowledgements.
     fn acknowledged_at(&self, time: Instant) -> Instant {
         let Some(every) = self.acknowledge_every else {
             return time;
@@ -236,7 +236,7 @@ impl<C: Steer> Flow<C> {
             .on_packet_sent(&Sent::new(now, self.sent, MTU, self.in_flight));
     }
 
-    /// The acknowledgement of the next packet that arrived; those before it are lost.
+    /// Acknowledges the next packet that arrived. Packets sent before it are lost.
     fn acknowledge(&mut self) {
         let position = self.packets.iter().position(|p| p.acked_at.is_some());
         let (mut lost, mut lost_at) = (0, None);

@@ -1,4 +1,4 @@
-//! Controllers that treat every path as a connection of its own.
+//! Controllers that treat every path as a separate connection.
 
 use std::fmt;
 use std::time::Instant;
@@ -8,24 +8,25 @@ use mpquic_core::{PathId, PathMap};
 
 use crate::careful_resume::{Found, Resumable};
 
-/// What a path's controller allows it to send.
+/// The limits that a path's controller sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathLimits {
-    /// Bytes the path may have in flight; never below two datagrams.
+    /// Bytes that the path may have in flight; never below two datagrams.
     pub window: u64,
     /// The slow start threshold, once it has been set.
     pub slow_start_threshold: Option<u64>,
     /// True while the path recovers from a loss event.
     pub in_recovery: bool,
-    /// Bytes per second to pace at; `None` lets the core choose.
+    /// Pacing rate, bytes per second; `None` lets the core choose.
     pub pacing_rate: Option<u64>,
-    /// How many bytes that rate is meant for, if not for all: see [`Controller::burst`].
+    /// Bytes for which the pacing rate is meant, if it is not meant for all: see
+    /// [`Controller::burst`].
     pub burst: Option<u64>,
 }
 
 impl PathLimits {
-    /// A window in bytes and nothing else.
+    /// A window in bytes, without any other limits.
     pub fn new(window: u64) -> Self {
         Self {
             window,
@@ -37,8 +38,8 @@ impl PathLimits {
     }
 }
 
-/// Congestion control of one path, independent of the others. [`Uncoupled`] makes a [`Controller`]
-/// of it; the methods mean what they mean there.
+/// Congestion control of one path, independent of other paths. [`Uncoupled`] turns it into a
+/// [`Controller`], whose methods of the same names describe these methods.
 ///
 /// ```
 /// use std::time::Instant;
@@ -47,7 +48,7 @@ impl PathLimits {
 /// use mpquic_core::PathId;
 /// use mpquic_core::congestion::{Acked, CongestionEvent, Controller as _};
 ///
-/// /// Ten datagrams, whatever happens.
+/// /// A constant window of ten datagrams.
 /// #[derive(Debug)]
 /// struct TenDatagrams {
 ///     mtu: u16,
@@ -81,9 +82,9 @@ pub trait PathController: fmt::Debug + Send {
     /// The algorithm's name.
     const NAME: &'static str;
 
-    /// A path with this largest datagram, in bytes, starts.
+    /// The controller of a path that opens. `mtu` is the largest datagram, bytes.
     fn new(now: Instant, mtu: u16) -> Self;
-    /// The largest datagram changed.
+    /// The size of the largest datagram changed.
     fn on_mtu_update(&mut self, mtu: u16);
     /// A packet that counts as in flight left.
     fn on_packet_sent(&mut self, sent: &Sent) {
@@ -91,28 +92,28 @@ pub trait PathController: fmt::Debug + Send {
     }
     /// Packets were acknowledged.
     fn on_ack(&mut self, ack: &Acked);
-    /// Loss, ECN-CE, persistent congestion, or a loss that proved spurious.
+    /// A loss, an ECN-CE mark, persistent congestion, or a loss that proved spurious.
     fn on_congestion_event(&mut self, event: &CongestionEvent);
-    /// Share of losses, 0 to 1, up to which the algorithm sees no congestion when it starts.
+    /// Share of losses, 0 to 1, up to which the startup of the algorithm sees no congestion.
     const TOLERATED_LOSS: f64 = 0.0;
-    /// Goes on with what [`CarefulResume`](crate::CarefulResume) found.
+    /// Goes on from a result of [`CarefulResume`](crate::CarefulResume).
     fn adopt(&mut self, found: Found) {
         let _ = found;
     }
-    /// What the path is allowed to send now.
+    /// The current limits of the path.
     fn limits(&self) -> PathLimits;
     /// Bytes of memory in lists that grow with the traffic.
     fn memory(&self) -> u64 {
         0
     }
-    /// The window after one loss-free round trip, if it were `window` now.
+    /// The window one loss-free round trip after it was `window`, bytes.
     fn window_after_round(&self, window: u64) -> u64 {
         window
     }
 }
 
-/// Runs one `C` per path. The paths of a connection then take as many fair shares of a bottleneck
-/// they have in common.
+/// Runs one `C` per path. If several paths share a bottleneck, the connection takes one fair share
+/// of it for each of these paths.
 #[derive(Debug)]
 pub struct Uncoupled<C> {
     paths: PathMap<C>,
@@ -222,7 +223,7 @@ mod tests {
 
     const PATH: PathId = PathId(2);
 
-    /// As little of a controller as there can be.
+    /// The smallest possible controller.
     #[derive(Debug)]
     struct TenDatagrams(u64);
 
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_controller_does_not_say_changes_nothing() {
+    fn default_methods_change_nothing() {
         let mut controller = Uncoupled::<TenDatagrams>::default();
         let now = start();
         controller.on_path_opened(PATH, now, 1200);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_a_rule_leaves_each_window_as_it_is() {
+    fn default_window_after_round_is_the_window() {
         let mut controller = Uncoupled::<TenDatagrams>::default();
         controller.on_path_opened(PATH, start(), 1200);
         let windows = [(PathId(1), 5_000), (PATH, 7_000)];

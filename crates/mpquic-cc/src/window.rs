@@ -1,5 +1,5 @@
-//! What all window-based controllers share: limits of the window, slow start, recovery periods, and
-//! undoing the reaction to a spurious loss (RFC 9002 section 7).
+//! The common part of all window-based controllers: limits of the window, slow start, recovery
+//! periods, and undoing the reaction to a spurious loss (RFC 9002 section 7).
 
 use std::time::Instant;
 
@@ -10,44 +10,44 @@ use crate::prr::RateReduction;
 use crate::slow_start::{SlowStart, Step};
 use crate::uncoupled::PathLimits;
 
-/// Bytes of the largest initial window (RFC 9002 section 7.2).
+/// Largest initial window, bytes (RFC 9002 section 7.2).
 const MAX_INITIAL_WINDOW: f64 = 14_720.0;
 
-/// What a congestion event did to a window.
+/// The effect of a congestion event on a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
-    /// Nothing: the event belongs to the current recovery period, or there was nothing to undo.
+    /// No effect: the event belongs to the current recovery period, or there was nothing to undo.
     None,
     /// The window was cut and a recovery period began.
     Cut,
-    /// Persistent congestion: down to the minimum.
+    /// Persistent congestion: the window fell to the minimum.
     Collapsed,
     /// The last cut was undone.
     Restored,
 }
 
-/// The window as it was before the last cut.
+/// The window before the last cut.
 #[derive(Debug, Clone, Copy)]
 struct Snapshot {
     bytes: f64,
     slow_start_threshold: f64,
-    /// The recovery period before the one the cut began.
+    /// When the recovery period before the last one began.
     previous_recovery: Option<Instant>,
 }
 
-/// A congestion window in bytes, fractions kept.
+/// A congestion window in bytes, including fractions.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     pub(crate) bytes: f64,
-    /// Infinite until slow start ended for the first time.
+    /// Slow start threshold, bytes; infinite until slow start has ended once.
     pub(crate) slow_start_threshold: f64,
     mtu: f64,
     slow_start: SlowStart,
     recovery_start: Option<Instant>,
     recovering: bool,
-    /// During a recovery period, brings the bytes in flight down to the window.
+    /// Brings the bytes in flight down to the window during a recovery period.
     reduction: Option<RateReduction>,
-    /// When bytes were last acknowledged, and how many.
+    /// When bytes were last acknowledged, and their number.
     last_acked: Option<(Instant, f64)>,
     snapshot: Option<Snapshot>,
 }
@@ -73,8 +73,8 @@ impl Window {
         self.mtu
     }
 
-    /// Bytes that may be in flight now, whole ones: the window, or during a recovery period the
-    /// limit on the way to it (RFC 9937).
+    /// Bytes that may be in flight now, rounded down: the window, or during a recovery period the
+    /// limit on the way to the window (RFC 9937).
     pub(crate) fn limit(&self) -> u64 {
         let limit = self.reduction.map_or(self.bytes, |prr| prr.limit());
         limit.max(self.minimum()) as u64
@@ -94,7 +94,7 @@ impl Window {
         self.bytes as u64
     }
 
-    /// The smallest window (RFC 9002 section 7.2).
+    /// The smallest window, bytes (RFC 9002 section 7.2).
     pub(crate) fn minimum(&self) -> f64 {
         2.0 * self.mtu
     }
@@ -128,9 +128,9 @@ impl Window {
         }
     }
 
-    /// Grows the window if it is in slow start. Returns the acknowledged bytes that count for
-    /// congestion avoidance: none in slow start, in a recovery period, or if the window was not
-    /// what limited sending (RFC 9002 sections 7.3.2 and 7.8).
+    /// Handles an acknowledgement, and grows the window if it is in slow start. Returns the
+    /// acknowledged bytes that count for congestion avoidance. None count in slow start, in a
+    /// recovery period, or if the window did not limit sending (RFC 9002 sections 7.3.2 and 7.8).
     pub(crate) fn on_ack(&mut self, ack: &Acked) -> Option<f64> {
         self.last_acked = Some((ack.now, ack.bytes as f64));
         if self
@@ -189,7 +189,7 @@ impl Window {
         }
     }
 
-    /// Begins a recovery period unless the event belongs to the last one.
+    /// Begins a recovery period unless the event belongs to the last one. Returns true if it began.
     fn cut(&mut self, event: &CongestionEvent, factor: f64) -> bool {
         let previous_recovery = self.recovery_start;
         // RFC 9002 section 7.3.2: one cut per round trip.
@@ -216,7 +216,7 @@ impl Window {
     }
 
     fn restore(&mut self, event: &CongestionEvent) -> Reaction {
-        // Packets of an earlier recovery period say nothing about the last cut.
+        // A packet of an earlier recovery period did not cause the last cut.
         let concerns_last_cut = |snapshot: &mut Snapshot| {
             let previous = snapshot.previous_recovery;
             previous.is_none_or(|start| event.sent_at > start)
@@ -232,14 +232,14 @@ impl Window {
         Reaction::Restored
     }
 
-    /// Goes on with what resuming found (RFC 9959 section 3).
+    /// Goes on from a result of resuming (RFC 9959 section 3).
     pub(crate) fn adopt(&mut self, found: Found) {
         match found {
             Found::AtLeast(bytes) => self.bytes = self.bytes.max(bytes as f64),
             Found::TooMuch { window, now } => {
                 self.set(window as f64);
                 self.slow_start_threshold = self.bytes;
-                // What left before counts neither for growth nor as another loss.
+                // Packets that left earlier neither let the window grow nor cause another cut.
                 self.recovery_start = Some(now);
                 self.recovering = true;
                 self.reduction = None;
@@ -252,33 +252,34 @@ impl Window {
         }
     }
 
-    /// Sets the window, keeping it at or above the minimum.
+    /// Sets the window in bytes, but not below the minimum.
     pub(crate) fn set(&mut self, bytes: f64) {
         self.bytes = bytes.max(self.minimum());
     }
 
-    /// Keeps the window at or below this many datagrams.
+    /// Limits the window to this many datagrams.
     pub(crate) fn cap(&mut self, datagrams: f64) {
         self.bytes = self.bytes.min(datagrams * self.mtu);
     }
 
-    /// Moves the window in congestion avoidance.
+    /// Adds `bytes` to the window in congestion avoidance; negative numbers shrink it.
     pub(crate) fn grow(&mut self, bytes: f64) {
         self.set(self.bytes + bytes);
         if bytes < 0.0 {
-            // Shrinking must not restart slow start.
+            // A smaller window must not restart slow start.
             self.slow_start_threshold = self.slow_start_threshold.min(self.bytes);
         }
     }
 
-    /// A window of `bytes` after a loss-free round in slow start; `None` in congestion avoidance.
+    /// The window after a loss-free round of slow start, if it was `bytes` before; `None` in
+    /// congestion avoidance.
     pub(crate) fn slow_start_round(&self, bytes: f64) -> Option<f64> {
         (bytes < self.slow_start_threshold)
             .then(|| (2.0 * bytes).min(self.slow_start_threshold.max(bytes)))
     }
 }
 
-/// RFC 9002 section 7.2
+/// The initial window, bytes (RFC 9002 section 7.2).
 fn initial(mtu: f64) -> f64 {
     (10.0 * mtu).min(MAX_INITIAL_WINDOW.max(2.0 * mtu))
 }
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_grows_by_what_is_acknowledged_up_to_the_threshold() {
+    fn slow_start_grows_by_acknowledged_bytes_up_to_the_threshold() {
         let now = start();
         let mut window = Window::new(1200);
         assert_eq!(window.on_ack(&acked(now + RTT, now, 2400)), None);
@@ -327,7 +328,8 @@ mod tests {
         assert_eq!(window.rounded(), 6_000);
         assert!(window.in_recovery());
 
-        // Sent before the cut: same period, and their acknowledgements do not grow the window.
+        // This packet was sent before the cut: it belongs to the same period, and its
+        // acknowledgement does not grow the window.
         let ecn = congestion(CongestionKind::Ecn, now + RTT * 3 / 2, now + RTT);
         assert_eq!(window.on_congestion_event(&ecn, 0.5), Reaction::None);
         assert_eq!(
@@ -401,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn news_of_an_older_loss_does_not_take_back_a_newer_one() {
+    fn spurious_older_loss_does_not_undo_a_newer_cut() {
         let now = start();
         let mut window = Window::new(1200);
         let first = congestion(CongestionKind::Loss, now + RTT, now);
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_of_the_last_cut_if_it_left_after_the_one_before() {
+    fn spurious_loss_undoes_the_last_cut_if_sent_after_the_cut_before() {
         let now = start();
         let restored = |sent_at| {
             let mut window = Window::new(1200);
@@ -433,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_restored_is_no_less_than_what_is_there() {
+    fn restored_window_is_no_smaller_than_the_current_one() {
         let now = start();
         let mut window = Window::new(1200);
         window.slow_start_threshold = 12_000.0;
@@ -451,7 +453,7 @@ mod tests {
 
     /// RFC 9959 section 3
     #[test]
-    fn what_resuming_found_is_the_window_and_the_threshold() {
+    fn result_of_resuming_sets_window_and_threshold() {
         let now = start();
         let mut window = Window::new(1200);
         window.adopt(Found::AtLeast(50_000));
@@ -518,9 +520,9 @@ mod tests {
         assert!(!window.in_slow_start());
     }
 
-    /// RFC 9937: what the acknowledgement delivered that revealed the loss counts.
+    /// RFC 9937: bytes delivered by the acknowledgement that revealed the loss count.
     #[test]
-    fn a_reduction_begins_with_what_was_delivered_at_the_same_time() {
+    fn reduction_counts_bytes_delivered_at_the_time_of_the_loss() {
         let limit = |after: Duration| {
             let now = start();
             let mut window = Window::new(1200);

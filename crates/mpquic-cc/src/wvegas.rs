@@ -1,5 +1,5 @@
 //! wVegas, weighted Vegas (Cao et al., "Delay-based congestion control for multipath TCP", ICNP
-//! 2012), as Linux's multipath TCP has it.
+//! 2012), as implemented in Linux's multipath TCP.
 
 use std::time::{Duration, Instant};
 
@@ -8,47 +8,49 @@ use mpquic_core::congestion::Acked;
 use crate::coupled::{Coupled, Coupling, Member, Members};
 use crate::window::{Reaction, Window};
 
-/// How many packets all paths together keep in queues.
+/// Number of packets that all paths together keep in queues.
 const TOTAL_ALPHA: f64 = 10.0;
 /// The fewest packets that a path keeps in its queue.
 const MIN_ALPHA: f64 = 2.0;
 /// Slow start ends when this many packets are in the queue.
 const GAMMA: f64 = 1.0;
-/// A queue is drained once it is this many times as long as its shortest since the last draining.
+/// A queue is drained when it is this many times as long as its shortest length since the last
+/// draining.
 const DRAIN_THRESHOLD: u32 = 2;
-/// A round's mean counts only with this many RTT samples.
+/// The mean RTT of a round counts only with at least this many samples.
 const SAMPLES_PER_ROUND: u32 = 3;
 
-/// Delay-based: each path keeps a few packets in the queue of its bottleneck, a faster path more of
-/// them, ten on all together. It moves traffic to paths with short queues before anything is lost,
-/// but yields to loss-based flows, which fill the queues.
+/// Congestion control by delay: each path keeps a few packets in the queue of its bottleneck. A
+/// faster path keeps more packets; all paths together keep ten. Traffic moves to paths with short
+/// queues before packets are lost. Loss-based flows, which fill the queues, take bandwidth from
+/// wVegas.
 pub type Wvegas = Coupled<WeightedVegas>;
 
 /// The rules of [`Wvegas`].
 #[derive(Debug)]
 pub enum WeightedVegas {}
 
-/// What wVegas remembers of a path.
+/// The delays of a path.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delays {
-    /// Shortest RTT.
+    /// Minimum RTT.
     base: Option<Duration>,
     round_start: Option<Instant>,
     sum: Duration,
     samples: u32,
-    /// `RttSnapshot::samples` at the last sample taken.
+    /// `RttSnapshot::samples` at the last RTT sample that was used.
     samples_seen: u64,
-    /// True if, since the queue was last drained, it has held as many packets as are to be kept
-    /// there.
+    /// True if, since the last draining, the queue once held as many packets as the path should
+    /// keep in it.
     is_settled: bool,
     /// Shortest queueing delay of a round since the queue was last drained.
     shortest_queue: Option<Duration>,
-    /// Mean RTT of the last round, seconds; 0 before there is one.
+    /// Mean RTT of the last round, seconds; 0 before the first round ends.
     mean: f64,
     verdict: Verdict,
 }
 
-/// What the current acknowledgement leads to.
+/// The result of the current acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Verdict {
     /// The round goes on.
@@ -56,7 +58,7 @@ enum Verdict {
     None,
     /// A round ended: adjust the window.
     Adjust,
-    /// The same, and the queue has grown long.
+    /// A round ended and the queue has grown long: adjust the window and drain the queue.
     Drain,
 }
 
@@ -77,7 +79,7 @@ impl Delays {
         self.samples += 1;
     }
 
-    /// Mean RTT of a round, if this acknowledgement ends one with enough samples.
+    /// Mean RTT of a round, if this acknowledgement ends a round with enough samples.
     fn end_round(&mut self, ack: &Acked) -> Option<Duration> {
         if self.round_start.is_some_and(|start| ack.sent_at < start) {
             return None;
@@ -89,8 +91,9 @@ impl Delays {
         enough.then_some(mean)
     }
 
-    /// True if the queue grew to a multiple of its shortest, as it does when others fill it. (Linux
-    /// compares from the first packet queued on, and so drains paths that have yet to settle.)
+    /// True if the queue grew to a multiple of its shortest length, as it does when other flows
+    /// fill it. Linux compares from the first queued packet on, and so drains paths that have not
+    /// settled yet.
     fn is_queue_long(&mut self, mean: Duration) -> bool {
         if !self.is_settled {
             return false;
@@ -110,7 +113,7 @@ impl Delays {
         self.base.unwrap_or_default().as_secs_f64()
     }
 
-    /// Packets in the queue if `window` is in flight.
+    /// Packets in the queue while `window` bytes are in flight.
     fn queued(&self, window: f64, mtu: f64) -> f64 {
         window / mtu * (self.mean - self.base()) / self.mean
     }
@@ -120,9 +123,9 @@ fn rate(member: &Member<'_, Delays>) -> f64 {
     member.effective_window / member.state.mean
 }
 
-/// Packets this path is to keep in its queue: a share of the total that grows with its rate. (Linux
-/// updates a path's rate only when the queue is long enough; here it is always that of the last
-/// round.)
+/// Packets that this path should keep in its queue: a share of the total that grows with its rate.
+/// Linux updates a path's rate only when the queue is long enough; here the rate is always that of
+/// the last round.
 fn alpha(path: &Member<'_, Delays>, members: Members<'_, WeightedVegas>) -> f64 {
     let known = members.iter().filter(|member| member.state.mean > 0.0);
     let total: f64 = known.map(|member| rate(&member)).sum();
@@ -209,7 +212,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A path whose last round had this mean over this base RTT, both in ms.
+    /// A path with this base RTT and this mean RTT of the last round, both in ms.
     fn delays(base: u64, mean: u64) -> Delays {
         Delays {
             base: Some(Duration::from_millis(base)),
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_path_keeps_two_packets_all_the_same() {
+    fn slow_path_keeps_at_least_two_packets_queued() {
         let wvegas = coupled::<WeightedVegas>(&[
             (240_000, 20_000, delays(20, 20)),
             (12_000, 20_000, delays(10, 20)),
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_long_from_twice_its_shortest_on() {
+    fn queue_is_long_from_twice_its_shortest_length_on() {
         let mut state = delays(20, 20);
         assert!(!state.is_queue_long(90 * MS), "it has not settled");
         state.is_settled = true;
@@ -316,7 +319,7 @@ mod tests {
         assert!(wvegas.window(PathId(0)) > 100_000);
         round(&mut wvegas, &mut now, 40 * MS);
         round(&mut wvegas, &mut now, 40 * MS);
-        // A quarter: twice the base RTT, and half of what that leaves.
+        // A quarter remains: the RTT is twice the base RTT, and half of the rest is taken.
         let window = wvegas.window(PathId(0));
         assert!(window < 40_000, "{window}");
     }

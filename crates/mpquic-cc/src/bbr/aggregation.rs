@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-/// Half of the ten round trips an excess is remembered for.
+/// Round trips per slot: half of the ten for which an excess is remembered.
 const ROUNDS_PER_SLOT: u64 = 5;
 
-/// How many more bytes were acknowledged at once than the bandwidth explains; the maximum of the
-/// last ten round trips. So many more may be in flight, to bridge the silence between bursts of
-/// acknowledgements.
+/// The excess of acknowledgements: bytes acknowledged at once beyond those that the bandwidth
+/// explains, as the maximum of the last ten round trips. The window grows by this excess, to bridge
+/// the silence between bursts of acknowledgements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Aggregation {
     since: Instant,
     delivered: f64,
-    /// The most in the current and the previous half of the time.
+    /// Largest excess in the current slot, and in the previous one, bytes.
     slots: [f64; 2],
     slot_began: u64,
 }
@@ -38,8 +38,8 @@ impl Aggregation {
         self.delivered = 0.0;
     }
 
-    /// `acked` bytes at a `bandwidth` in bytes per second, in round trip number `round`. During
-    /// startup only one round trip is remembered.
+    /// `acked` bytes were acknowledged in round trip `round`, at a `bandwidth` in bytes per second.
+    /// During startup an excess is remembered for only one round trip.
     pub(super) fn on_ack(&mut self, now: Instant, acked: f64, bandwidth: f64, round: Round) {
         let interval = now.saturating_duration_since(self.since);
         let mut expected = bandwidth * interval.as_secs_f64();
@@ -67,12 +67,12 @@ impl Aggregation {
     }
 }
 
-/// The round trip an acknowledgement belongs to.
+/// The round trip of an acknowledgement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Round {
     pub(super) count: u64,
     pub(super) is_starting: bool,
-    /// The window, bytes; no excess is larger.
+    /// The window, bytes; an excess cannot be larger.
     pub(super) window: f64,
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::testing::start;
 
-    /// Bytes per second.
+    /// Bandwidth, bytes per second.
     const BANDWIDTH: f64 = 100_000.0;
 
     fn round(count: u64) -> Round {
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// So many bytes are acknowledged after so many milliseconds.
+    /// `acked` bytes are acknowledged `ms` milliseconds after the start. Returns the excess.
     fn ack(aggregation: &mut Aggregation, ms: u64, acked: f64, round: Round) -> f64 {
         let now = start() + Duration::from_millis(ms);
         aggregation.on_ack(now, acked, BANDWIDTH, round);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_faster_than_the_bandwidth_is_in_excess_up_to_a_window() {
+    fn excess_is_bytes_beyond_the_bandwidth_up_to_a_window() {
         let mut aggregation = Aggregation::new(start());
         assert_eq!(ack(&mut aggregation, 0, 1000.0, round(0)), 1000.0);
         assert_eq!(ack(&mut aggregation, 5, 1000.0, round(0)), 1500.0);
@@ -111,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn it_is_counted_anew_once_the_bandwidth_explains_it_and_after_a_pause() {
+    fn excess_restarts_after_a_pause_and_once_bandwidth_explains_all_bytes() {
         let mut aggregation = Aggregation::new(start());
         ack(&mut aggregation, 0, 1000.0, round(0));
-        // 10 ms explain what came so far.
+        // The bandwidth explains all bytes so far after 10 ms.
         assert_eq!(ack(&mut aggregation, 10, 1400.0, round(0)), 1400.0);
         aggregation.restart(start() + Duration::from_millis(11));
         assert_eq!(ack(&mut aggregation, 11, 1300.0, round(0)), 1400.0);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_remembered_for_five_to_ten_round_trips() {
+    fn excess_is_remembered_for_five_to_ten_round_trips() {
         let mut aggregation = Aggregation::new(start());
         ack(&mut aggregation, 0, 3000.0, round(1));
         for (count, excess) in [(4, 3000.0), (5, 3000.0), (9, 3000.0), (10, 100.0)] {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_start_it_is_remembered_for_a_round_trip() {
+    fn excess_is_remembered_for_one_round_trip_in_startup() {
         let mut aggregation = Aggregation::new(start());
         let starting = |count| Round {
             is_starting: true,

@@ -1,7 +1,7 @@
-//! The rate at which the path delivers: the recent maximum, and lower bounds for a short time
+//! The delivery rate of a path: the recent maximum, and lower bounds for a short time
 //! (draft-ietf-ccwg-bbr-06 sections 5.5.2 to 5.5.6 and 5.5.10.3).
 
-/// The largest delivery rate of this and the last cycle of probing, bytes per second.
+/// Largest delivery rate of the current probing cycle and the last one, bytes per second.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MaxBandwidth {
     rates: [f64; 2],
@@ -9,7 +9,7 @@ pub(crate) struct MaxBandwidth {
 }
 
 impl MaxBandwidth {
-    /// Starts with a known rate, at cycle number `cycles`.
+    /// Starts with a known rate, in cycle number `cycles`.
     pub(crate) fn starting_from(rate: f64, cycles: u64) -> Self {
         let rates = [rate, 0.0];
         Self { rates, cycles }
@@ -20,19 +20,19 @@ impl MaxBandwidth {
         current.max(previous)
     }
 
-    /// Cycles so far.
+    /// Number of cycles so far.
     pub(crate) fn cycles(&self) -> u64 {
         self.cycles
     }
 
     pub(crate) fn on_sample(&mut self, rate: f64, app_limited: bool) {
-        // A rate that the application limited counts only if it is larger all the same.
+        // An application-limited rate counts only if it is not below the maximum.
         if !app_limited || rate >= self.get() {
             self.rates[0] = self.rates[0].max(rate);
         }
     }
 
-    /// A cycle of probing ended: forgets the one before.
+    /// A probing cycle ended: forgets the rate of the cycle before it.
     pub(crate) fn advance(&mut self) {
         self.cycles += 1;
         if self.rates[0] > 0.0 {
@@ -40,7 +40,7 @@ impl MaxBandwidth {
         }
     }
 
-    /// Advances if another, at this number of cycles, did.
+    /// Ends the cycle if another filter, in cycle number `cycles`, is ahead.
     pub(crate) fn follow(&mut self, cycles: u64) {
         if cycles > self.cycles {
             self.advance();
@@ -49,36 +49,37 @@ impl MaxBandwidth {
     }
 }
 
-/// Whether sending faster still increases the delivery rate (`full_bw` and related variables).
+/// Whether a higher pacing rate still increases the delivery rate (`full_bw` and related
+/// variables).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FullPipe {
     baseline: f64,
     flat_rounds: u32,
-    /// The rate no longer grows (`full_bw_now`).
+    /// The delivery rate no longer grows (`full_bw_now`).
     pub(super) is_full: bool,
-    /// The rate has once stopped growing (`full_bw_reached`).
+    /// The delivery rate has stopped growing once (`full_bw_reached`).
     pub(super) was_full: bool,
 }
 
 impl FullPipe {
-    /// The factor that counts as growth.
+    /// Factor between two round trips that counts as growth.
     const GROWTH: f64 = 1.25;
     /// After this many round trips without growth, the pipe is full.
     const FLAT_ROUNDS: u32 = 3;
 
-    /// The rate has grown in the last round trip.
+    /// The delivery rate has grown in the last round trip.
     pub(super) fn grows(&self) -> bool {
         self.flat_rounds == 0
     }
 
-    /// Starts to look for the limit again, from a known rate.
+    /// Starts to look for the limit again, from a known delivery rate.
     pub(super) fn restart(&mut self, baseline: f64) {
         self.baseline = baseline;
         self.flat_rounds = 0;
         self.is_full = false;
     }
 
-    /// The rate at the end of a round trip in which the application did not limit it.
+    /// Takes the delivery rate at the end of a round trip that was not application-limited.
     pub(super) fn on_round(&mut self, rate: f64) {
         if self.is_full {
             return;
@@ -93,13 +94,12 @@ impl FullPipe {
     }
 }
 
-/// The maxima of a round trip: the delivery rate, and the bytes delivered between sending a packet
-/// and its acknowledgement.
+/// The maxima of a round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Latest {
-    /// Bytes per second.
+    /// Delivery rate, bytes per second.
     pub(super) bandwidth: f64,
-    /// Bytes.
+    /// Bytes delivered between the departure of a packet and its acknowledgement.
     pub(super) in_flight: f64,
 }
 
@@ -126,13 +126,13 @@ mod tests {
         assert_eq!((rates.get(), rates.cycles()), (100.0, 8));
         rates.advance();
         assert_eq!(rates.get(), 80.0);
-        // A cycle without a rate forgets none.
+        // A cycle without a rate does not displace an older rate.
         rates.advance();
         assert_eq!((rates.get(), rates.cycles()), (80.0, 10));
     }
 
     #[test]
-    fn what_the_application_limited_counts_if_it_is_no_less() {
+    fn application_limited_rate_counts_if_not_below_the_maximum() {
         let mut rates = MaxBandwidth::starting_from(100.0, 0);
         rates.advance();
         rates.on_sample(99.0, true);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_follows_that_of_another_once() {
+    fn following_a_later_cycle_advances_once() {
         let mut rates = MaxBandwidth::starting_from(100.0, 3);
         rates.on_sample(50.0, false);
         rates.follow(3);

@@ -7,21 +7,21 @@ use super::cycle::Feedback;
 use super::model::{Bbr, Sample};
 use super::phase::Phase;
 
-/// Share of the bytes that may be in flight that is left free for other flows (`Headroom`).
+/// Part of the long-term bound that is left free for other flows (`Headroom`).
 const HEADROOM: f64 = 0.15;
-/// The most round trips between two probes: as many as Reno would need to grow by a bandwidth-delay
+/// Most round trips between two probes: as many as Reno would need to grow by a bandwidth-delay
 /// product.
 const MAX_WAIT_ROUNDS: f64 = 63.0;
-/// How often growth may double.
+/// How often the growth of the long-term bound may double.
 const MAX_DOUBLINGS: u32 = 30;
 
 impl Bbr {
-    /// The path has been filled and is ready to go up.
+    /// True if the path has been filled and is ready to go up.
     pub(crate) fn is_refilled(&self) -> bool {
         self.phase == Phase::Refill && self.cycle.is_refilled
     }
 
-    /// Sending faster delivers nothing more.
+    /// True if a higher pacing rate no longer increases the delivery rate.
     pub(crate) fn is_saturated(&self) -> bool {
         self.phase == Phase::Up && self.full_pipe.is_full
     }
@@ -88,7 +88,7 @@ impl Bbr {
             && sample.in_flight <= self.in_flight_for_max_bandwidth()
     }
 
-    /// The bandwidth-delay product with the largest bandwidth, without regard to short-term bounds.
+    /// The bandwidth-delay product of the largest bandwidth, bytes, without short-term bounds.
     fn in_flight_for_max_bandwidth(&self) -> f64 {
         let rtt = self.min_rtt.get().unwrap_or_default().as_secs_f64();
         let product = self.max_bandwidth() * rtt;
@@ -113,7 +113,7 @@ impl Bbr {
         let increments = f64::from(1u32 << self.cycle.doublings);
         self.cycle.doublings = (self.cycle.doublings + 1).min(MAX_DOUBLINGS);
         let acked = (self.window / increments).max(self.mtu);
-        // Paths that probe together grow together as one would.
+        // Paths that probe together grow together as a single path would.
         self.cycle.acked_per_increment = acked * company.count;
     }
 

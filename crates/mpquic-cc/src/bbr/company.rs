@@ -1,31 +1,31 @@
-//! [`Company`]: paths that share a bottleneck with others.
+//! [`Company`]: requests to a path from other paths of its bottleneck.
 
-/// What other paths that share the bottleneck ask of this one.
+/// Requests to a path from the other paths that share its bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Company {
     /// Do not start a probe now.
     pub(crate) wait: bool,
     /// Start a probe now.
     pub(crate) hurry: bool,
-    /// Flows of others share the bottleneck, as far as is known.
+    /// Flows of other connections share the bottleneck, as far as is known.
     pub(crate) others: bool,
-    /// Bytes to have in flight beside a loss-based flow.
+    /// Bytes that the path should have in flight beside a loss-based flow.
     pub(crate) bound: Option<f64>,
-    /// Another path of the bottleneck began to probe: join it.
+    /// Another path of the bottleneck began to probe: join the probe.
     pub(crate) join: bool,
     /// Another path is still refilling: wait for it before going up.
     pub(crate) hold_refill: bool,
-    /// Another path still finds more bandwidth: stay up with it.
+    /// Another path still finds more bandwidth: stay up together with it.
     pub(crate) hold_up: bool,
-    /// Paths that probe together, this one included.
+    /// Number of paths that probe together, this path included.
     pub(crate) count: f64,
-    /// The part of its largest bandwidth that a path has when the sum over all of them is largest,
-    /// 0 to 1.
+    /// The part of its largest bandwidth that each path had when the total of all paths was
+    /// largest, 0 to 1.
     pub(crate) share: f64,
 }
 
 impl Company {
-    /// There are no others.
+    /// No other path shares the bottleneck.
     pub(crate) const NONE: Self = Self {
         wait: false,
         hurry: false,

@@ -9,20 +9,20 @@ use super::losses::LossRound;
 use super::model::{Bbr, Sample, Undo};
 use super::phase::Phase;
 
-/// A round trip with losses leaves at least this factor of the bounds (`Beta`).
+/// Factor that a round trip with losses leaves of the bounds, at least (`Beta`).
 const BETA: f64 = 0.7;
-/// A round trip with ECN marks leaves this factor of the bounds, as in RFC 8511 for CUBIC.
+/// Factor that a round trip with ECN marks leaves of the bounds, as in RFC 8511 for CUBIC.
 pub(super) const ECN_FACTOR: f64 = 0.85;
-/// Losses in a round trip that may end startup (`StartupFullLossCnt`),
+/// Number of loss batches in a round trip that may end startup (`StartupFullLossCnt`).
 const STARTUP_LOSSES: u32 = 6;
-/// the share of a round trip's bytes whose loss does,
+/// Share of a round trip's bytes whose loss ends startup.
 const OVERFLOW: f64 = 0.25;
-/// and round trips in a row with marks that do.
+/// Number of consecutive round trips with ECN marks that ends startup.
 const STARTUP_MARKED_ROUNDS: u32 = 2;
 
 impl Bbr {
-    /// Adapts to a round trip with losses or marks, unless probing expects them
-    /// (`AdaptLowerBoundsFromCongestion`).
+    /// Adapts the short-term bounds to a round trip with losses or marks, unless the phase expects
+    /// them (`AdaptLowerBoundsFromCongestion`).
     pub(super) fn adapt_short_term(&mut self, round: &LossRound) {
         let is_lossy = self.is_lossy(round);
         if self.phase.is_accelerating() || !(is_lossy || round.marked) {
@@ -48,12 +48,12 @@ impl Bbr {
     }
 
     /// Section 5.3.1.3. A round trip for counting losses begins with the first loss, so it lies
-    /// within recovery as a whole.
+    /// completely within recovery.
     pub(super) fn check_startup_losses(&mut self, sample: &Sample, round: &LossRound) {
         if self.full_pipe.was_full {
             return;
         }
-        // What still grows does not overflow anything yet.
+        // While the delivery rate still grows, no queue overflows yet.
         let may_overflow = !self.variant.looks_for_queues || !self.full_pipe.grows();
         let lossy = self.has_overflowed(round)
             || round.events >= STARTUP_LOSSES && may_overflow && self.is_in_flight_too_high(sample);
@@ -65,14 +65,16 @@ impl Bbr {
         }
     }
 
-    /// True if so much of a round trip was lost that it was a queue: few acknowledgements come in a
-    /// short round trip, so that losses make few batches.
+    /// True if a round trip lost so many bytes that a queue overflowed. In a short round trip few
+    /// acknowledgements come, so that its losses make few batches and do not reach
+    /// [`STARTUP_LOSSES`].
     fn has_overflowed(&self, round: &LossRound) -> bool {
         round.lost >= f64::from(STARTUP_LOSSES) * self.mtu
             && round.lost > OVERFLOW * (round.lost + round.acked)
     }
 
-    /// What was in flight at the start was too much: goes on with `window` bytes, and drains the queue.
+    /// Too much was in flight in startup: ends startup with a window of `window` bytes and drains
+    /// the queue.
     pub(super) fn end_startup(&mut self, window: f64) {
         self.full_pipe.was_full = true;
         let product = self.bandwidth_delay_product().unwrap_or(0.0);
@@ -90,7 +92,7 @@ impl Bbr {
         }
     }
 
-    /// Section 5.5.10.2, `HandleLostPacket` with a batch for the packet.
+    /// Section 5.5.10.2, `HandleLostPacket`, with a batch of packets in place of one packet.
     pub(super) fn on_loss(&mut self, event: &CongestionEvent) {
         self.note_loss(event);
         if !self.cycle.is_probe_sample {
@@ -119,7 +121,8 @@ impl Bbr {
         }
     }
 
-    /// Another path that probes with this one lost too much of what left at `event.sent_at`.
+    /// Another path that probes together with this one lost too many of the packets that left
+    /// around `event.sent_at`.
     pub(crate) fn on_others_too_high(&mut self, event: &CongestionEvent) {
         let departure = self.log.at(event.sent_at);
         self.on_in_flight_too_high(event.now, departure.bytes);
@@ -130,7 +133,7 @@ impl Bbr {
 
     fn on_in_flight_too_high(&mut self, now: Instant, in_flight: f64) {
         self.cycle.was_too_high = true;
-        // Only one reaction per probe.
+        // Each probe causes only one reaction.
         self.cycle.is_probe_sample = false;
         if !self.cycle.app_limited {
             self.bounds.long_term = in_flight.max(self.target_in_flight() * BETA);

@@ -1,44 +1,44 @@
-//! [`Cycle`]: the cycle of probing for bandwidth, as far as it has come.
+//! [`Cycle`]: the state of the probing cycle.
 
 use std::time::{Duration, Instant};
 
-/// What acknowledgements currently show of a probe (`ack_phase`).
+/// The part of a probe that acknowledgements currently reflect (`ack_phase`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Feedback {
-    /// Nothing.
+    /// No part.
     None,
     Refilling,
-    /// It has begun.
+    /// The probe has begun.
     Starting,
-    /// They show its effects.
+    /// Acknowledgements show the effects of the probe.
     Probing,
-    /// It is over, and its last effects are to come.
+    /// The probe is over, and its last effects are still to come.
     Stopping,
 }
 
-/// The cycle of probing.
+/// The state of the probing cycle.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cycle {
     pub(super) feedback: Feedback,
-    /// Samples are of packets sent while probing (`is_bw_probe_sample`).
+    /// Rate samples are of packets that were sent while probing (`is_bw_probe_sample`).
     pub(super) is_probe_sample: bool,
-    /// The newest sample was held down by the application.
+    /// The newest rate sample was application-limited.
     pub(super) app_limited: bool,
-    /// Round trips since the last probe (`rounds_since_probe_up`).
+    /// Number of round trips since the last probe (`rounds_since_probe_up`).
     pub(super) rounds: u64,
     pub(super) began: Instant,
     pub(super) wait: Duration,
-    /// The last probe lost too much (`prev_probe_too_high`).
+    /// The last probe lost too many packets (`prev_probe_too_high`).
     pub(super) was_too_high: bool,
     /// The last probe ended early as a precaution (`prev_probe_precautionary`).
     pub(super) was_precautionary: bool,
     /// The path was filled for a round trip.
     pub(super) is_refilled: bool,
-    /// Bytes acknowledged towards the next increment of the long-term bound,
+    /// Bytes acknowledged towards the next increment of the long-term bound.
     pub(super) acked: f64,
-    /// what an increment needs,
+    /// Bytes acknowledged per increment of the long-term bound.
     pub(super) acked_per_increment: f64,
-    /// and how often that was halved.
+    /// How often [`Self::acked_per_increment`] was halved.
     pub(super) doublings: u32,
 }
 

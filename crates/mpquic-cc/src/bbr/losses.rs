@@ -1,4 +1,4 @@
-//! [`Losses`]: what was lost and marked on a path, by round trip.
+//! [`Losses`]: losses and ECN marks on a path, by round trip.
 
 use std::time::Instant;
 
@@ -6,8 +6,9 @@ use mpquic_core::congestion::{Acked, CongestionEvent};
 
 /// Share of losses in a round trip that shows too much in flight (`LossThresh`).
 pub(crate) const LOSS_THRESHOLD: f64 = 0.02;
-/// The same where no packet has waited in a queue: a queue that overflows is full, and a policer without any drops a
-/// fifth of what is sent in a probe.
+/// Share of losses that shows too much in flight if no packet waited in a queue. A queue that
+/// overflows is full and would be visible. A policer has no queue, and drops a fifth of the bytes
+/// sent in a probe.
 pub(super) const WITHOUT_QUEUE: f64 = 0.1;
 
 /// Losses of a path, by round trip.
@@ -19,11 +20,12 @@ pub(super) struct Losses {
     has_ended: bool,
     round: LossRound,
     pub(super) marked_rounds: u32,
-    /// When the last recovery period began, until a packet sent since is acknowledged.
+    /// When the last recovery period began; `None` once a packet that was sent later is
+    /// acknowledged.
     recovery_start: Option<Instant>,
 }
 
-/// A round trip's losses.
+/// Losses and marks of one round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossRound {
     pub(super) lost: f64,
@@ -66,7 +68,7 @@ impl Losses {
         Some(std::mem::take(&mut self.round))
     }
 
-    /// A loss or an ECN mark; true if it is the first in the round trip.
+    /// Takes a loss or an ECN mark; true if it is the first of the round trip.
     pub(super) fn on_event(&mut self, event: &CongestionEvent) -> bool {
         let is_first = self.round.events == 0 && !self.round.marked;
         if is_first {
@@ -96,7 +98,7 @@ impl Losses {
         self.recovery_start = None;
     }
 
-    /// The cycle of probing starts over.
+    /// A new phase of the probing cycle begins: forgets the losses of the current round trip.
     pub(super) fn restart_round(&mut self) {
         self.round = LossRound::default();
     }
@@ -119,7 +121,7 @@ mod tests {
         event
     }
 
-    /// Of a packet that left at `left`.
+    /// Acknowledges a packet that left at `left`.
     fn ack(losses: &mut Losses, at: Duration, left: Duration) -> Option<LossRound> {
         losses.on_ack(&acked(start() + at, start() + left, 1200));
         losses.end_round()
@@ -167,7 +169,7 @@ mod tests {
     fn recovery_ends_with_a_packet_that_left_after_it_began() {
         let mut losses = Losses::default();
         losses.on_event(&event(CongestionKind::Loss, 20 * MS, 10 * MS, 1200));
-        // Of the same round trip: it does not begin anew.
+        // This loss belongs to the same round trip, so recovery does not begin anew.
         losses.on_event(&event(CongestionKind::Loss, 25 * MS, 20 * MS, 1200));
         ack(&mut losses, 40 * MS, 20 * MS);
         assert!(losses.in_recovery());

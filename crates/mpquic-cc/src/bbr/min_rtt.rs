@@ -1,32 +1,33 @@
-//! The round-trip time without queues, and when to measure it again (draft-ietf-ccwg-bbr-06
-//! sections 5.3.4 and 5.5.7).
+//! The minimum RTT of a path, and when to measure it again (draft-ietf-ccwg-bbr-06 sections 5.3.4
+//! and 5.5.7).
 
 use std::time::{Duration, Instant};
 
-/// How long the shortest round trip is remembered.
+/// How long the minimum RTT is remembered.
 const FILTER_LENGTH: Duration = Duration::from_secs(10);
-/// If no sample was as short for this long, the path is emptied to measure again.
+/// If no RTT sample was as short as the minimum for this long, the path is emptied to measure it
+/// again.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The part of the shortest round trip that longer ones may take without a queue,
+/// RTTs may exceed the minimum by this part of it without showing a queue.
 const JITTER: f64 = 0.02;
-/// at least this.
+/// RTTs may exceed the minimum by at least this much without showing a queue.
 const LEAST_QUEUE: Duration = Duration::from_millis(1);
 
-/// The shortest round trip.
+/// The minimum RTT of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MinRtt {
-    /// The minimum of the last ten seconds; `None` before the first sample.
+    /// Minimum of the last ten seconds; `None` before the first sample.
     shortest: Option<Duration>,
     taken: Instant,
-    /// The minimum of the last five seconds.
+    /// Minimum of the last five seconds.
     recent: Option<Duration>,
     recent_taken: Instant,
     /// The newest sample.
     last: Option<Duration>,
-    /// The longest of the last two round trips.
+    /// Largest RTT of the current round trip, and of the last.
     longest: [Duration; 2],
-    /// No sample was as short for five seconds.
+    /// No sample was as short as the minimum for five seconds.
     pub(super) is_probe_due: bool,
 }
 
@@ -43,14 +44,15 @@ impl MinRtt {
         }
     }
 
-    /// A packet has waited in a queue in this round trip or the last one, as far as jitter lets one tell.
+    /// True if a packet waited in a queue in this round trip or the last, beyond the range of
+    /// jitter.
     pub(super) fn shows_queue(&self) -> bool {
         self.shortest.is_none_or(|shortest| {
             self.longest() > shortest + shortest.mul_f64(JITTER).max(LEAST_QUEUE)
         })
     }
 
-    /// All round trips of this one and the last were within this factor of the shortest.
+    /// True if all RTTs of this round trip and the last were within this factor of the minimum.
     pub(super) fn is_confirmed(&self, confirmation: f64) -> bool {
         self.shortest
             .is_some_and(|shortest| self.longest() < shortest.mul_f64(confirmation))
@@ -64,8 +66,9 @@ impl MinRtt {
         self.longest = [Duration::ZERO, self.longest[0]];
     }
 
-    /// Acknowledgements come another way from this sample on. What it makes longer is the way back, for the queue
-    /// ahead is the same. If it makes it shorter, the queue may have drained as well: later samples tell.
+    /// Acknowledgements take another return path from this sample on. If the RTT grows, the return
+    /// path is longer, because the queue ahead has not changed: the minimum grows by the same
+    /// difference. If the RTT shrinks, the queue may have drained as well, so later samples decide.
     pub(super) fn on_new_way_back(&mut self, now: Instant, sample: Option<Duration>) {
         let longer = |(sample, last): (Duration, Duration)| sample.saturating_sub(last);
         let longer = sample.zip(self.last).map(longer);
@@ -82,7 +85,8 @@ impl MinRtt {
         self.shortest
     }
 
-    /// A sample shorter than the shortest times `confirmation` shows that the path still is as short.
+    /// Takes an RTT sample. A sample shorter than the recent minimum times `confirmation` confirms
+    /// the minimum.
     pub(super) fn on_ack(&mut self, now: Instant, sample: Option<Duration>, confirmation: f64) {
         let confirms = |recent: Duration, sample| sample < recent.mul_f64(confirmation);
         if let (Some(recent), Some(sample)) = (self.recent, sample)
@@ -111,20 +115,21 @@ impl MinRtt {
         }
     }
 
-    /// The path was emptied and measured: the next time is an interval away.
+    /// The path was emptied and the RTT measured: the next measurement is due a full interval
+    /// later.
     pub(super) fn on_probed(&mut self, now: Instant) {
         self.recent_taken = now;
     }
 }
 
-/// One emptying of the path.
+/// The state of one emptying of the path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ProbeRtt {
-    /// When it may end; `None` until little enough is in flight.
+    /// When the emptying may end; `None` until few enough bytes are in flight.
     pub(super) done_at: Option<Instant>,
     pub(super) round_done: bool,
-    /// Rates of packets that were sent before this many bytes were delivered are low because we
-    /// sent little.
+    /// Rate samples of packets that left before this many bytes were delivered are low because of
+    /// our own small window.
     pub(super) low_rate_until: u64,
 }
 
@@ -135,7 +140,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// When the path is to be emptied first, if after one sample of 100 ms all others are this long.
+    /// When the path is first emptied, if one sample of 100 ms precedes samples of length `later`.
     fn due(later: Duration, confirmation: f64) -> Option<Duration> {
         let begin = start();
         let mut shortest = MinRtt::new(begin);
@@ -147,16 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_that_are_as_short_make_a_measurement_unnecessary() {
+    fn rtts_close_to_the_minimum_postpone_the_measurement() {
         let just_over = Some(PROBE_INTERVAL + 100 * MS);
         assert_eq!(due(101 * MS, 1.0), just_over, "the draft");
         assert_eq!(due(101 * MS, 1.02), None);
         assert_eq!(due(103 * MS, 1.02), just_over);
     }
 
-    /// Otherwise a queue would become part of the path, and grow with each change.
+    /// Otherwise the queue would become part of the minimum RTT, and grow with each new return
+    /// path.
     #[test]
-    fn the_queue_ahead_is_no_part_of_a_new_way_back() {
+    fn queue_ahead_is_not_added_to_minimum_on_a_new_return_path() {
         for (after, expected) in [(950, 120), (870, 100), (60, 60)] {
             let begin = start();
             let mut shortest = MinRtt::new(begin);
@@ -174,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_shows_for_two_round_trips() {
+    fn queue_is_reported_in_its_round_trip_and_the_next() {
         for (shortest, longest) in [(20, 21), (200, 204)] {
             let begin = start();
             let mut rtt = MinRtt::new(begin);
@@ -191,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn confirmations_do_not_lengthen_it() {
+    fn confirming_samples_do_not_raise_the_minimum() {
         let begin = start();
         let mut shortest = MinRtt::new(begin);
         for index in 0..600u32 {
             let longer = Duration::from_millis(100 + u64::from(index / 10));
             shortest.on_ack(begin + index * 100 * MS, Some(longer), 1.02);
             if shortest.is_probe_due {
-                // From 102 ms on nothing confirms 100 ms.
+                // Samples from 102 ms on no longer confirm 100 ms.
                 assert!(index > 20 && index < 20 + 53, "{index}");
                 assert_eq!(shortest.get(), Some(100 * MS));
                 return;

@@ -1,19 +1,19 @@
 //! BBRv3 (draft-ietf-ccwg-bbr-06).
 //!
-//! It models a path by the rate it delivers and its round-trip time without queues. The model gives
-//! the sending rate and the bytes in flight; to keep it up to date, the path sometimes sends a
-//! little faster or slower. Names are the draft's, in whole words: `inflight_longterm` is
+//! BBR models a path by its delivery rate and its minimum RTT. The model yields the pacing rate and
+//! the bytes in flight. To keep the model up to date, the path sometimes sends a little faster or
+//! slower. Names are those of the draft, in whole words: `inflight_longterm` is
 //! `Bounds::long_term`, and so on.
 //!
-//! Where the draft leaves a choice, or needs what a
-//! [`Controller`](mpquic_core::congestion::Controller) cannot see:
+//! Decisions where the draft leaves a choice, or needs values that a
+//! [`Controller`](mpquic_core::congestion::Controller) does not get:
 //!
-//! - ECN-CE (section 3.8): a round trip with a mark counts like one with too many losses while
-//!   probing, and costs `ECN_FACTOR` of what may be in flight otherwise. How many packets were
-//!   marked is not known.
-//! - Losses come in batches; a batch counts as one of the six losses that may end startup, as in
-//!   Linux.
-//! - Randomness: waits are drawn from the nanoseconds of RTT samples.
+//! - ECN-CE (section 3.8): while probing, a round trip with a mark counts like a round trip with
+//!   too many losses. At other times it reduces the bound on bytes in flight to `ECN_FACTOR`. The
+//!   number of marked packets is not known.
+//! - Losses are reported in batches. As in Linux, a batch counts as one of the six losses that may
+//!   end startup.
+//! - Randomness: waiting times are drawn from the nanoseconds of RTT samples.
 
 use std::time::Instant;
 
@@ -49,11 +49,11 @@ pub use model::Bbr;
 pub(crate) use phase::Phase;
 pub(crate) use variant::Variant;
 
-/// Round trips draining may take.
+/// Longest duration of the drain phase, round trips.
 const DRAIN_ROUNDS: u64 = 3;
-/// Packets that take so many times the shortest round trip wait for others of ours.
+/// If the smoothed RTT exceeds the minimum RTT by this factor, packets wait in a queue.
 const QUEUED: f64 = 1.25;
-/// Pacing when the window is the limit, as the core paces for controllers without a rate.
+/// Pacing gain while a window is the limit; the core paces controllers without a rate equally.
 const WINDOW_PACING_GAIN: f64 = 1.25;
 
 impl Bbr {
@@ -104,7 +104,8 @@ impl Bbr {
         }
         self.check_startup_and_drain(sample);
         self.update_cycle(sample, company);
-        // Beside others all flows have to leave the queue now and then, for all to see its end.
+        // Beside other flows, all flows have to leave the queue now and then, so that each of them
+        // can measure the minimum RTT.
         let confirmation = if company.others {
             1.0
         } else {
@@ -166,7 +167,8 @@ impl Bbr {
         self.window = self.window.min(cap);
     }
 
-    /// Sends the next train, and as fast as the last ones have shown room for. False if there were none.
+    /// Sends the next train, and sets rate and window to the capacity that earlier trains have
+    /// shown. False if no train has given a result yet.
     fn follow_trains(&mut self, sample: &Sample) -> bool {
         if !self.variant.sends_trains || self.smoothed_rtt.is_zero() {
             return false;
@@ -192,7 +194,7 @@ impl Bbr {
         true
     }
 
-    /// Handles an acknowledgement, considering what other paths ask.
+    /// Handles an acknowledgement, considering the requests of other paths.
     pub(crate) fn on_ack_in(&mut self, ack: &Acked, company: &Company) {
         self.count = company.count;
         self.share = company.share;
@@ -205,7 +207,7 @@ impl Bbr {
         }
     }
 
-    /// Has `bound` bytes in flight, as a window-based flow has.
+    /// Keeps `bound` bytes in flight, as a window-based flow does.
     fn follow_bound(&mut self, bound: f64) {
         if !matches!(self.phase, Phase::Down | Phase::Cruise) {
             return;
@@ -270,7 +272,7 @@ impl PathController for Bbr {
         match found {
             Found::AtLeast(bytes) => self.window = self.window.max(bytes as f64),
             Found::TooMuch { window, .. } => self.end_startup(window as f64),
-            // The rate at which it arrived is known from the acknowledgements.
+            // The acknowledgements already show the rate at which the packets arrived.
             Found::Arrived(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! [`Bbr`]: the model of a path, what follows from it, and the steps from one phase to another.
+//! [`Bbr`]: the model of a path, the values derived from it, and the changes of phase.
 
 use std::time::{Duration, Instant};
 
@@ -16,25 +16,24 @@ use super::send_log::{Flight, SendLog};
 use super::trains::Trains;
 use super::variant::Variant;
 
-/// Pacing stays a little below the estimated bandwidth (`PacingMarginPercent`).
+/// Pacing stays slightly below the estimated bandwidth (`PacingMarginPercent`).
 const PACING_MARGIN: f64 = 0.99;
-/// The smallest window that keeps a path busy, datagrams (`MinPipeCwnd`).
+/// Smallest window that keeps a path busy, datagrams (`MinPipeCwnd`).
 const MIN_PIPE: f64 = 4.0;
-/// Bytes of the largest burst (`send_quantum`).
+/// Largest burst, bytes (`send_quantum`).
 const MAX_QUANTUM: f64 = 65_536.0;
-/// Time between two probes, in seconds: at least this,
+/// Shortest time between two probes, seconds.
 const MIN_WAIT: f64 = 2.0;
-/// and up to this much longer.
+/// Range of the random time that is added to [`MIN_WAIT`], seconds.
 const WAIT_SPREAD: f64 = 1.0;
 
-/// How many standard deviations of a link's own losses are chance.
+/// Losses of the link itself may exceed their mean by this many standard deviations by chance.
 const DEVIATIONS: f64 = 2.0;
 
-/// Bounds that follow from losses; infinite while there are none.
+/// Bounds that result from losses; infinite while there are none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Bytes in flight, from the last probe: where it found too much, or what it found to be safe
-    /// (`inflight_longterm`).
+    /// Bytes in flight that the last probe found too many, or found safe (`inflight_longterm`).
     pub(super) long_term: f64,
     /// Bytes in flight until the next probe (`inflight_shortterm`).
     pub(super) short_term: f64,
@@ -55,11 +54,11 @@ impl Bounds {
     }
 }
 
-/// The state to return to if losses prove spurious.
+/// The state to restore if losses prove spurious.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Undo {
     pub(super) bounds: Bounds,
-    /// The phase the losses ended.
+    /// The phase that ended because of the losses.
     pub(super) phase: Option<Phase>,
 }
 
@@ -76,17 +75,17 @@ impl Default for Undo {
     }
 }
 
-/// What an acknowledgement tells (`RS`).
+/// The state at an acknowledgement (`RS`).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     pub(super) now: Instant,
-    /// Delivery rate, bytes per second, if there is one.
+    /// Delivery rate, bytes per second, if there is a sample.
     pub(super) rate: Option<f64>,
-    /// Delivered between sending the newest acknowledged packet and now, bytes.
+    /// Bytes delivered since the newest acknowledged packet left.
     pub(super) delivered: f64,
     pub(super) app_limited: bool,
     pub(super) newly_acked: f64,
-    /// In flight now, bytes.
+    /// Bytes in flight now.
     pub(super) in_flight: f64,
     /// The state of the path when the newest acknowledged packet left.
     pub(super) at_departure: Flight,
@@ -100,7 +99,7 @@ pub struct Bbr {
     pub(super) mtu: f64,
     pub(super) phase: Phase,
     pub(super) window: f64,
-    /// The last window that was not cut for `ProbeRtt` or by a loss.
+    /// The last window that neither `ProbeRtt` nor a loss had reduced.
     pub(super) prior_window: f64,
     /// Bytes per second; `None` before the first RTT sample.
     pub(super) pacing_rate: Option<f64>,
@@ -121,23 +120,23 @@ pub struct Bbr {
     /// Bytes delivered on this path.
     pub(super) delivered: f64,
     pub(super) smoothed_rtt: Duration,
-    /// `RttSnapshot::samples` at the last sample taken.
+    /// `RttSnapshot::samples` at the last RTT sample that was used.
     pub(super) samples_seen: u64,
-    /// Sending starts again after a pause.
+    /// Sending resumed after an idle time.
     pub(super) is_idle_restart: bool,
-    /// When draining began, in round trips.
+    /// When draining began, as a number of round trips.
     pub(super) drain_began: u64,
-    /// The window was used up, in this and the last round trip.
+    /// Whether the window was used up: in this round trip, and in the last.
     pub(super) window_limited: [bool; 2],
     pub(super) noise: u64,
-    /// Paths that share the bottleneck, this one included.
+    /// Number of paths that share the bottleneck, this path included.
     pub(super) count: f64,
-    /// The part of its largest bandwidth that this path had when the sum over the paths was
+    /// The part of its largest bandwidth that this path had when the total of all paths was
     /// largest.
     pub(super) share: f64,
-    /// A loss-based flow shares the bottleneck, and a bound for it what is in flight.
+    /// A loss-based flow shares the bottleneck, and a bound limits the bytes in flight beside it.
     pub(super) is_bounded: bool,
-    /// The last delivery rate that the application did not limit, bytes per second.
+    /// The last delivery rate of a sample that was not application-limited, bytes per second.
     pub(super) last_rate: f64,
 }
 
@@ -197,7 +196,7 @@ impl Bbr {
         self.max_bandwidth.get()
     }
 
-    /// The last delivery rate that the application did not limit, bytes per second.
+    /// The last delivery rate of a sample that was not application-limited, bytes per second.
     pub(crate) fn last_rate(&self) -> f64 {
         self.last_rate
     }
@@ -207,12 +206,12 @@ impl Bbr {
         now.saturating_duration_since(self.cycle.began)
     }
 
-    /// The current acknowledgement ended a round trip.
+    /// True if the current acknowledgement ended a round trip.
     pub(crate) fn has_round_ended(&self) -> bool {
         self.rounds.just_ended
     }
 
-    /// Forgets the rates of the cycle before the last.
+    /// Forgets the delivery rates of the cycle before the last.
     pub(crate) fn age_bandwidth(&mut self) {
         self.max_bandwidth.advance();
     }
@@ -221,12 +220,12 @@ impl Bbr {
         self.mtu
     }
 
-    /// Cycles of probing so far.
+    /// Number of probing cycles so far.
     pub(crate) fn cycles(&self) -> u64 {
         self.max_bandwidth.cycles()
     }
 
-    /// Bandwidth times the shortest round trip, bytes; `None` before there is a sample.
+    /// Bandwidth-delay product with the minimum RTT, bytes; `None` before the first RTT sample.
     pub(super) fn bandwidth_delay_product(&self) -> Option<f64> {
         let rtt = self.min_rtt.get()?.as_secs_f64();
         Some(self.bandwidth() * rtt)
@@ -251,7 +250,7 @@ impl Bbr {
         MIN_PIPE * self.mtu
     }
 
-    /// The largest burst, bytes.
+    /// Largest burst, bytes.
     pub(super) fn quantum(&self) -> f64 {
         let rate = self.pacing_rate.unwrap_or(0.0);
         (rate * 0.001).min(MAX_QUANTUM).max(2.0 * self.mtu)
@@ -282,7 +281,7 @@ impl Bbr {
             rate.delivered.saturating_sub(rate.prior_delivered)
         });
         let app_limited = rate.is_none_or(|rate| {
-            // Low rates after `ProbeRtt` do not come from the path.
+            // Low delivery rates after `ProbeRtt` are due to our own small window.
             rate.app_limited || rate.prior_delivered < self.probe_rtt.low_rate_until
         });
         Sample {
@@ -298,7 +297,7 @@ impl Bbr {
     }
 
     pub(super) fn set_pacing_rate(&mut self, gain: f64) {
-        // Where no packet waits, there is no queue to be drained.
+        // Without a queue, nothing has to be drained, so the pacing margin is not needed.
         let has_room = self.phase == Phase::Cruise
             && self.variant.looks_for_queues
             && self.min_rtt.is_confirmed(self.variant.rtt_confirmation);
@@ -322,19 +321,20 @@ impl Bbr {
         self.window = self.window.max(self.prior_window);
     }
 
-    /// The bytes to have in flight: the estimated bandwidth-delay product, or less if losses have
-    /// reduced the window.
+    /// Bytes to have in flight: the estimated bandwidth-delay product, or the window if losses
+    /// reduced it below that product.
     pub(super) fn target_in_flight(&self) -> f64 {
         let product = self.bandwidth_delay_product().unwrap_or(f64::INFINITY);
         product.min(self.window)
     }
 
-    /// No packet has waited of late, for who looks.
+    /// True if the variant looks for queues and no packet waited in a queue lately.
     pub(super) fn sees_no_queue(&self) -> bool {
         self.variant.looks_for_queues && !self.min_rtt.shows_queue()
     }
 
-    /// The share of packets whose loss shows that too much was in flight. What the link loses by itself shows nothing.
+    /// The share of lost packets above which too much was in flight. Losses of the link itself are
+    /// tolerated.
     pub(super) fn tolerated_loss(&self) -> f64 {
         if self.sees_no_queue() {
             return WITHOUT_QUEUE;
@@ -342,17 +342,17 @@ impl Bbr {
         (LOSS_THRESHOLD + self.own_losses.share(self.mtu)).min(WITHOUT_QUEUE)
     }
 
-    /// Bytes of so many that the link may lose beyond its share by chance.
+    /// Of `bytes` sent, the bytes that the link may lose by chance beyond its mean share.
     pub(super) fn lost_by_chance(&self, bytes: f64) -> f64 {
         DEVIATIONS * (self.own_losses.share(self.mtu) * bytes * self.mtu).sqrt()
     }
 
-    /// Bytes of so many whose loss shows nothing.
+    /// Of `bytes` sent, the lost bytes that prove nothing.
     pub(super) fn tolerated_of(&self, bytes: f64) -> f64 {
         self.tolerated_loss() * bytes + self.lost_by_chance(bytes)
     }
 
-    /// So many bytes of a round trip were lost that the path is slowed down.
+    /// True if the path has to slow down because of the losses of a round trip.
     pub(super) fn is_lossy(&self, round: &LossRound) -> bool {
         let tolerated = if self.variant.looks_for_queues {
             self.tolerated_of(round.lost + round.acked)
@@ -362,8 +362,8 @@ impl Bbr {
         round.events > 0 && round.lost > tolerated
     }
 
-    /// True if too much of what was in flight when the newest acknowledged packet left has been
-    /// lost since.
+    /// True if too large a part of the bytes that were in flight when the newest acknowledged
+    /// packet left has been lost since.
     pub(super) fn is_in_flight_too_high(&self, sample: &Sample) -> bool {
         let lost = self.losses.bytes() - sample.at_departure.lost;
         lost > self.tolerated_of(sample.at_departure.bytes)

@@ -1,23 +1,26 @@
-//! [`OwnLosses`]: what a link loses by itself, as a radio link does.
+//! [`OwnLosses`]: losses of the link itself, such as those of a radio link.
 
 use super::losses::LossRound;
 
-/// Packets after which half of what was counted is forgotten.
+/// Number of packets after which all counts are halved: newer packets weigh more than older
+/// packets.
 const MEMORY: f64 = 2000.0;
-/// Packets without a loss that are presumed before the first one.
+/// Packets without a loss that are assumed before the first packet is counted, so that an early
+/// loss weighs little.
 const PRESUMED: f64 = 200.0;
 
-/// The packets of round trips in which none waited in a queue: what they lost, no queue has lost.
+/// Losses and acknowledgements of round trips in which no packet waited in a queue. No queue
+/// overflowed in such a round trip, so the link itself lost the packets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct OwnLosses {
-    /// Bytes.
+    /// Bytes lost.
     lost: f64,
-    /// Bytes.
+    /// Bytes acknowledged.
     acked: f64,
 }
 
 impl OwnLosses {
-    /// A round trip in which no packet waited, of packets of this size.
+    /// Counts a round trip in which no packet of size `mtu` waited in a queue.
     pub(super) fn on_round(&mut self, round: &LossRound, mtu: f64) {
         self.lost += round.lost;
         self.acked += round.acked;
@@ -27,7 +30,7 @@ impl OwnLosses {
         }
     }
 
-    /// The part of the packets, of this size, that the link loses; 0 to 1.
+    /// The share of packets of size `mtu` that the link itself loses, 0 to 1.
     pub(super) fn share(&self, mtu: f64) -> f64 {
         self.lost / (self.lost + self.acked + PRESUMED * mtu)
     }
@@ -49,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_at_the_very_first_hardly_counts() {
+    fn loss_among_first_packets_hardly_raises_share() {
         let mut losses = OwnLosses::default();
         assert_eq!(losses.share(MTU), 0.0);
         losses.on_round(&round(1, 19), MTU);
@@ -57,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_loses_less_is_believed_after_some_thousand_packets() {
+    fn share_falls_below_half_a_percent_6000_packets_after_losses_end() {
         let mut losses = OwnLosses::default();
         for _ in 0..100 {
             losses.on_round(&round(4, 96), MTU);

@@ -1,32 +1,34 @@
-//! [`Phase`]: where a path is in its life, and how much faster or slower it sends there.
+//! [`Phase`]: the phases of a path, with their gains.
 
-/// Empties the queue startup left (`DrainPacingGain`).
+/// Pacing gain while the queue of startup drains (`DrainPacingGain`).
 const DRAIN_GAIN: f64 = 0.5;
+/// Pacing gain in [`Phase::Down`].
 const DOWN_GAIN: f64 = 0.9;
+/// Pacing gain in [`Phase::Up`].
 const UP_GAIN: f64 = 1.25;
-/// Windows, in bandwidth-delay products (`DefaultCwndGain`).
+/// Window in most phases, in bandwidth-delay products (`DefaultCwndGain`).
 const WINDOW_GAIN: f64 = 2.0;
+/// Window in [`Phase::Up`], in bandwidth-delay products.
 const UP_WINDOW_GAIN: f64 = 2.25;
-/// In flight while the round-trip time is measured, in bandwidth-delay products
-/// (`ProbeRTTCwndGain`).
+/// Window while the minimum RTT is measured, in bandwidth-delay products (`ProbeRTTCwndGain`).
 pub(super) const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
 
-/// Where the path is in its life.
+/// The phase of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Raises the rate until it no longer helps.
+    /// Raises the rate until the delivery rate stops growing.
     Startup,
     /// Empties the queue that startup left.
     Drain,
-    /// Sends slower than delivered.
+    /// Sends slower than the path delivers.
     Down,
-    /// Sends as fast as delivered.
+    /// Sends as fast as the path delivers.
     Cruise,
     /// Fills the path for a round trip.
     Refill,
-    /// Sends faster than delivered, to see whether there is more.
+    /// Sends faster than the path delivers, to find more bandwidth.
     Up,
-    /// Keeps little in flight, to measure the round-trip time without queues.
+    /// Keeps few bytes in flight, to measure the RTT without queues.
     ProbeRtt,
 }
 
@@ -35,7 +37,7 @@ impl Phase {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// True if more is in flight than the model allows, so that losses are expected.
+    /// True if the phase sends more than the model allows, so that losses are expected.
     pub(super) fn is_accelerating(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }

@@ -1,5 +1,5 @@
-//! Emptying the path to measure its round-trip time (draft-ietf-ccwg-bbr-06 section 5.3.4), and
-//! starting after a pause (section 5.4).
+//! Emptying the path to measure its minimum RTT (draft-ietf-ccwg-bbr-06 section 5.3.4), and
+//! restarting after an idle time (section 5.4).
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use mpquic_core::congestion::Acked;
 use super::model::{Bbr, Sample};
 use super::phase::{PROBE_RTT_WINDOW_GAIN, Phase};
 
-/// The shortest duration (`ProbeRTTDuration`).
+/// Shortest time for which the path stays empty (`ProbeRTTDuration`).
 const DURATION: Duration = Duration::from_millis(200);
 
 impl Bbr {
@@ -65,7 +65,7 @@ impl Bbr {
         self.restore_window();
         self.bounds.forget_short_term();
         if self.full_pipe.was_full {
-            // Little is in flight anyway, so there is no need to slow down.
+            // Few bytes are in flight, so the path need not slow down first.
             self.start_down(now);
             self.phase = Phase::Cruise;
         } else {
@@ -73,7 +73,7 @@ impl Bbr {
         }
     }
 
-    /// A packet is sent while nothing is in flight.
+    /// A packet is sent while no other is in flight.
     pub(super) fn restart_from_idle(&mut self, now: Instant) {
         self.is_idle_restart = true;
         self.aggregation.restart(now);

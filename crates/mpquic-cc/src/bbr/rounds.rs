@@ -2,24 +2,24 @@
 
 use std::time::Instant;
 
-/// Counts round trips: one ends when a packet that was sent after its beginning is acknowledged.
-/// The draft compares bytes delivered; sending times grow in the same order, so they do as well.
+/// Counts round trips. A round trip ends when a packet that was sent after its beginning is
+/// acknowledged. The draft compares delivered bytes; sending times grow in the same order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rounds {
     began: Option<Instant>,
-    /// Round trips so far.
+    /// Number of round trips so far.
     pub(super) count: u64,
-    /// The current acknowledgement ended one.
+    /// The current acknowledgement ended a round trip.
     pub(super) just_ended: bool,
 }
 
 impl Rounds {
-    /// Begins a round trip without counting the last one.
+    /// Begins a new round trip without counting the current one.
     pub(super) fn restart(&mut self, now: Instant) {
         self.began = Some(now);
     }
 
-    /// An acknowledgement at `now` whose newest packet left at `sent_at`.
+    /// An acknowledgement at `now`, whose newest packet left at `sent_at`.
     pub(super) fn on_ack(&mut self, now: Instant, sent_at: Instant) {
         self.just_ended = self.began.is_none_or(|began| sent_at >= began);
         if self.just_ended {

@@ -1,24 +1,24 @@
-//! What was in flight and lost when a packet left.
+//! The bytes in flight and the bytes lost at the time when a packet left.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Entries per round trip: what is in flight changes by less than a percent from one to the next.
+/// Entries per round trip: the bytes in flight change by a few percent from one entry to the next.
 const ENTRIES_PER_ROUND: u32 = 32;
-/// The most entries kept; losses are noticed long before so many have been added.
+/// Largest number of entries. A loss is noticed long before the entry of its packet is dropped.
 const MAX_ENTRIES: usize = 256;
 
-/// The state of the path at a time, bytes.
+/// The state of the path at a point in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Flight {
-    /// In flight, the packet just sent included.
+    /// Bytes in flight, including the packet that was just sent.
     pub(super) bytes: f64,
-    /// Lost since the path opened.
+    /// Bytes lost since the path opened.
     pub(super) lost: f64,
 }
 
-/// Remembers [`Flight`]s by time. The draft keeps one with each packet; as packets of a path leave
-/// in order, a few per round trip are enough.
+/// Remembers [`Flight`]s by time. The draft stores one with each packet. Because packets of a path
+/// leave in order, a few entries per round trip are enough.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SendLog {
     entries: VecDeque<(Instant, Flight)>,
@@ -39,12 +39,12 @@ impl SendLog {
         self.entries.push_back((now, flight));
     }
 
-    /// Bytes of memory besides itself.
+    /// Bytes of memory on the heap.
     pub(super) fn memory(&self) -> u64 {
         (self.entries.capacity() * size_of::<(Instant, Flight)>()) as u64
     }
 
-    /// The state when a packet left at `sent_at`; the oldest one known if that is too long ago.
+    /// The state when a packet left at `sent_at`, or the oldest known state if that was earlier.
     pub(super) fn at(&self, sent_at: Instant) -> Flight {
         let after = self.entries.partition_point(|(since, _)| *since <= sent_at);
         let entry = self.entries.get(after.saturating_sub(1));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_room_for_its_entries() {
+    fn memory_covers_all_entries() {
         let mut log = SendLog::default();
         assert_eq!(log.memory(), 0);
         for ms in 0..10 {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_for_the_time_asked_about() {
+    fn state_is_that_of_the_given_time_within_a_32nd_of_a_round_trip() {
         let now = start();
         let at = |ms| now + Duration::from_millis(ms);
         let rtt = Duration::from_millis(320);

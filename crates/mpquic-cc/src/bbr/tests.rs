@@ -1,4 +1,4 @@
-//! BBR on one link: the cases of the draft's appendix and its behaviour over time.
+//! BBR on one link: the cases of the draft's appendix, and its behaviour over time.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn the_initial_window_is_that_of_rfc_9002() {
 }
 
 #[test]
-fn another_way_back_is_another_round_trip() {
+fn new_return_path_restarts_the_minimum_rtt_without_the_queue() {
     let mut bbr = Bbr::new(start(), MTU as u16);
     let mut shortest = |at: u32, rtt: Duration, restarted: bool| {
         let now = start() + at * 10 * MS;
@@ -69,7 +69,7 @@ fn startup_ends_on_a_plateau_with_the_bandwidth_known() {
             "{mbit} {rtt}"
         );
         assert_eq!(flow.lost, 0);
-        // Doubling from ten packets, and three round trips to be sure.
+        // Doubling from ten packets, and three round trips without growth.
         let product = flow.rate * flow.rtt.as_secs_f64() / MTU as f64;
         let rounds = (product / 10.0).log2().max(0.0) + 3.0 + 3.0;
         let took = (flow.now - start()).as_secs_f64() / flow.rtt.as_secs_f64();
@@ -84,7 +84,7 @@ fn quick(mbit: f64, rtt: u64, queue: f64) -> Flow<Bbr> {
 }
 
 #[test]
-fn a_quick_start_is_one_and_a_half_round_trips_shorter_and_its_queue_no_longer() {
+fn quick_startup_saves_one_and_a_half_round_trips_with_no_longer_queue() {
     for (mbit, rtt) in [(50.0, 40), (100.0, 150), (100.0, 600)] {
         let took = |mut flow: Flow<Bbr>| {
             let end = start() + 30 * SECOND;
@@ -105,9 +105,9 @@ fn a_quick_start_is_one_and_a_half_round_trips_shorter_and_its_queue_no_longer()
     }
 }
 
-/// A link that loses packets by itself: without a queue, and while the rate grows, it is not full.
+/// The link itself loses packets. Without a queue, and while the rate grows, the link is not full.
 #[test]
-fn losses_without_a_queue_end_no_quick_start() {
+fn losses_without_a_queue_do_not_end_quick_startup() {
     let mut flow = quick(100.0, 300, 1.0);
     flow.lose_every = Some(35);
     let end = start() + 6 * SECOND;
@@ -118,9 +118,9 @@ fn losses_without_a_queue_end_no_quick_start() {
     assert!(goodput > 0.8, "{goodput}");
 }
 
-/// Where there is next to no queue, losses alone say that the link is full.
+/// With hardly any queue, only losses show that the link is full.
 #[test]
-fn a_link_without_a_queue_is_not_flooded() {
+fn link_with_hardly_any_queue_is_not_flooded() {
     for queue in [0.005, 0.02, 0.05, 0.2] {
         let mut flow = quick(50.0, 40, queue);
         for seconds in [1, 4, 10, 10] {
@@ -135,7 +135,7 @@ fn a_link_without_a_queue_is_not_flooded() {
 }
 
 #[test]
-fn a_quick_start_is_not_set_back_by_measuring_the_round_trip() {
+fn quick_startup_is_not_interrupted_by_probe_rtt() {
     let set_back = |mut flow: Flow<Bbr>| {
         let end = start() + 12 * SECOND;
         flow.run_until(end, |flow| flow.controller.phase == Phase::ProbeRtt)
@@ -149,7 +149,7 @@ fn a_quick_start_is_not_set_back_by_measuring_the_round_trip() {
 }
 
 #[test]
-fn a_quick_start_spreads_32_datagrams_over_a_round_trip() {
+fn quick_startup_has_an_initial_window_of_32_datagrams() {
     let mut bbr = Bbr::with_variant(Variant::QUICK, start(), 1200);
     assert_eq!(bbr.limits(), PathLimits::new(38_400), "paced by the window");
     bbr.on_mtu_update(1452);
@@ -157,7 +157,7 @@ fn a_quick_start_spreads_32_datagrams_over_a_round_trip() {
 }
 
 #[test]
-fn draining_ends_with_one_product_in_flight() {
+fn drain_ends_with_one_bandwidth_delay_product_in_flight() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 8.0);
     until(&mut flow, Phase::Drain);
     let product = flow.rate * 0.04;
@@ -173,7 +173,7 @@ fn draining_ends_with_one_product_in_flight() {
 }
 
 #[test]
-fn draining_ends_after_three_rounds_at_the_latest() {
+fn drain_ends_after_three_rounds_at_the_latest() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 20.0);
     until(&mut flow, Phase::Drain);
     flow.set_rate(flow.rate / 10.0);
@@ -196,9 +196,9 @@ fn startup_ends_when_a_short_queue_overflows() {
     assert!(bbr.bounds.long_term >= 0.9 * product && bbr.bounds.long_term < 1.6 * product);
 }
 
-/// A burst into a queue of a few packets, whose losses are found together.
+/// A burst overflows a queue of a few packets, and one acknowledgement reveals all losses.
 #[test]
-fn one_batch_ends_startup_if_much_of_the_round_trip_is_in_it() {
+fn one_loss_batch_ends_startup_if_a_quarter_of_the_round_is_lost() {
     for (lost, delivered, ends) in [(8, 10, true), (5, 5, false), (8, 40, false)] {
         let mut bbr = Bbr::new(start(), MTU as u16);
         let (left, found) = (start(), start() + 20 * MS);
@@ -207,16 +207,17 @@ fn one_batch_ends_startup_if_much_of_the_round_trip_is_in_it() {
         event.lost_bytes = lost * MTU;
         bbr.on_congestion_event(&event);
         bbr.on_ack(&acked(found, left, delivered * MTU));
-        // Of a packet that left since the losses were found.
+        // The acknowledgement of a packet that left after the losses were found ends the round
+        // trip.
         bbr.on_packet_sent(&sent(found, MTU, MTU));
         bbr.on_ack(&acked(found + 20 * MS, found, 0));
         assert_eq!(bbr.full_pipe.was_full, ends, "{lost} of {delivered}");
     }
 }
 
-/// Lossy, but the application is the limit: losses end startup, a plateau does not.
+/// The application is the limit: losses end startup, a constant delivery rate does not.
 #[test]
-fn startup_of_an_application_with_little_to_send() {
+fn application_limited_startup_ends_by_losses_only() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     flow.application = Some(1e6);
     flow.run(3 * SECOND);
@@ -231,7 +232,7 @@ fn startup_of_an_application_with_little_to_send() {
 }
 
 #[test]
-fn the_cycle_goes_round() {
+fn probing_cycle_runs_down_cruise_refill_up() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     for phase in [
         Phase::Down,
@@ -263,7 +264,7 @@ fn the_cycle_goes_round() {
 }
 
 #[test]
-fn paths_that_probe_together_have_two_datagrams_more_together() {
+fn paths_of_a_joint_probe_share_two_extra_datagrams() {
     let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
     until(&mut flow, Phase::Up);
     let bbr = &mut flow.controller;
@@ -275,7 +276,7 @@ fn paths_that_probe_together_have_two_datagrams_more_together() {
 }
 
 #[test]
-fn a_bound_of_others_is_the_window_while_the_path_does_not_probe() {
+fn bound_replaces_window_and_rate_while_cruising() {
     let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
     until(&mut flow, Phase::Cruise);
     let company = Company {
@@ -303,7 +304,7 @@ fn a_bound_of_others_is_the_window_while_the_path_does_not_probe() {
 }
 
 #[test]
-fn the_time_since_a_probe_is_counted_from_its_end() {
+fn time_since_a_probe_counts_from_its_end() {
     let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
     until(&mut flow, Phase::Up);
     until(&mut flow, Phase::Down);
@@ -315,7 +316,7 @@ fn the_time_since_a_probe_is_counted_from_its_end() {
 }
 
 #[test]
-fn a_round_trip_ends_with_one_acknowledgement_of_many() {
+fn one_acknowledgement_per_round_trip_ends_it() {
     let mut flow = Flow::<Bbr>::new(20.0, 40, 8.0);
     until(&mut flow, Phase::Cruise);
     let (mut delivered, mut acks, mut ends) = (0.0, 0, 0);
@@ -363,9 +364,10 @@ fn a_link_is_filled_and_its_queue_kept_short() {
     }
 }
 
-/// The draft leaves a hundredth of a link free, for queues to drain; where none shows, nothing has to.
+/// The draft leaves a hundredth of a link free, so that queues drain. Without a visible queue
+/// nothing has to drain.
 #[test]
-fn without_a_queue_nothing_is_left_free() {
+fn quick_variant_leaves_no_rate_free_without_a_queue() {
     for (mbit, rtt) in [(100.0, 150), (50.0, 40), (200.0, 300)] {
         let cruising = |mut flow: Flow<Bbr>| {
             until(&mut flow, Phase::Cruise);
@@ -383,10 +385,10 @@ fn without_a_queue_nothing_is_left_free() {
     }
 }
 
-/// Each round trip of cruising gives up the share it lost; 1.6 of 208 packets here, in up to 63 of
-/// them.
+/// A round trip of cruising with losses reduces the rate by the lost share: here 1.6 of 208
+/// packets, in up to 63 round trips.
 #[test]
-fn random_losses_cost_less_than_the_draft_reckons() {
+fn random_losses_of_one_in_127_cost_less_than_a_fifth() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 2.0);
     flow.lose_every = Some(127);
     flow.run(5 * SECOND);
@@ -395,7 +397,7 @@ fn random_losses_cost_less_than_the_draft_reckons() {
 }
 
 #[test]
-fn the_round_trip_is_measured_again_every_five_seconds() {
+fn probe_rtt_comes_every_five_seconds() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     until(&mut flow, Phase::ProbeRtt);
     let entered = flow.now;
@@ -407,7 +409,7 @@ fn the_round_trip_is_measured_again_every_five_seconds() {
     let stay = flow.now - entered;
     assert!(stay > 200 * MS && stay < 350 * MS, "{stay:?}");
     assert!(flow.controller.window > product, "the old window is back");
-    // The low rate meanwhile is no news about the path.
+    // The low delivery rate during `ProbeRtt` does not count.
     flow.run(200 * MS);
     assert!(close(flow.controller.bandwidth(), flow.rate, 0.03));
     until(&mut flow, Phase::ProbeRtt);
@@ -415,7 +417,7 @@ fn the_round_trip_is_measured_again_every_five_seconds() {
 }
 
 #[test]
-fn a_longer_path_is_believed_after_ten_seconds() {
+fn longer_rtt_is_accepted_after_ten_seconds() {
     let mut flow = Flow::<Bbr>::new(50.0, 20, 8.0);
     flow.run(3 * SECOND);
     flow.rtt = 60 * MS;
@@ -426,10 +428,10 @@ fn a_longer_path_is_believed_after_ten_seconds() {
 }
 
 #[test]
-fn a_pause_replaces_the_measurement() {
+fn pause_of_the_application_replaces_probe_rtt() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     until(&mut flow, Phase::Cruise);
-    // Nothing to send for six seconds.
+    // The application has no data for six seconds.
     flow.application = Some(MTU as f64 / 6.0);
     flow.run(200 * MS);
     flow.application = None;
@@ -448,8 +450,8 @@ fn marks_keep_the_queue_short() {
     assert_ne!(flow.controller.phase, Phase::Startup);
     flow.longest_queue = Duration::ZERO;
     let goodput = flow.run(10 * SECOND);
-    // What was queued when the first mark left, and what a probe adds in the round trip until it
-    // arrives.
+    // The length of the queue when the first marked packet left, plus the growth by a probe in the
+    // round trip until the mark arrives.
     assert!(
         flow.longest_queue < 5 * MS + 12 * MS,
         "{:?}",
@@ -459,7 +461,7 @@ fn marks_keep_the_queue_short() {
 }
 
 #[test]
-fn losses_while_cruising_slow_it_down_until_the_next_probe() {
+fn losses_while_cruising_bound_the_rate_until_the_next_probe() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     until(&mut flow, Phase::Cruise);
     let window = flow.controller.window;
@@ -475,7 +477,7 @@ fn losses_while_cruising_slow_it_down_until_the_next_probe() {
 }
 
 #[test]
-fn too_many_losses_end_a_probe_and_make_the_next_a_careful_one() {
+fn too_many_losses_end_a_probe_and_set_the_long_term_bound() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     until(&mut flow, Phase::Up);
     flow.queue = Duration::from_micros(500);
@@ -493,7 +495,7 @@ fn too_many_losses_end_a_probe_and_make_the_next_a_careful_one() {
 }
 
 #[test]
-fn a_spurious_loss_is_taken_back() {
+fn spurious_loss_restores_bound_and_probe() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     until(&mut flow, Phase::Up);
     flow.run(50 * MS);
@@ -511,7 +513,7 @@ fn a_spurious_loss_is_taken_back() {
 }
 
 #[test]
-fn what_was_too_much_for_others_ends_a_probe_and_its_preparation() {
+fn losses_of_another_path_end_up_and_refill() {
     for (phase, after) in [
         (Phase::Cruise, Phase::Cruise),
         (Phase::Refill, Phase::Down),
@@ -533,7 +535,7 @@ fn what_was_too_much_for_others_ends_a_probe_and_its_preparation() {
 }
 
 #[test]
-fn what_the_application_limited_was_not_too_much() {
+fn application_limited_probe_does_not_lower_the_bound() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     until(&mut flow, Phase::Up);
     let event = congestion(CongestionKind::Loss, flow.now, flow.now);
@@ -546,7 +548,7 @@ fn what_the_application_limited_was_not_too_much() {
 
 /// Two datagrams of any size may be in flight (RFC 9002 section 7.2).
 #[test]
-fn two_of_the_largest_datagrams_may_leave() {
+fn window_holds_two_of_the_largest_datagrams() {
     let mut bbr = Bbr::new(start(), 1200);
     let event = congestion(CongestionKind::Persistent, start(), start());
     bbr.on_congestion_event(&event);
@@ -557,7 +559,7 @@ fn two_of_the_largest_datagrams_may_leave() {
 }
 
 #[test]
-fn the_largest_burst_is_that_of_a_millisecond() {
+fn burst_is_a_millisecond_of_the_rate_within_bounds() {
     let mut bbr = Bbr::new(start(), 1200);
     assert_eq!(bbr.quantum(), 2400.0);
     for (rate, burst) in [
@@ -574,7 +576,7 @@ fn the_largest_burst_is_that_of_a_millisecond() {
 }
 
 #[test]
-fn a_window_is_saved_from_before_all_cuts() {
+fn saved_window_is_that_before_all_cuts() {
     let mut bbr = Bbr::new(start(), 1200);
     (bbr.window, bbr.prior_window) = (20_000.0, 50_000.0);
     bbr.save_window();
@@ -592,7 +594,7 @@ fn a_window_is_saved_from_before_all_cuts() {
     assert_eq!(bbr.window, 50_000.0);
 }
 
-/// A path whose round trip has been measured last six seconds ago.
+/// A path in `ProbeRtt`, whose minimum RTT was last measured six seconds before.
 fn with_an_old_round_trip(phase: Phase) -> Flow<Bbr> {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     until(&mut flow, phase);
@@ -602,7 +604,7 @@ fn with_an_old_round_trip(phase: Phase) -> Flow<Bbr> {
 }
 
 #[test]
-fn a_probe_is_over_once_the_round_trip_is_measured() {
+fn probe_rtt_ends_the_feedback_on_a_probe() {
     let mut flow = with_an_old_round_trip(Phase::Up);
     assert_eq!(flow.controller.cycle.feedback, cycle::Feedback::Stopping);
     flow.controller.cycle.is_probe_sample = true;
@@ -619,7 +621,7 @@ fn a_probe_is_over_once_the_round_trip_is_measured() {
 }
 
 #[test]
-fn sending_after_a_pause_ends_the_measurement_when_it_is_done() {
+fn first_packet_after_a_pause_ends_a_finished_probe_rtt() {
     let mut flow = with_an_old_round_trip(Phase::Cruise);
     let measuring = |flow: &Flow<Bbr>| flow.controller.probe_rtt.done_at.is_some();
     let end = flow.now + SECOND;
@@ -638,7 +640,7 @@ fn sending_after_a_pause_ends_the_measurement_when_it_is_done() {
 }
 
 #[test]
-fn after_a_pause_a_path_sends_as_fast_as_it_delivered() {
+fn first_packet_after_a_pause_resets_pacing_to_the_bandwidth() {
     for (phase, changes) in [
         (Phase::Up, true),
         (Phase::Down, true),
@@ -663,7 +665,7 @@ fn after_a_pause_a_path_sends_as_fast_as_it_delivered() {
 }
 
 #[test]
-fn persistent_congestion_starts_from_two_datagrams() {
+fn persistent_congestion_reduces_the_window_to_two_datagrams() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
     flow.run(2 * SECOND);
     let event = congestion(CongestionKind::Persistent, flow.now, flow.now);
@@ -682,9 +684,9 @@ fn the_initial_window_follows_the_datagram_size() {
 }
 
 proptest! {
-    /// Whatever is reported, in whatever order, window and rate stay usable.
+    /// After any sequence of events, window and rate stay usable.
     #[test]
-    fn nothing_breaks_it(
+    fn any_sequence_of_events_leaves_usable_limits(
         events in vec((0u8..9, 1u64..1 << 22, 0u64..3000, 0u64..1 << 34), 1..400),
     ) {
         let mut now = start();

@@ -1,86 +1,94 @@
-//! [`Trains`]: what a path that starts has room for, found with trains of packets.
+//! [`Trains`]: finds the capacity of a starting path with trains of packets.
 //!
-//! Once in a round trip a few packets leave much faster than the others. How far apart they arrive tells the rate of the
-//! narrowest link long before a whole flight is sent at that rate, so that the path neither has to double what it sends
-//! step by step, nor to learn of its limit by a queue that overflows. A train is a small part of a flight, for short queues have
-//! to take it. A shaper lets short bursts pass at a rate it does not keep up: what a train that nothing held up tells
-//! is worth less than what one that was held up does.
+//! Once per round trip a few packets, a train, leave much faster than the others. The spacing of
+//! their acknowledgements shows the rate of the bottleneck link long before a whole flight is sent
+//! at that rate. So the path neither has to double its rate step by step nor to overflow a queue to
+//! find its limit. A train is a small part of a flight, because short queues have to hold it. A
+//! shaper lets short bursts pass at a rate that it does not sustain, so a train that was not
+//! delayed proves less than a train that was.
 //!
-//! That packets are spread by the narrowest link is from Keshav ("A control-theoretic approach to flow control", 1991), to
-//! start with short trains from Misund and Briscoe ("Paced chirping", 2019).
+//! Keshav ("A control-theoretic approach to flow control", 1991) describes how the bottleneck link
+//! spreads packets, Misund and Briscoe ("Paced chirping", 2019) how to start with short trains.
 
 use std::time::Instant;
 
 use mpquic_core::congestion::{Acked, Sent};
 
-/// How much faster than the path delivers so far a train leaves that is to find a link,
+/// Pacing gain of a first train, relative to the delivery rate.
 const GAIN: f64 = 1000.0;
-/// and how much faster than a link that one train has found the next one, which confirms it.
+/// Pacing gain of the confirming train, relative to the rate that the first train found.
 const ABOVE: f64 = 4.0;
-/// Its part of what is delivered in a round trip,
+/// Length of a first train, as a part of the bytes delivered in a round trip.
 const LENGTH: f64 = 0.125;
-/// but at least so many datagrams, which may leave at once in any case.
+/// Shortest first train, datagrams; this many may leave as one burst anyway.
 const MIN_DATAGRAMS: f64 = 10.0;
-/// A train that takes so much longer to arrive than to leave was held up by a link.
+/// A link delayed the train if its arrival takes longer than its departure by this factor.
 const HELD_UP: f64 = 1.25;
-/// Rates of two trains that differ by less than this part agree.
+/// The rates of two trains agree if they differ by less than this part.
 const AGREEMENT: f64 = 0.1;
-/// To confirm a link, a train is so many times as long: one that jitter spreads seems the faster the longer it is.
+/// A link is certain if the confirming train was longer than the first by this factor. If jitter
+/// spread the first train, a longer train measures a higher rate, and the two disagree.
 const LONGER: f64 = 1.4;
-/// What is sent for that, as some may be lost.
+/// Length of the confirming train, in lengths of the first. It exceeds [`LONGER`], because some
+/// packets may be lost.
 const CONFIRMING: f64 = 2.0;
-/// The part of a train that has to arrive bit by bit.
+/// The least part of a train that has to be acknowledged after its first acknowledgement, for the
+/// train to count.
 const MOST: f64 = 0.5;
-/// Where a larger part arrives at once, times are those of whoever collects packets, and not of a link.
+/// If a single acknowledgement covers a larger part of the train than this, the spacing shows how
+/// the receiver collects packets, and not the rate of a link.
 const COARSE: f64 = 0.25;
-/// Clocks and timers do not tell shorter times apart, seconds.
+/// Shortest time that clocks and timers can resolve, seconds.
 const RESOLUTION: f64 = 1e-5;
 
-/// Factors by which the rate grows in a round trip: at least this, as far as no link is known,
+/// Least growth per round trip while no link is known.
 const DOUBLING: f64 = 2.0;
-/// or if there may be one,
+/// Least growth per round trip when two trains of similar length found a link.
 const LEAST_GROWTH: f64 = 1.5;
-/// at most this if nothing held the train up,
+/// Largest growth per round trip when nothing delayed the train.
 const UNLIMITED_GROWTH: f64 = 4.0;
-/// and this towards the rate of a link.
+/// Largest growth per round trip towards the rate of a link.
 const GROWTH_TO_LINK: f64 = 16.0;
-/// The window does not fill in time if packets leave no faster than it grows.
+/// Pacing rate relative to the growth while no link is known: if packets left at the rate at which
+/// the window grows, the window would not fill in time.
 const LEAD: f64 = 1.5;
-/// The window towards a link that is known, in what it carries in a round trip.
+/// Window towards a known link, relative to the bytes that the grown rate carries in a round trip.
 const LINK_WINDOW: f64 = 1.5;
-/// A link that delivers this part of its rate is filled.
+/// Part of the rate of a link from which on the link counts as filled.
 const FILLED: f64 = 0.95;
 
-/// A train on its way.
+/// A train that is being sent or acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Train {
-    /// Bytes per second at which it is to leave.
+    /// Rate at which the train leaves, bytes per second.
     rate: f64,
-    /// Bytes that have yet to leave.
+    /// Bytes of the train that have not left yet.
     ahead: f64,
     left: Option<Left>,
     arrived: Option<Arrived>,
 }
 
-/// What has left of a train.
+/// The part of a train that has left.
 #[derive(Debug, Clone, Copy)]
 struct Left {
-    /// Packet numbers.
+    /// Packet number of the first packet.
     first: u64,
+    /// Packet number of the last packet.
     last: u64,
-    /// Bytes of all but the first.
+    /// Bytes of all packets but the first.
     bytes: f64,
 }
 
-/// What has arrived of a train.
+/// The part of a train that was acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Arrived {
-    /// When the newest packets of the first and of the last acknowledgement had left, and when they were acknowledged.
+    /// The first acknowledgement: when its newest packet had left, and when it came.
     first: (Instant, Instant),
+    /// The last acknowledgement: when its newest packet had left, and when it came.
     last: (Instant, Instant),
     /// Bytes of all acknowledgements but the first.
     bytes: f64,
-    /// Bytes of the largest one of these.
+    /// Bytes of the largest acknowledgement but the first.
     at_once: f64,
 }
 
@@ -122,7 +130,7 @@ impl Train {
         }
     }
 
-    /// What has arrived, if it is most of what has left.
+    /// The arrivals, once at least [`MOST`] of the bytes of the train were acknowledged.
     fn most(&self, left: &Left) -> Option<Arrived> {
         self.arrived
             .filter(|arrived| arrived.bytes >= MOST * left.bytes)
@@ -151,33 +159,33 @@ fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
 }
 
-/// What trains have shown, bytes per second.
+/// The capacity that trains have shown so far, bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Room {
-    /// At least this, for as short a time as the train took.
+    /// The path carries at least this rate, for as short a time as the train took.
     AtLeast(f64),
-    /// One train has met a link with this rate, if nothing else spread it.
+    /// One train found a link with this rate, unless jitter spread the train.
     Perhaps(f64),
-    /// Two trains have.
+    /// Two trains of similar length found a link with this rate.
     Probably(f64),
-    /// Two trains have, and one was longer than the other.
+    /// Two trains of different lengths found a link with this rate.
     Link(f64),
 }
 
-/// What a path that starts does, in terms of what it delivers.
+/// The behaviour of a starting path, relative to its delivery rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Plan {
-    /// The factor by which the window grows in a round trip.
+    /// Factor by which the window grows in a round trip.
     pub(super) growth: f64,
-    /// The window, in what is delivered in a round trip.
+    /// Window, relative to the bytes delivered in a round trip.
     pub(super) window: f64,
-    /// The rate, in that of delivery.
+    /// Pacing rate, relative to the delivery rate.
     pub(super) pacing: f64,
-    /// The narrowest link carries all it can.
+    /// The bottleneck link carries all it can.
     pub(super) is_filled: bool,
 }
 
-/// What has yet to leave of a train.
+/// The part of a train that has not left yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leaving {
     /// Bytes per second.
@@ -189,16 +197,18 @@ pub(super) struct Leaving {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Trains {
     train: Option<Train>,
-    /// The rate at which a train arrived that was held up, and its bytes.
+    /// Arrival rate in bytes per second and size in bytes of the last train that a link delayed.
     held_up: Option<(f64, f64)>,
     room: Option<Room>,
-    /// Acknowledgements come over another path, whose own link spreads them: only with a queue that is certain.
+    /// Acknowledgements return over another path, whose own link may have spread them. An agreement
+    /// of trains then counts only if a queue is visible as well.
     is_foreign: bool,
 }
 
 impl Trains {
-    /// Sends a train if none is on its way, over a path that delivers `rate` bytes per second and `per_round` in a
-    /// round trip. Returns its bytes.
+    /// Starts a train, unless a train is still on its way or a link is certain. The path delivers
+    /// `rate` bytes per second and `per_round` bytes in a round trip. Returns the bytes of the
+    /// train.
     pub(super) fn start(&mut self, rate: f64, per_round: f64, mtu: f64) -> f64 {
         if self.train.is_some() || matches!(self.room, Some(Room::Link(_))) {
             return 0.0;
@@ -216,8 +226,9 @@ impl Trains {
         length
     }
 
-    /// What to do while the path delivers `rate` bytes per second, which `grows` in a round trip or not, and packets
-    /// wait for long or not; `None` if there is nothing to go by.
+    /// How to go on while the path delivers `rate` bytes per second. `grows` says that the rate
+    /// grew in the last round trip, `is_queued` that packets wait in a queue. `None` before the
+    /// first result of a train.
     pub(super) fn plan(&self, rate: f64, grows: bool, is_queued: bool) -> Option<Plan> {
         let plan = |growth: f64, pacing: f64| Plan {
             growth,
@@ -233,7 +244,7 @@ impl Trains {
             Room::Perhaps(room) => {
                 let growth = (room / rate).clamp(DOUBLING, GROWTH_TO_LINK);
                 Plan {
-                    // What is delivered agrees with it.
+                    // The delivery rate agrees with the rate that the train found.
                     is_filled: !grows && rate >= FILLED * room && (is_queued || !self.is_foreign),
                     ..plan(growth, growth)
                 }
@@ -257,7 +268,7 @@ impl Trains {
         })
     }
 
-    /// What has yet to leave of a train.
+    /// The part of the train that has not left yet.
     pub(super) fn leaving(&self) -> Option<Leaving> {
         let leaving = self.train.filter(|train| train.ahead > 0.0);
         leaving.map(|train| Leaving {
@@ -279,7 +290,8 @@ impl Trains {
             return;
         };
         let is_leaving = train.ahead > 0.0;
-        // What follows the train is acknowledged together with its end: that counts if there is little else.
+        // One acknowledgement may cover the end of the train together with later packets. It counts
+        // if little else of the train was acknowledged.
         if is_leaving || ack.largest <= left.last || train.most(&left).is_none() {
             train.on_ack(ack);
         }
@@ -288,13 +300,13 @@ impl Trains {
         }
         let arrived = train.most(&left);
         self.train = None;
-        // If most of it was lost, or is acknowledged at once, it tells nothing new.
+        // A train that was mostly lost, or acknowledged at once, shows nothing new.
         if let Some(arrived) = arrived {
             self.room = Some(self.judge(&arrived));
         }
     }
 
-    /// What a train tells that arrived like this.
+    /// The capacity that a train with these arrivals shows.
     fn judge(&mut self, arrived: &Arrived) -> Room {
         let rate = arrived.rate();
         let agrees = |limit: f64| (rate - limit).abs() < AGREEMENT * limit;
@@ -312,7 +324,7 @@ impl Trains {
                 self.held_up = Some((rate, arrived.bytes));
                 Room::Perhaps(rate)
             }
-            // It left too slowly to tell.
+            // The train left too slowly to show the rate of the link.
             Some((limit, _)) if rate < limit => Room::Perhaps(limit),
             _ => {
                 self.held_up = None;
@@ -330,12 +342,13 @@ mod tests {
     use crate::testing::{acked, start};
 
     const MTU: u64 = 1200;
-    /// Bytes per second that the path delivers so far, and in a round trip.
+    /// Delivery rate of the path, bytes per second.
     const RATE: f64 = 250_000.0;
+    /// Bytes that the path delivers in a round trip.
     const PER_ROUND: f64 = 25_000.0;
     const RTT: Duration = Duration::from_millis(100);
 
-    /// A path whose packets arrive as far apart as a link has them, or as jitter does.
+    /// A path whose acknowledgements have the spacing of a link or of jitter.
     #[derive(Default)]
     struct Path {
         trains: Trains,
@@ -343,7 +356,7 @@ mod tests {
     }
 
     impl Path {
-        /// Sends a train. Returns when, its first packet number, and its bytes.
+        /// Sends a train. Returns the time, the first packet number and the bytes of the train.
         fn send(&mut self) -> (Instant, u64, f64) {
             let now = start() + Duration::from_secs(self.sent);
             let length = self.trains.start(RATE, PER_ROUND, MTU as f64);
@@ -356,8 +369,8 @@ mod tests {
             (now, first, length)
         }
 
-        /// Sends a train, and as many packets after it as make the last of the batches full in which they arrive, each
-        /// so long after the one before. `gap` is how long after the train those packets leave.
+        /// Sends a train, and `gap` later enough packets to complete the last batch. The packets
+        /// are acknowledged in batches of `size`, `apart` after each other.
         fn batches(&mut self, size: u64, apart: Duration, gap: Duration) {
             let (now, first, _) = self.send();
             let batches = (self.sent - first).div_ceil(size);
@@ -379,8 +392,9 @@ mod tests {
             self.sent += after;
         }
 
-        /// Sends a train; `arrives` tells when each of its packets is acknowledged, after it left and a round trip
-        /// more, by its place in the train and their number. Returns the bytes of the train.
+        /// Sends a train. `arrives` takes the position of a packet in the train and the length of
+        /// the train in packets, and returns the delay of the acknowledgement beyond the round
+        /// trip; `None` if the packet is lost. Returns the bytes of the train.
         fn train(&mut self, arrives: impl Fn(u64, u64) -> Option<Duration>) -> f64 {
             let (now, first, length) = self.send();
             let count = self.sent - first;
@@ -392,7 +406,8 @@ mod tests {
                 ack.largest = first + place;
                 self.trains.on_ack(&ack);
             }
-            // The next packet ends it, if its last one was lost.
+            // The acknowledgement of a later packet ends the train, even if its last packet was
+            // lost.
             let mut ack = acked(now + 2 * RTT, now, MTU);
             ack.largest = self.sent;
             self.trains.on_ack(&ack);
@@ -405,7 +420,7 @@ mod tests {
         }
     }
 
-    /// A link of so many bytes per second.
+    /// Acknowledgement delays behind a link with this rate, bytes per second.
     fn link(rate: f64) -> impl Fn(u64, u64) -> Option<Duration> {
         move |place, _| Some(Duration::from_secs_f64((place * MTU) as f64 / rate))
     }
@@ -440,9 +455,9 @@ mod tests {
         );
     }
 
-    /// Most of the second one arrives, and is no longer than the first one was.
+    /// Only three fifths of the second train arrive, so that it is not long enough to be certain.
     #[test]
-    fn two_trains_of_one_length_probably_met_a_link() {
+    fn two_trains_of_similar_length_make_a_link_probable() {
         let mut path = Path::default();
         path.train(link(5.0 * RATE));
         path.train(|place, count| {
@@ -458,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_bounded_by_how_much_a_train_can_tell() {
+    fn growth_pacing_and_window_stay_within_bounds_of_each_room() {
         let rooms: [fn(f64) -> Room; 4] =
             [Room::AtLeast, Room::Perhaps, Room::Probably, Room::Link];
         let bounds = [(2.0, 4.0), (2.0, 16.0), (1.5, 16.0), (1.0, 16.0)];
@@ -478,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_certain_from_two_fifths_more_on() {
+    fn link_is_certain_if_second_train_is_two_fifths_longer() {
         for (bytes, is_certain) in [(14_000.0, true), (13_999.0, false)] {
             let mut trains = Trains {
                 held_up: Some((RATE, 10_000.0)),
@@ -496,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_differ_by_a_tenth_are_not_those_of_one_link() {
+    fn trains_whose_rates_differ_by_over_a_tenth_find_no_link() {
         for (second, agrees) in [(0.92, true), (0.88, false), (1.08, true), (1.12, false)] {
             let mut path = Path::default();
             path.train(link(5.0 * RATE));
@@ -506,9 +521,9 @@ mod tests {
         }
     }
 
-    /// Jitter spreads each train over the same time, so that a longer one seems faster.
+    /// Jitter spreads each train over the same time, so that a longer train seems faster.
     #[test]
-    fn jitter_is_no_link() {
+    fn trains_spread_by_jitter_find_no_link() {
         let mut path = Path::default();
         let jitter =
             |place: u64, count: u64| Some(Duration::from_millis(20) * place as u32 / count as u32);
@@ -525,7 +540,7 @@ mod tests {
 
     /// A shaper lets a short burst pass.
     #[test]
-    fn what_nothing_holds_up_grows_by_four_at_most() {
+    fn growth_is_four_at_most_if_nothing_delays_the_train() {
         let mut path = Path::default();
         path.train(|_, _| Some(Duration::ZERO));
         assert_eq!(path.growth(), Some(UNLIMITED_GROWTH));
@@ -534,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_is_lost_or_acknowledged_at_once_tells_nothing() {
+    fn train_lost_or_acknowledged_at_once_changes_nothing() {
         for first in [None, Some(3.0 * RATE)] {
             let mut path = Path::default();
             if let Some(rate) = first {
@@ -548,9 +563,10 @@ mod tests {
         }
     }
 
-    /// Who receives reads several packets at once, and acknowledges them together with what came after the train.
+    /// A receiver reads several packets at once, and acknowledges them together with packets that
+    /// followed the train.
     #[test]
-    fn a_train_that_arrives_in_batches_finds_the_way_to_a_link_that_is_never_certain() {
+    fn train_acknowledged_in_large_batches_never_makes_a_link_certain() {
         for (size, certain) in [(2, true), (4, false), (7, false)] {
             let apart = Duration::from_secs_f64((size * MTU) as f64 / (5.0 * RATE));
             let mut path = Path::default();
@@ -566,9 +582,9 @@ mod tests {
         assert_eq!(path.trains.room, None, "at once");
     }
 
-    /// That the last batch came late says nothing of a link then.
+    /// The late arrival of a packet that left later shows no link.
     #[test]
-    fn what_left_later_may_arrive_later() {
+    fn packets_that_left_later_do_not_count_as_delayed() {
         let gap = Duration::from_millis(30);
         let mut path = Path::default();
         path.batches(7, Duration::ZERO, gap);
@@ -579,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_delivered_confirms_what_one_train_found() {
+    fn flat_delivery_rate_confirms_the_rate_of_one_train() {
         let mut path = Path::default();
         path.train(link(RATE));
         assert!(
@@ -596,9 +612,9 @@ mod tests {
         );
     }
 
-    /// The other path's own link spreads acknowledgements like one of this path would.
+    /// The other path's own link spreads acknowledgements just as a link of this path would.
     #[test]
-    fn acknowledgements_of_another_path_end_no_start() {
+    fn acknowledgements_over_another_path_do_not_end_startup_without_a_queue() {
         let mut path = Path::default();
         let mut ack = acked(start(), start(), 0);
         ack.rtt_restarted = true;
@@ -616,9 +632,9 @@ mod tests {
         }
     }
 
-    /// Half as fast: the link is another one.
+    /// The second train arrives half as fast as the first: the link changed.
     #[test]
-    fn a_link_that_changes_is_found_anew() {
+    fn link_that_changed_is_found_again() {
         let mut path = Path::default();
         path.train(link(8.0 * RATE));
         path.train(link(4.0 * RATE));

@@ -1,31 +1,32 @@
-//! [`Variant`]: what may differ from the draft.
+//! [`Variant`]: deviations from the draft.
 
-/// Bytes of a full datagram, with which RFC 9002 section 7.2 bounds the initial window.
+/// Size of a full datagram, bytes; RFC 9002 section 7.2 bounds the initial window with it.
 const FULL_DATAGRAM: f64 = 1472.0;
 
-/// What may differ from the draft.
+/// Deviations from the draft.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Variant {
-    /// Losses of a round trip slow the path down only if they are more than a link loses by itself; where no queue shows,
-    /// more of them count as such.
+    /// Losses slow the path down only if they exceed the losses of the link itself. While no queue
+    /// is visible, a larger share of losses is tolerated.
     pub(super) looks_for_queues: bool,
-    /// Datagrams of the initial window.
+    /// Initial window, datagrams.
     initial_datagrams: f64,
-    /// How much faster than delivered a path sends at the start.
+    /// Pacing gain in startup, relative to the delivery rate.
     pub(super) startup_gain: f64,
-    /// Bytes by which the window grows at the start for each byte that is acknowledged.
+    /// Growth of the window in startup, in bytes per acknowledged byte.
     pub(super) startup_growth: f64,
-    /// Trains of packets find what the path has room for.
+    /// Trains of packets find the capacity of the path.
     pub(super) sends_trains: bool,
-    /// The path is emptied to measure its round trip even before its rate is known.
+    /// The path is emptied to measure its minimum RTT even in startup.
     pub(super) probes_early: bool,
-    /// A round trip within this factor of the shortest confirms it, and the path need not be emptied
-    /// to measure it again. With 1 only shorter ones count.
+    /// An RTT within this factor of the minimum confirms the minimum, and the path need not be
+    /// emptied to measure it again. With 1, only shorter RTTs count.
     pub(super) rtt_confirmation: f64,
 }
 
 impl Variant {
-    /// draft-ietf-ccwg-bbr-06. The gain doubles the rate in each round trip (`StartupPacingGain`).
+    /// draft-ietf-ccwg-bbr-06. The startup gain doubles the rate in each round trip
+    /// (`StartupPacingGain`).
     pub(crate) const DRAFT: Self = Self {
         looks_for_queues: false,
         initial_datagrams: 10.0,
@@ -36,10 +37,10 @@ impl Variant {
         rtt_confirmation: 1.0,
     };
 
-    /// Quicker on long and lossy paths. It starts with more, spread over a fifth of a round trip. Then it goes on
-    /// as fast as a window of two bandwidth-delay products allows, which is the draft's, so the queue
-    /// at the end is no longer. A long path is not emptied while it starts, which would set it back by
-    /// several round trips.
+    /// Quicker on long and lossy paths. The initial window is larger, and spread over a fifth of a
+    /// round trip. After that, the rate grows as fast as a window of two bandwidth-delay products
+    /// allows. The draft has the same window, so the queue at the end of startup is no longer. A
+    /// long path is not emptied during startup, which would cost several round trips.
     pub(crate) const QUICK: Self = Self {
         looks_for_queues: true,
         initial_datagrams: 32.0,
@@ -50,7 +51,7 @@ impl Variant {
         rtt_confirmation: 1.02,
     };
 
-    /// The initial window, bytes (RFC 9002 section 7.2 with another number of datagrams).
+    /// Initial window, bytes (RFC 9002 section 7.2 with another number of datagrams).
     pub(super) fn initial_window(&self, mtu: f64) -> f64 {
         let most = (self.initial_datagrams * FULL_DATAGRAM).max(2.0 * mtu);
         (self.initial_datagrams * mtu).min(most)

@@ -12,10 +12,10 @@ const SAVED: SavedPath = SavedPath {
     window: 1_000_000,
     rtt: RTT,
 };
-/// The window of [`Fixed`] at first.
+/// The window of [`Fixed`], bytes.
 const OWN: u64 = 12_000;
 
-/// What was found, instead of a window.
+/// A controller with a constant window that records the results of resuming.
 #[derive(Debug, Default)]
 struct Fixed<const TOLERANT: bool> {
     found: Vec<Found>,
@@ -46,7 +46,7 @@ impl<const TOLERANT: bool> Resumable for Fixed<TOLERANT> {
     }
 }
 
-/// A path that is remembered.
+/// A saved path.
 struct Flow<const TOLERANT: bool> {
     controller: CarefulResume<Fixed<TOLERANT>>,
     now: Instant,
@@ -68,7 +68,7 @@ impl<const TOLERANT: bool> Flow<TOLERANT> {
         }
     }
 
-    /// Ten datagrams arrived.
+    /// A flow whose first ten datagrams have arrived.
     fn confirmed(saved: SavedPath, round_trip: Duration) -> Self {
         let mut flow = Self::new(saved);
         flow.rtt = round_trip;
@@ -87,7 +87,7 @@ impl<const TOLERANT: bool> Flow<TOLERANT> {
         }
     }
 
-    /// The acknowledgement of datagrams, the last of which left at `sent_at`.
+    /// An acknowledgement of `datagrams`, the last of which left at `sent_at`.
     fn ack(&mut self, datagrams: u64, sent_at: Instant) {
         self.in_flight -= datagrams * MTU;
         let mut ack = Acked::new(self.now, sent_at, datagrams * MTU, rtt(self.rtt));
@@ -115,8 +115,8 @@ impl<const TOLERANT: bool> Flow<TOLERANT> {
         &self.controller.inner.found
     }
 
-    /// 200 datagrams are sent in the Unvalidated Phase, and the first of them arrives. Returns when the
-    /// first and the last left.
+    /// Sends 200 datagrams in the Unvalidated Phase, the first of which arrives. Returns when the
+    /// first and the last of them left.
     fn validating(&mut self) -> [Instant; 2] {
         self.now += MS;
         let first = self.now;
@@ -132,7 +132,7 @@ impl<const TOLERANT: bool> Flow<TOLERANT> {
 }
 
 #[test]
-fn a_path_that_was_closed_resumes_nothing() {
+fn closed_path_does_not_resume() {
     let mut flow = Flow::<false>::new(SAVED);
     assert_eq!(flow.phase(), ResumePhase::Reconnaissance);
     flow.controller.on_path_closed(PATH);
@@ -158,9 +158,9 @@ fn ten_datagrams_have_to_arrive_first() {
     assert_eq!(flow.phase(), ResumePhase::Unvalidated);
 }
 
-/// RFC 9002 section 7.2: as much as the initial window has.
+/// RFC 9002 section 7.2: as many bytes as the initial window has.
 #[test]
-fn of_large_datagrams_fewer_have_to_arrive() {
+fn bytes_that_have_to_arrive_first_are_those_of_the_initial_window() {
     for (mtu, needed) in [
         (1200, 12_000),
         (1472, 14_720),
@@ -181,9 +181,9 @@ fn of_large_datagrams_fewer_have_to_arrive() {
     }
 }
 
-/// An acknowledgement without an RTT sample does not tell which path it is.
+/// An acknowledgement without an RTT sample does not show whether the path is the saved one.
 #[test]
-fn a_round_trip_has_to_be_known_first() {
+fn resuming_needs_an_rtt_sample() {
     let mut flow = Flow::<false>::new(SAVED);
     flow.send(20);
     let mut ack = Acked::new(flow.now + RTT, flow.now, 15 * MTU, rtt(RTT));
@@ -192,9 +192,10 @@ fn a_round_trip_has_to_be_known_first() {
     assert_eq!(flow.phase(), ResumePhase::Reconnaissance);
 }
 
-/// A packet that nobody saw leave is not in flight.
+/// Acknowledged bytes count as in flight before the acknowledgement, even if no sent packet was
+/// reported.
 #[test]
-fn what_arrives_is_in_flight_even_if_it_was_not_seen_to_leave() {
+fn acknowledged_bytes_count_as_in_flight_without_a_sent_packet() {
     let mut flow = Flow::<false>::new(SAVED);
     flow.in_flight = 10 * MTU;
     let begin = flow.now;
@@ -208,15 +209,15 @@ fn what_arrives_is_in_flight_even_if_it_was_not_seen_to_leave() {
 }
 
 #[test]
-fn half_of_what_is_remembered_is_used_and_paced_over_a_round_trip() {
+fn half_of_the_saved_window_is_used_and_paced_over_a_round_trip() {
     let flow = Flow::<false>::confirmed(SAVED, RTT);
     assert_eq!(flow.window(), 500_000);
     assert_eq!(flow.controller.pacing_rate(PATH), Some(5_000_000));
 }
 
-/// Acknowledgements that take a shorter way back do not make the path hold more.
+/// If acknowledgements take a shorter return path, the path carries no more bytes than before.
 #[test]
-fn in_a_shorter_round_trip_less_is_in_flight_at_the_same_rate() {
+fn shorter_rtt_reduces_the_window_but_not_the_rate() {
     let flow = Flow::<false>::confirmed(SAVED, 60 * MS);
     assert_eq!(flow.window(), 300_000);
     assert_eq!(flow.controller.pacing_rate(PATH), Some(5_000_000));
@@ -226,7 +227,7 @@ fn in_a_shorter_round_trip_less_is_in_flight_at_the_same_rate() {
 }
 
 #[test]
-fn a_path_with_another_round_trip_is_another_path() {
+fn rtt_outside_half_to_ten_times_the_saved_one_ends_resuming() {
     let used = |round_trip| {
         let flow = Flow::<false>::confirmed(SAVED, round_trip);
         flow.phase() == ResumePhase::Unvalidated
@@ -236,9 +237,9 @@ fn a_path_with_another_round_trip_is_another_path() {
 }
 
 #[test]
-fn a_loss_or_a_mark_before_ends_it() {
+fn loss_or_mark_before_the_jump_ends_resuming() {
     for kind in [CongestionKind::Loss, CongestionKind::Ecn] {
-        // A single loss, even where some are tolerated later.
+        // A single loss is enough, even if the algorithm tolerates some losses later.
         let mut flow = Flow::<true>::new(SAVED);
         let begin = flow.now;
         flow.send(20);
@@ -251,7 +252,7 @@ fn a_loss_or_a_mark_before_ends_it() {
 }
 
 #[test]
-fn it_waits_for_an_application_that_has_little_to_send() {
+fn application_limited_acknowledgement_does_not_start_the_jump() {
     let mut flow = Flow::<false>::new(SAVED);
     let begin = flow.now;
     flow.send(20);
@@ -266,17 +267,17 @@ fn it_waits_for_an_application_that_has_little_to_send() {
 }
 
 #[test]
-fn what_is_no_more_than_the_own_window_is_not_used() {
+fn saved_window_is_not_used_if_half_of_it_is_not_larger_than_the_own() {
     let window = 2 * OWN;
     let flow = Flow::<false>::confirmed(SavedPath { window, ..SAVED }, RTT);
     assert_eq!(flow.phase(), ResumePhase::Normal);
 }
 
 #[test]
-fn what_arrives_is_kept() {
+fn window_becomes_the_flight_of_the_jump() {
     let mut flow = Flow::<false>::confirmed(SAVED, RTT);
     let [_, last] = flow.validating();
-    // What was in flight when the first of it arrived, and no more.
+    // The result is the bytes in flight when the first of the packets arrived.
     assert_eq!(flow.found(), [Found::AtLeast(200 * MTU)]);
     assert_eq!(flow.window(), OWN);
     flow.ack(198, last - MS);
@@ -287,14 +288,14 @@ fn what_arrives_is_kept() {
 }
 
 #[test]
-fn it_is_unvalidated_for_a_round_trip_only() {
+fn unvalidated_phase_ends_after_a_round_trip() {
     let mut flow = Flow::<false>::new(SAVED);
     let begin = flow.now;
     flow.send(12);
     flow.now += RTT;
     flow.ack(10, begin);
     flow.send(50);
-    // A late acknowledgement of what had left before.
+    // A late acknowledgement of a packet that left before the jump.
     flow.now += RTT;
     flow.ack(1, begin);
     assert_eq!(flow.phase(), ResumePhase::Unvalidated);
@@ -304,7 +305,7 @@ fn it_is_unvalidated_for_a_round_trip_only() {
 }
 
 #[test]
-fn a_loss_leaves_half_of_what_arrived() {
+fn loss_leaves_half_of_the_arrived_bytes() {
     let mut flow = Flow::<false>::confirmed(SAVED, RTT);
     let [_, last] = flow.validating();
     flow.ack(99, last - MS);
@@ -312,7 +313,7 @@ fn a_loss_leaves_half_of_what_arrived() {
     assert_eq!(flow.phase(), ResumePhase::SafeRetreat);
     let (window, now) = (50 * MTU, flow.now);
     assert_eq!(flow.found()[1..], [Found::TooMuch { window, now }]);
-    // Further losses are of the same event.
+    // Further losses belong to the same event.
     flow.congestion(CongestionKind::Loss, 50);
     assert_eq!(flow.found().len(), 2);
     flow.ack(49, last);
@@ -321,7 +322,7 @@ fn a_loss_leaves_half_of_what_arrived() {
 }
 
 #[test]
-fn a_loss_before_anything_arrived_leaves_little() {
+fn loss_before_any_acknowledgement_leaves_two_datagrams() {
     let mut flow = Flow::<false>::confirmed(SAVED, RTT);
     flow.send(100);
     flow.now += RTT;
@@ -329,7 +330,7 @@ fn a_loss_before_anything_arrived_leaves_little() {
     let now = flow.now;
     let least = 2 * MTU;
     assert_eq!(flow.found(), [Found::TooMuch { window: least, now }]);
-    // Its end is noticed even if the last of it is lost.
+    // The phase ends even if the last packet of the jump is lost.
     let later = flow.now + MS;
     flow.now = later;
     flow.send(1);
@@ -353,10 +354,10 @@ fn marks_and_persistent_congestion_count_as_losses() {
 }
 
 #[test]
-fn what_the_algorithm_tolerates_at_its_start_is_tolerated() {
+fn losses_within_the_tolerance_of_the_algorithm_are_ignored() {
     let mut flow = Flow::<true>::confirmed(SAVED, RTT);
     flow.validating();
-    // Of 200 that were sent.
+    // Four of the 200 sent datagrams are lost.
     flow.congestion(CongestionKind::Loss, 4);
     assert_eq!(flow.phase(), ResumePhase::Validating);
     flow.congestion(CongestionKind::Loss, 1);
@@ -364,7 +365,7 @@ fn what_the_algorithm_tolerates_at_its_start_is_tolerated() {
 }
 
 #[test]
-fn a_path_that_moves_starts_over() {
+fn reopened_path_starts_over() {
     let mut flow = Flow::<false>::confirmed(SAVED, RTT);
     flow.controller.on_path_opened(PATH, flow.now, MTU as u16);
     assert_eq!((flow.phase(), flow.window()), (ResumePhase::Normal, OWN));
@@ -374,9 +375,10 @@ fn a_path_that_moves_starts_over() {
     assert_eq!(flow.phase(), ResumePhase::Normal);
 }
 
-/// Half of what arrived, until that is over; and all of it is more than the initial window.
+/// Each controller goes on with the flight of the jump. After a loss, its window is half of the
+/// acknowledged bytes until the retreat ends. Both numbers exceed the initial window.
 #[test]
-fn controllers_go_on_with_what_was_found() {
+fn all_controllers_adopt_the_results_of_resuming() {
     for info in list().iter().filter(|info| info.name != "wvegas") {
         for is_lost in [false, true] {
             let mut controller = (info.make)();
@@ -413,7 +415,7 @@ fn controllers_go_on_with_what_was_found() {
 }
 
 #[test]
-fn without_anything_remembered_nothing_changes() {
+fn path_without_a_saved_window_starts_as_usual() {
     let mut controller = CarefulResume::<Uncoupled<crate::NewReno>>::default();
     let now = start();
     controller.on_path_opened(PATH, now, MTU as u16);
@@ -424,10 +426,10 @@ fn without_anything_remembered_nothing_changes() {
     assert_eq!(controller.name(), "newreno");
 }
 
-/// A server that waits for a path to be validated has a little to send meanwhile, which is no sign that all of the
-/// rest arrives.
+/// A server that waits for the validation of a path sends little data meanwhile. Its arrival does
+/// not show that all later packets arrive as well.
 #[test]
-fn what_the_algorithm_would_have_sent_by_itself_confirms_nothing() {
+fn packets_within_the_own_window_do_not_confirm_the_jump() {
     let mut flow = Flow::<false>::confirmed(SAVED, RTT);
     flow.now += MS;
     let little = flow.now;
@@ -446,7 +448,7 @@ fn what_the_algorithm_would_have_sent_by_itself_confirms_nothing() {
 
 /// RFC 9959 section 3.3
 #[test]
-fn what_is_not_used_for_a_round_trip_is_not_used_any_more() {
+fn jump_ends_if_unused_for_a_round_trip() {
     let mut flow = Flow::<false>::confirmed(SAVED, RTT);
     flow.now += MS;
     let little = flow.now;

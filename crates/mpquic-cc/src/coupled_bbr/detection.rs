@@ -1,38 +1,38 @@
-//! Which paths share a bottleneck.
+//! Finds out which paths share a bottleneck.
 //!
-//! RFC 8382 compares statistics of delays and losses gathered by many senders over half a minute.
-//! One sender with one clock can do better, by experiment: while one path probes for bandwidth and
-//! so fills the queue of its bottleneck, the round trips of the others grow alike if they wait in
-//! the same queue, and not at all if they do not. A trial takes the few round trips of a probe.
+//! RFC 8382 compares statistics of delays and losses that many senders gather over half a minute.
+//! One sender with one clock can do better by experiment. A path that probes for bandwidth fills
+//! the queue of its bottleneck. RTTs of another path grow as well if its packets wait in the same
+//! queue, and do not grow otherwise. A trial takes the few round trips of one probe.
 
 use std::time::{Duration, Instant};
 
 use mpquic_core::PathId;
 
-/// Samples that make a mean.
+/// The fewest samples from which a mean is formed.
 const MIN_SAMPLES: f64 = 4.0;
-/// A queue must grow by at least this many seconds for a conclusion.
+/// The queue must grow by at least this much in a conclusive trial, seconds.
 const MIN_RISE: f64 = 0.001;
-/// Growth must exceed its standard error by this factor.
+/// The growth must exceed its standard error by this factor.
 const SIGNIFICANCE: f64 = 4.0;
-/// A share of losses above this shows a full queue even if delays do not grow; below the second
-/// one, it shows none.
+/// A share of losses above this shows a full queue even if delays do not grow.
 const HEAVY_LOSS: f64 = 0.02;
+/// A share of losses below this shows that the queue is not full.
 const LIGHT_LOSS: f64 = 0.005;
-/// Paths are taken to share a bottleneck above this mean response,
+/// Mean response above which two paths share a bottleneck.
 const SHARED: f64 = 0.5;
-/// and to have separate ones below this.
+/// Mean response below which two paths have separate bottlenecks.
 const SEPARATE: f64 = 0.25;
-/// The fewest trials for a conclusion.
+/// The fewest trials from which two paths are found to share a bottleneck.
 const MIN_TRIALS: u32 = 2;
-/// The smallest weight of a new trial in the mean.
+/// The smallest weight of a new trial in the mean response.
 const MIN_WEIGHT: f64 = 0.25;
-/// The effects of a probe are over after this time, whatever the round trips.
+/// The effects of a probe are over after this time, even on paths with longer round trips.
 const LONGEST_AFTERMATH: Duration = Duration::from_secs(1);
-/// Trials that take longer are given up: the path fell silent, or has nothing to send.
+/// A trial that takes longer than this is given up: the path fell silent or has nothing to send.
 const LONGEST_TRIAL: Duration = Duration::from_secs(10);
 
-/// Mean and spread of samples, seconds.
+/// Mean and spread of RTT samples, seconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Samples {
     count: f64,
@@ -55,21 +55,23 @@ impl Samples {
     }
 }
 
-/// What a trial saw on one path.
+/// Measurements of one path during a trial.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reading {
-    /// Round trips before the probe and when the queue is longest.
+    /// RTTs before the probe.
     before: Samples,
+    /// RTTs after the probe stopped, when the queue is longest.
     after: Samples,
     /// Bytes acknowledged since the probe began.
     acked: f64,
+    /// Bytes lost since the probe began.
     lost: f64,
-    /// Something else happened on the path that makes the reading useless.
+    /// Another event on the path makes the reading useless.
     is_disturbed: bool,
 }
 
 impl Reading {
-    /// Growth of the queue in seconds with its standard error, if there are enough samples.
+    /// Growth of the queue and its standard error, in seconds, if there are enough samples.
     fn rise(&self) -> Option<(f64, f64)> {
         let enough = self.before.count >= MIN_SAMPLES && self.after.count >= MIN_SAMPLES;
         let error = (self.before.error_squared() + self.after.error_squared()).sqrt();
@@ -80,8 +82,8 @@ impl Reading {
         self.lost / (self.lost + self.acked).max(1.0)
     }
 
-    /// How much of the growth on the path that probed this path shared, 0 to 1; `None` if nothing
-    /// can be said.
+    /// The growth of this path relative to the growth of the path that probed, 0 to 1. `None` if
+    /// the readings are inconclusive.
     fn response_to(&self, prober: &Self) -> Option<f64> {
         if self.is_disturbed {
             return None;
@@ -105,11 +107,11 @@ impl Reading {
 /// The stages of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The path is being refilled: these round trips are the reference.
+    /// The prober refills: RTTs of this stage are the reference.
     Before,
-    /// The path probes.
+    /// The prober sends faster than its path delivers.
     Probing,
-    /// It stopped probing at this time.
+    /// The prober stopped at this time.
     After(Instant),
 }
 
@@ -121,11 +123,11 @@ struct Trial {
     stage: Stage,
 }
 
-/// What is known of two paths.
+/// The result of the trials with two paths.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     paths: [PathId; 2],
-    /// Mean response of each to the other.
+    /// Mean response of each path to probes of the other.
     response: f64,
     trials: u32,
     is_shared: bool,
@@ -144,14 +146,14 @@ impl Pair {
     }
 }
 
-/// A round-trip sample or an acknowledgement without one.
+/// An acknowledgement on a path, with an RTT sample if it has one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observation {
     pub(super) now: Instant,
     pub(super) rtt: Option<Duration>,
     pub(super) smoothed_rtt: Duration,
     pub(super) acked: u64,
-    /// The path neither probes nor starts nor drains.
+    /// The path cruises or goes down: it does not probe, start or drain.
     pub(super) is_steady: bool,
 }
 
@@ -162,28 +164,28 @@ pub(super) struct Detector {
     trial: Option<Trial>,
     /// Readings of the current trial, by path.
     readings: Vec<(PathId, Reading)>,
-    /// How long its aftermath lasts.
+    /// How long the effects of the probe last: the longest smoothed RTT of the observed paths.
     aftermath: Duration,
 }
 
 impl Detector {
-    /// Bytes of memory besides itself.
+    /// Bytes of memory on the heap.
     pub(super) fn memory(&self) -> u64 {
         let readings = self.readings.capacity() * size_of::<(PathId, Reading)>();
         (readings + self.pairs.capacity() * size_of::<Pair>()) as u64
     }
 
-    /// True if these two paths were found to share a bottleneck.
+    /// True if trials showed that the two paths share a bottleneck.
     pub(super) fn is_shared(&self, a: PathId, b: PathId) -> bool {
         self.find(a, b).is_some_and(|pair| pair.is_shared)
     }
 
-    /// True if it is not known yet whether these two paths share one.
+    /// True if there were too few trials to tell whether the two paths share a bottleneck.
     pub(super) fn is_open(&self, a: PathId, b: PathId) -> bool {
         self.find(a, b).is_none_or(|pair| pair.trials < MIN_TRIALS)
     }
 
-    /// The path whose probe is being watched.
+    /// The path whose probe is being observed.
     pub(super) fn prober(&self) -> Option<PathId> {
         self.trial.as_ref().map(|trial| trial.prober)
     }
@@ -217,7 +219,7 @@ impl Detector {
         &mut self.readings[index].1
     }
 
-    /// Takes two paths to share a bottleneck, as if trials had shown it.
+    /// Pretends that trials showed a shared bottleneck of the two paths.
     #[cfg(test)]
     pub(super) fn assume_shared(&mut self, a: PathId, b: PathId) {
         for _ in 0..MIN_TRIALS {
@@ -234,7 +236,7 @@ impl Detector {
         }
     }
 
-    /// A path refills before it probes alone: observes it, unless another path is being observed.
+    /// A path refills before it probes alone. Starts a trial, unless another one is running.
     pub(super) fn begin(&mut self, prober: PathId, now: Instant) {
         if self.trial.is_none() {
             self.readings.clear();
@@ -247,14 +249,14 @@ impl Detector {
         }
     }
 
-    /// A path begins to send faster.
+    /// A path begins to send faster than it delivers.
     pub(super) fn on_up(&mut self, path: PathId) {
         if let Some(trial) = self.trial.as_mut().filter(|trial| trial.prober == path) {
             trial.stage = Stage::Probing;
         }
     }
 
-    /// A path stopped probing.
+    /// A path stopped its probe.
     pub(super) fn on_down(&mut self, path: PathId, now: Instant) {
         let Some(trial) = self.trial.as_mut().filter(|trial| trial.prober == path) else {
             return;
@@ -266,7 +268,7 @@ impl Detector {
         }
     }
 
-    /// A path does something that makes its reading useless.
+    /// An event on a path makes its reading useless. A trial of this path is given up.
     pub(super) fn on_disturbed(&mut self, path: PathId) {
         match &self.trial {
             Some(trial) if trial.prober == path => self.trial = None,
@@ -275,7 +277,7 @@ impl Detector {
         }
     }
 
-    /// An acknowledgement on a path; true if it concluded a trial.
+    /// An acknowledgement on a path. Returns true if it concluded a trial.
     pub(super) fn on_ack(&mut self, path: PathId, seen: &Observation) -> bool {
         let Some(trial) = &self.trial else {
             return false;

@@ -1,22 +1,26 @@
-//! Coupled BBR: rate control on every path, as one flow where paths share a bottleneck.
+//! Coupled BBR: rate control on every path; paths that share a bottleneck act as one flow.
 //!
-//! What a BBR flow gets of a bottleneck depends on how it probes. A flow that sends a quarter more
-//! for a moment takes bandwidth from all others, including the other paths of its connection, and
-//! they take it back when they probe. So paths that probe one after the other get a full share
-//! each. Paths that probe at the same moment take nothing from each other, and take from others
-//! only what a single flow as large as all of them would take. Coupling therefore means
-//! synchronising: paths of one bottleneck refill, probe and stop together, at the pace of the
-//! slowest, and stop at once when one of them loses too much. Nothing else changes, and a path that
-//! was coupled by mistake still finds all the bandwidth it has.
+//! The way a BBR flow probes decides its share of a bottleneck. A flow that sends a quarter more
+//! for a moment takes bandwidth from all other flows, including other paths of its own connection,
+//! and these take the bandwidth back when they probe. So paths that probe one after the other get a
+//! full share each. Paths that probe at the same moment take nothing from each other; together they
+//! take from other flows only as much as a single flow of their total size would. Coupling
+//! therefore means synchronising: paths of one bottleneck refill, probe and stop together, at the
+//! pace of the slowest, and all stop at once when one of them loses too much. Everything else stays
+//! the same, and a path that was coupled by mistake still finds all of its bandwidth.
 //!
-//! [`detection`] finds out which paths share a bottleneck, [`rivals`] what other flows do there.
+//! [`detection`] finds out which paths share a bottleneck, [`rivals`] which other flows are there.
 //!
-//! On each path this is [`Bbr`] with four differences. Beside a loss-based flow the paths of a
-//! bottleneck have in flight what one such flow has. Round trips with fewer losses than probing
-//! tolerates (2 %) do not slow it down: such losses do not come from a full queue, and on a long
-//! lossy path answering them costs a tenth of the rate. It starts quicker ([`Variant::QUICK`]):
-//! a path is full one and a half round trips sooner. And as long as nobody else is seen, a path is not
-//! emptied to measure its round trip if others were as short: that costs a long path 3 % of its rate.
+//! Each path runs [`Bbr`] with four differences:
+//!
+//! - Beside a loss-based flow, all paths of a bottleneck together have as much in flight as one
+//!   such flow.
+//! - Round trips with a smaller share of losses than probing tolerates (2 %) do not slow a path
+//!   down: a full queue loses more, and on a long lossy path the reaction to such losses costs a
+//!   tenth of the rate.
+//! - Startup is quicker ([`Variant::QUICK`]): a path is full one and a half round trips sooner.
+//! - While no other flow is seen, a path is not emptied to measure its minimum RTT if recent RTTs
+//!   were as short: emptying costs a long path 3 % of its rate.
 
 use std::time::{Duration, Instant};
 
@@ -32,46 +36,47 @@ use crate::uncoupled::{PathController, PathLimits};
 use detection::{Detector, Observation};
 use rivals::{Rivals, Round, Strangers};
 
-/// One in this many probes of a bottleneck is made by one path alone, to check whether the others
-/// still share it.
+/// One in this many probes of a bottleneck is made by one path alone, to check whether the other
+/// paths still share the bottleneck.
 const PROBES_PER_TRIAL: u32 = 4;
-/// How long to wait for other paths, at most, in round trips of the slowest.
+/// How long a path waits for other paths, at most, in round trips of the slowest.
 const PATIENCE: u32 = 3;
-/// While the application was the limit of a path within this time, what arrives at the few moments when it is
-/// not tells little. What one path has had was there for all of its bottleneck,
+/// A path that was application-limited within this time gives no useful rate samples. Its group
+/// then keeps [`KEPT`] of the largest rate that any member had.
 const LIMITED: Duration = Duration::from_millis(300);
-/// and of that they keep as much as BBR does after losses (`Beta`).
+/// The part of a member's largest rate that a group keeps while it has no useful rate samples. BBR
+/// keeps the same part after losses (`Beta`).
 const KEPT: f64 = 0.7;
 /// A path without acknowledgements for this many of its round trips is not waited for.
 const SILENCE: u32 = 2;
 
-/// A path with what coupling needs to know.
+/// The state of one path and its part in coupling.
 #[derive(Debug)]
 struct CoupledPath {
     bbr: Bbr,
-    /// The path with the lowest ID of those that share its bottleneck, possibly itself.
+    /// The lowest ID of the paths that share the bottleneck of this path, possibly its own.
     group: PathId,
-    /// Its group before groups were last formed.
+    /// The group before the groups were last formed.
     former_group: PathId,
-    /// The most that all paths of the group delivered at one time; kept by the path that names the
-    /// group.
+    /// Largest total delivery rate of the paths of the group. Only the leader of a group, the path
+    /// whose ID names it, updates this value.
     joint_bandwidth: MaxBandwidth,
-    /// It probes together with others.
+    /// The path probes together with other paths.
     is_joint: bool,
-    /// When it began to wait for others.
+    /// When the path began to wait for other paths.
     waits_since: Option<Instant>,
-    /// How many probes it started.
+    /// Number of probes that the path started by itself.
     probes: u32,
     last_ack: Instant,
     app_limited: bool,
-    /// When it last was.
+    /// When the path was last application-limited.
     limited_at: Option<Instant>,
     smoothed_rtt: Duration,
     /// Bytes in flight.
     in_flight: u64,
-    /// Other flows of the bottleneck; kept by the path that names the group.
+    /// Other flows of the bottleneck. Only the leader of a group updates this value.
     rivals: Rivals,
-    /// `RttSnapshot::samples` at the last sample taken.
+    /// `RttSnapshot::samples` at the last RTT sample that was used.
     samples_seen: u64,
 }
 
@@ -95,7 +100,7 @@ impl CoupledPath {
         }
     }
 
-    /// True if the application does not limit it and acknowledgements still arrive.
+    /// True if the application does not limit the path and acknowledgements still arrive.
     fn is_active(&self, now: Instant) -> bool {
         let silence = now.saturating_duration_since(self.last_ack);
         !self.app_limited && silence <= self.smoothed_rtt * SILENCE
@@ -106,7 +111,7 @@ impl CoupledPath {
     }
 }
 
-/// BBR on every path; those that share a bottleneck take one fair share of it together.
+/// BBR on every path; the paths that share a bottleneck take one fair share of it together.
 #[derive(Debug, Default)]
 pub struct CoupledBbr {
     paths: PathMap<CoupledPath>,
@@ -118,7 +123,7 @@ impl CoupledBbr {
         self.paths.get(path).map(|path| path.bbr.limits())
     }
 
-    /// The other active paths of the bottleneck `path` is on.
+    /// The other active paths of the bottleneck of `path`.
     fn others(
         &self,
         path: PathId,
@@ -130,7 +135,7 @@ impl CoupledBbr {
         })
     }
 
-    /// What the other paths ask of `path`.
+    /// Collects the requests of the other paths to `path`.
     fn company(&self, path: PathId, now: Instant) -> Company {
         let Some(state) = self.paths.get(path) else {
             return Company::NONE;
@@ -144,7 +149,7 @@ impl CoupledBbr {
         let is_patient = state
             .waits_since
             .is_none_or(|since| now.saturating_duration_since(since) <= longest_rtt * PATIENCE);
-        // Others join at their next acknowledgement.
+        // These paths join the probe at their next acknowledgement.
         let is_awaited =
             |other: &CoupledPath| refilling(other) || (!other.is_joint && other.is_steady());
         let hold = state.is_joint && is_patient;
@@ -169,7 +174,7 @@ impl CoupledBbr {
         }
     }
 
-    /// The path's part of what the group may have in flight beside a loss-based flow.
+    /// The share of `path` in the bytes that its group may have in flight beside a loss-based flow.
     fn bound(&self, path: PathId) -> Option<f64> {
         let group = self.group_of(path)?;
         let bound = self.paths.get(group)?.rivals.bound()?;
@@ -177,15 +182,15 @@ impl CoupledBbr {
         Some(bound * own / self.sum(group, Bbr::largest_bandwidth).max(1.0))
     }
 
-    /// True if a path that is not of the group may share its bottleneck after all: trials are to come,
-    /// or a queue stands there as well.
+    /// True if a path outside the group may share the bottleneck of the group: too few trials have
+    /// tested it, or a queue is standing on the path as well.
     fn may_share(&self, group: PathId, path: PathId) -> bool {
         let leader = self.group_of(path).and_then(|other| self.paths.get(other));
         let has_queue = |leader: &CoupledPath| leader.rivals.has_queue();
         self.detector.is_open(group, path) || leader.is_some_and(has_queue)
     }
 
-    /// What other active paths are to a group.
+    /// Whether active paths outside a group may share its bottleneck.
     fn strangers(&self, group: PathId, now: Instant) -> Strangers {
         let mut others = self
             .paths
@@ -201,7 +206,7 @@ impl CoupledBbr {
         }
     }
 
-    /// Tells the path that names the group what `path` saw.
+    /// Reports an acknowledgement on `path` to the leader of its group.
     fn update_rivals(&mut self, path: PathId, ack: &Acked, rtt: Option<Duration>) {
         let Some(group) = self.group_of(path) else {
             return;
@@ -226,7 +231,7 @@ impl CoupledBbr {
         }
     }
 
-    /// The round trip of a leading path that the current acknowledgement ended.
+    /// The round trip of a leading path, if the current acknowledgement ended one.
     fn ended_round(&self, leader: PathId, ack: &Acked) -> Option<Round> {
         let state = self.paths.get(leader)?;
         if !state.bbr.has_round_ended() {
@@ -253,19 +258,19 @@ impl CoupledBbr {
         self.paths.values().filter(move |path| path.group == group)
     }
 
-    /// The paths of a group, summed up.
+    /// The sum of a value over all paths of a group.
     fn sum(&self, group: PathId, value: impl Fn(&Bbr) -> f64) -> f64 {
         self.members(group).map(|path| value(&path.bbr)).sum()
     }
 
-    /// A path, and the other active ones of its bottleneck.
+    /// `path` and the other active paths of its bottleneck.
     fn company_of(&self, path: PathId, now: Instant) -> impl Iterator<Item = &CoupledPath> {
         let own = self.paths.get(path).into_iter();
         own.chain(self.others(path, now).map(|(_, other)| other))
     }
 
-    /// The factor to apply to the largest bandwidths, because paths may have had theirs at
-    /// different times.
+    /// The factor that scales down the largest bandwidths of a group, because its paths may have
+    /// reached them at different times.
     fn share(&self, path: PathId, now: Instant) -> f64 {
         let largest = self.company_of(path, now);
         let largest = largest.map(|path| path.bbr.largest_bandwidth());
@@ -277,7 +282,7 @@ impl CoupledBbr {
         let limited = |path: &CoupledPath| path.limited_at.is_some_and(|at| now <= at + LIMITED);
         let was_limited = self.paths.get(path).is_some_and(limited);
         if was_limited && is_alone {
-            // What it had it had alone.
+            // The path was alone in its group, so its bandwidth was not shared.
             return 1.0;
         }
         let mut joint = leader.map_or(0.0, |leader| leader.joint_bandwidth.get());
@@ -291,7 +296,7 @@ impl CoupledBbr {
         }
     }
 
-    /// Sums up what the active paths of a bottleneck deliver.
+    /// Updates the largest total delivery rate of the active paths of a bottleneck.
     fn update_joint_bandwidth(&mut self, path: PathId, ack: &Acked) {
         let Some(group) = self.group_of(path).filter(|_| !ack.app_limited) else {
             return;
@@ -305,8 +310,9 @@ impl CoupledBbr {
         }
     }
 
-    /// True if a probe of `path` now would disturb a trial, or if another path should start the
-    /// probe. A trial of a path that is silent or has little to send shows nothing.
+    /// True if `path` should not probe now: the probe would disturb a trial, the leader holds back
+    /// probes, or another path should start the probe. A trial of a path that is silent or
+    /// application-limited gives no result and is not protected.
     fn must_wait(&self, path: PathId, now: Instant) -> bool {
         let is_active = |path| self.paths.get(path).is_some_and(|path| path.is_active(now));
         let spoils = self.detector.prober().is_some_and(|prober| {
@@ -320,7 +326,7 @@ impl CoupledBbr {
         spoils || leader.is_some_and(is_patient) || self.others(path, now).any(|(id, _)| id < path)
     }
 
-    /// Follows a path from one phase to another.
+    /// Reacts to a change of the phase of `path` from `before`.
     fn on_phase(&mut self, path: PathId, before: Phase, now: Instant) {
         let has_others = self.others(path, now).next().is_some();
         let joins = self.company(path, now).join;
@@ -356,7 +362,8 @@ impl CoupledBbr {
         }
     }
 
-    /// Puts paths into one group that share a bottleneck, directly or through others.
+    /// Forms the groups again: paths that share a bottleneck, directly or through other paths,
+    /// share a group.
     fn regroup(&mut self) {
         for (id, path) in self.paths.iter_mut() {
             path.former_group = std::mem::replace(&mut path.group, id);
@@ -380,7 +387,8 @@ impl CoupledBbr {
         }
     }
 
-    /// Two groups with paths that share a bottleneck, the one to be renamed first.
+    /// Finds two groups with paths that share a bottleneck. The first of the two is to be renamed
+    /// to the second.
     fn first_to_join(&self) -> Option<(PathId, PathId)> {
         self.paths.iter().find_map(|(a, path)| {
             let mut others = self.paths.iter();
@@ -390,7 +398,7 @@ impl CoupledBbr {
         })
     }
 
-    /// New groups start with the sum of the bandwidths of their paths.
+    /// Sets the joint bandwidth of each group to the sum of the bandwidths of its paths.
     fn restart_joint_bandwidths(&mut self) {
         let ids: Vec<_> = self.paths.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -401,7 +409,7 @@ impl CoupledBbr {
         }
     }
 
-    /// Forgets old rates of a group that does not probe.
+    /// Forgets old delivery rates of a group that does not probe.
     fn age_bandwidths(&mut self, group: PathId) {
         for path in self.paths.values_mut() {
             if path.group == group {
@@ -410,7 +418,7 @@ impl CoupledBbr {
         }
     }
 
-    /// Stops the joint probe of `path` and others, because it lost too much.
+    /// Stops the joint probe of the group of `path`, because `path` lost too much.
     fn stop_others(&mut self, path: PathId, event: &CongestionEvent) {
         let Some(group) = self.group_of(path) else {
             return;

@@ -1,116 +1,131 @@
-//! Whether a loss-based flow shares the bottleneck, and how much to have in flight beside one.
+//! Finds out whether a loss-based flow shares the bottleneck, and how much to have in flight beside
+//! one.
 //!
-//! BBR takes two to four times what NewReno takes where a queue holds about a round trip: each probe
-//! overflows the queue, the other flow halves its window, and before it has grown again comes the
-//! next probe. Answering losses as NewReno does would give everything away to a BBR flow instead.
-//! So the kind of flow has to be known. It shows when we are patient:
+//! BBR takes two to four times the bandwidth of NewReno where the queue holds about one round trip:
+//! each BBR probe overflows the queue, the NewReno flow halves its window, and the next probe comes
+//! before that window has grown again. If we always answered losses as NewReno does, a BBR flow
+//! would take nearly everything instead. So the reaction depends on the kind of flow. The queue
+//! shows the kind while we hold back our own probes:
 //!
-//! - Nobody there: when we leave no more in flight than our own rate needs, the queue drains.
-//! - No queue at all, but jitter or a longer route: then round trips stay as they are.
-//! - A flow that probes, as BBR does, makes the queue jump by a tenth of a round trip within two,
-//!   every two to three seconds.
-//! - A flow that only answers losses lets the queue grow by about a packet in each round trip.
+//! - No other flow: once we have no more in flight than our own rate needs, the queue drains.
+//! - No queue at all, but jitter or a longer route: the RTT does not change.
+//! - A flow that probes, such as BBR, lengthens the queue by a tenth of a round trip within two
+//!   round trips, every two to three seconds.
+//! - A flow that only answers losses lengthens the queue by about one packet per round trip.
 //!
-//! So when a queue stands, we first take from it what is ours. Only if it shortens and does not drain, or
-//! drains and is there again although we only cruise, somebody else is there, and a probe waits until
-//! one of the latter two has shown itself. Losses alone never tell: our own probes overflow queues as
-//! well. Beside a flow that probes, all stays as it is. Beside one that answers losses we do as it does: a window
-//! that grows by a part of a datagram per round trip and shrinks when the queue overflows, one for all
-//! paths of the bottleneck. Now and then the queue is inspected again; as in Copa (Arun and
-//! Balakrishnan, NSDI 2018), one that drains means that there is no such flow any more.
+//! When a queue stands, an inspection first removes our own packets from it. Another flow is there
+//! if the queue then shortens without draining, or if it drains and comes back while we only
+//! cruise. In both cases our next probe waits until the queue has shown the kind of the other flow.
+//! Losses alone prove nothing, because our own probes overflow queues as well.
 //!
-//! All this needs to know which paths share the bottleneck. While a path outside of the group may, it is
-//! probed for: two windows of their own would take two shares.
+//! Beside a flow that probes, we go on as usual. Beside a flow that only answers losses we imitate
+//! it: one window for all paths of the bottleneck grows by a part of a datagram per round trip and
+//! shrinks when the queue overflows. The queue is inspected again from time to time. As in Copa
+//! (Arun and Balakrishnan, NSDI 2018), a queue that drains shows that the loss-based flow has gone.
 //!
-//! In queues of more than one and a half round trips nothing of this is needed: BBR's limit of two
+//! All of this requires that the paths of the bottleneck are known. While a path outside the group
+//! may share the bottleneck, probes go on to find that out: two separate windows would take two
+//! shares.
+//!
+//! Queues longer than one and a half round trips need none of this: BBR's limit of two
 //! bandwidth-delay products leaves a loss-based flow its share.
 
 use std::time::{Duration, Instant};
 
-/// Round trips that are all longer than the shortest by this factor show that a queue stands,
+/// If every RTT of a round trip exceeds the minimum RTT by this factor, a queue is standing.
 const STANDING: f64 = 1.15;
-/// and one that is not longer by this one, that it drained.
+/// The queue has drained if the smallest RTT of a round trip is below the minimum RTT times this
+/// factor.
 const DRAINED: f64 = 1.08;
-/// If this part of the queue does not go with what we take from it, it is none, or not ours.
+/// An inspection that shortens the queue by less than this part left it unmoved: the delay is not a
+/// queue, or the queue holds hardly any of our packets.
 const LEAST_PART: f64 = 0.15;
-/// So many round trips in a row without a queue show that nobody fills it.
+/// After this many consecutive round trips without a queue, no other flow fills the queue.
 const EMPTY_ROUNDS: u64 = 16;
-/// Beyond this factor, queues are deep.
+/// If the mean RTT exceeds the minimum RTT by this factor, the queue is deep.
 const DEEP: f64 = 2.6;
-/// The queue jumps if round trips grow by this part of the shortest within two of them,
+/// The queue jumps if the mean RTT grows by more than this part of the minimum RTT within two round
+/// trips.
 const JUMP: f64 = 0.12;
-/// and by more than the time in which so many of our datagrams arrive.
+/// A jump also has to exceed the time in which this many of our datagrams are delivered.
 const JUMP_DATAGRAMS: f64 = 2.0;
-/// BBR probes after three seconds at most, which a round trip or two may delay,
+/// How long to hold back a probe while waiting for a jump of the queue. BBR probes every three
+/// seconds at most, and the round trips of the other flow may delay a probe a little.
 const PATIENCE: Duration = Duration::from_millis(3800);
-/// or after 63 round trips.
+/// Round trips to hold back a probe while waiting for a jump of the queue. BBR probes after 63
+/// round trips at most.
 const PATIENT_ROUNDS: u64 = 72;
-/// How long a flow that probed is taken to be there.
+/// How long a flow that probed is assumed to be there.
 const MEMORY: Duration = Duration::from_secs(10);
-/// How long somebody is taken to be there otherwise.
+/// After this long without a sign of another flow, the group counts as alone
+/// ([`Rivals::is_alone`]).
 const COMPANY: Duration = Duration::from_secs(60);
-/// Round trips after a change of phase that say nothing.
+/// Round trips after a change of phase whose RTTs prove nothing, because the queue still settles.
 const UNSETTLED_ROUNDS: u64 = 6;
-/// Datagrams by which the window grows in a round trip,
+/// Growth of the window beside a loss-based flow, in datagrams per round trip.
 const INCREASE: f64 = 0.5;
-/// and the factor by which it shrinks when the queue overflows, as CUBIC's.
+/// Factor by which the window shrinks when the queue overflows; the factor of CUBIC.
 const DECREASE: f64 = 0.7;
-/// What a round trip leaves of the longest queue.
+/// Factor by which [`Window::longest`], as an excess over the minimum RTT, decays in each round
+/// trip.
 const LONGEST_DECAY: f64 = 0.98;
-/// How long a verdict stands before the queue is watched anew,
+/// How long a loss-based flow is imitated, at least, before the queue is examined anew.
 const TERM: Duration = Duration::from_secs(45);
-/// or so many of the shortest round trips: some times what the other flow takes to grow anew.
+/// How long a loss-based flow is imitated, at least, in minimum RTTs: several times as long as the
+/// window of the other flow takes to grow again.
 const TERM_ROUNDS: f64 = 700.0;
-/// The longest round trip that counts there, seconds.
+/// Minimum RTTs above this limit count as this limit in [`TERM_ROUNDS`], seconds.
 const TERM_ROUND_TRIP: f64 = 1.0;
-/// With fewer datagrams in a round trip, flows cannot be told apart: each of theirs is a jump.
+/// With fewer datagrams than this per round trip, the kinds of flows cannot be told apart: every
+/// single datagram of another flow makes the queue jump.
 const LEAST_DATAGRAMS: f64 = 16.0;
-/// Round trips after an inspection in which the queue does not return if it was ours.
+/// Cruising round trips after an inspection from which on a standing queue is due to another flow.
 const RETURNED_ROUNDS: u64 = 3;
-/// Round trips of an inspection,
+/// Duration of an inspection, round trips.
 const INSPECTION_ROUNDS: u64 = 4;
-/// and datagrams in flight beyond what our rate needs, since acknowledgements come in pairs.
+/// Datagrams that an inspection leaves in flight beyond the need of our own rate, because one
+/// acknowledgement covers two packets.
 const SPARE_DATAGRAMS: f64 = 2.0;
-/// After one that did not change the queue there is none for this long.
+/// Time without inspections after an inspection that left the queue unmoved.
 const REST: Duration = Duration::from_secs(5);
-/// The shortest time between two inspections,
+/// Shortest time between two inspections beside a loss-based flow.
 const INSPECTION_INTERVAL: Duration = Duration::from_secs(4);
-/// and the longest.
+/// Longest time between two inspections beside a loss-based flow.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(12);
-/// How long the shortest round trip is remembered, at least; twice as long at most.
+/// The minimum RTT covers the RTT samples of at least this time, and of at most twice this time.
 const FLOOR_MEMORY: Duration = Duration::from_secs(30);
 
-/// What other paths of the connection are to a group.
+/// Whether active paths outside a group may share the bottleneck of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strangers {
-    /// There are none.
+    /// No other path is active.
     None,
-    /// They have bottlenecks of their own.
+    /// The other paths have bottlenecks of their own.
     Separate,
-    /// One may share the bottleneck; probes will tell.
+    /// At least one other path may share the bottleneck; probes will show it.
     Open,
 }
 
-/// A round trip of the path that leads a group.
+/// A finished round trip of the path that leads a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Round {
     pub(super) now: Instant,
-    /// The path keeps its rate: nothing but other flows changes the queue.
+    /// The path neither probes nor drains, so that only other flows change the queue.
     pub(super) is_cruising: bool,
-    /// The application limits the path.
+    /// The application limits the rate of the path.
     pub(super) app_limited: bool,
-    /// Paths of the connection that are not of the group.
+    /// The active paths of the connection outside the group.
     pub(super) strangers: Strangers,
-    /// In flight on all paths of the group, bytes.
+    /// Bytes in flight on all paths of the group.
     pub(super) in_flight: f64,
-    /// The delivery rate of all paths of the group, bytes per second.
+    /// Delivery rate of all paths of the group together, bytes per second.
     pub(super) rate: f64,
     pub(super) mtu: f64,
-    /// Time since the last probe.
+    /// Time since the last probe of the path.
     pub(super) since_probe: Duration,
 }
 
-/// The shortest round trip of the last half to whole minute, seconds.
+/// The minimum RTT of the last 30 to 60 seconds, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Floor {
     shortest: [f64; 2],
@@ -140,19 +155,19 @@ impl Floor {
     }
 }
 
-/// The round trips of the last rounds.
+/// RTTs of the last round trips.
 #[derive(Debug, Clone, Copy, Default)]
 struct Watch {
     sum: f64,
     count: f64,
     least: f64,
-    /// Means, newest first, seconds.
+    /// Mean RTT of the last three round trips, newest first, seconds.
     means: [f64; 3],
-    /// The shortest of the last round, seconds: jitter hardly moves it.
+    /// Minimum RTT of the last round trip, seconds. Jitter hardly changes it.
     shortest: f64,
-    /// What was in flight at their ends.
+    /// Bytes in flight at the end of the last four round trips, newest first.
     in_flight: [f64; 4],
-    /// Round trips since the path began to cruise, or was inspected.
+    /// Round trips since the path began to cruise, or since the last inspection.
     rounds: u64,
 }
 
@@ -167,7 +182,7 @@ impl Watch {
         self.count += 1.0;
     }
 
-    /// Ends a round trip; false if there were no samples.
+    /// Ends a round trip; false if it had no RTT samples.
     fn end_round(&mut self, round: &Round) -> bool {
         if self.count == 0.0 {
             return false;
@@ -186,85 +201,90 @@ impl Watch {
         true
     }
 
-    /// By how much others lengthened the queue in two round trips, seconds.
+    /// Growth of the mean RTT in two round trips for which our own packets are not responsible,
+    /// seconds.
     fn growth(&self) -> f64 {
-        // A round trip shows what was in flight at its beginning.
+        // The RTT reflects the bytes in flight at the beginning of a round trip.
         let [now, recent, before, earlier] = self.in_flight;
         let own = (now.max(recent) / before.min(earlier).max(1.0) - 1.0).max(0.0);
         self.means[0] - self.means[2] * (1.0 + own)
     }
 }
 
-/// A loss-based flow's window, for all paths of a group.
+/// A window such as a loss-based flow has, shared by all paths of a group.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     bytes: f64,
-    /// Where the queue last overflowed.
+    /// Size of the window when the queue last overflowed, bytes.
     peak: f64,
     cut_at: Instant,
     began: Instant,
-    /// The longest of the last round trips, seconds.
+    /// Longest recent mean RTT, seconds. It decays towards the minimum RTT.
     longest: f64,
     inspected_at: Instant,
 }
 
-/// A few round trips with no more in flight than our own rate needs.
+/// A few round trips in which the group has no more in flight than its own rate needs.
 #[derive(Debug, Clone, Copy)]
 struct Inspection {
-    /// Bytes in flight.
+    /// Bytes that the group may have in flight.
     left: f64,
     /// Round trips that remain.
     rounds: u64,
-    /// The mean round trip before, and the shortest mean since, seconds.
+    /// Mean RTT before the inspection, seconds.
     before: f64,
+    /// Smallest mean RTT of a round trip since the inspection began, seconds.
     lowest: f64,
-    /// In flight before, bytes.
+    /// Bytes in flight before the inspection.
     in_flight: f64,
 }
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finding {
-    /// The queue was ours alone.
+    /// The queue drained: it held only our packets.
     Drained,
-    /// It did not change: it is no queue, or hardly ours.
+    /// The queue did not change: the delay is not a queue, or the queue holds hardly any of our
+    /// packets.
     Unmoved,
-    /// A part of it remained.
+    /// A part of the queue remained: it holds packets of other flows.
     Others,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 enum Verdict {
+    /// The group knows nothing about other flows.
     #[default]
     Unknown,
-    /// Nobody else is there; until the next probe, or until this time.
+    /// There is no other flow. Valid until our next probe, or until the given time.
     Alone(Option<Instant>),
-    /// Somebody else is there, seen at this time; which kind is not known yet.
+    /// Another flow of unknown kind was seen at this time.
     Somebody(Instant),
-    /// A flow probed; forgotten then.
+    /// Another flow probed. The verdict expires at this time.
     Prober(Instant),
+    /// A loss-based flow is there; the group shares a window like that of such a flow.
     LossBased(Window),
 }
 
-/// What a group of paths knows of the flows beside it.
+/// The flows beside a group of paths, as far as the group knows them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rivals {
     floor: Floor,
     watch: Watch,
     verdict: Verdict,
     inspection: Option<Inspection>,
-    /// Round trips in a row without a queue.
+    /// Consecutive round trips without a queue.
     empty_rounds: u64,
     is_patient: bool,
-    /// A probe is due now.
+    /// A probe should start now.
     is_probe_due: bool,
-    /// When somebody else was seen last.
+    /// When another flow was last seen.
     seen: Option<Instant>,
 }
 
 impl Rivals {
-    /// The bytes that all paths of the group may have in flight, beside a loss-based flow or for an
-    /// inspection.
+    /// Bytes that all paths of the group together may have in flight, beside a loss-based flow or
+    /// during an inspection; `None` at other times.
     pub(super) fn bound(&self) -> Option<f64> {
         let window = match &self.verdict {
             Verdict::LossBased(window) => Some(window.bytes),
@@ -274,12 +294,12 @@ impl Rivals {
             .map_or(window, |inspection| Some(inspection.left))
     }
 
-    /// A queue stands.
+    /// True if a queue is standing.
     pub(super) fn has_queue(&self) -> bool {
         self.watch.shortest > STANDING * self.floor.get()
     }
 
-    /// A probe should wait.
+    /// True if the next probe should wait.
     pub(super) fn is_patient(&self) -> bool {
         self.is_patient || self.bound().is_some()
     }
@@ -288,12 +308,12 @@ impl Rivals {
         self.is_probe_due
     }
 
-    /// For a while nobody else was seen.
+    /// True if no other flow was seen for [`COMPANY`].
     pub(super) fn is_alone(&self, now: Instant) -> bool {
         self.seen.is_none_or(|seen| now > seen + COMPANY)
     }
 
-    /// The path probes.
+    /// The leading path starts a probe.
     pub(super) fn on_probe(&mut self) {
         if matches!(self.verdict, Verdict::Alone(None) | Verdict::Somebody(_)) {
             self.verdict = Verdict::Unknown;
@@ -303,7 +323,7 @@ impl Rivals {
         self.is_patient = false;
     }
 
-    /// The group changed: what is known is of another one.
+    /// The members of the group changed: findings about the former group no longer hold.
     pub(super) fn restart(&mut self) {
         self.verdict = Verdict::Unknown;
         self.inspection = None;
@@ -311,7 +331,8 @@ impl Rivals {
         self.is_probe_due = false;
     }
 
-    /// Round trips are measured over another way back from now on.
+    /// Acknowledgements take another return path from now on, so that older RTTs cannot be compared
+    /// with new ones.
     pub(super) fn forget_round_trips(&mut self) {
         self.floor = Floor::default();
         self.watch = Watch::default();
@@ -323,7 +344,7 @@ impl Rivals {
         self.watch.add(rtt);
     }
 
-    /// Bytes were acknowledged on any path of the group.
+    /// Bytes were acknowledged on a path of the group.
     pub(super) fn on_ack(&mut self, bytes: f64, mtu: f64, app_limited: bool) {
         if let Verdict::LossBased(window) = &mut self.verdict
             && self.inspection.is_none()
@@ -333,13 +354,14 @@ impl Rivals {
         }
     }
 
-    /// A packet that left at `sent_at` was lost on any path of the group; true if the window shrinks.
+    /// A packet that left at `sent_at` was lost on a path of the group. Returns true if the window
+    /// shrinks.
     pub(super) fn on_loss(&mut self, now: Instant, sent_at: Instant) -> bool {
         let (floor, recent) = (self.floor.get(), self.watch.means[0]);
         let Verdict::LossBased(window) = &mut self.verdict else {
             return false;
         };
-        // Losses without a queue have other causes.
+        // A loss while the queue is short has another cause than an overflow.
         let has_queue = recent - floor >= 0.5 * (window.longest - floor);
         if sent_at <= window.cut_at || self.inspection.is_some() || !has_queue {
             return false;
@@ -350,7 +372,7 @@ impl Rivals {
         true
     }
 
-    /// The leading path ended a round trip.
+    /// The leading path finished a round trip.
     pub(super) fn on_round(&mut self, round: &Round) {
         if !self.watch.end_round(round) {
             return;
@@ -384,7 +406,7 @@ impl Rivals {
                     self.inspect(round);
                 }
             }
-            // What drained is there again, though we only cruise: we were not alone in it.
+            // The drained queue came back although we only cruise, so another flow fills it.
             Verdict::Alone(None) if self.has_returned(round) => {
                 self.verdict = Verdict::Somebody(round.now);
                 self.is_patient = true;
@@ -395,12 +417,12 @@ impl Rivals {
         }
     }
 
-    /// The queue that an inspection drained stands again.
+    /// True if the queue that an inspection drained is standing again.
     fn has_returned(&self, round: &Round) -> bool {
         self.watch.rounds >= RETURNED_ROUNDS && self.has_queue() && self.may_wait(round)
     }
 
-    /// A jump takes two round trips, both of which have to say something.
+    /// True if the queue jumped in the last two round trips, both of which are settled.
     fn has_jumped(&self, round: &Round) -> bool {
         if self.watch.rounds <= UNSETTLED_ROUNDS + 2 {
             return false;
@@ -409,17 +431,17 @@ impl Rivals {
         self.watch.growth() > least.max(JUMP * self.floor.get())
     }
 
-    /// True where patience may tell something.
+    /// True if holding back a probe can show the kind of another flow.
     fn may_wait(&self, round: &Round) -> bool {
         let is_clear = round.rate * self.floor.get() > LEAST_DATAGRAMS * round.mtu;
         let is_deep = self.watch.means[0] > DEEP * self.floor.get();
         round.is_cruising && is_clear && !is_deep && round.strangers != Strangers::Open
     }
 
-    /// Leaves only what our own rate needs in flight for some round trips. What then is left of the
-    /// queue is of others.
+    /// Starts an inspection: for some round trips the group has only the bytes in flight that its
+    /// own rate needs. The rest of the queue then belongs to other flows.
     fn inspect(&mut self, round: &Round) {
-        // A single rate may be too high: some acknowledgements come in bursts.
+        // A single rate sample may be too high, because some acknowledgements come in bursts.
         let mean = self.watch.means[0];
         let rate = round.rate.min(round.in_flight / mean);
         self.inspection = Some(Inspection {
@@ -450,7 +472,7 @@ impl Rivals {
         };
         let inspection = *inspection;
         self.inspection = None;
-        // What we send more now is no sign of others.
+        // A queue that now grows because we send more again is not due to another flow.
         self.watch.rounds = 0;
         if inspection.rounds == 0 {
             self.conclude(finding, round.now, &inspection);
@@ -463,7 +485,8 @@ impl Rivals {
         }
         match (finding, &mut self.verdict) {
             (Finding::Others, Verdict::LossBased(window)) => window.inspected_at = now,
-            // Nobody probed between the first inspection and the second.
+            // No flow probed between the first inspection and the second, so the other flow is
+            // loss-based.
             (Finding::Others, Verdict::Somebody(_)) => {
                 self.is_patient = false;
                 self.verdict = Verdict::LossBased(Window {
@@ -481,14 +504,16 @@ impl Rivals {
         }
     }
 
-    /// There is no loss-based flow, or none any more.
+    /// Sets a verdict without a loss-based flow. A probe is due if the group imitated one until
+    /// now.
     fn leave(&mut self, verdict: Verdict) {
         self.is_probe_due = matches!(self.verdict, Verdict::LossBased(_));
         self.is_patient = false;
         self.verdict = verdict;
     }
 
-    /// Waits, and looks once more when nobody probed for long enough.
+    /// Holds back our probe. After a long enough wait without a probe of the other flow, inspects
+    /// the queue again.
     fn consider(&mut self, round: &Round, since: Instant) {
         if self.empty_rounds > EMPTY_ROUNDS {
             self.leave(Verdict::Alone(None));
@@ -504,7 +529,7 @@ impl Rivals {
         }
     }
 
-    /// Looks from time to time whether the loss-based flow is still there.
+    /// Checks from time to time whether the loss-based flow is still there.
     fn review(&mut self, round: &Round) {
         let floor = self.floor.get();
         let mean = self.watch.means[0];
@@ -513,7 +538,7 @@ impl Rivals {
         };
         let since = round.now.saturating_duration_since(window.inspected_at);
         let is_high = window.bytes > 0.9 * window.peak && since > INSPECTION_INTERVAL;
-        // A single long round trip is soon forgotten.
+        // A single long round trip is forgotten soon.
         let decayed = floor + LONGEST_DECAY * (window.longest - floor);
         window.longest = mean.max(decayed);
         let is_doubtful = round.strangers == Strangers::Open;
@@ -522,7 +547,7 @@ impl Rivals {
         if self.empty_rounds > EMPTY_ROUNDS {
             self.leave(Verdict::Alone(None));
         } else if mean > DEEP * floor || is_doubtful || round.now > window.began + term {
-            // Probes also tell whether other paths still have bottlenecks of their own.
+            // Probes also show whether other paths still have bottlenecks of their own.
             self.verdict = match round.strangers {
                 Strangers::None => Verdict::Unknown,
                 Strangers::Separate | Strangers::Open => Verdict::Prober(round.now + MEMORY),

@@ -1,5 +1,5 @@
-//! Keeping time: groups, joint probes, and what cannot break them. Shares of bottlenecks are
-//! tested in the laboratory, `mpquic-sim`.
+//! Groups and joint probes, and their robustness. Shares of bottlenecks are tested in the
+//! laboratory, `mpquic-sim`.
 
 use mpquic_core::congestion::DeliveryRate;
 use proptest::collection::vec;
@@ -11,21 +11,21 @@ use crate::testing::{acked, congestion, sent, start};
 const MS: Duration = Duration::from_millis(1);
 const RTT: Duration = Duration::from_millis(40);
 
-/// Paths that deliver 1 MB/s each, an acknowledgement per millisecond.
+/// Paths that deliver 1 MB/s each, with an acknowledgement per millisecond.
 struct Paths {
     controller: CoupledBbr,
     now: Instant,
     delivered: u64,
-    /// Bytes in flight reported,
+    /// Bytes in flight that acknowledgements report.
     in_flight: u64,
-    /// bytes per second,
+    /// Delivery rate that acknowledgements report, bytes per second.
     rate: u64,
-    /// and whether the application was the limit.
+    /// Acknowledgements report that the application was the limit.
     app_limited: bool,
 }
 
 impl Paths {
-    /// `count` cruising paths, all found to share a bottleneck if `shared`.
+    /// `count` cruising paths; if `shared`, all of them are known to share a bottleneck.
     fn new(count: u32, shared: bool) -> Self {
         let now = start();
         let mut controller = CoupledBbr::default();
@@ -59,7 +59,7 @@ impl Paths {
         paths
     }
 
-    /// Finds that two paths share a bottleneck.
+    /// Makes two paths share a bottleneck, as if trials had shown it.
     fn join(&mut self, a: u32, b: u32) {
         self.controller.detector.assume_shared(PathId(a), PathId(b));
         self.controller.regroup();
@@ -115,7 +115,7 @@ impl Paths {
         panic!("{phase:?} was not reached: {:?}", self.phases());
     }
 
-    /// Until a probe that is a joint one.
+    /// Steps until the first path is in the up phase of a joint probe.
     fn until_joint_up(&mut self) {
         for _ in 0..20 {
             self.until(Phase::Refill);
@@ -131,7 +131,7 @@ impl Paths {
 }
 
 #[test]
-fn paths_of_a_bottleneck_go_up_and_down_together() {
+fn paths_of_one_bottleneck_go_up_and_down_together() {
     let mut paths = Paths::new(3, true);
     assert_eq!(paths.groups(), [0, 0, 0]);
     paths.until_joint_up();
@@ -164,7 +164,7 @@ fn one_in_four_probes_is_a_trial() {
 }
 
 #[test]
-fn too_many_losses_on_one_path_stop_all() {
+fn too_many_losses_on_one_path_stop_the_joint_probe() {
     let mut paths = Paths::new(2, true);
     paths.until_joint_up();
     let mut event = congestion(CongestionKind::Loss, paths.now, paths.now);
@@ -175,7 +175,7 @@ fn too_many_losses_on_one_path_stop_all() {
 }
 
 #[test]
-fn paths_of_their_own_probe_on_their_own() {
+fn paths_of_separate_bottlenecks_probe_separately() {
     let mut paths = Paths::new(2, false);
     assert_eq!(paths.groups(), [0, 1]);
     paths.until(Phase::Up);
@@ -184,7 +184,7 @@ fn paths_of_their_own_probe_on_their_own() {
 }
 
 #[test]
-fn a_silent_path_is_not_waited_for() {
+fn joint_probe_does_not_wait_for_a_silent_path() {
     let mut paths = Paths::new(2, true);
     for _ in 0..6 {
         for _ in 0..8000 {
@@ -208,9 +208,9 @@ fn a_silent_path_is_not_waited_for() {
     }
 }
 
-/// Nor for a path that has nothing to send, which fills no queue.
+/// The prober is silent, or has no data to send and fills no queue.
 #[test]
-fn a_probe_that_shows_nothing_keeps_no_other_path_from_probing() {
+fn trial_of_an_inactive_path_does_not_delay_other_probes() {
     for is_silent in [true, false] {
         let mut paths = Paths::new(2, false);
         paths.until(Phase::Refill);
@@ -233,15 +233,15 @@ fn a_probe_that_shows_nothing_keeps_no_other_path_from_probing() {
 }
 
 #[test]
-fn groups_follow_the_paths() {
+fn groups_change_when_paths_open_and_close() {
     let mut paths = Paths::new(4, true);
     assert_eq!(paths.groups(), [0; 4]);
-    // Paths 0 and 1 were joined directly; 2 and 3 to path 1 and each other.
+    // Trials joined paths 0 and 1, 1 and 2, 2 and 3. So path 0 is alone when path 1 closes.
     paths.controller.on_path_closed(PathId(1));
     assert_eq!(paths.groups(), [0, 2, 2]);
     paths.controller.on_path_opened(PathId(5), paths.now, 1200);
     assert_eq!(paths.groups(), [0, 2, 2, 5]);
-    // Together two paths take what they had together.
+    // The joint bandwidth of the new group is the sum of the bandwidths of its two paths.
     let controller = &paths.controller;
     assert_eq!(controller.share(PathId(0), paths.now), 1.0);
     assert!((controller.share(PathId(3), paths.now) - 1.0).abs() < 1e-9);
@@ -249,18 +249,18 @@ fn groups_follow_the_paths() {
 }
 
 #[test]
-fn the_share_is_what_paths_had_at_one_time() {
+fn share_is_the_joint_bandwidth_divided_by_the_sum() {
     let mut paths = Paths::new(2, true);
     let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
     path.joint_bandwidth = MaxBandwidth::starting_from(1.5e6, path.bbr.cycles());
-    // A megabyte each, but never more than one and a half together.
+    // The largest bandwidths are 1 MB/s each, the largest total 1.5 MB/s.
     assert!((paths.controller.share(PathId(1), paths.now) - 0.75).abs() < 1e-9);
 }
 
-/// Most of the time the application is the limit, and at moments when it is not, little arrives: a round trip
-/// that ends in a burst of losses, or a handful of packets.
+/// The application is the limit half of the time. At other times few bytes arrive, as in a round
+/// trip that ends in a burst of losses, or with a handful of packets.
 #[test]
-fn an_application_that_is_the_limit_keeps_most_of_the_bandwidth() {
+fn application_limited_paths_keep_most_of_their_bandwidth() {
     for (count, shared) in [(1, false), (2, true)] {
         let mut paths = Paths::new(count, shared);
         let before = paths.controller.pacing_rate(PathId(0)).unwrap() as f64;
@@ -277,9 +277,9 @@ fn an_application_that_is_the_limit_keeps_most_of_the_bandwidth() {
     }
 }
 
-/// What a path had that has little to send now, or does not answer, is there for the others.
+/// The bandwidth of a path that is application-limited or silent is available to the other paths.
 #[test]
-fn paths_that_are_idle_take_no_share() {
+fn idle_path_takes_no_share() {
     let mut paths = Paths::new(2, true);
     let leader = paths.controller.paths.get_mut(PathId(0)).unwrap();
     let cycles = leader.bbr.cycles();
@@ -291,10 +291,10 @@ fn paths_that_are_idle_take_no_share() {
     assert_eq!(paths.controller.share(PathId(0), paths.now), 1.0);
 }
 
-/// Rates that the application limited count for a path if they are larger, and not for what paths had
-/// together: what a path alone had is its own.
+/// An application-limited rate counts for the path if it is larger than the maximum, but never for
+/// the joint bandwidth. A path that is alone in its group need not share.
 #[test]
-fn a_path_alone_has_all_that_it_had() {
+fn path_alone_in_its_group_keeps_all_its_bandwidth() {
     let mut paths = Paths::new(1, false);
     let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
     path.joint_bandwidth = MaxBandwidth::starting_from(5e5, path.bbr.cycles());
@@ -305,7 +305,7 @@ fn a_path_alone_has_all_that_it_had() {
     assert_eq!(share(301 * MS), 0.5, "it has not been limited for a while");
 }
 
-/// A loss-based flow beside the group of paths 0 and 1; path 2 is elsewhere.
+/// A loss-based flow beside the group of paths 0 and 1; path 2 has another bottleneck.
 fn beside_a_loss_based_flow() -> Paths {
     let mut paths = Paths::new(3, false);
     paths.join(0, 1);
@@ -315,7 +315,7 @@ fn beside_a_loss_based_flow() -> Paths {
 }
 
 #[test]
-fn a_bound_is_divided_as_the_bandwidths_are() {
+fn bound_is_divided_in_proportion_to_bandwidths() {
     let paths = beside_a_loss_based_flow();
     let leader = paths.controller.paths.get(PathId(0)).unwrap();
     let half = leader.rivals.bound().map(|whole| whole / 2.0);
@@ -324,7 +324,7 @@ fn a_bound_is_divided_as_the_bandwidths_are() {
 }
 
 #[test]
-fn what_any_path_of_the_group_has_acknowledged_widens_the_bound() {
+fn acknowledgements_on_any_path_of_the_group_raise_the_bound() {
     let mut paths = beside_a_loss_based_flow();
     let bound = |paths: &Paths| paths.controller.bound(PathId(1)).unwrap();
     let before = bound(&paths);
@@ -337,7 +337,7 @@ fn what_any_path_of_the_group_has_acknowledged_widens_the_bound() {
 }
 
 #[test]
-fn a_loss_of_any_path_beside_a_loss_based_flow_ages_the_rates_of_its_group() {
+fn loss_beside_a_loss_based_flow_ages_the_rates_of_the_whole_group() {
     for (path, aged) in [(0, [1, 1, 0]), (1, [1, 1, 0]), (2, [0, 0, 0])] {
         let mut paths = beside_a_loss_based_flow();
         let cycles = |paths: &Paths| {
@@ -345,7 +345,7 @@ fn a_loss_of_any_path_beside_a_loss_based_flow_ages_the_rates_of_its_group() {
             paths.map(|path| path.bbr.cycles()).collect::<Vec<_>>()
         };
         let before = cycles(&paths);
-        // After all that the flow was seen in.
+        // Later than all events that showed the other flow.
         let now = paths.now + Duration::from_secs(1000);
         let event = congestion(CongestionKind::Loss, now, now);
         paths.controller.on_congestion_event(PathId(path), &event);
@@ -356,7 +356,7 @@ fn a_loss_of_any_path_beside_a_loss_based_flow_ages_the_rates_of_its_group() {
 }
 
 #[test]
-fn other_groups_begin_with_nothing_known_of_rivals() {
+fn new_groups_know_nothing_about_rivals() {
     let mut paths = beside_a_loss_based_flow();
     paths.controller.regroup();
     assert!(
@@ -384,7 +384,7 @@ fn strangers_are_active_paths_of_other_groups() {
 }
 
 #[test]
-fn a_joint_probe_waits_for_those_that_may_still_join() {
+fn joint_probe_waits_for_paths_that_may_still_join() {
     let mut paths = Paths::new(2, true);
     let hold = |paths: &Paths| paths.controller.company(PathId(0), paths.now).hold_refill;
     let join = |paths: &mut Paths, path| {
@@ -397,7 +397,7 @@ fn a_joint_probe_waits_for_those_that_may_still_join() {
     join(&mut paths, 1);
     assert!(!hold(&paths), "it has joined, and does not refill");
 
-    // A path that has just begun joins nothing.
+    // A path in startup does not join a probe.
     let mut paths = Paths::new(1, false);
     let now = paths.now;
     paths.controller.on_path_opened(PathId(1), now, 1200);
@@ -407,7 +407,7 @@ fn a_joint_probe_waits_for_those_that_may_still_join() {
 }
 
 #[test]
-fn a_joint_probe_waits_for_three_round_trips_of_the_slowest() {
+fn joint_probe_waits_three_round_trips_of_the_slowest_path() {
     let mut paths = Paths::new(2, true);
     paths.controller.paths.get_mut(PathId(0)).unwrap().is_joint = true;
     paths
@@ -425,7 +425,7 @@ fn a_joint_probe_waits_for_three_round_trips_of_the_slowest() {
 }
 
 #[test]
-fn a_joint_probe_stays_up_while_another_path_finds_more() {
+fn joint_probe_stays_up_while_another_path_finds_more_bandwidth() {
     let mut paths = Paths::new(2, true);
     paths.until_joint_up();
     let hold = |paths: &Paths, path| paths.controller.company(PathId(path), paths.now).hold_up;
@@ -462,9 +462,9 @@ fn a_joint_probe_stays_up_while_another_path_finds_more() {
     assert!(!hold(&paths, 0), "that of another probe is none of its own");
 }
 
-/// A queue that is too short to delay anything.
+/// The queue is too short to delay packets noticeably.
 #[test]
-fn losses_of_a_probe_show_who_shares_its_bottleneck() {
+fn losses_during_a_probe_show_paths_that_share_its_bottleneck() {
     let groups = |lost: u64| {
         let mut paths = Paths::new(2, false);
         for _ in 0..20_000 {
@@ -485,7 +485,7 @@ fn losses_of_a_probe_show_who_shares_its_bottleneck() {
 }
 
 #[test]
-fn a_new_group_begins_with_the_sum_of_what_its_paths_have() {
+fn new_group_starts_with_the_sum_of_the_bandwidths() {
     let paths = Paths::new(3, true);
     let leader = paths.controller.paths.get(PathId(0)).unwrap();
     assert_eq!(leader.joint_bandwidth.get(), 3e6);
@@ -493,7 +493,7 @@ fn a_new_group_begins_with_the_sum_of_what_its_paths_have() {
 }
 
 #[test]
-fn paths_that_were_limited_keep_most_of_what_one_had() {
+fn limited_paths_keep_seven_tenths_of_the_largest_bandwidth() {
     let mut paths = Paths::new(2, true);
     let now = paths.now;
     let leader = paths.controller.paths.get_mut(PathId(0)).unwrap();
@@ -506,7 +506,7 @@ fn paths_that_were_limited_keep_most_of_what_one_had() {
 }
 
 #[test]
-fn the_first_path_of_a_group_probes_for_all_of_it() {
+fn first_path_of_a_group_starts_its_probes() {
     let mut paths = Paths::new(3, false);
     paths.join(0, 1);
     let waits =
@@ -523,14 +523,14 @@ fn the_first_path_of_a_group_probes_for_all_of_it() {
 }
 
 #[test]
-fn no_path_probes_that_may_share_the_bottleneck_of_a_trial() {
+fn path_that_may_share_the_bottleneck_of_a_trial_does_not_probe() {
     let mut paths = Paths::new(3, false);
     let waits = |paths: &Paths| {
         [0, 1, 2].map(|path| paths.controller.company(PathId(path), paths.now).wait)
     };
     paths.controller.detector.begin(PathId(1), paths.now);
     assert_eq!(waits(&paths), [true, false, true]);
-    // What trials have shown, whatever it is, is known.
+    // Two trials of a pair are enough, whatever they show: then the pair is no longer open.
     let detector = &mut paths.controller.detector;
     detector.assume_shared(PathId(1), PathId(2));
     assert_eq!(waits(&paths), [true, false, false]);
@@ -539,7 +539,7 @@ fn no_path_probes_that_may_share_the_bottleneck_of_a_trial() {
 }
 
 #[test]
-fn a_group_hears_of_others_from_its_first_path() {
+fn first_path_of_a_group_tells_whether_other_flows_are_there() {
     let mut paths = beside_a_loss_based_flow();
     let company = |paths: &Paths, path| paths.controller.company(PathId(path), paths.now);
     let others = [0, 1, 2].map(|path| company(&paths, path).others);
@@ -554,7 +554,7 @@ fn a_group_hears_of_others_from_its_first_path() {
 }
 
 #[test]
-fn a_path_is_active_until_it_is_silent_for_two_round_trips() {
+fn path_is_inactive_after_two_round_trips_of_silence() {
     let mut paths = Paths::new(2, false);
     let strangers = |after| paths.controller.strangers(PathId(0), paths.now + after);
     assert_eq!(strangers(2 * RTT), Strangers::Open);
@@ -566,7 +566,7 @@ fn a_path_is_active_until_it_is_silent_for_two_round_trips() {
 }
 
 #[test]
-fn what_trials_found_separate_is_open_again_if_a_queue_stands_there() {
+fn separate_path_is_open_again_if_a_queue_stands_on_it() {
     let mut paths = Paths::new(2, false);
     let detector = &mut paths.controller.detector;
     detector.assume_shared(PathId(0), PathId(1));
@@ -578,7 +578,7 @@ fn what_trials_found_separate_is_open_again_if_a_queue_stands_there() {
 }
 
 #[test]
-fn a_loss_stops_no_path_of_another_group() {
+fn loss_does_not_stop_paths_of_another_group() {
     let mut paths = Paths::new(3, false);
     paths.join(0, 1);
     paths.until_joint_up();
@@ -591,7 +591,7 @@ fn a_loss_stops_no_path_of_another_group() {
 }
 
 #[test]
-fn what_paths_and_trials_remember_takes_memory() {
+fn memory_is_the_sum_over_paths_and_detector() {
     let paths = Paths::new(2, true);
     let CoupledBbr {
         paths: each,
@@ -603,7 +603,7 @@ fn what_paths_and_trials_remember_takes_memory() {
 }
 
 #[test]
-fn a_path_that_starts_again_ends_its_trial() {
+fn return_to_startup_ends_the_trial_of_a_path() {
     let mut paths = Paths::new(1, false);
     let now = paths.now;
     paths.controller.on_path_opened(PathId(1), now, 1200);
@@ -616,7 +616,7 @@ fn a_path_that_starts_again_ends_its_trial() {
 }
 
 #[test]
-fn a_path_that_is_opened_anew_leaves_its_group() {
+fn reopened_path_leaves_its_group() {
     let mut paths = Paths::new(2, true);
     assert_eq!(paths.groups(), [0, 0]);
     let now = paths.now;
@@ -625,7 +625,7 @@ fn a_path_that_is_opened_anew_leaves_its_group() {
 }
 
 #[test]
-fn closed_paths_leave_no_trace() {
+fn closed_path_is_forgotten() {
     let mut paths = Paths::new(2, true);
     paths.until(Phase::Refill);
     paths.controller.on_path_closed(PathId(0));
@@ -637,9 +637,9 @@ fn closed_paths_leave_no_trace() {
 }
 
 proptest! {
-    /// Whatever is reported on whatever path, windows and rates stay usable.
+    /// After any sequence of events on any path, windows and rates stay usable.
     #[test]
-    fn nothing_breaks_it(
+    fn any_sequence_of_events_leaves_usable_limits(
         shared in any::<bool>(),
         events in vec((0u32..3, 0u8..10, 1u64..1 << 22, 0u64..2000), 1..400),
     ) {

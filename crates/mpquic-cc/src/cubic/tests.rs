@@ -1,11 +1,11 @@
-//! CUBIC: the curve, its Reno-friendly side, and what interrupts it.
+//! CUBIC: the cubic curve, the Reno-friendly region, and interruptions of the growth.
 
 use mpquic_core::congestion::CongestionKind;
 
 use super::*;
 use crate::testing::{acked, congestion, start};
 
-/// A path of `rtt` whose window is used up and acknowledged, datagram by datagram.
+/// A path of RTT `rtt`. Its whole window is sent and acknowledged, datagram by datagram.
 struct Flow {
     cubic: Cubic,
     now: Instant,
@@ -45,8 +45,8 @@ impl Flow {
 }
 
 #[test]
-fn returns_to_the_old_window_after_k_seconds() {
-    // 1000 datagrams at 100 ms: far beyond what Reno could win back in this time.
+fn window_returns_to_its_old_size_after_k_seconds() {
+    // 1000 datagrams at 100 ms: Reno would take far longer to grow back.
     let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
     flow.lose();
     assert_eq!(flow.cubic.window.rounded(), 840_000);
@@ -65,9 +65,10 @@ fn returns_to_the_old_window_after_k_seconds() {
     assert!(windows.is_sorted());
 }
 
-/// RFC 9438 section 4.2: however far away the old window is, a round trip adds half of what there is.
+/// RFC 9438 section 4.2: a round trip adds at most half of the current window, however large the
+/// old window was.
 #[test]
-fn a_round_trip_adds_at_most_half() {
+fn round_trip_adds_at_most_half_of_the_window() {
     let mut flow = Flow::with_window(12_000.0, Duration::from_secs(2));
     flow.cubic.curve.w_max = 1_200_000.0;
     flow.round();
@@ -76,7 +77,7 @@ fn a_round_trip_adds_at_most_half() {
 }
 
 #[test]
-fn is_no_slower_than_reno_on_short_paths() {
+fn growth_on_short_paths_is_that_of_reno() {
     let mut flow = Flow::with_window(24_000.0, Duration::from_millis(10));
     flow.lose();
     let before = flow.cubic.window.rounded();
@@ -84,13 +85,13 @@ fn is_no_slower_than_reno_on_short_paths() {
         flow.round();
     }
     // 0.53 datagrams per round for the first 6, then one per round: 34.7 if windows were
-    // acknowledged whole.
+    // acknowledged as a whole.
     let grown = (flow.cubic.window.rounded() - before) / 1200;
     assert!((31..=35).contains(&grown), "{grown}");
 }
 
 #[test]
-fn fast_convergence_gives_way() {
+fn second_loss_below_w_max_lowers_w_max() {
     let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
     flow.lose();
     assert_eq!(flow.cubic.curve.w_max, 1_200_000.0);
@@ -127,7 +128,8 @@ fn idle_and_application_limited_time_does_not_count() {
     assert!(difference < 12_000, "{difference}");
 }
 
-/// Nor if the window is the limit from the first packet on that leaves after it.
+/// The time is not counted either if the window is the limit again from the first packet after the
+/// pause.
 #[test]
 fn a_pause_between_two_rounds_does_not_count() {
     let after = |pause: Duration, in_flight: u64| {
@@ -146,7 +148,7 @@ fn a_pause_between_two_rounds_does_not_count() {
 }
 
 #[test]
-fn persistent_congestion_starts_level() {
+fn stage_after_persistent_congestion_starts_at_the_level_part() {
     let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
     let event = congestion(CongestionKind::Persistent, flow.now, flow.now);
     flow.cubic.on_congestion_event(&event);
@@ -176,7 +178,7 @@ fn a_spurious_loss_restores_the_curve() {
 }
 
 #[test]
-fn the_round_ahead_is_what_a_round_gives() {
+fn window_after_round_equals_the_window_one_round_later() {
     let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
     assert_eq!(flow.cubic.window_after_round(600_000), 1_200_000);
     flow.lose();

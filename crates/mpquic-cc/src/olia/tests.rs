@@ -1,4 +1,4 @@
-//! OLIA: the vectors, its limits, and what coupling is for.
+//! OLIA: test vectors, limits, and the effect of coupling.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::coupled::testing::{assert_close, coupled, growths};
 use crate::testing::{acked, congestion, rtt, start};
 
-/// Window in bytes, RTT in µs, loss interval in bytes.
+/// Each path: window in bytes, RTT in µs, loss interval in bytes.
 fn olia(paths: &[(u32, u64, u32)]) -> Olia {
     let paths: Vec<_> = paths
         .iter()
@@ -45,15 +45,15 @@ fn t13_windows_move_towards_the_longer_loss_interval() {
     assert_close(&growths(&olia, 1200.0), &[-3.333, 73.333]);
 }
 
-/// By interval / RTT² the first path is the best; by interval / RTT it would be the second, whose
-/// window is the largest already, so that nothing would move.
+/// By interval / RTT² the first path is the best. By interval / RTT the second path would be the
+/// best; it already has the largest window, so no growth would move.
 #[test]
 fn paths_are_ranked_by_the_square_of_the_rtt() {
     let olia = olia(&[(24_000, 10_000, 100_000), (48_000, 40_000, 900_000)]);
     assert_close(&alphas(&olia), &[0.5, -0.5]);
 }
 
-/// What is taken from the largest windows is shared by the best paths without one.
+/// The growth taken from the largest windows is shared by the best paths with smaller windows.
 #[test]
 fn several_best_paths_and_several_large_windows_share() {
     let best = (24_000, 20_000, 100_000);
@@ -139,10 +139,10 @@ fn closed_paths_leave_no_trace() {
 }
 
 #[test]
-fn the_round_ahead_couples_the_given_windows() {
+fn window_after_round_couples_the_given_windows() {
     let olia = olia(&[(24_000, 20_000, 100_000), (24_000, 20_000, 100_000)]);
     let windows = [(PathId(0), 24_000), (PathId(1), 24_000)];
-    // Two equal paths share one Reno flow's growth: a quarter of a datagram each.
+    // Two equal paths share the growth of one Reno flow: a quarter of a datagram each.
     assert_eq!(olia.window_after_round(PathId(0), &windows), 24_300);
     let alone = [(PathId(0), 24_000), (PathId(1), 0)];
     assert!(olia.window_after_round(PathId(0), &alone) >= 24_590);
@@ -191,7 +191,7 @@ proptest! {
         }
     }
 
-    /// One path: every event gives the window NewReno has.
+    /// With one path, every event gives the window that NewReno has.
     #[test]
     fn one_path_equals_new_reno(events in vec((0u8..8, 1u64..20_000, 1u64..200), 1..100)) {
         use crate::uncoupled::PathController;

@@ -1,4 +1,4 @@
-//! Worlds that are drawn.
+//! Worlds with random links and random changes.
 
 use mpquic_core::congestion::{CongestionEvent, CongestionKind, SavedPath};
 
@@ -7,15 +7,15 @@ use mpquic_sim::SplitMix64;
 use super::{Link, NEW_RENO, OnPath, Rival, TURN};
 use crate::testing_link::{Flow, MTU};
 
-/// A world that nobody has thought of, and what happens to a link of it now and then.
+/// A random world, and the random changes of its links.
 pub(super) struct Drawn {
     pub(super) links: Vec<Link>,
     pub(super) in_one_queue: usize,
     pub(super) rival: Option<Rival>,
     numbers: SplitMix64,
-    /// Something happens once in so many turns,
+    /// The mean number of turns between two changes.
     calm: u64,
-    /// one of so many things.
+    /// The number of kinds of changes.
     kinds: u64,
 }
 
@@ -46,8 +46,8 @@ impl Drawn {
         }
     }
 
-    /// One with little more than a handful of packets in a round trip, where it takes long until who shares a queue
-    /// with whom is known.
+    /// A long world with few packets per round trip, where it takes long until a controller knows
+    /// which paths share a queue.
     pub(super) fn long(seed: u64) -> Self {
         let mut numbers = SplitMix64::new(seed ^ 0x5eed);
         let count = 1 + numbers.below(3) as usize;

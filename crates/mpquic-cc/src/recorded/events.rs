@@ -1,5 +1,5 @@
-//! Events that follow no link, in any order and in round numbers: windows get as small as they can, and limits are
-//! met exactly.
+//! Events without a link, in random order and with round numbers. Windows become as small as
+//! possible, and limits are met exactly.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -20,20 +20,20 @@ use crate::testing::start;
 const SEEDS: u64 = 100;
 const STEPS: u64 = 1_500;
 const MS: Duration = Duration::from_millis(1);
-/// What no limit is.
+/// A value that no limit has; stands for `None`.
 const UNLIMITED: u64 = u64::MAX - 1;
 
 /// A path as the core sees it.
 struct Path {
     mtu: u64,
-    /// Number, time and bytes of what is in flight.
+    /// Number, sending time and bytes of each packet in flight.
     packets: VecDeque<(u64, Instant, u64)>,
     next: u64,
     delivered: u64,
-    /// Bytes per second.
+    /// Delivery rate, bytes per second.
     rate: u64,
     rtt: RttSnapshot,
-    /// Time and bytes of the last loss.
+    /// Sending time and bytes of the last lost packets.
     lost: Option<(Instant, u64)>,
 }
 
@@ -61,7 +61,7 @@ struct Connection {
     controller: Box<dyn Controller>,
     paths: Vec<Path>,
     now: Instant,
-    /// The longest step in time, ms.
+    /// The longest time step, ms.
     pace: u64,
     hash: Hash,
 }
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// One of `several`.
+    /// Draws one of `several` values.
     fn one_of<T: Copy>(&mut self, several: &[T]) -> T {
         several[self.numbers.below(several.len() as u64) as usize]
     }
@@ -201,7 +201,8 @@ impl Connection {
         self.controller.on_congestion_event(id(index), &event);
     }
 
-    /// Opens a path anew, which an earlier connection may have known, or closes it until the next packet leaves.
+    /// Closes a path and opens it again, in some cases with the window and RTT of an earlier
+    /// connection.
     fn reopen(&mut self, index: usize) {
         self.controller.on_path_closed(id(index));
         self.record();

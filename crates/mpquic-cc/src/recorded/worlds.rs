@@ -1,4 +1,4 @@
-//! Worlds that somebody has thought of.
+//! Worlds with hand-written changes.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use mpquic_core::congestion::{CongestionEvent, CongestionKind, SavedPath};
 use super::{Link, NEW_RENO, OnPath, Rival, TURN};
 use crate::testing_link::{Flow, MTU, Steer};
 
-/// What happens to the links of a world, and when, in turns.
+/// A world: its links, and their changes in each turn.
 pub(super) struct World {
     pub(super) links: &'static [Link],
-    /// So many of the first ones are one link.
+    /// This many links, counted from the first, share one queue.
     pub(super) in_one_queue: usize,
-    /// Another sender on the first one.
+    /// Another sender on the first link.
     pub(super) rival: Option<Rival>,
     pub(super) turns: u64,
     pub(super) change: fn(u64, &mut [Flow<OnPath>]),
 }
 
-/// Tells the controller that so many bytes were lost, or thought to be, that had left some time ago.
+/// Reports an event about packets that left `ago` before now.
 fn tell(link: &mut Flow<OnPath>, kind: CongestionKind, ago: Duration, lost_bytes: u64) {
     let mut event = CongestionEvent::new(kind, link.now, link.now - ago);
     event.lost_bytes = lost_bytes;
@@ -161,7 +161,7 @@ pub(super) const WORLDS: [World; 19] = [
         rival: None,
         turns: 5_000,
         change: |turn, links| {
-            // Losses that were none, in every phase.
+            // Spurious losses, in every phase.
             let kind = match turn % 270 {
                 100 | 105 => CongestionKind::Loss,
                 130 => CongestionKind::Spurious,
@@ -183,7 +183,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // Windows of two datagrams.
+        // Links so slow that windows fall to two datagrams.
         links: &[(0.3, 30, 1.0), (0.5, 100, 0.5)],
         in_one_queue: 1,
         rival: None,
@@ -212,7 +212,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // Pauses that are longer than what is remembered.
+        // Pauses that are longer than the memory of the controllers.
         links: &[(6.0, 40, 1.0), (3.0, 25, 2.0)],
         in_one_queue: 1,
         rival: None,
@@ -226,7 +226,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // Queues that mark early, and for some time all that comes.
+        // Queues that mark early, one of which marks all packets for some time.
         links: &[(20.0, 20, 2.0), (10.0, 60, 1.0), (5.0, 10, 4.0)],
         in_one_queue: 1,
         rival: None,
@@ -254,7 +254,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // Acknowledgements that come in bursts, and losses that were none, also of two at once.
+        // Acknowledgements in bursts, and spurious losses, also two in a row.
         links: &[(12.0, 50, 1.0), (12.0, 50, 1.0)],
         in_one_queue: 2,
         rival: None,
@@ -277,7 +277,7 @@ pub(super) const WORLDS: [World; 19] = [
         },
     },
     World {
-        // Paths that are closed for a while, and datagrams of other sizes.
+        // Paths that are closed for a while, and datagrams of different sizes.
         links: &[(10.0, 30, 1.0), (10.0, 45, 1.0), (10.0, 30, 1.0)],
         in_one_queue: 3,
         rival: None,

@@ -1,4 +1,4 @@
-//! When a path probes, how far, and what it makes of it.
+//! When a path probes, how far it goes, and the result of the probe.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::testing_link::Flow;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A path of 50 Mbit/s and 40 ms, 208 datagrams, with nothing known of limits.
+/// A path of 50 Mbit/s and 40 ms, 208 datagrams, without any bounds.
 fn path(phase: Phase) -> (Bbr, Instant) {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 8.0);
     let end = flow.now + 20 * SECOND;
@@ -21,7 +21,7 @@ fn path(phase: Phase) -> (Bbr, Instant) {
     (flow.controller, flow.now)
 }
 
-/// Nothing new but so much in flight.
+/// A sample without news except for the bytes in flight.
 fn sample(now: Instant, in_flight: f64) -> Sample {
     Sample {
         now,
@@ -36,12 +36,12 @@ fn sample(now: Instant, in_flight: f64) -> Sample {
 }
 
 #[test]
-fn fifteen_percent_of_what_may_be_in_flight_are_left_free() {
+fn headroom_is_fifteen_percent_of_the_long_term_bound() {
     let (mut bbr, _) = path(Phase::Cruise);
     for (long_term, expected) in [
         (f64::INFINITY, f64::INFINITY),
         (100_000.0, 85_000.0),
-        // A datagram at least, as long as four remain.
+        // The headroom is a datagram at least, as long as four datagrams remain.
         (7_000.0, 5_800.0),
         (5_000.0, 4_800.0),
     ] {
@@ -67,12 +67,12 @@ fn a_path_probes_after_its_wait_or_as_many_rounds_as_reno_needs() {
 }
 
 #[test]
-fn a_path_cruises_once_no_more_is_in_flight_than_it_carries_and_may_have() {
+fn path_cruises_once_in_flight_is_within_product_and_bound() {
     let (mut bbr, now) = path(Phase::Cruise);
     let product = bbr.max_bandwidth() * bbr.min_rtt.get().unwrap().as_secs_f64();
     let cruises = |bbr: &Bbr, in_flight| bbr.is_time_to_cruise(&sample(now, in_flight));
     assert!(cruises(&bbr, product) && !cruises(&bbr, product + 1.0));
-    // What slows it down for a short time does not count.
+    // Short-term bounds do not count.
     bbr.bounds.short_term_bandwidth = 1000.0;
     assert!(cruises(&bbr, product));
     bbr.bounds.long_term = 100_000.0;
@@ -85,7 +85,7 @@ fn a_path_cruises_once_no_more_is_in_flight_than_it_carries_and_may_have() {
 }
 
 #[test]
-fn the_bound_rises_twice_as_fast_in_each_round_trip() {
+fn growth_of_the_bound_doubles_in_each_round_trip() {
     let (mut bbr, now) = path(Phase::Up);
     bbr.window = 48_000.0;
     (bbr.cycle.doublings, bbr.cycle.acked) = (0, 0.0);
@@ -129,7 +129,7 @@ fn the_bound_rises_twice_as_fast_in_each_round_trip() {
 }
 
 #[test]
-fn the_bound_rises_only_where_it_is_the_limit() {
+fn bound_rises_only_if_it_limits_the_window() {
     for (is_limited, window, rises) in [
         ([false, false], 50_000.0, false),
         ([true, false], 50_000.0, true),
@@ -148,7 +148,7 @@ fn the_bound_rises_only_where_it_is_the_limit() {
 }
 
 #[test]
-fn a_careful_probe_stops_where_the_last_one_found_too_much() {
+fn probe_after_a_lossy_one_stops_at_the_bound() {
     for (was_too_high, in_flight, stops) in [
         (true, 40_000.0, true),
         (true, 39_999.0, false),
@@ -171,7 +171,7 @@ fn a_careful_probe_stops_where_the_last_one_found_too_much() {
 }
 
 #[test]
-fn what_a_probe_shows_is_known_a_round_trip_after_it() {
+fn feedback_on_a_probe_ends_a_round_trip_after_the_probe() {
     let (mut bbr, now) = path(Phase::Down);
     let cycles = bbr.cycles();
     let mut adapt = |feedback, ended, app_limited, precautionary, too_high| {
@@ -215,7 +215,7 @@ fn what_a_probe_shows_is_known_a_round_trip_after_it() {
 }
 
 #[test]
-fn what_was_in_flight_without_losses_is_safe() {
+fn in_flight_without_losses_raises_the_bound() {
     let (mut bbr, now) = path(Phase::Cruise);
     let mut arrived = sample(now, 0.0);
     arrived.at_departure.bytes = 60_000.0;
@@ -233,7 +233,7 @@ fn what_was_in_flight_without_losses_is_safe() {
         event.lost_bytes = bytes;
         event
     };
-    // A fiftieth of it may be lost.
+    // A fiftieth of the bytes in flight may be lost.
     for (bytes, expected) in [(1_200, 60_000.0), (1, 50_000.0)] {
         bbr.bounds.long_term = 50_000.0;
         bbr.losses.on_event(&loss(bytes));

@@ -1,4 +1,4 @@
-//! What losses and marks leave of the bounds, in numbers.
+//! The values of bounds after losses and marks.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::testing::{congestion, start};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A path that has delivered a megabyte per second, and half of it in the last round trip.
+/// A path that has delivered a megabyte per second, and half a megabyte per second in the last
+/// round trip.
 fn path(variant: Variant, phase: Phase) -> Bbr {
     let mut bbr = Bbr::with_variant(variant, start(), 1200);
     bbr.phase = phase;
@@ -43,7 +44,7 @@ fn loss(lost_bytes: u64) -> CongestionEvent {
 }
 
 #[test]
-fn a_round_trip_with_losses_leaves_seven_tenths_or_what_was_delivered() {
+fn losses_leave_seven_tenths_of_bounds_or_the_delivered_rate() {
     let mut bbr = path(Variant::DRAFT, Phase::Cruise);
     for (bandwidth, in_flight) in [(7e5, 70_000.0), (5e5, 49_000.0), (5e5, 40_000.0)] {
         bbr.adapt_short_term(&round(1.0, 1e9, 1, false));
@@ -54,7 +55,7 @@ fn a_round_trip_with_losses_leaves_seven_tenths_or_what_was_delivered() {
 }
 
 #[test]
-fn a_round_trip_with_marks_leaves_more() {
+fn marks_leave_more_of_the_bounds_than_losses() {
     for (events, expected) in [(0, 85_000.0), (1, 70_000.0)] {
         let mut bbr = path(Variant::DRAFT, Phase::Down);
         bbr.adapt_short_term(&round(f64::from(events), 1e5, events, true));
@@ -63,7 +64,7 @@ fn a_round_trip_with_marks_leaves_more() {
 }
 
 #[test]
-fn while_more_is_sent_on_purpose_no_losses_slow_it_down() {
+fn losses_set_no_short_term_bounds_in_startup_refill_and_up() {
     for phase in [Phase::Startup, Phase::Refill, Phase::Up] {
         let mut bbr = path(Variant::DRAFT, phase);
         bbr.adapt_short_term(&round(1e5, 1e5, 9, true));
@@ -75,7 +76,7 @@ fn while_more_is_sent_on_purpose_no_losses_slow_it_down() {
 }
 
 #[test]
-fn what_looks_for_queues_tolerates_a_fiftieth_with_one_and_a_tenth_without() {
+fn quick_variant_tolerates_a_fiftieth_with_a_queue_and_a_tenth_without() {
     for (has_queue, tolerated) in [(true, 2_000.0), (false, 10_000.0)] {
         for (lost, reacts) in [(tolerated, false), (tolerated + 100.0, true)] {
             let mut bbr = path(Variant::QUICK, Phase::Cruise);
@@ -89,7 +90,7 @@ fn what_looks_for_queues_tolerates_a_fiftieth_with_one_and_a_tenth_without() {
 }
 
 #[test]
-fn a_queue_overflows_if_a_quarter_and_six_datagrams_are_lost() {
+fn queue_overflowed_if_a_quarter_and_six_datagrams_are_lost() {
     let bbr = path(Variant::DRAFT, Phase::Startup);
     for (lost, acked, overflows) in [
         (7_200.0, 21_599.0, true),
@@ -100,7 +101,8 @@ fn a_queue_overflows_if_a_quarter_and_six_datagrams_are_lost() {
     }
 }
 
-/// The newest acknowledged packet left with so much in flight, and so much was lost since.
+/// `in_flight` bytes were in flight when the newest acknowledged packet left; `lost` bytes were
+/// lost since.
 fn sample(in_flight: f64, lost: u64, bbr: &mut Bbr) -> Sample {
     bbr.losses.on_event(&loss(lost));
     Sample {
@@ -119,7 +121,7 @@ fn sample(in_flight: f64, lost: u64, bbr: &mut Bbr) -> Sample {
 }
 
 #[test]
-fn six_losses_of_more_than_a_fiftieth_end_startup() {
+fn six_loss_batches_above_a_fiftieth_end_startup() {
     for (events, lost, ends) in [(6, 2_001, true), (5, 2_001, false), (6, 2_000, false)] {
         let mut bbr = path(Variant::DRAFT, Phase::Startup);
         let sample = sample(1e5, lost, &mut bbr);
@@ -132,9 +134,9 @@ fn six_losses_of_more_than_a_fiftieth_end_startup() {
     }
 }
 
-/// A rate that grows in the same round trip is not that of a full queue.
+/// A delivery rate that grows in the same round trip is not that of a full queue.
 #[test]
-fn what_looks_for_queues_goes_on_while_it_grows() {
+fn quick_startup_goes_on_despite_losses_while_the_rate_grows() {
     for (grows, ends) in [(true, false), (false, true)] {
         let mut bbr = path(Variant::QUICK, Phase::Startup);
         bbr.full_pipe.on_round(1e6);
@@ -159,7 +161,7 @@ fn two_marked_round_trips_end_startup() {
 }
 
 #[test]
-fn the_bound_is_what_the_path_carries_if_that_is_more_than_what_was_delivered() {
+fn bound_after_startup_is_the_larger_of_product_and_delivered_bytes() {
     let mut bbr = path(Variant::DRAFT, Phase::Startup);
     bbr.end_startup(1_000.0);
     assert_eq!((bbr.bounds.long_term, bbr.window), (40_000.0, 4_800.0));
@@ -169,7 +171,7 @@ fn the_bound_is_what_the_path_carries_if_that_is_more_than_what_was_delivered() 
     assert!(bbr.full_pipe.was_full);
 }
 
-/// A probe that had 100 kB in flight when it lost so much, after so much before.
+/// A probe with 100 kB in flight that lost `lost` bytes in a batch, and `before` bytes earlier.
 fn probing(before: f64, lost: u64) -> Bbr {
     let mut bbr = path(Variant::DRAFT, Phase::Up);
     bbr.window = 50_000.0;
@@ -183,7 +185,7 @@ fn probing(before: f64, lost: u64) -> Bbr {
 }
 
 #[test]
-fn the_bound_is_where_the_losses_of_a_probe_became_too_many() {
+fn bound_is_the_point_at_which_losses_of_a_probe_became_too_many() {
     assert_eq!(probing(0.0, 2_000).phase, Phase::Up);
     assert_eq!(probing(1.0, 2_000).phase, Phase::Down);
     for (before, lost, expected) in [
@@ -204,7 +206,7 @@ fn the_bound_is_where_the_losses_of_a_probe_became_too_many() {
 }
 
 #[test]
-fn a_mark_on_a_probe_bounds_it_by_what_was_in_flight() {
+fn mark_on_a_probe_bounds_it_by_the_bytes_in_flight() {
     let mut bbr = probing(0.0, 1);
     let mut event = loss(0);
     event.kind = CongestionKind::Ecn;
@@ -216,7 +218,7 @@ fn a_mark_on_a_probe_bounds_it_by_what_was_in_flight() {
 }
 
 #[test]
-fn news_of_spurious_losses_brings_back_the_bounds_and_the_phase() {
+fn spurious_losses_restore_bounds_and_phase() {
     let of = |value: f64| Bounds {
         long_term: value,
         short_term: value + 1.0,
@@ -254,7 +256,7 @@ fn news_of_spurious_losses_brings_back_the_bounds_and_the_phase() {
 }
 
 #[test]
-fn only_the_first_loss_of_a_round_trip_saves_what_was() {
+fn only_the_first_loss_of_a_round_trip_saves_the_state() {
     let mut bbr = path(Variant::DRAFT, Phase::Cruise);
     bbr.undo.phase = Some(Phase::Up);
     bbr.bounds.long_term = 60_000.0;

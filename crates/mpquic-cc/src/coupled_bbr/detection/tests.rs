@@ -1,4 +1,4 @@
-//! Trials with given round trips.
+//! Trials with given RTTs.
 
 use super::*;
 use crate::testing::start;
@@ -8,14 +8,14 @@ const B: PathId = PathId(1);
 const C: PathId = PathId(2);
 const MS: Duration = Duration::from_millis(1);
 
-/// Round trips of a path over a trial, before and after the probe, in ms.
+/// RTTs of a path in a trial, before and after the probe, in ms.
 #[derive(Clone, Copy)]
 struct Script {
     before: f64,
     after: f64,
-    /// Plus or minus, ms.
+    /// Deviation of each sample from the mean, ms.
     jitter: f64,
-    /// Of 100 packets after the probe began.
+    /// Lost packets of 100 after the probe began.
     lost: u64,
     is_steady: bool,
 }
@@ -45,7 +45,7 @@ fn observe(detector: &mut Detector, path: PathId, now: Instant, rtt: f64, script
     )
 }
 
-/// One trial of `A` with what it and `B` show.
+/// A trial in which `A` probes and both paths follow their scripts.
 fn trial(detector: &mut Detector, a: Script, b: Script) {
     let mut now = start();
     let mut feed = |detector: &mut Detector, after: bool| {
@@ -68,7 +68,7 @@ fn trial(detector: &mut Detector, a: Script, b: Script) {
     detector.on_up(A);
     let stopped = feed(detector, true);
     detector.on_down(A, stopped);
-    // The aftermath lasts a round trip of the slower path.
+    // The effects of the probe last for a round trip of the slower path.
     feed(detector, true);
     let later = stopped + Duration::from_millis(200);
     observe(detector, A, later, a.before, a);
@@ -80,7 +80,7 @@ fn response(detector: &Detector) -> Option<f64> {
 }
 
 #[test]
-fn the_mean_of_few_samples_is_uncertain() {
+fn error_of_the_mean_shrinks_with_more_samples() {
     let mut samples = Samples::default();
     assert_eq!(samples.error_squared(), 0.0);
     samples.add(1.0);
@@ -91,11 +91,11 @@ fn the_mean_of_few_samples_is_uncertain() {
         samples.add(sample);
     }
     assert_eq!(samples.mean, 3.0);
-    // The variance is 8 / 4, that of the mean a fifth of it.
+    // The variance is 8 / 4, the variance of the mean a fifth of it.
     assert!((samples.error_squared() - 0.4).abs() < 1e-9);
 }
 
-/// Round trips around a mean, seconds, with this error of the mean.
+/// RTT samples with this mean and this standard error of the mean, seconds.
 fn samples(mean: f64, error: f64) -> Samples {
     let count = MIN_SAMPLES;
     Samples {
@@ -114,11 +114,11 @@ fn reading(rise: f64, error: f64) -> Reading {
 }
 
 #[test]
-fn a_rise_counts_from_a_millisecond_on_and_from_four_times_its_error() {
+fn rise_counts_from_a_millisecond_and_four_standard_errors_on() {
     let answer = |prober: Reading| reading(MIN_RISE, 0.0).response_to(&prober);
     assert_eq!(answer(reading(MIN_RISE, 0.0)), Some(1.0));
     assert_eq!(answer(reading(0.99 * MIN_RISE, 0.0)), None);
-    // Both are exact in binary.
+    // Both numbers are exact in binary.
     assert_eq!(answer(reading(0.25, 0.0625)), Some(MIN_RISE / 0.25));
     assert_eq!(answer(reading(0.25, 0.0626)), None);
     let mut too_few = reading(MIN_RISE, 0.0);
@@ -127,7 +127,7 @@ fn a_rise_counts_from_a_millisecond_on_and_from_four_times_its_error() {
 }
 
 #[test]
-fn losses_count_from_a_fiftieth_on_and_only_where_something_arrived() {
+fn losses_count_from_a_fiftieth_on_and_only_with_acknowledgements() {
     let lossy = |lost, acked| Reading {
         lost,
         acked,
@@ -153,7 +153,7 @@ fn pair(trials: u32, response: f64, is_shared: bool) -> Pair {
 }
 
 #[test]
-fn the_last_four_responses_count_most() {
+fn each_response_weighs_at_least_a_quarter() {
     let mut pair = pair(0, 0.0, false);
     let mut means = Vec::new();
     for response in [1.0, 0.0, 0.5, 0.5, 1.0, 1.0] {
@@ -164,7 +164,7 @@ fn the_last_four_responses_count_most() {
 }
 
 #[test]
-fn a_pair_is_shared_above_a_half_and_separate_below_a_quarter() {
+fn pair_is_shared_above_a_half_and_separate_below_a_quarter() {
     let shared = |was, response| {
         let mut pair = pair(1, response, was);
         pair.on_response(response);
@@ -185,12 +185,12 @@ fn a_pair_is_shared_above_a_half_and_separate_below_a_quarter() {
 }
 
 #[test]
-fn what_a_disturbed_path_shows_does_not_count() {
+fn reading_of_a_disturbed_path_does_not_count() {
     let mut detector = Detector::default();
     let script = Script::new(40.0, 60.0);
     detector.begin(A, start());
     detector.on_disturbed(B);
-    // The same trial goes on.
+    // `begin` in the helper starts no second trial: the trial of `A` goes on.
     trial(&mut detector, script, script);
     assert_eq!(response(&detector), None);
     trial(&mut detector, script, script);
@@ -198,7 +198,7 @@ fn what_a_disturbed_path_shows_does_not_count() {
 }
 
 #[test]
-fn paths_whose_round_trips_grow_alike_share_a_bottleneck() {
+fn paths_whose_rtts_grow_alike_share_a_bottleneck() {
     let mut detector = Detector::default();
     let (a, b) = (Script::new(40.0, 60.0), Script::new(90.0, 108.0));
     trial(&mut detector, a, b);
@@ -213,7 +213,7 @@ fn paths_whose_round_trips_grow_alike_share_a_bottleneck() {
 }
 
 #[test]
-fn paths_that_do_not_answer_are_separate() {
+fn path_whose_rtt_does_not_grow_is_separate() {
     let mut detector = Detector::default();
     for _ in 0..3 {
         trial(
@@ -226,7 +226,7 @@ fn paths_that_do_not_answer_are_separate() {
 }
 
 #[test]
-fn a_changed_route_is_noticed() {
+fn pair_becomes_separate_after_three_to_six_trials_without_response() {
     let mut detector = Detector::default();
     let a = Script::new(40.0, 60.0);
     for _ in 0..4 {
@@ -242,7 +242,7 @@ fn a_changed_route_is_noticed() {
 }
 
 #[test]
-fn a_queue_that_hardly_grew_or_noise_tells_nothing() {
+fn short_queue_or_noise_gives_no_result() {
     let mut detector = Detector::default();
     trial(
         &mut detector,
@@ -259,7 +259,7 @@ fn a_queue_that_hardly_grew_or_noise_tells_nothing() {
 }
 
 #[test]
-fn losses_speak_where_the_queue_is_too_short_to_delay() {
+fn losses_decide_if_the_queue_is_too_short_to_delay() {
     let lossy = |lost| Script {
         lost,
         ..Script::new(40.0, 40.1)
@@ -279,7 +279,7 @@ fn losses_speak_where_the_queue_is_too_short_to_delay() {
 }
 
 #[test]
-fn a_path_that_does_something_else_does_not_count() {
+fn unsteady_path_gives_no_result() {
     let mut detector = Detector::default();
     let mut busy = Script::new(40.0, 60.0);
     busy.is_steady = false;
@@ -288,7 +288,7 @@ fn a_path_that_does_something_else_does_not_count() {
 }
 
 #[test]
-fn trials_end_with_the_path_that_probes() {
+fn trial_ends_when_its_prober_is_disturbed_or_removed() {
     let mut detector = Detector::default();
     detector.begin(A, start());
     detector.begin(B, start());
@@ -310,7 +310,7 @@ fn trials_end_with_the_path_that_probes() {
     assert!(detector.prober().is_none() && response(&detector).is_none());
 }
 
-/// A round trip of 40 ms, at this time after the start.
+/// An acknowledgement with an RTT of 40 ms, `after` the start.
 fn seen(detector: &mut Detector, path: PathId, after: Duration, smoothed: Duration) -> bool {
     let seen = Observation {
         now: start() + after,
@@ -323,7 +323,7 @@ fn seen(detector: &mut Detector, path: PathId, after: Duration, smoothed: Durati
 }
 
 #[test]
-fn what_arrives_and_is_lost_counts_from_the_probe_on() {
+fn acked_and_lost_bytes_count_from_the_probe_on() {
     let mut detector = Detector::default();
     detector.on_loss(B, 1200);
     detector.begin(A, start());
@@ -348,7 +348,7 @@ fn what_arrives_and_is_lost_counts_from_the_probe_on() {
 }
 
 #[test]
-fn the_aftermath_lasts_for_the_longest_round_trip_but_no_more_than_a_second() {
+fn aftermath_lasts_the_longest_smoothed_rtt_up_to_a_second() {
     for (smoothed, lasts) in [(90, 90), (3000, 1000)] {
         let mut detector = Detector::default();
         detector.begin(A, start());
@@ -357,14 +357,14 @@ fn the_aftermath_lasts_for_the_longest_round_trip_but_no_more_than_a_second() {
         seen(&mut detector, B, 2 * MS, 30 * MS);
         detector.on_up(A);
         detector.on_down(A, start() + 10 * MS);
-        // It ends once only.
+        // A second end of the probe does not prolong the aftermath.
         detector.on_down(A, start() + 20 * MS);
         let end = (10 + lasts) * MS;
         assert!(!seen(&mut detector, B, end, 40 * MS));
         assert_eq!(detector.prober(), Some(A));
         assert!(seen(&mut detector, B, end + MS, 40 * MS));
         assert_eq!(detector.prober(), None);
-        // The next one has an aftermath of its own.
+        // The next trial has an aftermath of its own.
         detector.begin(A, start());
         assert_eq!(detector.aftermath, Duration::ZERO);
         assert!(detector.readings.is_empty());
@@ -372,7 +372,7 @@ fn the_aftermath_lasts_for_the_longest_round_trip_but_no_more_than_a_second() {
 }
 
 #[test]
-fn a_trial_of_more_than_ten_seconds_is_given_up() {
+fn trial_is_given_up_after_ten_seconds() {
     let mut detector = Detector::default();
     detector.begin(A, start());
     assert!(!seen(&mut detector, A, LONGEST_TRIAL, 40 * MS));
@@ -384,7 +384,7 @@ fn a_trial_of_more_than_ten_seconds_is_given_up() {
 }
 
 #[test]
-fn only_the_path_that_is_watched_ends_its_trial() {
+fn only_the_prober_changes_the_stage_of_its_trial() {
     let mut detector = Detector::default();
     detector.begin(A, start());
     detector.on_up(B);
@@ -396,9 +396,9 @@ fn only_the_path_that_is_watched_ends_its_trial() {
     assert_eq!(detector.trial.as_ref().unwrap().stage, Stage::Probing);
 }
 
-/// It need not be steady itself: it probes.
+/// The prober itself need not be steady, because it probes.
 #[test]
-fn it_does_not_matter_which_path_is_heard_first() {
+fn order_of_the_first_acknowledgements_does_not_matter() {
     let mut detector = Detector::default();
     detector.begin(A, start());
     seen(&mut detector, B, Duration::ZERO, 40 * MS);
@@ -410,7 +410,7 @@ fn it_does_not_matter_which_path_is_heard_first() {
 }
 
 #[test]
-fn what_is_known_of_other_paths_stays_when_one_goes() {
+fn removing_a_path_keeps_the_results_of_other_paths() {
     let mut detector = Detector::default();
     for (one, other) in [(A, B), (C, A), (B, C)] {
         detector.assume_shared(one, other);

@@ -1,5 +1,5 @@
-//! What other flows look like, and what is done beside them. What shares that gives is tested in
-//! the laboratory, `mpquic-sim`.
+//! How other flows show in the queue, and the reaction to them. The resulting shares of a
+//! bottleneck are tested in the laboratory, `mpquic-sim`.
 
 use super::*;
 use crate::testing::start;
@@ -8,11 +8,12 @@ mod limits;
 
 const MS: Duration = Duration::from_millis(1);
 const MTU: f64 = 1200.0;
-/// 20 Mbit/s.
+/// Delivery rate, bytes per second: 20 Mbit/s.
 const RATE: f64 = 2.5e6;
+/// Minimum RTT, ms.
 const FLOOR_MS: f64 = 40.0;
 
-/// A path that cruises at a constant rate, and the queue that others make.
+/// A path that cruises at a constant rate, behind a queue that other flows fill.
 struct Path {
     rivals: Rivals,
     now: Instant,
@@ -22,7 +23,7 @@ struct Path {
 }
 
 impl Path {
-    /// After round trips without a queue, so that the shortest is known.
+    /// A path after ten round trips without a queue, so that the minimum RTT is known.
     fn new() -> Self {
         let mut path = Self {
             rivals: Rivals::default(),
@@ -38,13 +39,13 @@ impl Path {
         path
     }
 
-    /// A round trip of so many milliseconds.
+    /// A round trip of `rtt_ms` milliseconds.
     fn round(&mut self, rtt_ms: f64) {
         let round = self.samples(rtt_ms);
         self.rivals.on_round(&round);
     }
 
-    /// The samples of one, and what is to be said at its end.
+    /// Takes the RTT samples of a round trip, and returns the round trip.
     fn samples(&mut self, rtt_ms: f64) -> Round {
         let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
         for _ in 0..10 {
@@ -70,8 +71,8 @@ impl Path {
         }
     }
 
-    /// A queue that grows slowly to half a round trip, of which we leave a part when we look. Ends
-    /// when the window is that of a loss-based flow.
+    /// Round trips beside a queue that slowly grows to half a round trip. An inspection shortens
+    /// the queue without draining it. Ends when a loss-based flow is found.
     fn grow(&mut self, count: u32) {
         for index in 0..count {
             if self.is_loss_based() {
@@ -82,7 +83,8 @@ impl Path {
         }
     }
 
-    /// A round trip beside another flow; the queue has so many milliseconds unless we inspect it.
+    /// A round trip beside another flow, with a queue of `queue` milliseconds. During an
+    /// inspection, 60 % of the queue remain.
     fn round_beside(&mut self, queue: f64) {
         let left = if self.is_inspecting() { 0.6 } else { 1.0 };
         self.round(FLOOR_MS + left * queue);
@@ -96,7 +98,7 @@ impl Path {
         matches!(self.rivals.verdict, Verdict::LossBased(_))
     }
 
-    /// With a queue of our own making or another's, at the beginning of an inspection.
+    /// A path at the beginning of its first inspection.
     fn inspecting() -> Self {
         let mut path = Self::new();
         for queue in 0..10 {
@@ -108,7 +110,7 @@ impl Path {
         path
     }
 
-    /// With a bound.
+    /// A path beside a loss-based flow, with a bound.
     fn bound() -> Self {
         let mut path = Self::new();
         path.grow(300);
@@ -118,12 +120,12 @@ impl Path {
     }
 }
 
-/// Beside a loss-based flow.
+/// The state of a group beside a loss-based flow.
 pub(in crate::coupled_bbr) fn bound() -> Rivals {
     Path::bound().rivals
 }
 
-/// When it has left.
+/// The state of a group after a loss-based flow has left.
 pub(in crate::coupled_bbr) fn left() -> Rivals {
     let mut path = Path::bound();
     while path.rivals.bound().is_some() {
@@ -133,7 +135,7 @@ pub(in crate::coupled_bbr) fn left() -> Rivals {
 }
 
 #[test]
-fn a_queue_stands_from_fifteen_percent_of_the_round_trip_on() {
+fn queue_stands_above_fifteen_percent_of_the_minimum_rtt() {
     let mut rivals = Path::new().rivals;
     rivals.watch.shortest = STANDING * rivals.floor.get();
     assert!(!rivals.has_queue());
@@ -142,7 +144,7 @@ fn a_queue_stands_from_fifteen_percent_of_the_round_trip_on() {
 }
 
 #[test]
-fn who_was_seen_is_there_for_a_minute() {
+fn group_is_alone_a_minute_after_another_flow_was_seen() {
     let mut rivals = Rivals::default();
     let seen = start();
     assert!(rivals.is_alone(seen));
@@ -152,7 +154,7 @@ fn who_was_seen_is_there_for_a_minute() {
 }
 
 #[test]
-fn after_an_inspection_the_queue_settles_first() {
+fn rounds_of_settling_restart_after_an_inspection() {
     let mut path = Path::inspecting();
     for _ in 0..INSPECTION_ROUNDS {
         path.round(FLOOR_MS + 8.0);
@@ -162,7 +164,7 @@ fn after_an_inspection_the_queue_settles_first() {
 }
 
 #[test]
-fn a_loss_based_flow_is_inspected_where_its_window_was_cut() {
+fn loss_based_flow_is_inspected_when_the_window_nears_its_peak() {
     let mut path = Path::bound();
     let window = |path: &mut Path, part: f64| {
         let now = path.now;
@@ -189,7 +191,7 @@ fn a_loss_based_flow_is_inspected_where_its_window_was_cut() {
 }
 
 #[test]
-fn without_a_queue_nothing_waits() {
+fn without_a_queue_no_probe_waits() {
     let mut path = Path::new();
     for _ in 0..500 {
         path.round(FLOOR_MS * 1.05);
@@ -199,7 +201,7 @@ fn without_a_queue_nothing_waits() {
 }
 
 #[test]
-fn jitter_is_no_queue() {
+fn jitter_does_not_count_as_a_queue() {
     let mut path = Path::new();
     for round in 0..500u32 {
         for sample in 0..20 {
@@ -213,7 +215,7 @@ fn jitter_is_no_queue() {
 }
 
 #[test]
-fn a_slowly_growing_queue_shows_a_loss_based_flow() {
+fn slowly_growing_queue_shows_a_loss_based_flow() {
     let mut path = Path::new();
     let began = path.now;
     path.grow(20);
@@ -225,12 +227,12 @@ fn a_slowly_growing_queue_shows_a_loss_based_flow() {
     assert_eq!(path.rivals.bound(), Some(100_000.0 * DECREASE));
 }
 
-/// The first thing is to look whether anybody is there: with our own bytes only.
+/// An inspection comes first: it leaves only the bytes in flight that our own rate needs.
 #[test]
-fn a_queue_that_drains_is_ours() {
+fn queue_that_drains_in_an_inspection_is_ours() {
     let mut path = Path::inspecting();
     let left = path.rivals.bound().unwrap();
-    // The rate in the mean over the round trip, which is lower than the last one here.
+    // Bytes in flight divided by the mean RTT give a lower rate than the last sample here.
     let mean = path.rivals.watch.means[0];
     assert!(100_000.0 / mean < RATE);
     let own = 100_000.0 / mean * FLOOR_MS / 1e3 + SPARE_DATAGRAMS * MTU;
@@ -239,7 +241,7 @@ fn a_queue_that_drains_is_ours() {
         assert!(path.rivals.bound().is_some());
         path.round(FLOOR_MS);
     }
-    // Whatever little queue we make until the next probe.
+    // Until the next probe, a queue too short to stand changes nothing.
     for _ in 0..200 {
         assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
         path.round(FLOOR_MS * 1.14);
@@ -249,9 +251,9 @@ fn a_queue_that_drains_is_ours() {
     assert!(path.is_inspecting());
 }
 
-/// A longer route, or jitter.
+/// The delay is a longer route, or jitter.
 #[test]
-fn a_queue_that_does_not_move_is_none() {
+fn delay_unmoved_by_an_inspection_is_not_a_queue() {
     let mut path = Path::inspecting();
     for _ in 0..INSPECTION_ROUNDS {
         path.round(FLOOR_MS * 1.3);
@@ -264,9 +266,9 @@ fn a_queue_that_does_not_move_is_none() {
     assert!(path.now - found > REST);
 }
 
-/// Losses, of which our own probes make many, are no sign of anybody.
+/// Our own probes cause many losses, so losses do not show another flow.
 #[test]
-fn losses_alone_change_nothing() {
+fn losses_without_a_queue_change_nothing() {
     let mut path = Path::new();
     for _ in 0..500 {
         assert!(!path.rivals.on_loss(path.now, path.now - 10 * MS));
@@ -276,7 +278,7 @@ fn losses_alone_change_nothing() {
 }
 
 #[test]
-fn a_bound_ends_when_nobody_fills_the_queue() {
+fn bound_ends_when_the_queue_drains_or_stays_empty() {
     let mut path = Path::bound();
     while !path.is_inspecting() {
         path.round(FLOOR_MS * 1.5);
@@ -290,7 +292,7 @@ fn a_bound_ends_when_nobody_fills_the_queue() {
     path.rivals.on_probe();
     assert!(!path.rivals.is_probe_due());
 
-    // It needs no inspection if the queue stays empty by itself.
+    // If the queue stays empty by itself, no inspection is necessary.
     let mut path = Path::bound();
     for _ in 0..=EMPTY_ROUNDS {
         assert!(path.rivals.bound().is_some());
@@ -300,24 +302,24 @@ fn a_bound_ends_when_nobody_fills_the_queue() {
 }
 
 #[test]
-fn a_jump_shows_a_flow_that_probes() {
+fn jump_of_the_queue_shows_a_probing_flow() {
     let mut path = Path::new();
     path.grow(20);
     assert!(path.rivals.is_patient());
     path.round(FLOOR_MS * 2.0);
-    // We answer at once, and go on as beside any other.
+    // Our own probe is due at once, and we go on as usual.
     assert!(path.rivals.is_probe_due() && !path.rivals.is_patient());
     path.rivals.on_probe();
     path.last_probe = path.now;
     path.grow(100);
     assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
-    // It is forgotten in time.
+    // The probing flow is forgotten after [`MEMORY`].
     path.grow(400);
     assert!(path.rivals.bound().is_some());
 }
 
 #[test]
-fn a_jump_ends_the_bound() {
+fn jump_of_the_queue_ends_the_bound() {
     let mut path = Path::bound();
     for _ in 0..20 {
         path.round(FLOOR_MS * 1.5);
@@ -328,7 +330,7 @@ fn a_jump_ends_the_bound() {
 }
 
 #[test]
-fn deep_queues_and_few_datagrams_change_nothing() {
+fn deep_queue_or_few_datagrams_per_round_change_nothing() {
     let mut deep = Path::new();
     let mut thin = Path::new();
     // Fifteen datagrams in a round trip.
@@ -337,7 +339,7 @@ fn deep_queues_and_few_datagrams_change_nothing() {
         let slowly = FLOOR_MS + 2.0 * f64::from(index);
         deep.round(slowly.min(FLOOR_MS * 3.0));
         thin.round(slowly.min(FLOOR_MS * 1.5));
-        // On its way the queue is not deep yet.
+        // The queue becomes deep only after some round trips.
         if index > 40 {
             assert!(!deep.rivals.is_patient() && deep.rivals.bound().is_none());
         }
@@ -346,10 +348,11 @@ fn deep_queues_and_few_datagrams_change_nothing() {
 }
 
 #[test]
-fn the_window_is_that_of_one_loss_based_flow() {
+fn window_grows_half_a_datagram_per_round_and_shrinks_once_per_overflow() {
     let mut path = Path::bound();
     let before = path.rivals.bound().unwrap();
-    // A round trip of acknowledgements, whichever paths they are of.
+    // Acknowledgements of a round trip, from any path of the group. Application-limited
+    // acknowledgements do not count.
     for _ in 0..10 {
         path.rivals.on_ack(before / 10.0, MTU, false);
         path.rivals.on_ack(before, MTU, true);
@@ -364,21 +367,21 @@ fn the_window_is_that_of_one_loss_based_flow() {
     path.now += 40 * MS;
     assert!(path.rivals.on_loss(path.now, sent_at));
     assert_eq!(path.rivals.bound(), Some(grown * DECREASE));
-    // Once in a round trip,
+    // A second loss in the same round trip does not shrink the window.
     assert!(!path.rivals.on_loss(path.now, sent_at));
-    // and not for losses without a queue.
+    // A loss without a queue does not shrink the window.
     path.round(FLOOR_MS * 1.1);
     assert!(!path.rivals.on_loss(path.now, path.now));
     assert_eq!(path.rivals.bound(), Some(grown * DECREASE));
 }
 
 #[test]
-fn a_single_long_round_trip_does_not_hide_losses() {
+fn single_long_rtt_does_not_hide_losses() {
     let mut path = Path::bound();
     for _ in 0..20 {
         path.round(FLOOR_MS * 1.5);
     }
-    // Among ten others it moves the mean by less than a jump.
+    // One long RTT among ten others moves the mean by less than a jump.
     path.rivals
         .on_rtt(path.now, Duration::from_secs_f64(FLOOR_MS * 2.6 / 1e3));
     for _ in 0..2 {
@@ -390,7 +393,7 @@ fn a_single_long_round_trip_does_not_hide_losses() {
 }
 
 #[test]
-fn paths_that_may_share_the_bottleneck_are_probed_first() {
+fn no_probe_waits_while_another_path_may_share_the_bottleneck() {
     let mut path = Path::new();
     path.strangers = Strangers::Open;
     path.grow(200);
@@ -398,14 +401,14 @@ fn paths_that_may_share_the_bottleneck_are_probed_first() {
     path.strangers = Strangers::Separate;
     path.grow(300);
     assert!(path.is_loss_based());
-    // A queue on another path as well casts doubt on what trials said.
+    // A queue on another path as well makes the result of the trials doubtful.
     path.strangers = Strangers::Open;
     path.round(FLOOR_MS * 1.4);
     assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
 }
 
 #[test]
-fn a_verdict_is_reviewed() {
+fn loss_based_verdict_ends_after_its_term() {
     let mut path = Path::bound();
     let began = path.now;
     let mut inspections = 0;
@@ -419,10 +422,10 @@ fn a_verdict_is_reviewed() {
     assert!(!path.rivals.is_probe_due());
 }
 
-/// What an inspection drained was ours if it stays away, and not if it is there again while we only cruise: a small
-/// flow beside ours hides in what our own rate needs.
+/// A drained queue was ours if it stays away. If it comes back while we only cruise, a small flow
+/// beside ours was hidden: its packets fit into the bytes in flight that our own rate needs.
 #[test]
-fn a_queue_that_returns_after_an_inspection_is_not_ours_alone() {
+fn queue_that_returns_after_an_inspection_shows_another_flow() {
     for (returned, is_patient) in [(0.0, false), (0.1, false), (0.2, true)] {
         let mut path = Path::inspecting();
         for _ in 0..INSPECTION_ROUNDS {
@@ -442,7 +445,7 @@ fn a_queue_that_returns_after_an_inspection_is_not_ours_alone() {
         if !is_patient {
             continue;
         }
-        // If a second inspection drains it as well, a probe waits no longer.
+        // If a second inspection drains the queue as well, the probe no longer waits.
         while !path.is_inspecting() {
             assert!(path.now < path.last_probe + PATIENCE * 2);
             path.round(FLOOR_MS * (1.0 + returned));
@@ -454,9 +457,10 @@ fn a_queue_that_returns_after_an_inspection_is_not_ours_alone() {
     }
 }
 
-/// After our own bytes went up the queue follows for some round trips, which is no probe of another flow.
+/// When our own bytes in flight grow, the queue follows for some round trips. This growth is not a
+/// probe of another flow.
 #[test]
-fn what_follows_from_our_own_change_is_no_jump() {
+fn growth_of_an_unsettled_queue_is_not_a_jump() {
     for (settled, jumps) in [(6, false), (7, false), (8, true)] {
         let mut path = Path::new();
         path.rivals.watch.rounds = 0;

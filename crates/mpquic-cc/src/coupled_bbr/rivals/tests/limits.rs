@@ -1,11 +1,11 @@
-//! Where each rule begins and ends to hold.
+//! The exact limits of each rule.
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn the_shortest_round_trip_is_remembered_for_half_a_minute_to_a_minute() {
+fn minimum_rtt_is_remembered_for_30_to_60_seconds() {
     let mut floor = Floor::default();
     for (ms, rtt, expected) in [
         (0, 0.04, 0.04),
@@ -21,7 +21,7 @@ fn the_shortest_round_trip_is_remembered_for_half_a_minute_to_a_minute() {
 }
 
 #[test]
-fn a_round_has_a_mean_and_a_shortest() {
+fn round_has_the_mean_and_the_minimum_of_its_rtts() {
     let mut watch = Watch::default();
     let round = Path::new().samples(1.0);
     for rtt in [0.05, 0.03, 0.04] {
@@ -45,7 +45,7 @@ fn a_round_has_a_mean_and_a_shortest() {
 }
 
 #[test]
-fn what_we_have_in_flight_ourselves_is_no_growth_of_others() {
+fn growth_of_our_own_flight_is_subtracted() {
     for (in_flight, growth) in [
         ([100.0, 100.0, 100.0, 100.0], 0.02),
         ([125.0, 100.0, 100.0, 100.0], 0.01),
@@ -65,7 +65,7 @@ fn what_we_have_in_flight_ourselves_is_no_growth_of_others() {
 }
 
 #[test]
-fn a_queue_jumps_by_an_eighth_of_the_shortest_round_trip_or_two_datagrams() {
+fn jump_needs_an_eighth_of_the_minimum_rtt_and_two_datagrams() {
     let mut path = Path::new();
     let round = path.samples(FLOOR_MS);
     path.rivals.watch.in_flight = [1e5; 4];
@@ -84,7 +84,7 @@ fn a_queue_jumps_by_an_eighth_of_the_shortest_round_trip_or_two_datagrams() {
 }
 
 #[test]
-fn patience_needs_enough_datagrams_and_no_deep_queue() {
+fn probe_waits_only_with_enough_datagrams_and_no_deep_queue() {
     let mut path = Path::new();
     let round = path.samples(FLOOR_MS);
     let datagrams = |count: f64| count * MTU / (FLOOR_MS / 1e3);
@@ -116,11 +116,11 @@ fn patience_needs_enough_datagrams_and_no_deep_queue() {
 }
 
 #[test]
-fn a_queue_jumps_only_beyond_its_limit() {
+fn jump_at_its_exact_limit_does_not_count() {
     let mut path = Path::new();
     let round = path.samples(FLOOR_MS);
     path.rivals.watch.in_flight = [1e5; 4];
-    // All of these are exact in binary.
+    // All of these numbers are exact in binary.
     path.rivals.floor = Floor::default();
     path.rivals.floor.add(path.now, 0.0);
     let rate = 2.0 * MTU / 0.0625;
@@ -132,7 +132,7 @@ fn a_queue_jumps_only_beyond_its_limit() {
 }
 
 #[test]
-fn a_path_settles_in_six_round_trips() {
+fn first_inspection_begins_in_the_seventh_round_trip() {
     let mut path = Path::new();
     path.rivals.watch.rounds = 0;
     for round in 1..=7 {
@@ -142,7 +142,7 @@ fn a_path_settles_in_six_round_trips() {
 }
 
 #[test]
-fn a_round_trip_within_eight_percent_of_the_shortest_is_empty() {
+fn round_within_eight_percent_of_the_minimum_rtt_has_no_queue() {
     let mut path = Path::new();
     path.rivals.empty_rounds = 0;
     for (factor, empty) in [(1.07, 1), (1.0, 2), (1.09, 0), (1.07, 1)] {
@@ -152,7 +152,7 @@ fn a_round_trip_within_eight_percent_of_the_shortest_is_empty() {
 }
 
 #[test]
-fn an_inspection_leaves_what_the_lower_of_two_rates_needs() {
+fn inspection_leaves_the_need_of_the_lower_of_two_rates() {
     let mut path = Path::new();
     let round = path.samples(FLOOR_MS);
     path.rivals.watch.means[0] = 0.05;
@@ -163,7 +163,7 @@ fn an_inspection_leaves_what_the_lower_of_two_rates_needs() {
     }
 }
 
-/// What is found if so much of the queue goes with what we take from it.
+/// A path after an inspection that shortened the queue by this part.
 fn inspected(part: f64) -> Path {
     let mut path = Path::inspecting();
     let before = path.rivals.watch.means[0] * 1e3;
@@ -177,7 +177,7 @@ fn inspected(part: f64) -> Path {
 }
 
 #[test]
-fn a_queue_that_shortens_by_a_sixth_is_not_ours_alone() {
+fn queue_shortened_by_a_sixth_shows_another_flow() {
     let path = inspected(0.14);
     let Verdict::Alone(Some(until)) = path.rivals.verdict else {
         panic!("{:?}", path.rivals.verdict);
@@ -191,7 +191,7 @@ fn a_queue_that_shortens_by_a_sixth_is_not_ours_alone() {
 }
 
 #[test]
-fn an_inspection_that_is_broken_off_finds_nothing() {
+fn interrupted_inspection_gives_no_verdict() {
     let mut path = Path::inspecting();
     let round = path.samples(FLOOR_MS);
     path.rivals.on_round(&Round {
@@ -212,7 +212,7 @@ fn an_inspection_that_is_broken_off_finds_nothing() {
 }
 
 #[test]
-fn a_round_without_samples_goes_on_with_no_inspection() {
+fn round_without_samples_does_not_count_for_an_inspection() {
     let mut path = Path::inspecting();
     let round = path.samples(FLOOR_MS * 1.2);
     path.rivals.on_round(&round);
@@ -223,7 +223,7 @@ fn a_round_without_samples_goes_on_with_no_inspection() {
 }
 
 #[test]
-fn a_second_inspection_that_finds_somebody_finds_a_loss_based_flow() {
+fn second_inspection_with_a_rest_of_the_queue_finds_a_loss_based_flow() {
     let mut path = inspected(0.16);
     let mean = path.rivals.watch.means[0];
     let round = path.samples(FLOOR_MS * 1.2);
@@ -243,7 +243,7 @@ fn a_second_inspection_that_finds_somebody_finds_a_loss_based_flow() {
 }
 
 #[test]
-fn a_probe_ends_what_is_not_certain() {
+fn own_probe_ends_uncertain_verdicts_only() {
     let after = |verdict| {
         let mut rivals = Rivals {
             verdict,
@@ -269,7 +269,7 @@ fn a_probe_ends_what_is_not_certain() {
 }
 
 #[test]
-fn another_group_begins_anew() {
+fn restart_forgets_bound_patience_and_due_probe() {
     let mut rivals = Rivals {
         is_patient: true,
         is_probe_due: true,
@@ -281,7 +281,7 @@ fn another_group_begins_anew() {
 }
 
 #[test]
-fn over_another_way_back_the_shortest_round_trip_is_another() {
+fn new_return_path_restarts_the_minimum_rtt() {
     let mut path = Path::new();
     path.rivals.forget_round_trips();
     path.round(FLOOR_MS * 2.0);
@@ -290,7 +290,7 @@ fn over_another_way_back_the_shortest_round_trip_is_another() {
 }
 
 #[test]
-fn what_is_known_for_a_time_is_forgotten_after_it() {
+fn verdicts_with_an_end_expire() {
     let known: [fn(Instant) -> Verdict; 2] = [Verdict::Prober, |until| Verdict::Alone(Some(until))];
     for verdict in known {
         let mut path = Path::new();
@@ -303,7 +303,7 @@ fn what_is_known_for_a_time_is_forgotten_after_it() {
 }
 
 #[test]
-fn during_an_inspection_the_window_stands() {
+fn window_does_not_change_during_an_inspection() {
     let mut path = Path::bound();
     let inspection = Path::inspecting().rivals.inspection;
     path.rivals.inspection = inspection;
@@ -317,7 +317,7 @@ fn during_an_inspection_the_window_stands() {
 }
 
 #[test]
-fn losses_count_in_the_upper_half_of_the_queue() {
+fn loss_counts_only_in_the_upper_half_of_the_longest_queue() {
     let mut path = Path::bound();
     let now = path.now;
     path.window().longest = 0.06;
@@ -332,7 +332,8 @@ fn losses_count_in_the_upper_half_of_the_queue() {
     assert!(path.rivals.on_loss(now + 3 * MS, now + 2 * MS));
 }
 
-/// Round trips of so many milliseconds until the path looks once more whether somebody is there.
+/// Number of round trips of `rtt_ms` until the path inspects the queue again. Another flow was seen
+/// `since` ago, and the last probe ended `last_probe` ago.
 fn rounds_of_patience(rtt_ms: f64, since: Duration, last_probe: Duration) -> u32 {
     let mut path = Path::new();
     path.now += 10 * SECOND;
@@ -349,19 +350,19 @@ fn rounds_of_patience(rtt_ms: f64, since: Duration, last_probe: Duration) -> u32
 }
 
 #[test]
-fn patience_lasts_as_long_as_the_longest_wait_of_a_flow_that_probes() {
+fn probe_waits_73_round_trips_or_3_8_seconds() {
     let zero = Duration::ZERO;
     assert_eq!(rounds_of_patience(50.0, zero, zero), 73);
     assert_eq!(rounds_of_patience(80.0, zero, zero), 48);
     assert_eq!(rounds_of_patience(80.0, SECOND, zero), 48);
     assert_eq!(rounds_of_patience(80.0, zero, SECOND), 48);
     assert_eq!(rounds_of_patience(80.0, SECOND, SECOND), 36);
-    // It ends exactly then.
+    // A wait of exactly [`PATIENCE`] is not over yet.
     assert_eq!(rounds_of_patience(76.0, zero, zero), 51);
 }
 
 #[test]
-fn seventeen_empty_round_trips_show_that_nobody_is_there() {
+fn seventeen_empty_rounds_show_that_no_other_flow_is_there() {
     let mut path = Path::new();
     path.rivals.empty_rounds = 0;
     path.rivals.verdict = Verdict::Somebody(path.now);
@@ -374,7 +375,7 @@ fn seventeen_empty_round_trips_show_that_nobody_is_there() {
     assert!(!path.rivals.is_probe_due(), "there was no loss-based flow");
 }
 
-/// Beside a loss-based flow, with a window that is far below where it was cut.
+/// A path beside a loss-based flow, with a window far below its peak.
 fn far_below() -> Path {
     let mut path = Path::bound();
     path.window().bytes *= 0.5;
@@ -384,7 +385,7 @@ fn far_below() -> Path {
 }
 
 #[test]
-fn a_loss_based_flow_is_inspected_every_twelve_seconds() {
+fn loss_based_flow_is_inspected_after_twelve_seconds_at_most() {
     let mut path = far_below();
     let from = path.now;
     while !path.is_inspecting() {
@@ -394,7 +395,7 @@ fn a_loss_based_flow_is_inspected_every_twelve_seconds() {
 }
 
 #[test]
-fn the_longest_queue_is_forgotten_by_a_fiftieth_in_a_round_trip() {
+fn longest_queue_decays_by_a_fiftieth_per_round_trip() {
     let mut path = far_below();
     for (mean, longest) in [(60.0, 0.0988), (60.0, 0.097624), (60.0, 0.09647152)] {
         if mean == 60.0 && longest == 0.0988 {
@@ -406,9 +407,10 @@ fn the_longest_queue_is_forgotten_by_a_fiftieth_in_a_round_trip() {
     }
 }
 
-/// Each with what other paths of the connection are, and whether the flow is taken to probe from then on.
+/// Each case has the other paths of the connection, and whether the other flow then counts as a
+/// probing flow.
 #[test]
-fn the_bound_ends_in_a_deep_queue_and_in_the_end() {
+fn bound_ends_in_a_deep_queue_or_after_its_term() {
     for (strangers, probes) in [(Strangers::None, false), (Strangers::Separate, true)] {
         let mut path = far_below();
         path.strangers = strangers;
