@@ -1,4 +1,4 @@
-//! `auto`: the earliest arrival in order, whatever the paths are like.
+//! `auto`: data arrives in order and as early as possible on paths of any kind.
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +16,17 @@ mod rescue;
 use forecast::Forecasts;
 use rescue::Rescue;
 
-/// A decision need not be better than this part of the queue.
+/// A decision may deviate from the best order by one part in this many of the queue.
 const SMALL_PART: u64 = 64;
 /// Shortest wait for a path.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// What may be set of [`Auto`]; nothing has to be.
+/// Settings of [`Auto`]; the defaults suit all uses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AutoConfig {
-    /// The most bytes that are sent again although they are not lost, for each byte sent: 0 for
-    /// none, 0.03 unless set. Copies of what is on a path that loses more than a
-    /// fifth count by the share that arrives.
+    /// Repeat budget: bytes that may be sent again without being lost, per byte sent. 0 means no
+    /// copies, the default is 0.03. If a path loses more than a fifth of its packets, copies of its
+    /// data cost only the share of packets that still arrive.
     pub extra_bytes: f64,
 }
 
@@ -36,34 +36,51 @@ impl Default for AutoConfig {
     }
 }
 
-/// Every path carries the part of the queue that it delivers in time for its turn: no byte goes where
-/// it would arrive later than on another path that is busy now. There is no knob that has to be set.
+/// Every path carries the part of the queue that it delivers in time for its turn. No byte takes a
+/// path on which it would arrive later than on another path that is busy now. No setting is
+/// necessary.
 ///
-/// For each path it forecasts when a datagram would arrive, and how many bytes it delivers from then
-/// on. The path that is first to deliver carries the head of the queue. Any other one that could
-/// send carries what lies as far behind as the paths before it get by the time it delivers; if
-/// that is beyond the end of the queue, or beyond what flow control allows, it stays idle. So bulk
-/// data uses every path, the end of a transfer, small objects and small windows only those that help,
-/// and urgent streams, which are in front, wait for the path that brings them sooner while others
-/// carry the rest. Where flow control is the limit, a loss stops all paths for a round trip, which is
-/// counted with its probability. Before a path stays idle, it repeats what is under way on another one, if the copy is
-/// expected to gain more time than it takes, and the budget allows it.
+/// For each path, the scheduler forecasts when a datagram would arrive, and how many bytes the path
+/// delivers from then on. The path with the earliest arrival carries the head of the queue. Any
+/// other path that can send carries data from further back: it skips as many bytes as the earlier
+/// paths deliver before its own data arrives. If that position lies beyond the end of the queue, or
+/// beyond the limit of flow control, the path stays idle. The effect:
 ///
-/// What it takes from others: the place in the queue from OTIAS (Yang et al., WAINA 2014) and STMS
-/// (Shi et al., ATC 2018), by rates instead of windows and without lists of assignments; growing
-/// windows from STTF (Hurtig et al., ToN 2019); not using a slow path at the end from ECF (Lim et
-/// al., CoNEXT 2017); the limit of flow control from BLEST (Ferlin et al., IFIP Networking 2016); copies
-/// at the end from Nine Tails (Vu and Walker, WiMob 2020), bounded. Inputs: RTT, its minimum and
-/// variation, window, in flight, pacing and delivery rate, loss, the controller's growth, unsent bytes
-/// of the streams in order of urgency, flow control credit, unacknowledged ranges. Constants: a window
-/// in slow start grows for four round trips at most; a path has a queue if its round trip is 1.5 times
-/// the smallest, and drains as fast as it did for the last two times 10 ms, or round trips; ten datagrams of copies before any are earned; a decision may be wrong by a 64th of
-/// the queue; while only DATAGRAMs wait, less than 150 ms of them, the queue of a path gets no more than half of its
-/// smallest round trip, or 20 ms.
+/// - Bulk data uses every path.
+/// - The end of a transfer, small objects and small windows use only paths that help.
+/// - Urgent streams are at the head of the queue. They wait for the path that delivers them sooner,
+///   while other paths carry the rest.
 ///
-/// Nothing is remembered but what the paths carried last: whatever changes in the middle of a transfer
-/// counts with the next decision. Waits grow no longer than what they gain: a path that is late is expected to
-/// stay late for as long again.
+/// If flow control is the limit, a loss stops all paths for a round trip; this delay is counted
+/// with its probability. Before a path stays idle, it repeats bytes in flight of another path if
+/// the copy is expected to gain more time than it takes, and the repeat budget allows it.
+///
+/// Ideas of other schedulers:
+///
+/// - the position in the queue: OTIAS (Yang et al., WAINA 2014) and STMS (Shi et al., ATC 2018),
+///   but with rates instead of windows, and without lists of assignments
+/// - growing windows: STTF (Hurtig et al., ToN 2019)
+/// - no slow path at the end: ECF (Lim et al., CoNEXT 2017)
+/// - the limit of flow control: BLEST (Ferlin et al., IFIP Networking 2016)
+/// - copies at the end: Nine Tails (Vu and Walker, WiMob 2020), but within a budget
+///
+/// Inputs: RTT with minimum and variation, window, bytes in flight, pacing and delivery rate, loss
+/// rate, growth of the controller, unsent bytes of the streams in order of urgency, flow control
+/// credit, unacknowledged ranges.
+///
+/// Constants:
+///
+/// - A window in slow start grows for at most four round trips.
+/// - A path counts as queued above 1.5 times its minimum RTT. The drain rate of the queue is the
+///   larger of the last two measurements, each over one minimum RTT or at least 10 ms.
+/// - Ten datagrams may be repeated before any budget is earned.
+/// - A decision may be wrong by a 64th of the queue.
+/// - While only DATAGRAMs wait, and less than 150 ms of them, the queue of a path gets at most half
+///   of its minimum RTT, or 20 ms.
+///
+/// The scheduler remembers only the last bytes of each path, so a change in the middle of a
+/// transfer counts with the next decision. A wait lasts no longer than the time that it gains: a
+/// path that is late is expected to stay late for as long again.
 #[derive(Debug)]
 pub struct Auto {
     cases: PlainCases,
@@ -81,7 +98,7 @@ impl Auto {
         }
     }
 
-    /// The first path that has something to carry which no earlier path would deliver sooner.
+    /// Sends on the first path that has data to carry which no earlier path would deliver sooner.
     fn send(&self, view: &View<'_>) -> Option<Decision> {
         let sendable = self.forecasts.paths().iter().enumerate();
         for (index, forecast) in sendable.filter(|(_, forecast)| forecast.can_send) {
@@ -97,12 +114,12 @@ impl Auto {
         None
     }
 
-    /// Sends on the path that is first to deliver, until another one is; but a small part of the
-    /// queue may be out of order.
+    /// Sends on the path with the earliest arrival, until another path would deliver sooner. A
+    /// small part of the queue may be out of order.
     fn send_first(&self, view: &View<'_>, path: &PathView) -> Decision {
         let queue = &view.queue;
         if queue.unsent == 0 && queue.retransmit == 0 {
-            // DATAGRAMs and control frames, of which it is not known how many there are.
+            // Only DATAGRAMs and control frames wait, whose total size is not known here.
             return send_batch(path);
         }
         let part = (queue.unsent / SMALL_PART) as f64;
@@ -110,7 +127,7 @@ impl Auto {
         send(path, DataSelection::Next, bytes as u64)
     }
 
-    /// Waits for the path that is first to deliver.
+    /// Waits for the path with the earliest arrival.
     fn wait(&self, view: &View<'_>) -> Decision {
         let Some(first) = self.forecasts.paths().first() else {
             return Decision::Blocked;
@@ -123,7 +140,8 @@ impl Auto {
     }
 }
 
-/// What is at this place of the queue, and how many bytes follow; `None` beyond its end. DATAGRAMs are in front.
+/// The data at this position of the queue, and the number of bytes that follow; `None` beyond the
+/// end of the queue. DATAGRAMs are at the head of the queue.
 fn content_at(view: &View<'_>, position: u64) -> Option<(DataSelection, u64)> {
     let queue = &view.queue;
     let Some(position) = position.checked_sub(queue.datagrams) else {

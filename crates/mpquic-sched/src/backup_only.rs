@@ -5,12 +5,13 @@ use mpquic_core::sched::{Decision, PathView, Scheduler, View};
 
 use crate::choice::{can_carry, send_batch, wait_for};
 
-/// Sends all data on one path and leaves the others open and idle. It chooses the usable path with
-/// the lowest smoothed RTT, and chooses again only when that path stops being usable: when it is
-/// suspect, was abandoned, or became a backup while another path is available.
+/// Sends all data on one path, and keeps the other paths open and idle. The scheduler chooses the
+/// usable path with the lowest smoothed RTT. It chooses again only when that path stops being
+/// usable: when the path is suspect, was abandoned, or became a backup while another path is
+/// available.
 ///
-/// It does not move back when the first path recovers, because after every change of path sending
-/// starts from a small window.
+/// The scheduler does not move back when the first path recovers, because after every change of
+/// path sending starts from a small window.
 ///
 /// Source: backup subflows of RFC 8684 section 3.3.8, for all paths but one. Inputs: smoothed RTT,
 /// status. Constants: none.

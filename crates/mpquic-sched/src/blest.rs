@@ -8,12 +8,12 @@ use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 use crate::choice::{fast_and_chosen, is_measured, seconds, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
-/// The most rounds of slow start that the kernel form looks ahead.
+/// Most rounds of slow start for which the kernel form looks ahead.
 const MAX_SLOW_START_ROUNDS: i32 = 16;
 /// A window that grows by more than this factor in a round trip is in slow start.
 const DOUBLING: f64 = 1.5;
 
-/// Which estimate of the fast path's traffic [`Blest`] uses.
+/// The estimate of the fast path's traffic that [`Blest`] uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlestForm {
     /// As published: linear growth over the ratio of the RTTs.
@@ -22,18 +22,19 @@ pub enum BlestForm {
     Kernel,
 }
 
-/// Lowest RTT first, but leaves a slower path idle if data on it could occupy the connection's flow
-/// control window for so long that the fastest path would have nothing left to send.
+/// Lowest RTT first, but leaves a slower path idle if its data could occupy the connection's flow
+/// control window for so long that the fastest path would run out of data to send.
 ///
 /// Source: Ferlin, Alay, Mehani and Boreli, "BLEST: Blocking estimation-based MPTCP scheduler for
-/// heterogeneous networks", IFIP Networking 2016; `mptcp_blest.c`. Inputs: RTT, window, in flight,
-/// slow start threshold, flow control window and send buffer. Constants of the correction factor,
-/// from the kernel: 1.2 at first (1 in the paper's form), between 1 and 1.3, +0.04 after blocking,
-/// -0.01 without, at most once per smallest RTT of the slow path.
+/// heterogeneous networks", IFIP Networking 2016; `mptcp_blest.c`. Inputs: RTT, window, bytes in
+/// flight, slow start threshold, flow control window and send buffer. Constants of the correction
+/// factor, from the kernel: 1.2 at first (1 in the paper's form), between 1 and 1.3, +0.04 after
+/// blocking, -0.01 without blocking, at most once per minimum RTT of the slow path.
 ///
-/// A path without a threshold is in slow start if its controller doubles the window: those of rates never have one, and would
-/// count as doubling for ever. Windows count as packets where the formula adds packets; every path is compared with the
-/// fastest one, whether or not that has room.
+/// A path without a slow start threshold counts as in slow start only if its controller doubles the
+/// window. Rate-based controllers never have a threshold, so their windows would otherwise count as
+/// doubling for ever. Windows are counted in packets where the formula adds packets. Every path is
+/// compared with the fastest path, even if the fastest path has no room.
 #[derive(Debug)]
 pub struct Blest {
     form: BlestForm,
@@ -41,7 +42,7 @@ pub struct Blest {
     /// Smallest and largest smoothed RTT of each path.
     extremes: PathMap<(Duration, Duration)>,
     correction: f64,
-    /// True if flow control blocked sending since the correction was last changed.
+    /// True if flow control blocked sending since the last change of the correction.
     blocked: bool,
     corrected_at: Option<Instant>,
 }
@@ -93,7 +94,7 @@ impl Blest {
         self.blocked = false;
     }
 
-    /// Bytes the fast path could send while a packet is under way on the slow one.
+    /// Bytes that the fast path could send while a packet is in flight on the slow path.
     fn fast_traffic(&self, view: &View<'_>, fast: &PathView, slow: &PathView) -> f64 {
         let mtu = f64::from(fast.mtu.max(1));
         let window = fast.window as f64;
@@ -115,7 +116,7 @@ impl Blest {
         mtu * (window / mtu + (rounds - 1.0) / 2.0) * rounds
     }
 
-    /// True if a packet on the slow path would leave the fast one too little flow control window.
+    /// True if a packet on the slow path would leave the fast path too little flow control window.
     fn would_block(&self, view: &View<'_>, fast: &PathView, slow: &PathView) -> bool {
         let window = view.queue.flow_window.min(view.queue.send_buffer);
         let room = window.saturating_sub(slow.in_flight + u64::from(slow.mtu));
@@ -123,7 +124,8 @@ impl Blest {
     }
 }
 
-/// The window is below its threshold; or, as controllers of rates never have one, it would double in a round trip.
+/// True if the window is below its slow start threshold. Without a threshold, as with rate-based
+/// controllers, true if the window would double in a round trip.
 fn is_in_slow_start(view: &View<'_>, path: &PathView) -> bool {
     match path.slow_start_threshold {
         Some(threshold) => path.window < threshold,
@@ -159,7 +161,7 @@ impl Scheduler for Blest {
         {
             return wait;
         }
-        // Only one packet, because what is then in flight on this path changes the estimate.
+        // Only one packet, because the bytes in flight on this path change the estimate.
         Decision::send(chosen.id)
     }
 
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(blest.select(&scene.view()), WAIT);
         scene.queue.flow_window = 1_000_000;
         assert_eq!(chosen(&blest.select(&scene.view())), Some(1));
-        // The send buffer is a window too.
+        // The send buffer limits the window as well.
         scene.queue.send_buffer = 65_536;
         assert_eq!(blest.select(&scene.view()), WAIT);
     }
@@ -222,7 +224,7 @@ mod tests {
         let mut scene = scene();
         let mut blest = Blest::new(BlestForm::Kernel);
         blest.note_rtts(&scene.view());
-        // Six rounds of 20 ms begin within 100 ms; slow start doubles the window in each.
+        // Six rounds of 20 ms begin within 100 ms; slow start doubles the window in each round.
         let traffic =
             |scene: &Scene| blest.fast_traffic(&scene.view(), &scene.paths[0], &scene.paths[1]);
         let (doubled, added) = (12_000.0 * 63.0, 1200.0 * (11.0 + 2.5) * 6.0);
@@ -232,14 +234,14 @@ mod tests {
         assert_eq!(traffic(&scene), added);
         scene.paths[0].slow_start_threshold = Some(20_000);
         assert_eq!(traffic(&scene), doubled);
-        // A controller of rates has no threshold, and does not grow for ever.
+        // A rate-based controller has no threshold, and its window does not grow for ever.
         scene.paths[0].slow_start_threshold = None;
         scene.controller = Growth::None;
         assert_eq!(traffic(&scene), added);
     }
 
     #[test]
-    fn blocking_makes_it_more_careful() {
+    fn blocking_raises_the_correction_factor() {
         let mut scene = scene();
         let mut blest = Blest::default();
         blest.select(&scene.view());
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_path_is_used_at_once() {
+    fn fastest_path_with_room_is_used_regardless_of_flow_control() {
         let mut scene = scene();
         scene.paths[0].in_flight = 0;
         scene.paths[0].sendable = mpquic_core::sched::Sendable::Now;

@@ -1,4 +1,4 @@
-//! The schedulers by name.
+//! All schedulers by name.
 
 use std::sync::Arc;
 
@@ -32,14 +32,14 @@ use crate::stms::Stms;
 use crate::sttf::Sttf;
 use crate::weighted_round_robin::WeightedRoundRobin;
 
-/// A built-in scheduler, as listed for people.
+/// A built-in scheduler, described for lists.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerInfo {
     /// The name to pass to [`by_name`].
     pub name: &'static str,
-    /// What it does, in one line.
+    /// A description of one line.
     pub description: &'static str,
-    /// The publication or system it comes from.
+    /// The publication or system that the scheduler comes from.
     pub source: &'static str,
     make: fn() -> Box<dyn Scheduler>,
 }
@@ -313,13 +313,13 @@ static PUBLISHED: &[SchedulerInfo] = &[
     },
 ];
 
-/// The schedulers of this crate that are meant to be used, the default first.
+/// The schedulers of this crate for general use, the default first.
 pub fn list() -> &'static [SchedulerInfo] {
     SCHEDULERS
 }
 
-/// Baselines as publications ran them, to judge published gains by. They are known to
-/// [`by_name`], and slower than the schedulers of [`list`] on purpose.
+/// Schedulers exactly as publications ran them, as baselines for published gains. [`by_name`] finds
+/// them, too. They are deliberately slower than the schedulers of [`list`].
 ///
 /// ```
 /// let names: Vec<_> = mpquic_sched::published().iter().map(|info| info.name).collect();
@@ -329,7 +329,7 @@ pub fn published() -> &'static [SchedulerInfo] {
     PUBLISHED
 }
 
-/// No scheduler has this name.
+/// No scheduler has the requested name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "no scheduler is called `{name}`; there are: {}; after a +: {}; published baselines: {}",
@@ -338,7 +338,7 @@ pub fn published() -> &'static [SchedulerInfo] {
     names(published())
 )]
 pub struct UnknownScheduler {
-    /// The name that was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -352,8 +352,8 @@ fn policies() -> String {
     names.join(", ")
 }
 
-/// The scheduler with this name (see [`list`] and [`published`]), wrapped in the re-injection policies that follow
-/// it, each after a `+` (see [`reinjections`]).
+/// The scheduler with this name (see [`list`] and [`published`]). Names of re-injection policies
+/// may follow, each after a `+` (see [`reinjections`]).
 ///
 /// ```
 /// let factory = mpquic_sched::by_name("ecf+deadline")?;
@@ -363,7 +363,7 @@ fn policies() -> String {
 ///
 /// # Errors
 ///
-/// [`UnknownScheduler`], whose message lists the names there are.
+/// [`UnknownScheduler`] if no scheduler or policy has this name. The message lists all names.
 pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler> {
     let unknown = || UnknownScheduler { name: name.into() };
     let mut parts = name.split('+');
@@ -374,7 +374,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler
     with_reinjections(factory(info.name, info.make), parts).ok_or_else(unknown)
 }
 
-/// The scheduler to use when there is no reason for another: `auto`.
+/// The default scheduler, `auto`.
 pub fn default() -> Arc<dyn SchedulerFactory> {
     let info = &SCHEDULERS[0];
     factory(info.name, info.make)
@@ -392,9 +392,10 @@ mod tests {
         assert_eq!(default().build().name(), "auto");
     }
 
-    /// What is not asked for costs nothing; what is needed and not asked for is empty.
+    /// A view that was not asked for costs nothing; a view that is needed but not asked for is
+    /// empty.
     #[test]
-    fn schedulers_ask_for_what_they_decide_by() {
+    fn schedulers_ask_for_the_parts_of_the_view_they_use() {
         let asking = |asks: fn(&mpquic_core::sched::Needs) -> bool| -> Vec<&str> {
             let names = list().iter().chain(published()).map(|info| info.name);
             let needs = |name: &&str| asks(&by_name(name).unwrap().build().needs());
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_names_there_are() {
+    fn error_for_an_unknown_name_lists_all_names() {
         let error = by_name("fastest").unwrap_err().to_string();
         assert!(error.contains("`fastest`"), "{error}");
         for info in list().iter().chain(published()) {

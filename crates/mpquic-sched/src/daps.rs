@@ -9,34 +9,33 @@ use crate::choice::carriers;
 use crate::plain_cases::PlainCases;
 use crate::reservations::Reservations;
 
-/// One-way delays are rounded to multiples of this many milliseconds, or of more if the schedule
-/// would get too long.
+/// One-way delays are rounded to multiples of this many milliseconds, or to a coarser grain if the
+/// schedule would get too long.
 const GRAIN: u64 = 4;
 /// Longest schedule, milliseconds.
 const MAX_PERIOD: u64 = 4096;
 /// Weight of the newest value in the smoothed window.
 const NEW: f64 = 1.0 / 8.0;
 
-/// Sends by a schedule in which every path gets a window of packets as often as its delay fits into
-/// the schedule's length. The order of the turns is such that packets arrive in the order in which
-/// they leave.
+/// Sends according to a schedule. Every path gets a window of packets as often as its delay fits
+/// into the length of the schedule. The order of the turns makes packets arrive in the order in
+/// which they leave.
 ///
 /// Source: Sarwar, Boreli, Lochin, Mifdaoui and Smith, "Mitigating Receiver's Buffer Blocking by
 /// Delay Aware Packet Scheduling in Multipath Data Transfer", WAINA 2013; Kuhn et al., "DAPS:
 /// Intelligent Delay-Aware Packet Scheduling for Multipath Transport", ICC 2014. Inputs: RTT,
 /// window. Constants: delays in steps of 4 ms; a smoothed window that keeps seven eighths per round
-/// trip; a schedule of at most 4.1 s (coarser steps if it got longer).
+/// trip; a schedule of at most 4.1 s (with coarser steps if it would be longer).
 ///
-/// The schedule gives data to paths, as it gives them sequence numbers in the publications: what
-/// belongs to a path whose window is full waits for that path, while the others send what is theirs.
-/// As published, a new schedule is made only when the old one ends or paths change, so it reacts
-/// slowly.
+/// The schedule assigns data to paths, as the publications assign sequence numbers. Data of a path
+/// whose window is full waits for that path, while other paths send their own data. As published, a
+/// new schedule is made only when the old one ends or paths change, so DAPS reacts slowly.
 #[derive(Debug, Default)]
 pub struct Daps {
     cases: PlainCases,
     reservations: Reservations,
     windows: PathMap<Smoothed>,
-    /// By RTT.
+    /// Sorted by RTT.
     slots: Vec<Slot>,
     period: u64,
     tick: u64,
@@ -44,7 +43,7 @@ pub struct Daps {
     turn: Option<(usize, u64)>,
 }
 
-/// A window in bytes, smoothed.
+/// A smoothed window in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Smoothed {
     bytes: f64,
@@ -140,10 +139,10 @@ impl Daps {
 }
 
 impl Daps {
-    /// The path that gets the next packet.
+    /// The path of the next packet.
     fn take_turn(&mut self, view: &View<'_>) -> Option<PathId> {
         let carries = |id| carriers(view).any(|path| path.id == id);
-        // Every slot may turn out to be unusable once, before and after a new schedule is made.
+        // Every slot may be unusable once, before and after a new schedule is made.
         for _ in 0..2 * (view.paths.len() + 1) {
             if self.turn.is_none_or(|(_, left)| left == 0) {
                 if !self.advance() {
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, full, path, stream};
 
-    /// Sends the next packet: its path and its offset.
+    /// Sends the next packet. Returns its path and its offset.
     fn send(daps: &mut Daps, scene: &mut Scene) -> (u32, u64) {
         let decision = daps.select(&scene.view());
         let Decision::Send {
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_counts_by_an_eighth_in_each_round_trip() {
+    fn new_window_has_a_weight_of_an_eighth_per_round_trip() {
         let mut scene = Scene::new(vec![path(0, 48)]);
         let mut daps = Daps::default();
         let mut smoothed = |window, later: u64| {
@@ -266,7 +265,8 @@ mod tests {
         scene.paths[1].window = 2_400;
         scene.streams = vec![stream(0, 0, 100_000)];
         let mut daps = Daps::default();
-        // One-way delays of 24 and 8 ms: the fast path at 8, 16 and 24 ms, the slow one at 24.
+        // One-way delays of 24 and 8 ms: the fast path sends at 8, 16 and 24 ms, the slow path at
+        // 24 ms.
         let expected = [1, 1, 1, 1, 1, 1, 0, 0];
         assert_eq!(order(&mut daps, &mut scene, 8), expected);
         assert_eq!(order(&mut daps, &mut scene, 8), expected);
@@ -274,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_blocked_path_waits_for_it_alone() {
+    fn data_of_a_blocked_path_waits_while_the_other_path_sends() {
         let mut scene = Scene::new(vec![path(0, 48), full(path(1, 16))]);
         for path in &mut scene.paths {
             path.window = 2_400;
         }
         scene.streams = vec![stream(0, 0, 8 * 1140)];
         let mut daps = Daps::default();
-        // Three turns of two packets are the fast path's; the slow one goes on behind them.
+        // Three turns of two packets belong to the fast path; the slow path sends data behind them.
         assert_eq!(send(&mut daps, &mut scene), (0, 6 * 1140));
         assert_eq!(send(&mut daps, &mut scene), (0, 7 * 1140));
         let on = PathId(1);

@@ -9,24 +9,24 @@ use crate::choice::{carriers, fastest_sendable, one_way_delay, payload, rate, wa
 use crate::plain_cases::PlainCases;
 use crate::repeats::Repeats;
 
-/// The most bytes in a chunk.
+/// Largest chunk, bytes.
 const MAX_CHUNK: u64 = 4_000_000;
-/// The most datagrams repeated at the end of a chunk.
+/// Most datagrams that are repeated at the end of a chunk.
 const MAX_REPEATS: u32 = 10;
 
-/// Sends a chunk from both ends: the path with the lowest delay from the front, the others from the
-/// back, until they meet. A slow path stops early, by as many bytes as the fast one delivers in the
-/// difference of their delays, so that the last bytes of all paths arrive together. Then paths with
-/// room repeat a few of the oldest packets that others carry.
+/// Sends a chunk from both ends: the path with the lowest delay sends from the front, the other
+/// paths from the back, until they meet. A slow path stops early, by as many bytes as the fast path
+/// delivers in the difference of their delays, so that the last bytes of all paths arrive together.
+/// Then paths with room repeat a few of the oldest packets of other paths.
 ///
 /// Source: Guo, Ho, Gupta, Liu, Hamilton and Mao, "Accelerating Multipath Transport Through
 /// Balanced Subflow Completion", MobiCom 2017. Inputs: one-way delay, delivery rate, unsent bytes
 /// of the streams, flow control credit, unacknowledged ranges. Constants of our own: chunks of at
 /// most 4 MB that fit into the credit, ten repeated datagrams per chunk.
 ///
-/// In the paper the size of a chunk is known beforehand; here a chunk is what is buffered of a
-/// stream when the last chunk ends. If there are several slow paths, all of them send from the
-/// back.
+/// In the paper, the size of a chunk is known beforehand. Here a chunk holds the bytes of a stream
+/// that are buffered when the last chunk ends. If there are several slow paths, all of them send
+/// from the back.
 #[derive(Debug, Default)]
 pub struct Dems {
     cases: PlainCases,
@@ -39,12 +39,12 @@ pub struct Dems {
 struct Chunk {
     stream: StreamId,
     end: u64,
-    /// Bytes from here on were sent from the back.
+    /// Bytes from this offset on were sent from the back.
     back: u64,
 }
 
 impl Dems {
-    /// The stream of the current chunk, a new one if the last is done.
+    /// The stream of the current chunk; begins a new chunk if the last one is done.
     fn sync<'a>(&mut self, view: &View<'a>) -> Option<&'a StreamView> {
         let find = |id| view.streams.iter().find(|stream| stream.id == id);
         if let Some(chunk) = self.chunk
@@ -64,7 +64,7 @@ impl Dems {
         Some(stream)
     }
 
-    /// A piece from the back, unless the fast path delivers the rest as early.
+    /// Sends a piece from the back, unless the fast path delivers the rest as early.
     fn take_from_back(&mut self, fast: &PathView, slow: &PathView, front: u64) -> Option<Decision> {
         let chunk = self.chunk.as_mut()?;
         let piece = payload(slow);
@@ -86,7 +86,7 @@ impl Dems {
         })
     }
 
-    /// Repeats the oldest bytes of other paths on a path that has nothing else to do.
+    /// Repeats the oldest bytes of other paths on a path without other data.
     fn repeat_tail(&mut self, view: &View<'_>) -> Option<Decision> {
         let path = fastest_sendable(view)?;
         let range = self.repeats.oldest_elsewhere(view, path.id)?;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_sent_until_the_fast_path_finishes_as_early() {
+    fn slow_path_stops_when_the_fast_path_finishes_the_rest_as_early() {
         let mut scene = scene();
         let mut dems = Dems::default();
         assert!(matches!(

@@ -5,10 +5,10 @@ use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 use crate::choice::{backlog, fast_and_chosen, seconds, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
-/// Once waiting has begun, it goes on even if the wait is longer by this share.
+/// After waiting has begun, it goes on until the wait would be longer by this share.
 const HYSTERESIS: f64 = 0.25;
 
-/// How [`Ecf`] counts the rounds a backlog takes.
+/// How [`Ecf`] counts the rounds that a backlog takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EcfForm {
     /// As published: the backlog divided by the window, with fractions.
@@ -17,16 +17,16 @@ pub enum EcfForm {
     Kernel,
 }
 
-/// Lowest RTT first, except that it waits for the fastest path when the backlog would be delivered
-/// earlier that way, so that no slow path is left holding the last bytes.
+/// Lowest RTT first, but waits for the fastest path if the backlog would be delivered earlier that
+/// way. So no slow path holds the last bytes.
 ///
 /// Source: Lim, Nahum, Towsley and Gibbens, "ECF: An MPTCP Path Scheduler to Manage Heterogeneous
-/// Paths", CoNEXT 2017; `mptcp_ecf.c`. Inputs: RTT and its variation, window, backlog. Constants:
-/// a quarter of hysteresis.
+/// Paths", CoNEXT 2017; `mptcp_ecf.c`. Inputs: RTT and its variation, window, backlog. Constants: a
+/// quarter of hysteresis.
 ///
-/// The margin is the larger RTT variation of both paths, without the kernel's floor of 100 ms, and
-/// nothing is computed in integers. The kernel's form, which takes a small backlog for a whole
-/// round, is an option.
+/// The margin is the larger RTT variation of both paths, without the kernel's lower limit of 100
+/// ms. Numbers are not rounded to integers. The kernel's form, which counts a small backlog as a
+/// whole round, is an option.
 #[derive(Debug)]
 pub struct Ecf {
     form: EcfForm,
@@ -35,7 +35,7 @@ pub struct Ecf {
 }
 
 impl Ecf {
-    /// A scheduler that counts rounds like this.
+    /// A scheduler that counts rounds in this form.
     pub fn new(form: EcfForm) -> Self {
         Self {
             form,
@@ -52,7 +52,7 @@ impl Default for Ecf {
 }
 
 /// True if `bytes` are delivered earlier by waiting for `fast` than by using `slow` now. `waiting`
-/// is the hysteresis: whether the last answer was to wait.
+/// holds the hysteresis: whether the last answer was to wait.
 pub(crate) fn waits(
     form: EcfForm,
     bytes: u64,
@@ -96,7 +96,7 @@ impl Scheduler for Ecf {
         {
             return wait;
         }
-        // Only one packet, because the comparison holds for this backlog.
+        // Only one packet, because the comparison holds only for this backlog.
         Decision::send(chosen.id)
     }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn once_waiting_it_waits_a_little_longer() {
+    fn hysteresis_prolongs_a_wait_that_has_begun() {
         // 121 ms against 110 ms, or 137.5 ms with hysteresis.
         let scene = scene(133_200);
         let mut ecf = Ecf::default();

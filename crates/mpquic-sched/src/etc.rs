@@ -10,19 +10,19 @@ use crate::choice::{
 };
 use crate::plain_cases::PlainCases;
 
-/// How many windows are simulated for a plan, at most.
+/// Most windows that are simulated for a plan.
 const MAX_ROUNDS: usize = 8192;
 
-/// How [`Etc`] plans.
+/// Settings of [`Etc`].
 #[derive(Debug, Clone, Copy)]
 pub struct EtcConfig {
     /// Bytes planned at once.
     pub unit: u64,
-    /// The first window of a path is the part of it that is free now. The paper assumes that every
-    /// path is idle when a plan is made.
+    /// The first simulated window of a path is the free part of its window. The paper assumes that
+    /// every path is idle when a plan is made.
     pub model_in_flight: bool,
-    /// When the paths that still have a share are blocked, send on the fastest other one instead
-    /// of waiting. The paper does not say what happens then; its worked example (Figure 2) waits.
+    /// If all paths with a remaining share are blocked, send on the fastest other path instead of
+    /// waiting. The paper does not describe this case; its worked example (Figure 2) waits.
     pub work_conserving: bool,
 }
 
@@ -37,23 +37,27 @@ impl Default for EtcConfig {
 }
 
 /// Splits a block of data so that all paths finish their shares at the same time, and sends the
-/// shares interleaved. To find the shares, it simulates how the windows of the paths grow.
+/// shares interleaved. To find the shares, the scheduler simulates the growth of the windows.
 ///
-/// Source: Zeng, Ma, Cui et al., "Optimizing multipath QUIC transmission over heterogeneous
-/// paths", Computer Networks 2022. Inputs: smoothed RTT, window, the controller's growth, backlog;
-/// loss as congestion events. Constants: blocks of 4 MB.
+/// Source: Zeng, Ma, Cui et al., "Optimizing multipath QUIC transmission over heterogeneous paths",
+/// Computer Networks 2022. Inputs: smoothed RTT, window, growth of the controller, backlog; losses
+/// as congestion events. Constants: blocks of 4 MB.
 ///
-/// Differences from the algorithm as printed: the next path to be acknowledged is determined anew
-/// in every round (as printed, all data would go to one path); path 0 is a path like the others;
-/// the last window is clipped to the block; windows are simulated, not approximated in closed form;
-/// bytes in flight can be taken into account. A block is also planned anew when less data is left
-/// than planned.
+/// Differences from the printed algorithm:
+///
+/// - The next path to be acknowledged is determined anew in every round. As printed, all data would
+///   go to one path.
+/// - Path 0 is a path like the others.
+/// - The last window is clipped to the block.
+/// - Windows are simulated, not approximated in closed form.
+/// - Bytes in flight can be taken into account.
+/// - A block is also planned again when less data is left than planned.
 #[derive(Debug)]
 pub struct Etc {
     config: EtcConfig,
     cases: PlainCases,
     shares: Vec<Share>,
-    /// The windows in the simulation, in the form the controller takes.
+    /// The simulated windows, in the form that the controller takes.
     windows: Vec<(PathId, u64)>,
     stale: bool,
 }
@@ -63,7 +67,7 @@ pub struct Etc {
 struct Share {
     path: PathId,
     rtt: Duration,
-    /// When the simulated path is done with what it got.
+    /// When the simulated path finishes its bytes.
     finish: Duration,
     /// The window at the start, bytes.
     first: u64,
@@ -83,7 +87,7 @@ impl Share {
 }
 
 impl Etc {
-    /// A scheduler that plans like this.
+    /// A scheduler with these settings.
     pub fn new(config: EtcConfig) -> Self {
         Self {
             config,
@@ -129,14 +133,16 @@ impl Etc {
             }
             left -= self.simulate_round(view, left);
         }
-        // Windows too small for the number of rounds: the widest path takes the rest.
+        // After too many rounds with small windows, the path with the largest window takes the
+        // rest.
         let widest = (0..self.shares.len()).max_by_key(|index| self.windows[*index].1);
         if let Some(index) = widest {
             self.shares[index].planned += left;
         }
     }
 
-    /// Gives a window to the path whose next acknowledgement comes first; returns its bytes.
+    /// Gives a window of bytes to the path whose next acknowledgement comes first. Returns the
+    /// bytes.
     fn simulate_round(&mut self, view: &View<'_>, left: u64) -> u64 {
         let earliest = (0..self.shares.len()).min_by_key(|index| {
             let share = &self.shares[*index];
@@ -240,7 +246,8 @@ mod tests {
     use super::*;
     use crate::testing::{Growth, Scene, full, path, sent};
 
-    /// Plans `unit` bytes for two paths and returns shares, rounds and the last acknowledgement.
+    /// Plans `unit` bytes for two paths. Returns the shares, the number of rounds and the time of
+    /// the last acknowledgement in milliseconds.
     fn planned(unit: u64, rtts: [u64; 2], window: u64, growth: Growth) -> ([u64; 2], u32, u128) {
         let mut scene = Scene::new(vec![path(0, rtts[0]), path(1, rtts[1])]);
         scene.controller = growth;
@@ -283,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn after_many_rounds_the_widest_path_takes_the_rest() {
+    fn path_with_the_largest_window_takes_the_rest_after_many_rounds() {
         let mut scene = Scene::new(vec![path(0, 10), path(1, 10), path(2, 10)]);
         scene.queue.unsent = 1 << 20;
         for (path, window) in scene.paths.iter_mut().zip([1, 2, 1]) {
@@ -315,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_to_the_shares_and_waits_for_paths_that_have_one() {
+    fn shares_are_kept_by_waiting_unless_work_conserving() {
         let mut scene = Scene::new(vec![path(0, 10), path(1, 35)]);
         scene.queue.unsent = 24_000;
         let mut etc = Etc::default();
@@ -328,7 +335,7 @@ mod tests {
             scene.queue.unsent -= 1200;
             etc.on_event(&sent(path, 1200, tag), &scene.view());
         }
-        // Two rounds of the fast path end before one of the slow path.
+        // Two rounds of the fast path end before one round of the slow path.
         assert_eq!(bytes, [24_000, 0]);
         scene.queue.unsent = 24_000;
         scene.paths[0] = full(scene.paths[0]);
@@ -360,7 +367,7 @@ mod tests {
     }
 
     proptest! {
-        /// The plan is neither more nor less than the data, whatever the paths are.
+        /// The plan covers exactly the waiting data, for any paths.
         #[test]
         fn shares_sum_up_to_the_block(
             windows in proptest::collection::vec((2u64..1000, 0u64..500), 1..8),

@@ -9,21 +9,22 @@ use crate::choice::{UsablePaths, carriers, find_stream, one_way_delay, rate, wai
 use crate::plain_cases::PlainCases;
 use crate::pstream::rate_share;
 
-/// How many streams without data are remembered.
+/// Most streams without data that are remembered.
 const MAX_QUIET: usize = 256;
 
-/// Puts every stream as a whole on the path that would finish it first, considering the rate that
-/// other streams leave on the path, and serves the streams in the order of their priority. As a
-/// stream uses only one path, it is not reordered, but not sped up by several paths either.
+/// Puts every stream as a whole on the path that would finish it first, given the rate that other
+/// streams leave on the path. Serves the streams in the order of their priority. A stream uses only
+/// one path, so it is not reordered, but several paths do not speed it up.
 ///
 /// Source: Shi et al., "FStream: Flexible Stream Scheduling and Prioritizing in Multipath-QUIC",
 /// ICPADS 2019, as described in PStream's paper. Inputs: one-way delay and delivery rate of the
-/// paths; priority of the streams, and bytes left of them, announced ones included. Constants: none. A stream moves only when its
-/// path fails. Control frames and data to be sent again leave on the fastest path with room.
+/// paths; priority of the streams, and their remaining bytes, announced bytes included. Constants:
+/// none. A stream moves only when its path fails. Control frames and data to be sent again leave on
+/// the fastest path with room.
 #[derive(Debug, Default)]
 pub struct FStream {
     cases: PlainCases,
-    /// Sorted by ID.
+    /// Sorted by stream ID.
     flows: Vec<Flow>,
     usable: UsablePaths,
     round: u64,
@@ -43,7 +44,7 @@ impl FStream {
         find_stream(&self.flows, stream, |flow| flow.stream)
     }
 
-    /// Weights of the streams with data on a path.
+    /// Total weight of the streams with data on a path.
     fn weights_on(&self, path: PathId) -> u64 {
         let flows = self.flows.iter();
         let flows = flows.filter(|flow| flow.path == path && flow.seen == self.round);
@@ -163,7 +164,8 @@ mod tests {
         fstream.select(&scene.view());
         let paths: Vec<_> = fstream.flows.iter().map(|flow| flow.path.0).collect();
         assert_eq!(paths, [1, 0]);
-        // 26 000 bytes alone: 25.8 ms on path 0 against 30.2 ms; not so beside an urgent stream.
+        // 26 000 bytes take 25.8 ms on path 0 and 30.2 ms on path 1; beside an urgent stream, path
+        // 0 takes longer.
         let third = stream(2, 1, 26_000);
         assert_eq!(
             FStream::default().best_path(&scene.view(), &third),
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_counts() {
+    fn announced_size_of_a_stream_counts() {
         let scene = scene();
         let mut written = stream(0, 1, 10_000);
         let best = |stream: &StreamView| FStream::default().best_path(&scene.view(), stream);

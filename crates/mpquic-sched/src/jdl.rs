@@ -10,34 +10,34 @@ use crate::choice::{
 };
 use crate::plain_cases::PlainCases;
 
-/// Keeps a path that lost nothing from outweighing all others.
+/// Keeps a path without losses from outweighing all other paths.
 const EPSILON: f64 = 1e-4;
-/// The set is chosen anew after this time.
+/// The set is chosen again after this time.
 const RESELECT_AFTER: Duration = Duration::from_secs(1);
-/// The set is chosen anew when a score changes by this share.
+/// The set is chosen again when a score changes by this share.
 const RESELECT_CHANGE: f64 = 0.25;
 
-/// What an application demands of the paths; each bound is optional.
+/// Requirements of an application for the paths; each bound is optional.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demand {
-    /// Bytes per second the set should deliver together.
+    /// Bytes per second that the set should deliver together.
     pub bandwidth: Option<u64>,
     /// Longest one-way delay of a path in the set.
     pub delay: Option<Duration>,
-    /// Largest share of packets a path in the set may lose, 0 to 1.
+    /// Largest loss rate of a path in the set, 0 to 1.
     pub loss: Option<f64>,
 }
 
-/// How [`Jdl`] chooses.
+/// Settings of [`Jdl`].
 #[derive(Debug, Clone, Copy)]
 pub struct JdlConfig {
-    /// How many paths the set has at most.
+    /// Largest number of paths in the set.
     pub paths: usize,
     /// Weight of the delay in a score.
     pub delay_weight: f64,
     /// Weight of the loss rate in a score.
     pub loss_weight: f64,
-    /// What the set should meet.
+    /// Requirements for the set.
     pub demand: Demand,
 }
 
@@ -52,26 +52,33 @@ impl Default for JdlConfig {
     }
 }
 
-/// Sends on a small set of paths with the best score of delay and loss, in the order of their
-/// scores; paths outside the set stay idle.
+/// Sends on a small set of paths with the best scores of delay and loss, in the order of their
+/// scores. Paths outside the set stay idle.
 ///
 /// Source: Hu, Lin, Sung et al., "Enhanced Multipath QUIC Protocol with Lower Path Delay and Packet
 /// Loss Rate". Inputs: one-way delay, loss rate, delivery rate. Constants: three paths, equal
-/// weights; a new choice every second, on path events, and when a score moved by a quarter.
+/// weights. A new choice is made every second, on path events, and when a score changed by a
+/// quarter.
 ///
-/// Differences from the paper: scores use each path's own delay and loss (as printed, those of the
-/// whole set, which are the same for all); both terms lie between 0 and 1; fewer paths than wanted
-/// are no error; an exact fit of the bandwidth is a fit; paths are swapped only among those within
-/// the bounds. Links shared between paths are invisible to an endpoint and left out. The paper
-/// does not say how packets are split within the set: here by score. Nor does it say how losses are
-/// known: a path counts as free of them until it shows some.
+/// Differences from the paper:
+///
+/// - Scores use the delay and loss of each path. As printed, they use values of the whole set,
+///   which are equal for all paths.
+/// - Both terms of a score lie between 0 and 1.
+/// - Fewer paths than wanted are not an error.
+/// - An exact fit of the bandwidth is a fit.
+/// - Only paths within the bounds are swapped.
+///
+/// Links that several paths share are left out, because an endpoint cannot see them. The paper does
+/// not describe how packets are split within the set; here they are split by score. It does not
+/// describe how losses are known either; here a path counts as free of losses until it shows some.
 #[derive(Debug)]
 pub struct Jdl {
     config: JdlConfig,
     cases: PlainCases,
-    /// Paths within the bounds; the set is the beginning of it.
+    /// Paths within the bounds; the first [`Self::chosen`] of them are the set.
     candidates: Vec<Candidate>,
-    /// Paths in the set.
+    /// Number of paths in the set.
     chosen: usize,
     /// The scores of all paths at the time of the choice.
     scores: PathMap<f64>,
@@ -93,8 +100,8 @@ struct Best {
     loss: f64,
 }
 
-/// The loss rate of a path, without the assumed losses that the view's value has while few packets
-/// are resolved. With these, a path that carried next to nothing would count as lossy, stay out of
+/// The loss rate of a path, without the losses that the view assumes while few packets are
+/// resolved. Because of the assumed losses, an almost unused path would count as lossy, stay out of
 /// the set, and never show its true loss rate.
 fn loss_rate(path: &PathView) -> f64 {
     let resolved = (path.bytes_acked + path.bytes_lost) / u64::from(path.mtu.max(1));
@@ -116,7 +123,7 @@ impl Best {
 }
 
 impl Jdl {
-    /// A scheduler that chooses like this.
+    /// A scheduler with these settings.
     pub fn new(config: JdlConfig) -> Self {
         Self {
             config,
@@ -128,7 +135,7 @@ impl Jdl {
         }
     }
 
-    /// Larger is better, at most the sum of the weights.
+    /// The score of a path: larger is better, the sum of the weights at most.
     fn score(&self, path: &PathView, best: Best) -> f64 {
         let delay = best.delay / one_way_delay(path);
         let loss = (best.loss + EPSILON) / (loss_rate(path) + EPSILON);
@@ -173,7 +180,7 @@ impl Jdl {
         }
     }
 
-    /// Drops paths outside the bounds, unless all are.
+    /// Drops paths outside the bounds, unless all paths are outside.
     fn keep_feasible(&mut self, view: &View<'_>) {
         let Demand { delay, loss, .. } = self.config.demand;
         let feasible = |candidate: &Candidate| {
@@ -187,8 +194,8 @@ impl Jdl {
         self.chosen = self.chosen.min(self.candidates.len());
     }
 
-    /// Swaps wider paths in until the set delivers as much as asked. If that is impossible, the
-    /// paths with the lowest delay are taken.
+    /// Swaps faster paths into the set until it delivers the demanded bandwidth. If that is
+    /// impossible, takes the paths with the lowest delay.
     fn meet(&mut self, bandwidth: f64) {
         let by_rate = |a: &Candidate, b: &Candidate| a.rate.total_cmp(&b.rate);
         let count = self.chosen.min(self.candidates.len());
@@ -260,7 +267,7 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, chosen, full, path};
 
-    /// One-way delays of 10, 30 and 50 ms; losses of 1, 0.01 and 0.1 per cent.
+    /// One-way delays of 10, 30 and 50 ms; loss rates of 1, 0.01 and 0.1 per cent.
     fn three_paths() -> Scene {
         let mut scene = Scene::new(vec![path(0, 20), path(1, 60), path(2, 100)]);
         for (path, loss) in scene.paths.iter_mut().zip([0.01, 0.0001, 0.001]) {
@@ -326,12 +333,12 @@ mod tests {
         };
         assert_eq!(set(2, bandwidth(3_000_000)), [1, 0]);
         assert_eq!(set(2, bandwidth(10_000_000)), [1, 2]);
-        // Nothing delivers that much: the shortest paths.
+        // No set delivers that much, so the paths with the lowest delays are taken.
         assert_eq!(set(2, bandwidth(20_000_000)), [1, 0]);
     }
 
     #[test]
-    fn a_path_nobody_used_is_not_taken_for_lossy() {
+    fn unused_path_does_not_count_as_lossy() {
         let mut scene = three_paths();
         let unused = &mut scene.paths[1];
         (unused.bytes_acked, unused.loss_rate) = (1200, 0.25);

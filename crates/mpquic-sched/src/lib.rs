@@ -1,23 +1,23 @@
-//! Packet schedulers for mpquic: which path carries the next bytes.
+//! Packet schedulers for mpquic: they decide which path carries the next bytes.
 //!
-//! A scheduler implements [`mpquic_core::sched::Scheduler`]: it is shown an immutable
-//! [`View`](mpquic_core::sched::View) of the paths and the send queue and answers with a
+//! A scheduler implements [`mpquic_core::sched::Scheduler`]. It gets an immutable
+//! [`View`](mpquic_core::sched::View) of the paths and the send queue, and returns a
 //! [`Decision`](mpquic_core::sched::Decision). The core enforces windows, pacing and validation, so
 //! a scheduler decides only what is *best*.
 //!
-//! | name | type | picks |
+//! | name | type | rule |
 //! |---|---|---|
-//! | `auto` (default) | [`Auto`] | the path that delivers each byte in time for its turn |
+//! | `auto` (default) | [`Auto`] | every path carries the bytes that it delivers in time for their turn |
 //! | `lrf` | [`LowestRttFirst`] | the path with the lowest smoothed RTT that has room |
-//! | `lrf-assume`, `lrf-probe` | [`LowestRttFirst`] | the same; other rules for unmeasured paths |
+//! | `lrf-assume`, `lrf-probe` | [`LowestRttFirst`] | like `lrf`, with other rules for unmeasured paths |
 //! | `round-robin` | [`RoundRobin`] | every path in turn |
 //! | `weighted-round-robin` | [`WeightedRoundRobin`] | paths in proportion to their rates |
 //! | `backup` | [`BackupOnly`] | one path; the others only when it fails |
 //! | `redundant` | [`Redundant`] | all paths, the same data |
-//! | `etc` | [`Etc`] | shares of a block that finish together, by simulated windows |
+//! | `etc`, `etc-greedy` | [`Etc`] | shares of a block that finish together, by simulated windows |
 //! | `jdl` | [`Jdl`] | a set of paths with low delay and loss |
 //! | `blest`, `blest-paper` | [`Blest`] | no slow path that could block the fast one |
-//! | `ecf`, `ecf-kernel` | [`Ecf`] | to wait for the fast path if that delivers the backlog earlier |
+//! | `ecf`, `ecf-kernel` | [`Ecf`] | waits for the fast path if it delivers the backlog earlier |
 //! | `qaware`, `qaware-paper` | [`QAware`] | the shortest time through local queue and network |
 //! | `sa-ecf` | [`SaEcf`] | earliest completion per stream, streams by weight |
 //! | `pstream`, `pstream-windowed` | [`PStream`] | parts of every stream that finish together |
@@ -25,15 +25,16 @@
 //! | `priority-bucket` | [`PriorityBucket`] | streams by class, on the fastest path with room |
 //! | `daps` | [`Daps`] | paths by a schedule of their delays |
 //! | `otias` | [`Otias`] | the path of earliest arrival, even if it is full now |
-//! | `sttf` | [`Sttf`] | the same, with growing windows |
+//! | `sttf` | [`Sttf`] | like `otias`, with growing windows |
 //! | `dems` | [`Dems`] | both ends of a chunk on different paths |
 //! | `stms` | [`Stms`] | data further ahead on slower paths |
-//! | `msab`, `msab-split` | [`Msab`] | what an adversarial bandit learned from RTT and loss |
-//! | `peekaboo` | [`Peekaboo`] | the fast path or a slow one, as it learned when to wait |
+//! | `msab`, `msab-split` | [`Msab`] | paths that an adversarial bandit learned from RTT and loss |
+//! | `peekaboo` | [`Peekaboo`] | the fast path or a slow one; learns when to wait |
 //! | `nine-tails` | [`NineTails`] | lowest RTT first, and the end of a transfer on all paths |
-//! | `split-ratio` | [`SplitRatio`] | by weights set from outside |
+//! | `split-ratio` | [`SplitRatio`] | weights set from outside |
 //!
-//! Baselines as publications ran them, to judge published gains by, not to use ([`published`]):
+//! Baselines exactly as publications ran them. They serve to check published gains, not for use
+//! ([`published`]):
 //!
 //! | name | type | follows |
 //! |---|---|---|
@@ -41,9 +42,9 @@
 //! | `lrf-ns3`, `round-robin-ns3`, `blest-ns3`, `ecf-ns3` | [`Ns3`] | the ns-3 module: one path per acknowledgement |
 //! | `lrf-sockets`, `ecf-sockets`, `qaware-sockets` | [`Sockets`] | QAware's simulation: independent TCP connections |
 //!
-//! Any of them can be wrapped in [`Reinjecting`], which sends bytes again on a better path before
-//! they are lost: by name, as in `blest+deadline` or `lrf+opportunistic+after-schedule` (see
-//! [`reinjections`]).
+//! Each scheduler can be wrapped in [`Reinjecting`], which sends bytes again on a better path
+//! before they are lost. Names of re-injection policies follow the name of the scheduler, as in
+//! `blest+deadline` or `lrf+opportunistic+after-schedule` (see [`reinjections`]).
 //!
 //! ```
 //! let factory = mpquic_sched::by_name("lrf")?;

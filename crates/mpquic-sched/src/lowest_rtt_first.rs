@@ -5,28 +5,27 @@ use mpquic_core::sched::{Decision, Scheduler, SchedulerEvent, View};
 use crate::choice::{carriers, fastest_sendable, lowest_rtt, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
-/// What to do with a path that has no RTT sample yet.
+/// The use of a path that has no RTT sample yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unmeasured {
-    /// Use it only when no measured path can send, and send a copy of what it carries on another
-    /// path, for at most an initial window per path.
+    /// Use the path only when no measured path can send, and copy its data to another path, for at
+    /// most an initial window per path.
     #[default]
     Duplicate,
-    /// Assume the initial RTT, 333 ms if nothing else was configured.
+    /// Assume the initial RTT, by default 333 ms.
     Assume,
-    /// Send no data on it while a measured path can carry data, now or later: path validation will
-    /// soon provide a sample.
+    /// Send no data on the path while a measured path can carry data, now or later. Path validation
+    /// will provide a sample soon.
     ProbeOnly,
 }
 
-/// Sends on the path with the lowest smoothed RTT that has room in its window. It is
-/// work-conserving, that is, it never waits while a path has room, except with
-/// [`Unmeasured::ProbeOnly`].
+/// Sends on the path with the lowest smoothed RTT that has room in its window. The scheduler is
+/// work-conserving: it never waits while a path has room, except with [`Unmeasured::ProbeOnly`].
 ///
 /// Source: De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017;
 /// `minRTT` in Multipath TCP (Paasch et al., CSWS 2014). Inputs: smoothed RTT, window, status.
-/// Constants: ten datagrams of copies. Data sent again may take the same path as before: a
-/// scheduler is not told which path lost it.
+/// Constants: ten datagrams of copies. Data that is sent again may take the same path as before,
+/// because a scheduler does not learn which path lost it.
 #[derive(Debug, Default)]
 pub struct LowestRttFirst {
     unmeasured: Unmeasured,
@@ -34,7 +33,7 @@ pub struct LowestRttFirst {
 }
 
 impl LowestRttFirst {
-    /// A scheduler that treats unmeasured paths like this.
+    /// A scheduler with this use of unmeasured paths.
     pub fn new(unmeasured: Unmeasured) -> Self {
         Self {
             unmeasured,

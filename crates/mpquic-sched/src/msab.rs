@@ -16,9 +16,9 @@ const LOSS_WEIGHT: f64 = 0.1;
 const USED_WEIGHT: f64 = 0.1;
 /// Share of the probability that is spread evenly.
 const EXPLORATION: f64 = 0.05;
-/// The scale for RTTs ends at the largest sample of this many seconds.
+/// The upper end of the RTT scale is the largest sample of this many seconds.
 const SCALE_SECONDS: usize = 10;
-/// Marks our packets.
+/// Marks packets of this scheduler in their tags.
 const OURS: u64 = 1 << 62;
 /// The largest epoch number; the learning rate is close to zero long before.
 const MAX_EPOCH: u32 = 62;
@@ -26,33 +26,39 @@ const MAX_EPOCH: u32 = 62;
 /// How [`Msab`] turns probabilities into packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MsabMode {
-    /// Draws a path for every packet; only the drawn path learns from it.
+    /// Draws a path for every packet; only the drawn path learns from the packet.
     Sample,
-    /// Splits the packets in proportion: every path is observed all the time.
+    /// Splits the packets in proportion, so that every path is observed all the time.
     Split,
 }
 
-/// Learns which paths to prefer from what packets cost (RTT, loss, use of the window), without
-/// assuming that costs follow a distribution: Exp3 with delayed feedback and restarts.
+/// Learns which paths to prefer from the cost of packets (RTT, loss, use of the window), without
+/// assuming a distribution of the costs: Exp3 with delayed feedback and restarts.
 ///
 /// Source: Shu, "Multipath QUIC Implementation and Scheduling with Adversarial Multi-Armed
-/// Bandits", 2023, chapter 4. Inputs: smallest RTT, window, in flight; RTT samples and losses of
-/// packets. Constants: 0.1 for loss and use of the window as in the published code; ours are an
-/// even spread of 5 per cent and an RTT scale from the smallest RTT to the largest sample of the
-/// last ten seconds.
+/// Bandits", 2023, chapter 4. Inputs: minimum RTT, window, bytes in flight; RTT samples and losses
+/// of packets. Constants: 0.1 for loss and use of the window as in the published code. Our own
+/// constants are an even spread of 5 per cent, and an RTT scale from the minimum RTT to the largest
+/// sample of the last ten seconds.
 ///
-/// Differences from the thesis: costs are scaled to 0 to 1; each path counts its own feedback;
-/// feedback counts with the probability at the time of sending and for the path that was used; all
-/// estimates restart with an epoch. A path that is full leaves its probability to the others. Each
-/// packet is a report of its own; a lost one costs as much as the largest RTT. The published
-/// figures do not come from this algorithm: its code overwrites what it should add up.
+/// Differences from the thesis:
+///
+/// - Costs are scaled to 0 to 1.
+/// - Each path counts its own feedback.
+/// - Feedback counts with the probability at the time of sending, and for the path that was used.
+/// - All estimates restart with an epoch.
+/// - A full path leaves its probability to the others.
+/// - Each packet is a report of its own; a lost packet costs as much as the largest RTT.
+///
+/// The published figures do not come from this algorithm: the published code overwrites values that
+/// it should add up.
 #[derive(Debug)]
 pub struct Msab {
     mode: MsabMode,
     cases: PlainCases,
     arms: PathMap<Arm>,
     epoch: u32,
-    /// For each packet, how many were without feedback when it left; the sum over all packets.
+    /// Sum over all packets: the number of packets without feedback at the time the packet left.
     missing_sum: u64,
     largest_rtt: WindowedMax,
 }
@@ -62,19 +68,19 @@ struct Arm {
     /// Accumulated estimate of the cost.
     cost: f64,
     probability: f64,
-    /// What the path still has to get of the split.
+    /// Packets that the path still has to get of the split.
     credit: f64,
     /// Packets without feedback.
     missing: u64,
 }
 
-/// Costs between 0 and 1.
+/// The cost of a packet, as three numbers between 0 and 1.
 #[derive(Debug, Clone, Copy)]
 struct Observation {
-    /// Where the RTT is on the scale.
+    /// The position of the RTT on the scale.
     rtt: f64,
     lost: f64,
-    /// Used part of the window.
+    /// The used part of the window.
     used: f64,
 }
 
@@ -85,7 +91,7 @@ impl Observation {
     }
 }
 
-/// Where `rtt` lies between `low` and `high`, 0 to 1.
+/// The position of `rtt` between `low` and `high`, 0 to 1.
 fn on_scale(rtt: Duration, low: Duration, high: Duration) -> f64 {
     if high <= low {
         return 0.0;
@@ -94,7 +100,7 @@ fn on_scale(rtt: Duration, low: Duration, high: Duration) -> f64 {
     (above.as_secs_f64() / (high - low).as_secs_f64()).min(1.0)
 }
 
-/// A tag carries what feedback needs: epoch and probability.
+/// A tag with the epoch and the probability, which the feedback needs.
 fn tag(epoch: u32, probability: f64) -> u64 {
     let probability = (probability * f64::from(u32::MAX)).round() as u32;
     OURS | u64::from(epoch) << 32 | u64::from(probability.max(1))
@@ -126,7 +132,7 @@ impl Msab {
         let mean = sum / f64::from(count.max(1));
         let (mut least, mut arms) = (f64::INFINITY, 0.0);
         for path in carriers(view) {
-            // A new path starts in the middle.
+            // A new path starts with the mean cost.
             let arm = self.arms.get_or_insert_with(path.id, || Arm {
                 cost: mean,
                 probability: 0.0,
@@ -155,7 +161,7 @@ impl Msab {
         self.arms.get(path.id).map_or(0.0, |arm| arm.probability)
     }
 
-    /// Draws a path with its probability; `total` is the sum of those that can send.
+    /// Draws a path with its probability; `total` is the sum over the paths that can send.
     fn draw<'a>(&self, view: &View<'a>, total: f64) -> Option<&'a PathView> {
         let mut at = uniform(view.random) * total;
         let mut drawn = None;
@@ -169,7 +175,7 @@ impl Msab {
         drawn
     }
 
-    /// The path that is owed most, if every path is given its part.
+    /// Gives every path its part, and returns the path with the largest credit.
     fn next_in_split<'a>(&mut self, view: &View<'a>, total: f64) -> Option<&'a PathView> {
         let mut next: Option<(&PathView, f64)> = None;
         for path in view.sendable().filter(|path| is_measured(path)) {
@@ -295,7 +301,7 @@ impl Scheduler for Msab {
 /// The largest RTT of the last seconds, one value per second.
 #[derive(Debug, Default)]
 struct WindowedMax {
-    /// When the newest second began, and which slot it has.
+    /// When the newest second began, and the slot of that second.
     newest: Option<(Instant, usize)>,
     seconds: [Duration; SCALE_SECONDS],
 }

@@ -6,13 +6,14 @@ use crate::choice::{fastest_sendable, lowest_rtt, send_batch};
 use crate::plain_cases::PlainCases;
 use crate::repeats::Repeats;
 
-/// Lowest RTT first as long as there is data. Once everything was sent, paths with room repeat what
-/// is still in flight on others, so that the end of a transfer does not depend on a single packet.
+/// Lowest RTT first as long as there is data. Once all data was sent, paths with room repeat the
+/// bytes in flight of other paths, so that the end of a transfer does not depend on a single
+/// packet.
 ///
-/// Source: Vu and Walker, "On the Latency of Multipath-QUIC in Real-time Applications", WiMob
-/// 2020, as described by Hu et al. Inputs: RTT, window, backlog, unacknowledged ranges. Constants:
-/// none. The tail begins when the send queue is empty; every path repeats a range once at most,
-/// oldest first.
+/// Source: Vu and Walker, "On the Latency of Multipath-QUIC in Real-time Applications", WiMob 2020,
+/// as described by Hu et al. Inputs: RTT, window, backlog, unacknowledged ranges. Constants: none.
+/// The tail begins when the send queue is empty. Every path repeats a range at most once, oldest
+/// first.
 #[derive(Debug, Default)]
 pub struct NineTails {
     cases: PlainCases,

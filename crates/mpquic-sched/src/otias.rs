@@ -6,22 +6,22 @@ use crate::choice::{carriers, seconds};
 use crate::plain_cases::PlainCases;
 use crate::reservations::{Reservations, Run};
 
-/// Assigns every packet to the path on which it arrives first, counting the packets that wait for
-/// that path already, even if its window is full. A slow path with room then sends data from
-/// further behind, so that everything arrives in order.
+/// Assigns every packet to the path on which it arrives first, even if the window of that path is
+/// full. Packets that already wait for a path are counted. So a slow path with room sends data from
+/// further back, and all data arrives in order.
 ///
 /// Source: Yang, Wang and Amer, "Out-of-order transmission for in-order arrival scheduling for
-/// multipath TCP", WAINA 2014; `dccp` module `otias`. Inputs: RTT, window, in flight, unsent bytes
-/// of the streams. Constants: none. The window is assumed constant, and what was assigned stays
-/// assigned until its path fails; waiting counts in fractions of round trips.
+/// multipath TCP", WAINA 2014; `dccp` module `otias`. Inputs: RTT, window, bytes in flight, unsent
+/// bytes of the streams. Constants: none. Windows count as constant. An assignment lasts until its
+/// path fails. Waiting is counted in fractions of round trips.
 #[derive(Debug, Default)]
 pub struct Otias {
     cases: PlainCases,
     reservations: Reservations,
 }
 
-/// When a packet would arrive, in seconds: the round trips until everything that waits for the path
-/// has left, and half a round trip.
+/// When a packet would arrive, seconds: the round trips until all bytes that wait for the path have
+/// left, plus half a round trip.
 fn arrival(path: &PathView, queued: u64) -> f64 {
     let mtu = f64::from(path.mtu.max(1));
     let (window, room) = (
@@ -32,7 +32,7 @@ fn arrival(path: &PathView, queued: u64) -> f64 {
     (wait + 0.5) * seconds(path.rtt.smoothed)
 }
 
-/// Assigns data, each piece to the path with the least `time`, and sends it or waits.
+/// Assigns pieces of data to the path with the least `time`. Sends data, or waits.
 pub(crate) fn dispatch(
     reservations: &mut Reservations,
     view: &View<'_>,
@@ -97,11 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_path_carries_what_is_due_when_it_arrives() {
+    fn slow_path_carries_data_that_is_due_when_it_arrives() {
         let mut scene = Scene::new(vec![full(path(0, 20)), path(1, 100)]);
         scene.streams = vec![stream(0, 0, 100_000)];
         let mut otias = Otias::default();
-        // Some 24 kB wait for two round trips of 20 ms on the fast path: 50 ms as well.
+        // About 24 kB wait two round trips of 20 ms for the fast path; the next packet then arrives
+        // after 50 ms, as on the slow path.
         let ahead = Decision::Send {
             path: PathId(1),
             data: DataSelection::StreamAt {

@@ -1,4 +1,4 @@
-//! Peekaboo: learning when to wait.
+//! Peekaboo: learns when to wait.
 
 use std::time::{Duration, Instant};
 
@@ -15,40 +15,45 @@ const CURIOSITY: f64 = 0.75;
 const KEEP_WAITING: f64 = 0.7;
 /// Probability of following a decision to send.
 const KEEP_SENDING: f64 = 0.9;
-/// How many decisions are watched at a time; further ones teach nothing.
+/// Most decisions that are watched at a time; further decisions teach nothing.
 const MAX_WATCHED: usize = 32;
-/// What bytes count for that are acknowledged in the first, second and third period after a decision.
+/// Weights of bytes that are acknowledged in the first, second and third period after a decision.
 const DISCOUNTS: [f64; 3] = [0.9, 0.7, 0.5];
 
 type Context = [f64; DIMENSIONS];
 
 /// Lowest RTT first while the fastest path has room. When that path is full, a contextual bandit
-/// (LinUCB) decides from the state of both paths whether to use the slower one or to wait. Its
+/// (LinUCB) decides from the state of both paths whether to use the slower path or to wait. Its
 /// answer is followed most of the time, and reversed at random otherwise.
 ///
 /// Source: Wu, Alay, Brunstrom, Ferlin and Caso, "Peekaboo: Learning-Based Multipath Scheduling for
 /// Dynamic Heterogeneous Environments", IEEE JSAC 38(10), 2020, after published ports. Inputs:
-/// latest RTT, window, in flight, flow control credit; acknowledgements. Constants: 0.75 on the
-/// uncertainty; decisions kept with probability 0.7 (wait) and 0.9 (send), which the paper derives
-/// from its environments.
+/// latest RTT, window, bytes in flight, flow control credit; acknowledgements. Constants: 0.75 on
+/// the uncertainty; decisions are followed with probability 0.7 (wait) and 0.9 (send), which the
+/// paper derives from its environments.
 ///
-/// The reward of a decision is the goodput that follows it: bytes acknowledged on all paths, with less
-/// weight the later they are, divided by what both windows could deliver in the same time. A period
-/// is the longer of two fast and one slow round trip. This follows the port in the ns-3 module of Shu
-/// et al.; how the paper itself defines reward and discount we could not read.
+/// The reward of a decision is the goodput that follows it: bytes acknowledged on all paths,
+/// divided by the bytes that both windows could deliver in the same time. Later bytes have less
+/// weight. A period is the longer of two fast and one slow round trip. This follows the port in the
+/// ns-3 module of Shu et al. The definition of reward and discount in the paper was not available
+/// to us.
 ///
-/// Differences from the ports: the model is solved with the inverse (one port multiplies instead);
-/// contexts and rewards are scaled to about 1, where a port mixes bytes and nanoseconds; discounts
-/// count by period, not by acknowledgement. Once waiting, it waits until the fast path opens. Costs
-/// O(d^2) per decision and reward, d = 6.
+/// Differences from the ports:
+///
+/// - The model is solved with the inverse; one port multiplies instead.
+/// - Contexts and rewards are scaled to about 1, where a port mixes bytes and nanoseconds.
+/// - Discounts count by period, not by acknowledgement.
+/// - A wait lasts until the fast path opens.
+///
+/// A decision and a reward each cost O(d²), d = 6.
 #[derive(Debug)]
 pub struct Peekaboo {
     cases: PlainCases,
     wait: Arm,
     send: Arm,
-    /// It waits for the fast path.
+    /// The scheduler waits for the fast path.
     waiting: bool,
-    /// The oldest first.
+    /// Watched decisions, the oldest first.
     watched: Vec<Watched>,
 }
 
@@ -66,9 +71,9 @@ struct Watched {
     context: Context,
     decided_at: Instant,
     period: Duration,
-    /// Bytes acknowledged since, discounted.
+    /// Bytes acknowledged since the decision, discounted.
     acked: f64,
-    /// What that can be at most.
+    /// Largest possible value of `acked`.
     possible: f64,
 }
 
@@ -87,7 +92,7 @@ impl Watched {
         }
     }
 
-    /// The period that is running, from 0.
+    /// The number of the current period, from 0.
     fn current(&self, now: Instant) -> usize {
         let elapsed = now.saturating_duration_since(self.decided_at);
         (elapsed.as_nanos() / self.period.as_nanos().max(1)) as usize
@@ -114,7 +119,7 @@ impl Arm {
         std::array::from_fn(|row| dot(&self.inverse[row], x))
     }
 
-    /// The expected reward plus what might be learned.
+    /// The expected reward plus the weighted uncertainty.
     fn score(&self, x: &Context) -> f64 {
         // The inverse is symmetric.
         let v = self.times(x);
@@ -134,7 +139,7 @@ impl Arm {
     }
 }
 
-/// What both paths look like, scaled by what they deliver together.
+/// The state of both paths, scaled by their joint rate.
 fn context(view: &View<'_>, fast: &PathView, slow: &PathView) -> Context {
     let (fast_rtt, slow_rtt) = (seconds(fast.rtt.latest), seconds(slow.rtt.latest));
     let scale = fast.window.max(1) as f64 / fast_rtt + slow.window.max(1) as f64 / slow_rtt;
@@ -151,7 +156,7 @@ fn context(view: &View<'_>, fast: &PathView, slow: &PathView) -> Context {
 }
 
 impl Peekaboo {
-    /// Learns from the decisions whose time is over.
+    /// Learns from the decisions whose last period is over.
     fn settle(&mut self, now: Instant) {
         let (wait, send) = (&mut self.wait, &mut self.send);
         self.watched.retain(|watched| {
@@ -234,7 +239,7 @@ impl Scheduler for Peekaboo {
         self.cases.on_event(event);
         match event {
             SchedulerEvent::Acked(packet, _) => self.on_acked(packet.bytes, view.now),
-            // Another path may be the fast one after these events.
+            // After these events, another path may be the fast path.
             SchedulerEvent::PathRemoved(_) | SchedulerEvent::PathSuspect(_) => {
                 self.waiting = false;
             }
@@ -282,8 +287,8 @@ mod tests {
         Scene::new(vec![full(path(0, 10)), path(1, 100)])
     }
 
-    /// Lets this many bytes be acknowledged in the time after each decision, by whether it was to wait,
-    /// and returns how often the slow path is used once it has learned.
+    /// After each decision, `after_sending` or `after_waiting` bytes are acknowledged. Returns how
+    /// often the slow path is used in the second half of the decisions.
     fn learn(after_sending: u64, after_waiting: u64) -> usize {
         let (mut peekaboo, mut used) = (Peekaboo::default(), 0);
         let mut now = scene().now;
@@ -297,7 +302,8 @@ mod tests {
             let mut acked = packet(PathId(0), 0);
             acked.bytes = if slow { after_sending } else { after_waiting };
             peekaboo.on_event(&SchedulerEvent::Acked(acked, None), &scene.view());
-            // The fast path opens, and the next decision comes when this one's time is over.
+            // The fast path opens, and the next decision comes when the last period of this one is
+            // over.
             scene.paths[0] = path(0, 10);
             peekaboo.select(&scene.view());
             now = scene.now + Duration::from_millis(300);
@@ -306,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_whether_to_wait() {
+    fn slow_path_is_used_often_only_if_sending_pays_more() {
         assert!(learn(60_000, 30_000) > 150);
         assert!(learn(30_000, 60_000) < 90);
     }
 
     #[test]
     fn the_reward_is_the_discounted_goodput_of_all_paths() {
-        // Two fast round trips are 20 ms, one slow 100 ms: periods of 100 ms.
+        // Two fast round trips are 20 ms, one slow round trip is 100 ms: periods of 100 ms.
         let scene = scene();
         let [fast, slow] = [&scene.paths[0], &scene.paths[1]];
         let mut peekaboo = Peekaboo::default();
@@ -339,7 +345,8 @@ mod tests {
     fn waiting_lasts_until_the_fast_path_opens() {
         let mut scene = scene();
         let mut peekaboo = Peekaboo::default();
-        // Nothing is known, so both answers are worth the same and sending is turned around.
+        // Nothing has been learned, so both answers score the same, and the answer to send is
+        // reversed.
         scene.random = u64::MAX;
         let on = PathId(0);
         let wait = Decision::Wait { on, until: None };

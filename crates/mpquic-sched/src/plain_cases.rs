@@ -1,18 +1,18 @@
-//! What every scheduler does where there is nothing to choose.
+//! Common decisions of all schedulers when there is no choice.
 
 use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, SchedulerEvent, View};
 use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{fastest_sendable, is_measured, is_outside_streams, send_batch};
 
-/// At most this many datagrams (an initial window) of a path without an RTT sample are copied.
+/// Most datagrams (an initial window) that are copied for a path without an RTT sample.
 const MAX_COPIES: u64 = 10;
 
-/// The cases that need no algorithm: no path can send, only one is usable, or no path that can send
-/// has an RTT sample yet.
+/// The cases that need no algorithm: no path can send, only one path is usable, or no path that can
+/// send has an RTT sample yet.
 ///
-/// Data on a path without an RTT sample is duplicated on the least used other path that can send,
-/// for at most an initial window per path, so that it does not depend on a path that may be slow or
+/// Data on a path without an RTT sample is copied to the least used other path that can send, for
+/// at most an initial window per path. So the data does not depend on a path that may be slow or
 /// broken (De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017).
 #[derive(Debug, Default)]
 pub(crate) struct PlainCases {
@@ -21,7 +21,7 @@ pub(crate) struct PlainCases {
 }
 
 impl PlainCases {
-    /// The answer, or `None` if a measured path can send and another one is usable too.
+    /// The decision, or `None` if a measured path can send and another path is usable too.
     pub(crate) fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
         let (mut usable, mut measured, mut first) = (0, false, None);
         for path in view.usable() {
@@ -39,8 +39,8 @@ impl PlainCases {
         }
     }
 
-    /// For schedulers that plan which path carries which bytes of streams: the fastest path that can
-    /// send, or, as the error, the answer if there is nothing to plan.
+    /// For schedulers that plan which path carries which stream bytes: the fastest path that can
+    /// send. Without data to plan, the error holds the decision.
     pub(crate) fn fastest_for_plans<'a>(
         &mut self,
         view: &View<'a>,
@@ -55,7 +55,7 @@ impl PlainCases {
         }
     }
 
-    /// Sends on the least used path, with a copy if there is a place for it.
+    /// Sends on the least used path, with a copy if a path for it exists.
     fn send_unmeasured(&mut self, view: &View<'_>, first: &PathView) -> Decision {
         let path = least_used(view).unwrap_or(first);
         match self.copy_path(view, path) {
@@ -69,7 +69,7 @@ impl PlainCases {
         }
     }
 
-    /// Where a copy of what `original` carries should go, if anywhere.
+    /// The path for a copy of data on `original`, if any.
     fn copy_path(&mut self, view: &View<'_>, original: &PathView) -> Option<PathId> {
         let path = view
             .sendable()
@@ -84,7 +84,7 @@ impl PlainCases {
         Some(path)
     }
 
-    /// Forgets paths that are gone.
+    /// Forgets removed paths.
     pub(crate) fn on_event(&mut self, event: &SchedulerEvent) {
         if let SchedulerEvent::PathRemoved(path) = event {
             self.copies.remove(*path);

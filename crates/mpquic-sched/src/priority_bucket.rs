@@ -7,22 +7,23 @@ use mpquic_core::sched::{
 use crate::choice::weight;
 use crate::plain_cases::PlainCases;
 
-/// A stream of known size up to this is served one bucket earlier.
+/// A stream of known size up to this many bytes is served one bucket earlier.
 const SMALL: u64 = 64 * 1024;
 
-/// Puts the streams into buckets by priority and size, serves the buckets in strict order and the
-/// streams of a bucket one after the other, each packet on the fastest path with room.
+/// Puts the streams into buckets by priority and size. Serves the buckets in strict order, and the
+/// streams of a bucket one after the other. Each packet takes the fastest path with room.
 ///
 /// Source: Shi et al., "PriorityBucket: A Multipath-QUIC Scheduler on Accelerating First Rendering
 /// Time in Page Loading", e-Energy 2020, as described by Hu et al. Inputs: RTT and window,
-/// priorities and sizes. Constants, which the description leaves open: one bucket per doubling of
-/// the weight, one bucket earlier up to 64 KiB; the path rule is lowest RTT first.
+/// priorities and sizes. The description leaves the constants open; here there is one bucket per
+/// doubling of the weight, streams up to 64 KiB are one bucket earlier, and the path rule is lowest
+/// RTT first.
 #[derive(Debug, Default)]
 pub struct PriorityBucket {
     cases: PlainCases,
 }
 
-/// Smaller is served earlier.
+/// The bucket of a stream; smaller numbers are served earlier.
 fn bucket(stream: &StreamView) -> u32 {
     let by_weight = 9 - weight(stream.priority).ilog2();
     let small = stream.size.is_some_and(|size| size <= SMALL);
@@ -35,7 +36,7 @@ impl Scheduler for PriorityBucket {
             Ok(path) => path,
             Err(decision) => return decision,
         };
-        // IDs grow in the order streams are opened.
+        // Stream IDs grow in the order in which streams are opened.
         let first = view
             .streams
             .iter()
@@ -68,7 +69,7 @@ mod tests {
     use crate::testing::{Scene, path, stream, stream_id};
 
     #[test]
-    fn strict_order_of_buckets_and_first_come_first_served_within() {
+    fn buckets_are_served_in_order_and_first_come_first_served_within() {
         let mut scene = Scene::new(vec![path(0, 10), path(1, 100)]);
         let mut scheduler = PriorityBucket::default();
         let mut first = |streams: &[StreamView]| {

@@ -1,4 +1,4 @@
-//! PStream: priority and size aware assignment of streams to paths.
+//! PStream: assignment of streams to paths by priority and size.
 
 use mpquic_core::sched::{
     DataSelection, Decision, Needs, PathView, Scheduler, SchedulerEvent, View,
@@ -13,35 +13,42 @@ use crate::choice::{
 use crate::plain_cases::PlainCases;
 
 /// Splits every stream over the paths so that its parts finish together, given the rate that other
-/// streams leave on each path; urgent streams choose first. Paths then serve their streams in
-/// rounds, a stream with a probability that follows its priority.
+/// streams leave on each path. Urgent streams choose first. Paths then serve their streams in
+/// rounds; the probability of a stream follows its priority.
 ///
 /// Source: Shi, Wang, Zhang, Zhou and Liu, "PStream: Priority-Based Stream Scheduling for
 /// Heterogeneous Paths in Multipath-QUIC", ICCCN 2020. Inputs: one-way delay and delivery rate of
 /// the paths; priority and unsent bytes of the streams. Constants: none.
 ///
-/// Differences from the paper and its code: paths of equal delay do not end the filling; the size
-/// of a stream need not be known, as unsent bytes are split anew whenever more is written; delivery
-/// rates are measured; weights are 1 to 256; a single path gets everything; the share of a path
-/// that fails is split again. Shares are not revised when later streams dilute the rate. Optionally
-/// a path counts with no more than a window per round trip. Control frames and data to be sent
-/// again leave on the fastest path with room, outside the plan.
+/// Differences from the paper and its code:
+///
+/// - Paths of equal delay do not end the filling.
+/// - The size of a stream need not be known: unsent bytes are split again whenever more is written.
+/// - Delivery rates are measured.
+/// - Weights are 1 to 256.
+/// - A single path gets all data.
+/// - The share of a path that fails is split again.
+///
+/// Shares are not revised when later streams reduce the rate. Optionally, the rate of a path is
+/// limited to a window per round trip. Control frames and data to be sent again leave on the
+/// fastest path with room, outside the plan.
 #[derive(Debug, Default)]
 pub struct PStream {
     limit_to_window: bool,
     cases: PlainCases,
-    /// Sorted by ID.
+    /// Sorted by stream ID.
     flows: Vec<Flow>,
     round: u64,
-    /// The path whose turn it is, and its turns left.
+    /// The path whose turn it is, and the number of its turns left.
     turn: Option<(PathId, usize)>,
     usable: UsablePaths,
     filling: Vec<Fill>,
-    /// Streams of a path, with what it is to carry of each and their weights.
+    /// Streams of a path, with the bytes that the path should carry of each stream, and their
+    /// weights.
     drawn: Vec<(StreamId, u64, u64)>,
 }
 
-/// A stream and what each path is to carry of it.
+/// A stream and the bytes that each path should carry of it.
 #[derive(Debug)]
 struct Flow {
     stream: StreamId,
@@ -66,7 +73,7 @@ struct Share {
 #[derive(Debug, Clone, Copy)]
 struct Fill {
     path: PathId,
-    /// Bytes per second the stream would get.
+    /// Bytes per second that the stream would get.
     rate: f64,
     /// One-way delay, seconds.
     delay: f64,
@@ -74,12 +81,12 @@ struct Fill {
     bytes: f64,
 }
 
-/// The rate a stream gets on a path it shares by weight.
+/// The rate of a stream on a path that it shares by weight, bytes per second.
 pub(crate) fn rate_share(rate: f64, weight: u64, others: u64) -> f64 {
     rate * weight as f64 / (weight + others) as f64
 }
 
-/// Spreads `size` bytes over paths so that all that get some finish together. Sorts the paths by
+/// Spreads `size` bytes over paths so that all paths with bytes finish together. Sorts the paths by
 /// delay.
 fn fill(paths: &mut [Fill], size: u64) {
     paths.sort_unstable_by(|a, b| a.delay.total_cmp(&b.delay).then(a.path.cmp(&b.path)));
@@ -88,8 +95,8 @@ fn fill(paths: &mut [Fill], size: u64) {
         let next = paths.get(count).map(|path| path.delay);
         let filled = &mut paths[..count];
         let rates: f64 = filled.iter().map(|path| path.rate).sum();
-        // Fills the paths so far up to the delay of the next one; the last level takes what is
-        // left.
+        // Fills the first paths up to the delay of the next path; the last step takes all remaining
+        // bytes.
         let gap = next.map_or(f64::INFINITY, |next| next - filled[count - 1].delay);
         let bytes = rest.min(gap * rates);
         for path in filled {
@@ -118,8 +125,8 @@ impl Flow {
         self.shares.iter().any(|share| share.path == path)
     }
 
-    /// Takes off the shares what was sent since the last call: first from the path of the last
-    /// decision, then from the largest share.
+    /// Takes bytes that were sent since the last call off the shares: first off the path of the
+    /// last decision, then off the largest share.
     fn charge(&mut self) {
         let mut sent = self.left().saturating_sub(self.unsent);
         let last = self.last.take();
@@ -143,7 +150,7 @@ impl Flow {
 }
 
 impl PStream {
-    /// A scheduler; with `limit_to_window`, a path counts with no more than a window per round
+    /// A scheduler. With `limit_to_window`, the rate of a path is limited to a window per round
     /// trip.
     pub fn new(limit_to_window: bool) -> Self {
         Self {
@@ -170,7 +177,7 @@ impl PStream {
         &mut self.flows[index]
     }
 
-    /// Brings the plan in line with what the streams have left.
+    /// Brings the plan in line with the unsent bytes of the streams.
     fn sync(&mut self, view: &View<'_>) {
         self.round += 1;
         let round = self.round;
@@ -207,7 +214,7 @@ impl PStream {
         }
     }
 
-    /// The rate of a path in bytes per second.
+    /// The rate of a path, bytes per second.
     fn rate(&self, path: &PathView) -> f64 {
         let by_window = path.window.max(1) as f64 / seconds(path.rtt.smoothed);
         if self.limit_to_window {
@@ -239,7 +246,8 @@ impl PStream {
     fn assign(&mut self, view: &View<'_>, stream: StreamId, size: u64) {
         self.split(view, stream, size);
         let mut rest = size;
-        // Whole packets, except for the last piece, which goes to the path with the lowest delay.
+        // Every path gets whole packets, except the path with the lowest delay, which takes the
+        // rest.
         for index in (0..self.filling.len()).rev() {
             let Fill {
                 path, mtu, bytes, ..
@@ -272,7 +280,7 @@ impl PStream {
         path.can_send() && self.flows_on(path.id).next().is_some()
     }
 
-    /// The path whose turn it is: every path gets as many turns in a row as streams are on it.
+    /// The path whose turn it is. Every path gets as many turns in a row as it has streams.
     fn next_path<'a>(&mut self, view: &View<'a>) -> Option<&'a PathView> {
         if let Some((id, turns)) = self.turn
             && turns > 0
@@ -291,7 +299,7 @@ impl PStream {
         Some(path)
     }
 
-    /// A stream of the path, drawn with a probability that follows the weights.
+    /// Draws a stream of the path with a probability that follows the weights.
     fn draw(&mut self, path: PathId, random: u64) -> Option<(StreamId, u64)> {
         let mut flows = std::mem::take(&mut self.drawn);
         flows.clear();
@@ -376,7 +384,7 @@ mod tests {
         scene
     }
 
-    /// Bytes of each path, and when they are there, in units of 10 microseconds.
+    /// The bytes of each path, and when they have arrived, in units of 10 microseconds.
     fn split(pstream: &mut PStream, scene: &Scene, stream: StreamId, size: u64) -> [(u64, u64); 2] {
         pstream.split(&scene.view(), stream, size);
         [0, 1].map(|index| {
@@ -467,9 +475,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written is planned, whole packets on all paths but the first.
+        /// All written bytes are planned: whole packets on all paths but one.
         #[test]
-        fn shares_sum_up_to_what_waits(
+        fn shares_sum_up_to_the_unsent_bytes(
             rates in proptest::collection::vec((1u64..10_000_000, 0u64..500), 1..8),
             sizes in proptest::collection::vec(1u64..5_000_000, 1..5),
         ) {

@@ -1,4 +1,4 @@
-//! QAware: aware of local queues.
+//! QAware: takes local queues into account.
 
 use std::time::{Duration, Instant};
 
@@ -16,24 +16,25 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// How [`QAware`] combines the delays of queue and network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QAwareForm {
-    /// As published: packets in the queue and the one to send, each taking a whole service time.
+    /// As published: each packet in the queue, and the packet to send, takes a whole service time.
     Paper,
-    /// The time the queue takes to drain, plus one service time.
+    /// The time in which the queue drains, plus one service time.
     Additive,
 }
 
-/// Sends where a packet would arrive first, counting what waits in the local socket or interface
-/// queue. The RTT shows that queue only a round trip later.
+/// Sends on the path where a packet would arrive first, counting the bytes that wait in the local
+/// socket or interface queue. The RTT shows that queue only a round trip later.
 ///
 /// Source: Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A Cross-Layer Approach to MPTCP
 /// Scheduling", IFIP Networking 2018. Inputs: bytes in the local queue and its drain rate, smoothed
-/// and smallest RTT. Constants: 0.8 on the old queueing time, a look every 10 ms (the paper does
-/// not say).
+/// and minimum RTT. Constants: a weight of 0.8 for the old queueing time, a sample every 10 ms (the
+/// paper gives no interval).
 ///
-/// Differences from the paper: the queue is counted in packets in the paper's own form; the average
-/// is kept per path and per interval, not per decision; nothing overflows. A path whose queue is
-/// unknown counts as having none, and without any queue this is lowest RTT first. The additive form
-/// is the default: the published product takes a path for serving one packet per round trip.
+/// Differences from the paper: in the paper's own form, the queue is counted in packets; the
+/// average is kept per path and per interval, not per decision; integers cannot overflow. A path
+/// whose queue is unknown counts as a path without a queue. Without any queue, QAware is lowest RTT
+/// first. The additive form is the default, because the published product assumes that a path
+/// serves one packet per round trip.
 #[derive(Debug)]
 pub struct QAware {
     form: QAwareForm,
@@ -42,7 +43,7 @@ pub struct QAware {
     warned: bool,
 }
 
-/// Average time spent in the local queue of a path, seconds.
+/// Average time that packets spend in the local queue of a path, seconds.
 #[derive(Debug, Clone, Copy)]
 struct Queue {
     wait: f64,
@@ -60,7 +61,7 @@ impl QAware {
         }
     }
 
-    /// Takes account of how long packets wait in the queues, now and then.
+    /// Samples the time that packets wait in the queues, once per interval.
     pub(crate) fn look_at_queues(&mut self, view: &View<'_>) {
         let known = view.paths.iter().any(|path| path.local_queue.is_some());
         for path in view.paths {
@@ -108,7 +109,7 @@ impl QAware {
     }
 }
 
-/// Seconds until the local queue and this many bytes behind it have left.
+/// Seconds until the local queue and `behind` bytes after it have left.
 fn drain_time(path: &PathView, behind: u64) -> f64 {
     let bytes = path.local_queue.unwrap_or(0) + behind;
     let drain = path.local_drain_rate.filter(|rate| *rate > 0);
@@ -130,7 +131,7 @@ impl Scheduler for QAware {
         let measured = view.sendable().filter(|path| is_measured(path));
         match self.first(measured) {
             None => Decision::Blocked,
-            // Only one packet where the queue is known, because every packet makes it longer.
+            // If the queue is known, only one packet, because every packet makes the queue longer.
             Some(path) if path.local_queue.is_some() => Decision::send(path.id),
             Some(path) => send_batch(path),
         }
@@ -176,7 +177,7 @@ mod tests {
         let mut qaware = QAware::new(QAwareForm::Paper);
         let times: Vec<_> = scene.paths.iter().map(|path| qaware.time(path)).collect();
         assert_eq!(times, [0.080, 0.080]);
-        // A tie goes to the lower RTT.
+        // A tie goes to the path with the lower RTT.
         assert_eq!(chosen(&qaware.select(&scene.view())), Some(1));
     }
 
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_queue_it_is_lowest_rtt_first() {
+    fn without_local_queues_the_path_with_the_lowest_rtt_is_chosen() {
         let scene = Scene::new(vec![path(0, 40), path(1, 39)]);
         for form in [QAwareForm::Paper, QAwareForm::Additive] {
             assert_eq!(chosen(&QAware::new(form).select(&scene.view())), Some(1));

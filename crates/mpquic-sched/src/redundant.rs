@@ -5,15 +5,15 @@ use mpquic_core::sched::{DataSelection, Decision, PathSet, Scheduler, View};
 use crate::choice::{fastest_sendable, send_batch};
 use crate::plain_cases::least_used;
 
-/// Sends everything on every usable path. As the copy that arrives first counts, the delay is the
-/// lowest of all paths, and the goodput about that of the best one.
+/// Sends all data on every usable path. The first copy that arrives counts, so the delay is the
+/// lowest of all paths, and the goodput is about that of the best path.
 ///
-/// Source: `mptcp_redundant.c` (Pinedo, Lopez et al.). Inputs: RTT, window. Constants: none; a path
+/// Source: `mptcp_redundant.c` (Pinedo, Lopez et al.). Inputs: RTT, window. Constants: none. A path
 /// may lag behind by as many copies as the core keeps for it.
 ///
-/// New data goes to the fastest path with room. Copies for the other paths wait in order for room
-/// in their windows, and are dropped once the data has arrived: every path sends the oldest data
-/// that it has not carried and that is not acknowledged. DATAGRAMs are sent on every path as well;
+/// New data takes the fastest path with room. Copies for the other paths wait in order for room in
+/// the windows of these paths, and are dropped once the data has arrived. So every path sends the
+/// oldest unacknowledged data that it has not carried. DATAGRAMs are sent on every path as well;
 /// the peer's application gets each of them several times.
 #[derive(Debug, Default)]
 pub struct Redundant;
@@ -28,8 +28,8 @@ impl Scheduler for Redundant {
         if copies.is_empty() {
             return send_batch(path);
         }
-        // DATAGRAMs are copied only if they are named. Control frames may be more urgent, but they
-        // are few, and the core sees to it that they have their turn.
+        // DATAGRAMs are copied only if the decision names them. Control frames may be more urgent,
+        // but they are few, and the core gives them their turn.
         let data = match view.queue.datagrams {
             0 => DataSelection::Next,
             _ => DataSelection::Datagram,

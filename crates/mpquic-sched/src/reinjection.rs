@@ -1,4 +1,4 @@
-//! Re-injection: sends bytes in flight again on another path, whichever scheduler is in use.
+//! Re-injection: sends bytes in flight again on another path, together with any scheduler.
 
 use std::time::{Duration, Instant};
 
@@ -11,36 +11,38 @@ use mpquic_core::{PathId, PathMap};
 use crate::choice::{is_measured, lowest_rtt};
 use crate::repeats::{REPEATED, Repeats};
 
-/// Smallest and largest age at which a range is repeated, whatever the RTTs are.
+/// Smallest age at which a range is repeated, for any RTT.
 const MIN_DEADLINE: Duration = Duration::from_millis(20);
+/// Largest age at which a range is repeated, for any RTT.
 const MAX_DEADLINE: Duration = Duration::from_millis(500);
 
-/// When bytes are sent again on another path although they are not lost.
+/// The cases in which bytes are sent again on another path although they are not lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReinjectionPolicies {
-    /// Flow control blocks new data and the oldest bytes are on a path with a window of at most
-    /// four datagrams or with more than four times the RTT (opportunistic retransmission of
+    /// Flow control blocks new data, and the path of the oldest bytes has a window of at most four
+    /// datagrams or more than four times the RTT of another path (opportunistic retransmission of
     /// Multipath TCP).
     pub opportunistic: bool,
-    /// Together with `opportunistic`, and whatever the ratio of the RTTs: if another path that can send
-    /// has a lower RTT, the path that holds the oldest bytes shows the scheduler half its window, at
-    /// most once per round trip and not while it recovers from a loss. It grows again by a datagram
-    /// per round trip. Congestion control itself is left alone.
+    /// Together with `opportunistic`, for any ratio of the RTTs: if another path with a lower RTT
+    /// can send, the scheduler sees only half of the window of the path that holds the oldest
+    /// bytes. This happens at most once per round trip, and not while the path recovers from a
+    /// loss. The visible window grows by a datagram per round trip. Congestion control is not
+    /// affected.
     pub penalise: bool,
-    /// Bytes are older than 1.1 times the lowest RTT, at least 20 ms and at most 500 ms (xquic).
+    /// Bytes are older than 1.1 times the lowest RTT, limited to 20 to 500 ms (xquic).
     pub deadline: bool,
-    /// Nothing new is left to send (xquic).
+    /// No new data is left to send (xquic).
     pub after_schedule: bool,
 }
 
-/// A way of deciding on re-injection, as listed for people.
+/// A re-injection policy, described for lists.
 #[derive(Debug, Clone, Copy)]
 pub struct ReinjectionInfo {
-    /// What follows a scheduler's name and a `+`, as in `blest+deadline`.
+    /// The name that follows a scheduler's name and a `+`, as in `blest+deadline`.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// A description of one line.
     pub description: &'static str,
-    /// The system it comes from.
+    /// The system that the policy comes from.
     pub source: &'static str,
     select: fn(&mut ReinjectionPolicies),
 }
@@ -75,13 +77,13 @@ static POLICIES: [ReinjectionInfo; 4] = [
     },
 ];
 
-/// The ways of deciding on re-injection.
+/// All re-injection policies.
 pub fn reinjections() -> &'static [ReinjectionInfo] {
     &POLICIES
 }
 
 impl ReinjectionPolicies {
-    /// Adds the policy of this name; `false` if there is none.
+    /// Adds the policy with this name; `false` if there is no such policy.
     pub(crate) fn add(&mut self, name: &str) -> bool {
         let policy = POLICIES.iter().find(|policy| policy.name == name);
         if let Some(policy) = policy {
@@ -91,15 +93,15 @@ impl ReinjectionPolicies {
     }
 }
 
-/// Repeats unacknowledged bytes on better paths, each packet at most once, and leaves all other
-/// decisions to another scheduler.
+/// Repeats unacknowledged bytes on better paths, each packet at most once. All other decisions are
+/// those of an inner scheduler.
 ///
 /// Sources: `mptcp_sched.c` (opportunistic retransmission and penalisation), xquic (deadline, after
 /// schedule). Inputs: unacknowledged ranges, RTT, window, flow control credit. The core itself
 /// moves the data of a path that fails or is abandoned.
 ///
-/// Bit 63 of a tag belongs to this layer: the inner scheduler must not set it, and gets no events
-/// of packets that have it.
+/// Bit 63 of a tag belongs to this layer. The inner scheduler must not set it, and gets no events
+/// of packets whose tag has it.
 #[derive(Debug)]
 pub struct Reinjecting {
     inner: Box<dyn Scheduler>,
@@ -111,7 +113,7 @@ pub struct Reinjecting {
     shown: Vec<PathView>,
 }
 
-/// A window that is shown smaller than it is.
+/// A window that the inner scheduler sees smaller than it is.
 #[derive(Debug, Clone, Copy)]
 struct Penalty {
     window: u64,
@@ -135,8 +137,8 @@ impl Reinjecting {
         self.repeats.repeat(range.path, range, target)
     }
 
-    /// The oldest bytes of all, if flow control waits for them on a bad path. The path is penalised
-    /// even if they are not worth repeating.
+    /// Repeats the oldest of all bytes if flow control waits for them on a bad path. The path is
+    /// penalised even if the bytes are not worth a copy.
     fn opportunistic(&mut self, view: &View<'_>) -> Option<Decision> {
         let blocked = view.queue.flow_credit == 0 && view.queue.unsent > 0;
         let range = view.unacked().first().filter(|_| blocked)?;
@@ -170,8 +172,8 @@ impl Reinjecting {
             .insert(path.id, Penalty { window, changed_at });
     }
 
-    /// Repeats the oldest bytes that are overdue and have another path to go to; otherwise notes
-    /// when the next ones are due.
+    /// Repeats the oldest overdue bytes for which another path can send. Otherwise notes when the
+    /// next bytes become overdue.
     fn overdue(&mut self, view: &View<'_>) -> Option<Decision> {
         self.deadline = None;
         let measured = view.usable().filter(|path| is_measured(path));
@@ -193,7 +195,7 @@ impl Reinjecting {
         None
     }
 
-    /// The oldest bytes that another path can repeat, once nothing new is left.
+    /// Repeats the oldest bytes for which another path can send, once no new data is left.
     fn after_schedule(&mut self, view: &View<'_>) -> Option<Decision> {
         let done = view.queue.idle && view.queue.unsent == 0;
         let mut ranges = view.unacked().iter().filter(|_| done);
@@ -229,7 +231,7 @@ impl Reinjecting {
             }
             self.shown.push(shown);
         }
-        // Nothing is gained by blocking the only path that can send.
+        // If only penalised paths can send, hiding their windows gains nothing.
         if !self.shown.iter().any(PathView::can_send) {
             return self.inner.select(view);
         }
@@ -239,7 +241,7 @@ impl Reinjecting {
     }
 }
 
-/// The measured path with the lowest RTT that can send and is not this one.
+/// The measured path with the lowest RTT that can send, except `path`.
 fn best_other<'a>(view: &View<'a>, path: PathId) -> Option<&'a PathView> {
     lowest_rtt(
         view.sendable()
@@ -306,7 +308,7 @@ impl Scheduler for Reinjecting {
     }
 }
 
-/// Makes schedulers wrapped in [`Reinjecting`].
+/// Makes schedulers that are wrapped in [`Reinjecting`].
 #[derive(Debug)]
 pub(crate) struct ReinjectingFactory {
     pub(crate) inner: std::sync::Arc<dyn SchedulerFactory>,
@@ -319,7 +321,7 @@ impl SchedulerFactory for ReinjectingFactory {
     }
 }
 
-/// Wraps every scheduler a factory makes in [`Reinjecting`].
+/// Wraps every scheduler of a factory in [`Reinjecting`].
 pub fn reinjecting(
     inner: std::sync::Arc<dyn SchedulerFactory>,
     policies: ReinjectionPolicies,
@@ -327,8 +329,8 @@ pub fn reinjecting(
     std::sync::Arc::new(ReinjectingFactory { inner, policies })
 }
 
-/// Wraps every scheduler a factory makes in the policies of these names; without any it stays as it
-/// is. `None` if there is no policy of one of the names.
+/// Wraps every scheduler of a factory in the policies with these names. Without names, returns the
+/// factory itself. `None` if a name is unknown.
 pub fn with_reinjections<'a>(
     inner: std::sync::Arc<dyn SchedulerFactory>,
     mut names: impl Iterator<Item = &'a str>,

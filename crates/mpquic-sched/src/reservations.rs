@@ -1,37 +1,38 @@
-//! Which path is to carry which of the waiting bytes.
+//! Assignments of waiting stream bytes to paths.
 
 use mpquic_core::sched::{DataSelection, Decision, PathView, StreamView, View};
 use mpquic_core::{PathId, PathMap, StreamId};
 
 use crate::choice::{carriers, find_stream, is_measured, lowest_rtt, payload, wait_for};
 
-/// The most separate runs of bytes; nothing is reserved beyond that.
+/// Most runs of assigned bytes; beyond that, no bytes are assigned.
 const MAX_RUNS: usize = 256;
-/// The most pieces that one decision assigns to paths; the next decision continues.
+/// Most pieces that one decision assigns to paths; the next decision continues.
 const MAX_PIECES: usize = 1024;
-/// Fewer bytes than this do not get a datagram of their own while others follow.
+/// A rest of a run with fewer bytes than this gets no datagram of its own if more bytes follow.
 const FRAGMENT: u64 = 600;
 
-/// Unsent bytes of streams assigned to paths, in the order in which they were assigned. Bytes of a
-/// path that fails are assigned anew before others.
+/// Unsent bytes of streams and the paths that they are assigned to, in the order of the assignment.
+/// Bytes of a path that fails are assigned again before other bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     runs: Vec<Run>,
-    /// How far each stream with data is assigned, sorted by ID.
+    /// The assigned bytes of each stream with data, sorted by stream ID.
     streams: Vec<Assigned>,
+    /// Assigned bytes of each path that have not left.
     queued: PathMap<u64>,
     /// Stream and path of the last decision.
     last: Option<(StreamId, PathId)>,
-    /// Everything is to be assigned again, once the bytes that the last decision sent are accounted
-    /// for.
+    /// All bytes should be assigned again, once the bytes of the last decision are accounted for.
     release: bool,
+    /// Number of the current call of [`Self::sync`].
     round: u64,
 }
 
 /// Consecutive bytes of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// `None` if they have to be assigned again.
+    /// The assigned path; `None` if the bytes have to be assigned again.
     path: Option<PathId>,
     stream: StreamId,
     start: u64,
@@ -41,12 +42,12 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, Copy)]
 struct Assigned {
     stream: StreamId,
-    /// Bytes from here on were not assigned yet.
+    /// Bytes from this offset on were not assigned yet.
     end: u64,
     /// Offset of the first unsent byte.
     offset: u64,
-    /// Bytes in runs, and those not assigned yet; more than `unsent` if some were sent since the
-    /// last call.
+    /// Bytes in runs plus bytes that were not assigned yet. They exceed `unsent` if some were sent
+    /// since the last call.
     held: u64,
     unsent: u64,
     /// The last round in which the stream had data.
@@ -76,7 +77,7 @@ impl Reservations {
         position.ok().map(|index| &mut self.streams[index])
     }
 
-    /// Takes account of what was sent and written since the last time.
+    /// Accounts for bytes that were sent and written since the last call.
     pub(crate) fn sync(&mut self, view: &View<'_>) {
         self.round += 1;
         let round = self.round;
@@ -112,7 +113,7 @@ impl Reservations {
         self.recount();
     }
 
-    /// Shortens the runs by what was sent: first those of the last decision.
+    /// Shortens the runs by the bytes that were sent, first those of the last decision.
     fn consume(&mut self) {
         let last = self.last.take();
         let mut runs = std::mem::take(&mut self.runs);
@@ -139,7 +140,7 @@ impl Reservations {
         self.runs = runs;
     }
 
-    /// A rest that is too short for a datagram of its own goes with the bytes that follow.
+    /// Adds a rest that is too short for a datagram of its own to the bytes that follow it.
     fn pass_on(&mut self, runs: &mut [Run], fragment: Run) {
         let follows = |run: &&mut Run| run.stream == fragment.stream && run.start == fragment.end;
         if let Some(next) = runs.iter_mut().find(follows) {
@@ -170,7 +171,7 @@ impl Reservations {
         self.queued.get(path).copied().unwrap_or(0)
     }
 
-    /// The next bytes without a path, at most `size`, or `None` if there are none.
+    /// The next bytes without a path, at most `size`; `None` if there are none.
     pub(crate) fn unassigned(&mut self, view: &View<'_>, size: u64) -> Option<Run> {
         if self.runs.len() >= MAX_RUNS {
             return None;
@@ -192,7 +193,7 @@ impl Reservations {
         })
     }
 
-    /// Gives the bytes that [`Self::unassigned`] named to a path.
+    /// Assigns the bytes that [`Self::unassigned`] returned to a path.
     pub(crate) fn assign(&mut self, path: PathId, piece: Run) {
         *self.queued.get_or_insert_with(path, || 0) += piece.end - piece.start;
         let mut at = self.runs.len();
@@ -235,8 +236,8 @@ impl Reservations {
         }
     }
 
-    /// Assigns data, each piece to the path that `pick` names, until a path that can send has some;
-    /// then sends it. Otherwise waits for a path that has some.
+    /// Assigns pieces of data to the paths that `pick` chooses, until a path that can send has
+    /// data. Then sends the data. Without such a path, waits for a path that has data.
     pub(crate) fn dispatch(
         &mut self,
         view: &View<'_>,
@@ -335,14 +336,14 @@ mod tests {
             Some((2_400, 1_200))
         );
 
-        // 1150 of them fit; the other 50 go with what follows.
+        // 1150 of the bytes fit; the other 50 go with the following bytes.
         scene.streams[0].unsent -= 1_150;
         reservations.sync(&scene.view());
         assert_eq!(queued(&reservations), [4_850, 0]);
         assert_eq!(offset(reservations.send(&scene.paths[1])), None);
         assert_eq!(offset(reservations.send(&scene.paths[0])), Some((0, 1_200)));
 
-        // Sent outside the plan, from the front.
+        // Bytes sent outside the plan, from the front.
         scene.streams[0].unsent -= 2_400;
         scene.streams[0].offset = 2_400;
         reservations.sync(&scene.view());
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_counts_before_all_is_assigned_anew() {
+    fn sent_bytes_are_accounted_for_before_assignments_are_released() {
         let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
         scene.streams = vec![stream(0, 0, 4_800)];
         let mut reservations = Reservations::default();
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_are_gone_are_forgotten() {
+    fn streams_without_data_are_forgotten() {
         let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
         scene.streams = vec![stream(0, 0, 2_400)];
         let mut reservations = Reservations::default();
@@ -407,18 +408,18 @@ mod tests {
         assert!(reservations.runs.is_empty() && reservations.streams.is_empty());
     }
 
-    /// What a stream has, and what happens to it.
+    /// An operation on one stream and its reservations.
     #[derive(Debug, Clone, Copy)]
     enum Operation {
         Write(u64),
-        /// Assign this many pieces, to the paths in turn.
+        /// Assigns this many pieces, to the paths in turn.
         Assign(u8),
-        /// Send so much of what is first on a path.
+        /// Sends this many bytes of the first run of a path.
         Send(u32, u64),
-        /// Send from the front, whatever is planned.
+        /// Sends bytes from the front, outside the plan.
         SendNext(u64),
         Release,
-        /// Whether path 1 is usable.
+        /// Makes path 1 usable or not.
         Usable(bool),
     }
 
@@ -435,9 +436,9 @@ mod tests {
     }
 
     proptest! {
-        /// Runs and what is not assigned yet are exactly the bytes that were not sent.
+        /// Runs and bytes that are not assigned yet together are exactly the unsent bytes.
         #[test]
-        fn nothing_is_lost_or_planned_twice(operations in vec(any_operation(), 1..100)) {
+        fn every_unsent_byte_is_planned_at_most_once(operations in vec(any_operation(), 1..100)) {
             let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
             let (mut reservations, mut unsent, mut end) =
                 (Reservations::default(), RangeSet::default(), 0);

@@ -5,13 +5,13 @@ use mpquic_core::sched::{Decision, PathView, Scheduler, View};
 
 use crate::choice::batch_bytes;
 
-/// Gives every usable path the same turn, in the order of their IDs; a path that cannot send is
+/// Gives every usable path the same turn, in the order of path IDs. A path that cannot send is
 /// skipped and loses its turn.
 ///
-/// Source: Paasch et al., "Experimental Evaluation of Multipath TCP Schedulers", CSWS 2014; with
-/// turns of one datagram also the scheduler of De Coninck et al., "Pluginizing QUIC", SIGCOMM 2019.
-/// Inputs: status, window. Constants: turns of ten datagrams unless asked otherwise. A path that
-/// joins late takes turns like the others: nothing counts what was sent before.
+/// Source: Paasch et al., "Experimental Evaluation of Multipath TCP Schedulers", CSWS 2014. With
+/// turns of one datagram it is also the scheduler of De Coninck et al., "Pluginizing QUIC", SIGCOMM
+/// 2019. Inputs: status, window. Constants: turns of ten datagrams by default. A path that joins
+/// late takes turns like the others, because bytes sent earlier are not counted.
 #[derive(Debug)]
 pub struct RoundRobin {
     last: Option<PathId>,
@@ -19,8 +19,8 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Turns of this many datagrams, at least one. Longer turns cost less CPU, turns of one
-    /// datagram are what the literature means by round robin.
+    /// A scheduler with turns of this many datagrams, at least one. Longer turns cost less CPU
+    /// time. In the literature, round robin has turns of one datagram.
     pub fn new(datagrams_per_turn: u16) -> Self {
         Self {
             last: None,

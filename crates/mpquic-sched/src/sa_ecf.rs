@@ -7,22 +7,22 @@ use crate::choice::{backlog, fast_and_chosen, find_stream, is_outside_streams, w
 use crate::ecf::{EcfForm, waits};
 use crate::plain_cases::PlainCases;
 
-/// Weighted round robin over the streams; for the stream whose turn it is, earliest completion
-/// first decides with what is left of that stream. A stream for which waiting is better is passed
-/// over; only if it is better for all of them, nothing is sent.
+/// Weighted round robin over the streams. For the stream whose turn it is, earliest completion
+/// first decides with the unsent bytes of that stream. A stream that is better off waiting is
+/// passed over. Only if all streams are better off waiting, no data is sent.
 ///
 /// Source: Rabitsch, Hurtig and Brunstrom, "A Stream-Aware Multipath QUIC Scheduler for
 /// Heterogeneous Paths", EPIQ 2018. Inputs: those of ECF, priorities and unsent bytes of the
 /// streams. Constants: priorities count as HTTP/2 weights, 1 to 256.
 ///
-/// One packet carries data of one stream. Optionally, the data of other streams that will be
-/// interleaved counts as left to send, too. Control frames and data to be sent again belong to no
-/// turn and leave on the fastest path with room.
+/// One packet carries data of one stream. Optionally, data of other streams that will be
+/// interleaved counts as unsent data of the stream. Control frames and data to be sent again belong
+/// to no turn, and leave on the fastest path with room.
 #[derive(Debug, Default)]
 pub struct SaEcf {
     count_interleaving: bool,
     cases: PlainCases,
-    /// Sorted by ID.
+    /// Sorted by stream ID.
     turns: Vec<Turn>,
     round: u64,
 }
@@ -30,7 +30,7 @@ pub struct SaEcf {
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     stream: StreamId,
-    /// What the stream is owed, in weights.
+    /// Credit of the stream, in weights.
     credit: i64,
     waiting: bool,
     /// The last round in which the stream had data.
@@ -40,8 +40,8 @@ struct Turn {
 }
 
 impl SaEcf {
-    /// A scheduler; with `count_interleaving`, the data of other streams that will be interleaved
-    /// counts as left to send, too.
+    /// A scheduler. With `count_interleaving`, data of other streams that will be interleaved
+    /// counts as unsent data of a stream.
     pub fn new(count_interleaving: bool) -> Self {
         Self {
             count_interleaving,
@@ -49,7 +49,7 @@ impl SaEcf {
         }
     }
 
-    /// Gives every stream with data its credit; returns the sum of the weights.
+    /// Gives every stream with data its credit. Returns the sum of the weights.
     fn begin_round(&mut self, view: &View<'_>) -> u64 {
         self.round += 1;
         let mut sum = 0;
@@ -81,7 +81,7 @@ impl SaEcf {
         sum
     }
 
-    /// What is left for the purposes of ECF.
+    /// Unsent bytes to be used in ECF's comparison.
     fn left(&self, turn: &Turn, weights: u64, backlog: u64) -> u64 {
         if self.count_interleaving {
             backlog.min(turn.unsent.saturating_mul(weights) / turn.weight.max(1))
@@ -123,7 +123,7 @@ impl Scheduler for SaEcf {
         let order = |turn: &Turn| (turn.credit, std::cmp::Reverse(turn.stream));
         let sends = self.turns.iter().filter(|turn| !verdict(self, turn).0);
         let winner = sends.max_by_key(|turn| order(turn)).copied();
-        // Streams that were passed over keep their verdict for the next time.
+        // Streams that were passed over keep their verdict for the next decision.
         let passed_over = if is_choice { self.turns.len() } else { 0 };
         for index in 0..passed_over {
             let turn = self.turns[index];
@@ -188,9 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_waits_lets_others_pass() {
+    fn stream_that_waits_lets_another_stream_send() {
         let mut scene = Scene::new(vec![full(path(0, 10)), path(1, 100)]);
-        // The large backlog of the first is better spread; the second is done earlier by waiting.
+        // For the large first stream, using both paths is better; the second stream is done earlier
+        // by waiting.
         scene.streams = vec![stream(0, 1, 3_000_000), stream(1, 200, 30_000)];
         let mut scheduler = SaEcf::default();
         for _ in 0..3 {
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn other_streams_can_count_as_part_of_what_is_left() {
+    fn data_of_other_streams_counts_as_unsent_if_enabled() {
         let mut scene = Scene::new(vec![full(path(0, 10)), path(1, 100)]);
         scene.streams = vec![stream(0, 1, 30_000), stream(1, 99, 4_000_000)];
         scene.queue.unsent = 4_030_000;

@@ -1,4 +1,4 @@
-//! A split set from outside.
+//! A split that is set from outside.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +12,8 @@ use crate::choice::{fastest_sendable, send_batch};
 use crate::fair_share::FairShare;
 use crate::plain_cases::PlainCases;
 
-/// The weights of paths. Clones share them: weights can be set at any time and from any thread, and
-/// the schedulers made with them follow.
+/// The weights of paths. All clones share the same weights, which can be set at any time and from
+/// any thread. Schedulers that were made with them follow the changes.
 ///
 /// ```
 /// use mpquic_core::PathId;
@@ -35,9 +35,9 @@ struct Shared {
 }
 
 impl SplitWeights {
-    /// Replaces all weights. Only their ratio counts. A path without a weight, or with one that is
-    /// not a positive number, is used only when no other path can send; without any weights all
-    /// paths get the same.
+    /// Replaces all weights. Only their ratio counts. A path without a positive, finite weight is
+    /// used only when no other path can send. Without any weights, all paths get the same number of
+    /// bytes.
     pub fn set(&self, weights: impl IntoIterator<Item = (PathId, f64)>) {
         let mut shared = self
             .0
@@ -51,12 +51,12 @@ impl SplitWeights {
 }
 
 /// Divides the bytes among the paths by weights that an outside agent sets and changes, for example
-/// one that was trained to; a path that is full is passed over.
+/// a trained model. A full path is passed over.
 ///
-/// Source: the interface ReLeS needs (Zhang, Li, Gao et al., "ReLeS: A Neural Adaptive Multipath
-/// Scheduler based on Deep Reinforcement Learning", INFOCOM 2019); the network that finds the
-/// weights is not part of it and reads the statistics of the connection. Inputs: weights, bytes
-/// sent. Constants: none.
+/// Source: the interface that ReLeS needs (Zhang, Li, Gao et al., "ReLeS: A Neural Adaptive
+/// Multipath Scheduler based on Deep Reinforcement Learning", INFOCOM 2019). The neural network
+/// that finds the weights is not part of this crate; it reads the statistics of the connection.
+/// Inputs: weights, bytes sent. Constants: none.
 #[derive(Debug, Default)]
 pub struct SplitRatio {
     shared: SplitWeights,
@@ -76,7 +76,7 @@ impl SplitRatio {
         }
     }
 
-    /// Makes schedulers that all follow these weights.
+    /// A factory of schedulers that follow these weights.
     pub fn factory(weights: &SplitWeights) -> Arc<dyn SchedulerFactory> {
         let weights = weights.clone();
         factory("split-ratio", move || Box::new(Self::new(&weights)))

@@ -10,20 +10,20 @@ use crate::plain_cases::PlainCases;
 
 /// Part of an observed error by which the gap is corrected.
 const GAIN: f64 = 1.0 / 8.0;
-/// The gap is at most this many times what the delays suggest.
+/// Largest gap, in multiples of the gap that the delays suggest.
 const MAX_GAP: f64 = 4.0;
 
-/// The fast path sends a stream in order; a slow path sends data further ahead, by as much as the
-/// fast path delivers in the difference of the delays. Everything then arrives in order, and the
-/// receiver needs little room to sort it.
+/// The fast path sends a stream in order. A slow path sends data further ahead, by as many bytes as
+/// the fast path delivers in the difference of the delays. So all data arrives in order, and the
+/// receiver needs little buffer to sort it.
 ///
 /// Source: Shi, Cui, Wang et al., "STMS: Improving MPTCP Throughput Under Heterogeneous Networks",
 /// USENIX ATC 2018. Inputs: one-way delay, delivery rate, unsent bytes of the streams, flow control
 /// credit; acknowledgements. Constants of our own: the gap is corrected by an eighth of the error,
-/// up to four times what the delays suggest.
+/// up to four times the gap that the delays suggest.
 ///
-/// The error is seen when a slow packet is acknowledged: how far the fast path had got when that
-/// packet arrived, against its offset.
+/// An acknowledged packet of a slow path shows the error: the offset that the fast path had reached
+/// when the packet arrived, compared with the offset of the packet.
 #[derive(Debug, Default)]
 pub struct Stms {
     cases: PlainCases,
@@ -38,7 +38,7 @@ pub struct Stms {
 /// A path that sends ahead.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slow {
-    /// Bytes added to the gap by experience.
+    /// Bytes added to the gap because of observed errors.
     correction: f64,
     /// The offset of the path's next bytes in the stream.
     next: u64,
@@ -56,7 +56,7 @@ impl Stms {
         (gap + correction).clamp(0.0, MAX_GAP * gap).round() as u64
     }
 
-    /// The stream to send, the same as long as it has data.
+    /// The stream to send; the same stream as long as it has data.
     fn stream<'a>(&mut self, view: &View<'a>) -> Option<&'a StreamView> {
         let current = view.streams.iter().find(|s| Some(s.id) == self.stream);
         let stream = current.or(view.streams.first())?;
@@ -67,20 +67,21 @@ impl Stms {
         Some(stream)
     }
 
-    /// Offsets of another stream or another fast path tell nothing.
+    /// Forgets offsets, because they belong to another stream or another fast path.
     fn restart(&mut self) {
         self.reached = 0;
         self.slow.clear();
     }
 
-    /// Compares the offset of a slow packet with how far the fast path was when it arrived.
+    /// Compares the offset of a slow packet with the offset that the fast path had reached when the
+    /// packet arrived.
     fn on_slow_acked(&mut self, view: &View<'_>, path: PathId, offset: u64) {
         let fast = self.fast.and_then(|id| view.path(id));
         let (Some(fast), Some(slow)) = (fast, view.path(path)) else {
             return;
         };
         let suggested = suggested(fast, slow);
-        // Acknowledgements of the slow path are older, by the difference of the delays.
+        // The acknowledgement of the slow path is older, by the difference of the delays.
         let error = self.reached as f64 - suggested - offset as f64;
         let limit = MAX_GAP * suggested;
         if let Some(slow) = self.slow.get_mut(path) {
@@ -204,7 +205,7 @@ mod tests {
         scene.paths[0].in_flight = 0;
         scene.paths[0].sendable = mpquic_core::sched::Sendable::Now;
         assert_eq!(chosen(&stms.select(&scene.view())), Some(0));
-        // Nothing is that far ahead, or flow control does not let it go.
+        // The stream ends before that offset, or flow control does not allow it.
         scene.paths[0] = blocked;
         scene.streams[0].end = 24_000;
         let on = PathId(0);
@@ -226,7 +227,7 @@ mod tests {
             stms.gap(&scene.paths[0], &scene.paths[1])
         };
         assert_eq!(acked(0, 48_000), 20_000);
-        // The fast path was at 28 000 when this one arrived.
+        // The fast path was at offset 28 000 when this packet arrived.
         assert_eq!(acked(1, 20_000), 21_000);
         assert_eq!(acked(1, 44_000), 19_000);
         assert_eq!(acked(1, 28_000), 19_000);

@@ -10,22 +10,22 @@ use crate::otias::dispatch;
 use crate::plain_cases::PlainCases;
 use crate::reservations::Reservations;
 
-/// The most round trips looked ahead.
+/// Most round trips that are simulated.
 const MAX_ROUNDS: u32 = 64;
-/// Everything is assigned anew when an RTT changed by more than one part in this many.
+/// All data is assigned again when an RTT changed by more than the RTT divided by this number.
 const RTT_CHANGE: u32 = 8;
 
-/// Assigns every packet to the path on which its transfer ends first, simulating how the window
-/// grows while the packets before it leave, even if the window is full now.
+/// Assigns every packet to the path on which its transfer ends first, even if the window of that
+/// path is full now. The growth of the window while earlier packets leave is simulated.
 ///
 /// Source: Hurtig, Grinnemo, Brunstrom, Ferlin, Alay and Kuhn, "Low-Latency Scheduling in MPTCP",
 /// IEEE/ACM Transactions on Networking 27(1), 2019, as described in ETC's paper. Inputs: RTT,
-/// one-way delay, window, in flight, the controller's growth, unsent bytes of the streams.
-/// Constants: none in the description; here, 64 round trips of look-ahead.
+/// one-way delay, window, bytes in flight, growth of the controller, unsent bytes of the streams.
+/// Constants: none in the description; here, at most 64 simulated round trips.
 ///
-/// Everything is assigned anew after a congestion event, after path events and when an RTT moved by
-/// an eighth: not with every sample, as the description has it, which would undo all assignments
-/// with every acknowledgement.
+/// All data is assigned again after a congestion event, after path events and when an RTT changed
+/// by an eighth. In the description, this happens with every RTT sample, which would undo all
+/// assignments with every acknowledgement.
 #[derive(Debug, Default)]
 pub struct Sttf {
     cases: PlainCases,
@@ -34,8 +34,8 @@ pub struct Sttf {
     windows: Vec<(PathId, u64)>,
 }
 
-/// Seconds until the last of `bytes` that leave on a path arrives. `windows` are those of all
-/// paths now.
+/// Seconds until the last of `bytes` that leave on a path arrives. `windows` holds the present
+/// windows of all paths.
 fn transfer_time(
     path: &PathView,
     bytes: u64,
@@ -59,7 +59,7 @@ fn transfer_time(
 }
 
 impl Sttf {
-    /// Drops all assignments if an RTT is no longer what they were made with.
+    /// Drops all assignments if an RTT differs from the RTT that they were made with.
     fn note_rtts(&mut self, view: &View<'_>) {
         let mut moved = false;
         self.windows.clear();
@@ -128,7 +128,7 @@ mod tests {
         let mut scene = Scene::new(vec![path(0, 20), path(1, 100)]);
         scene.controller = Growth::Double;
         let mut windows = [(PathId(0), 12_000), (PathId(1), 12_000)];
-        // Rooms of 12, 36 and 84 kB after no, one and two round trips.
+        // Room for 12, 36 and 84 kB after no, one and two round trips.
         for (bytes, expected) in [(12_000, 0.010), (12_001, 0.030), (84_000, 0.050)] {
             let path = &scene.paths[0];
             let time = transfer_time(path, bytes, &scene.view(), &mut windows);
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn a_growing_fast_path_is_waited_for_longer() {
+    fn fast_path_with_a_growing_window_is_waited_for_longer() {
         let mut scene = Scene::new(vec![full(path(0, 20)), path(1, 100)]);
         scene.streams = vec![stream(0, 0, 72_000)];
-        // Constant window: 24 kB in two rounds, 50 ms, then the slow path is as good.
+        // With a constant window, 24 kB arrive in two rounds, 50 ms; then the slow path is as good.
         assert_eq!(chosen(&Sttf::default().select(&scene.view())), Some(1));
         scene.controller = Growth::Double;
         let on = PathId(0);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_undoes_the_assignments() {
+    fn changed_rtt_undoes_the_assignments() {
         let mut scene = Scene::new(vec![full(path(0, 20)), path(1, 100)]);
         scene.streams = vec![stream(0, 0, 20_000)];
         let mut sttf = Sttf::default();

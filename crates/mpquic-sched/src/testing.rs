@@ -10,7 +10,7 @@ use mpquic_core::sched::{
 };
 use mpquic_core::{Dir, PathId, Side, StreamId};
 
-/// Always the same instant: how long a test takes is no part of what it looks at.
+/// The same instant at each call, so that no result depends on the duration of a test.
 pub(crate) fn start() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "any instant will do")]
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -28,7 +28,7 @@ pub(crate) fn path(id: u32, rtt_ms: u64) -> PathView {
     path
 }
 
-/// A path whose RTT was not measured yet.
+/// A path without an RTT sample.
 pub(crate) fn unmeasured(id: u32) -> PathView {
     PathView::new(PathId(id))
 }
@@ -40,7 +40,7 @@ pub(crate) fn full(mut path: PathView) -> PathView {
     path
 }
 
-/// How windows grow in a round trip.
+/// A controller: how windows grow in a round trip.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Growth {
     None,
@@ -70,7 +70,7 @@ impl Controller for Growth {
     }
 }
 
-/// A megabyte to send, and credit for as much.
+/// A megabyte of data to send, and as much flow control credit.
 pub(crate) fn queue() -> QueueView {
     let mut queue = QueueView::default();
     queue.unsent = 1 << 20;
@@ -80,7 +80,7 @@ pub(crate) fn queue() -> QueueView {
     queue
 }
 
-/// What a view borrows from.
+/// The values that a view borrows from.
 pub(crate) struct Scene {
     pub(crate) now: Instant,
     pub(crate) paths: Vec<PathView>,
@@ -125,21 +125,21 @@ pub(crate) fn stream(index: u64, priority: i32, unsent: u64) -> StreamView {
     stream
 }
 
-/// A packet as told to schedulers.
+/// A packet as reported to schedulers.
 pub(crate) fn packet(path: PathId, tag: u64) -> PacketInfo {
     let mut packet = PacketInfo::new(path, 0, 1200, start());
     packet.tag = tag;
     packet
 }
 
-/// The news that a packet left.
+/// The event that a packet left.
 pub(crate) fn sent(path: PathId, bytes: u64, tag: u64) -> SchedulerEvent {
     let mut packet = packet(path, tag);
     packet.bytes = bytes;
     SchedulerEvent::Sent(packet)
 }
 
-/// The path a decision sends on, and the bytes it asks for there, if it sends.
+/// The path that a decision sends on, and the bytes that it asks for, if it sends.
 pub(crate) fn sends(decision: &Decision) -> Option<(PathId, u64)> {
     match decision {
         Decision::Send {
@@ -150,7 +150,7 @@ pub(crate) fn sends(decision: &Decision) -> Option<(PathId, u64)> {
     }
 }
 
-/// The path a decision sends on, if it sends.
+/// The path that a decision sends on, if it sends.
 pub(crate) fn chosen(decision: &Decision) -> Option<u32> {
     sends(decision).map(|(path, _)| path.0)
 }

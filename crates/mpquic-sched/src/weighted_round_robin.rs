@@ -10,28 +10,28 @@ use crate::plain_cases::PlainCases;
 /// Datagrams per turn.
 const TURN: u64 = 10;
 
-/// Gives every usable path turns so that the bytes they carry follow weights; a path that cannot
-/// send is skipped and may make up for at most a window later.
+/// Gives every usable path turns so that the bytes of the paths follow weights. A path that cannot
+/// send is skipped, and may make up for at most a window later.
 ///
-/// Source: weighted fair queueing applied to paths; round robin as in Paasch et al.,
-/// "Experimental Evaluation of Multipath TCP Schedulers", CSWS 2014, with weights. Inputs: window,
-/// bytes sent, delivery rate. Constants: turns of ten datagrams. A path that joins late starts level
-/// with the others instead of catching up with all they ever sent.
+/// Source: weighted fair queueing applied to paths; round robin as in Paasch et al., "Experimental
+/// Evaluation of Multipath TCP Schedulers", CSWS 2014, with weights. Inputs: window, bytes sent,
+/// delivery rate. Constants: turns of ten datagrams. A path that joins late starts level with the
+/// others, and does not catch up with bytes that they sent before.
 #[derive(Debug, Default)]
 pub struct WeightedRoundRobin {
-    /// Fixed weights; empty to follow the rates of the paths.
+    /// Fixed weights; empty if the weights follow the rates of the paths.
     weights: PathMap<f64>,
     cases: PlainCases,
     share: FairShare,
 }
 
 impl WeightedRoundRobin {
-    /// Weights follow what each path delivers per second.
+    /// Weights follow the delivery rates of the paths.
     pub fn by_rate() -> Self {
         Self::default()
     }
 
-    /// Fixed weights; a path without one has weight 1, a path of weight 0 is used only when no
+    /// Fixed weights. A path without a weight has weight 1. A path of weight 0 is used only when no
     /// other path can send.
     pub fn with_weights(weights: impl IntoIterator<Item = (PathId, u32)>) -> Self {
         let mut scheduler = Self::default();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, chosen, full, path};
 
-    /// Lets the scheduler send this many turns and returns the bytes of each path.
+    /// Lets the scheduler send this many turns. Returns the bytes of each path.
     fn run(scheduler: &mut WeightedRoundRobin, scene: &mut Scene, turns: usize) -> Vec<u64> {
         let before: Vec<_> = scene.paths.iter().map(|path| path.bytes_sent).collect();
         for _ in 0..turns {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_was_blocked_or_joins_late_does_not_take_everything() {
+    fn blocked_or_late_path_catches_up_by_at_most_a_window() {
         let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
         let mut scheduler = WeightedRoundRobin::with_weights([(PathId(0), 1), (PathId(1), 1)]);
         scene.paths[1] = full(scene.paths[1]);
@@ -116,7 +116,7 @@ mod tests {
         scene.paths[1] = path(1, 10);
         scene.paths.push(path(2, 10));
         let sent = run(&mut scheduler, &mut scene, 31);
-        // Path 1 has one window to make up for, and path 2 starts level with it.
+        // Path 1 may make up for one window, and path 2 starts level with path 1.
         for late in &sent[1..] {
             assert!(late - sent[0] <= 24_000, "{sent:?}");
         }

@@ -1,4 +1,4 @@
-//! The rate of a path's narrowest link, as far as a queue in front of it shows.
+//! The rate of a path's bottleneck, as far as a queue in front of it shows the rate.
 
 use std::time::{Duration, Instant};
 
@@ -6,34 +6,35 @@ use mpquic_core::sched::PathView;
 
 use crate::choice::seconds;
 
-/// A path has a queue if the round trip takes this many times its minimum.
+/// A path has a queue if the RTT exceeds its minimum by this factor.
 pub(super) const QUEUED: f64 = 1.5;
-/// The queue is that of what we send if we have used at least this part of the window.
+/// A queue holds our own packets if the path uses at least this part of its window.
 const USED: f64 = 0.25;
-/// How long it is measured how fast a queue drains, at least.
+/// Shortest time over which the drain rate of a queue is measured.
 const MEASURED: Duration = Duration::from_millis(10);
 
-/// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.
+/// The delivery rate, bytes per second, if a queue shows that it is the rate of the bottleneck.
 pub(super) fn bottleneck(path: &PathView) -> Option<f64> {
     let round_trip = seconds(path.rtt.smoothed);
     let queued = round_trip > QUEUED * seconds(path.rtt.min);
     let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)? as f64;
-    // A path that is hardly used delivers little, however fast it is; then others have made the queue, or the
-    // peer on the way back.
+    // A path that is hardly used delivers little, however fast it is. Its queue then holds packets
+    // of other flows, or data of the peer on the return path.
     (rate * round_trip >= USED * path.window as f64).then_some(rate)
 }
 
-/// How fast the queue of a path drains: a link may have become slower since it delivered most.
+/// Measures how fast the queue of a path drains, because a link may have become slower since its
+/// largest delivery rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Drain {
-    /// Since when it is measured, and what was acknowledged by then.
+    /// When the current measurement began, and the bytes acknowledged by then.
     since: Option<(Instant, u64)>,
     /// The last two measurements, bytes per second.
     rates: [f64; 2],
 }
 
 impl Drain {
-    /// The rate, if a queue has been there for long enough.
+    /// The drain rate, bytes per second, if a queue has stood for long enough.
     pub(super) fn update(&mut self, path: &PathView, now: Instant) -> Option<f64> {
         let is_queued = seconds(path.rtt.latest) > QUEUED * seconds(path.rtt.min);
         if !is_queued || path.in_flight == 0 {

@@ -1,4 +1,4 @@
-//! [`Forecast`]: when a path would deliver what is handed to it.
+//! [`Forecast`]: when a path would deliver bytes that are handed to it now.
 
 use std::time::{Duration, Instant};
 
@@ -8,44 +8,46 @@ use mpquic_core::{PathId, PathMap};
 use super::bottleneck::{Drain, QUEUED, bottleneck};
 use crate::choice::{carriers, seconds};
 
-/// The most round trips for which a window in slow start counts as growing; one if there is a queue
-/// already.
+/// Most round trips for which a window in slow start counts as growing. If the path has a queue,
+/// its window counts as growing for one round trip.
 const GROWING_ROUNDS: f64 = 4.0;
-/// Nothing is expected to take longer, in seconds, so that no wait does either.
+/// Longest one-way delay that is expected, seconds. It also limits how long a path is waited for.
 const LONGEST_DELAY: f64 = 10.0;
-/// Seconds for which the first path is used although another one would deliver sooner: to decide for
-/// each datagram anew takes longer than sending it.
+/// Shortest time for which the first path is used, seconds, even if another path would deliver
+/// sooner after less. A decision for each datagram would take longer than sending the datagram.
 const GRAIN: f64 = 0.001;
-/// What is under way on a path counts as lost for the most part if it loses more than this share of its packets.
+/// If a path loses more than this share of its packets, its bytes in flight count as mostly lost.
 const HEAVY: f64 = 0.2;
-/// Datagrams whose fate must be known before a share of losses says anything.
+/// Datagrams that have to be acknowledged or lost before the share of losses counts.
 const SAMPLE: u64 = 10;
-/// Seconds for which DATAGRAMs wait rather than fill the queue of a link,
+/// DATAGRAMs wait here, instead of in the queue of a link, while all paths could send the waiting
+/// DATAGRAMs in less than this time, seconds.
 const HELD: f64 = 0.15;
-/// and a queue that is not worth that.
+/// A queue of a link up to this length may always be filled, seconds.
 const SMALL_QUEUE: f64 = 0.02;
 
-/// What is expected of a path; times are seconds from now.
+/// The forecast for a path; times are seconds from now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forecast {
     pub(super) path: PathId,
-    /// When a datagram handed to the path now would leave,
+    /// When a datagram that is handed to the path now would leave.
     pub(super) departure: f64,
-    /// and when it would arrive.
+    /// When a datagram that is handed to the path now would arrive.
     pub(super) arrival: f64,
-    /// The part of it that is due to losses, because they stop flow control.
+    /// The part of `arrival` that is due to losses, because a loss stops flow control.
     pub(super) stall: f64,
     pub(super) can_send: bool,
-    /// The rate of the path's narrowest link, bytes per second, if a queue shows it.
+    /// The rate of the path's bottleneck, bytes per second, if a queue shows it.
     pub(super) bottleneck: Option<f64>,
-    /// Bytes per second that leave while the window has room.
+    /// Sending rate while the window has room, bytes per second.
     pub(super) pace: f64,
-    /// Bytes that the window has room for.
+    /// Free bytes of the window.
     room: f64,
-    /// Bytes per second that are acknowledged,
+    /// Bytes acknowledged per second.
     rate: f64,
-    /// and by what factor that grows in a round trip: 1 to 2.
+    /// Factor by which `rate` grows in a round trip, 1 to 2.
     growth: f64,
+    /// Smoothed RTT, seconds.
     round_trip: f64,
 }
 
@@ -78,7 +80,8 @@ impl Forecast {
         }
     }
 
-    /// A loss among these bytes would stop all paths until it is repaired, a round trip later.
+    /// Adds the expected delay by losses: a loss among `at_risk` bytes would stop all paths until
+    /// the bytes are repaired, a round trip later.
     fn stops_at_losses(&mut self, path: &PathView, at_risk: u64) {
         let packets = at_risk as f64 / f64::from(path.mtu) + 1.0;
         let any_lost = 1.0 - (1.0 - path.loss_rate).powf(packets);
@@ -95,7 +98,8 @@ impl Forecast {
         self.arrival += wait;
     }
 
-    /// Bytes that would have arrived at a time if the path were given nothing else.
+    /// Bytes that would have arrived after `time` seconds if the path got only new bytes from now
+    /// on.
     pub(super) fn delivered(&self, time: f64) -> f64 {
         let elapsed = (time - self.arrival).max(0.0);
         let most = if self.is_queued() {
@@ -115,27 +119,29 @@ impl Forecast {
     }
 }
 
-/// What happened on a path.
+/// The history of a path, as far as forecasts need it.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
-    /// Bytes sent, and when they will have left if no burst is allowed.
+    /// Bytes sent.
     sent: u64,
+    /// When all sent bytes will have left, if they leave paced and not as a burst.
     free_at: Instant,
-    /// Bytes acknowledged or lost, and when that changed.
+    /// Bytes acknowledged or lost.
     resolved: u64,
+    /// When `resolved` last changed.
     heard_at: Instant,
     drain: Drain,
 }
 
 impl Clock {
-    /// Seconds until what was handed to the path has left.
+    /// Seconds until the bytes handed to the path have left.
     fn busy(&self, now: Instant) -> f64 {
         self.free_at.saturating_duration_since(now).as_secs_f64()
     }
 
-    /// Seconds until the path can send. A full window opens when the oldest packet is acknowledged;
-    /// if that is late by some time, it is expected to stay late by as much again. So no wait lasts
-    /// for much longer than what it gains.
+    /// Seconds until the path can send. A full window opens when the oldest packet is acknowledged.
+    /// An acknowledgement that is late by some time is expected to be late by as much again. So a
+    /// wait never lasts much longer than the time that it gains.
     fn opens_after(&self, path: &PathView, view: &View<'_>) -> f64 {
         let since = |time| view.now.saturating_duration_since(time);
         match path.sendable {
@@ -190,11 +196,12 @@ impl Forecasts {
         tracing::trace!(paths = ?self.paths, "forecast");
     }
 
-    /// The bytes that have to arrive before flow control lets more follow, if that lets less be under
-    /// way than the windows do: those under way and those that are sent next.
+    /// Bytes that have to arrive before flow control lets later bytes follow: the bytes in flight
+    /// and the bytes that are sent next. `None` if the windows limit the bytes in flight more than
+    /// flow control.
     fn at_risk(&self, view: &View<'_>) -> Option<u64> {
         if is_only_datagrams(view) {
-            // Flow control is not for them.
+            // Flow control does not apply to DATAGRAMs.
             return None;
         }
         let queue = &view.queue;
@@ -204,8 +211,8 @@ impl Forecasts {
         is_limit.then(|| under_way + queue.unsent.min(queue.flow_credit))
     }
 
-    /// DATAGRAMs that wait here may still take another path, and are not lost: they do not fill the queue
-    /// of a link while little waits.
+    /// Keeps DATAGRAMs from filling the queue of a link while few DATAGRAMs wait. Waiting DATAGRAMs
+    /// may still take another path, and are not lost.
     fn spare_queues(&mut self, view: &View<'_>) {
         let rate: f64 = self.paths.iter().map(|forecast| forecast.rate).sum();
         if view.queue.datagrams as f64 > HELD * rate {
@@ -225,7 +232,8 @@ impl Forecasts {
         }
     }
 
-    /// The rate of the path's narrowest link, if a queue shows it: the largest of late, or what it is by now.
+    /// The bottleneck rate if a queue is visible: the recent maximum of the delivery rate, or the
+    /// current drain rate of the queue if it is lower.
     fn bottleneck(&mut self, path: &PathView, now: Instant) -> Option<f64> {
         let drains = self.known(path, now).drain.update(path, now);
         let rate = bottleneck(path)?;
@@ -253,7 +261,7 @@ impl Forecasts {
         let new = path.bytes_sent.saturating_sub(clock.sent).min(path.window) as f64;
         clock.sent = path.bytes_sent;
         if forecast.is_queued() {
-            // It waits in the queue, which the delay counts.
+            // The bytes wait in the queue, whose delay is counted already.
             clock.free_at = now;
         } else {
             let busy = Duration::from_secs_f64((new / forecast.pace).min(1.0));
@@ -262,7 +270,7 @@ impl Forecasts {
         *clock
     }
 
-    /// The rate of a path's narrowest link, if a queue shows it.
+    /// The bottleneck rate of a path if a queue is visible.
     pub(super) fn bottleneck_of(&self, path: &PathView) -> Option<f64> {
         let mut known = self.paths.iter();
         match known.find(|forecast| forecast.path == path.id) {
@@ -271,7 +279,7 @@ impl Forecasts {
         }
     }
 
-    /// The forecasts, the earliest arrival first.
+    /// All forecasts, the earliest arrival first.
     pub(super) fn paths(&self) -> &[Forecast] {
         &self.paths
     }
@@ -280,16 +288,16 @@ impl Forecasts {
         self.clocks.remove(path);
     }
 
-    /// Bytes that the paths before this one could deliver by the time at which a datagram handed
-    /// to it now would arrive: the place in the queue of what it should carry.
+    /// Bytes that the paths before path `index` could deliver until a datagram handed to that path
+    /// would arrive. This is the position in the send queue of the data that the path should carry.
     pub(super) fn position(&self, index: usize) -> f64 {
         let arrival = self.paths[index].arrival;
         let earlier = self.paths[..index].iter();
         earlier.map(|path| path.delivered(arrival)).sum()
     }
 
-    /// Bytes that the first path can take before another one would deliver sooner; to be quick about
-    /// it, no fewer than it sends in [`GRAIN`].
+    /// Bytes that the first path can take before another path would deliver sooner, but at least
+    /// the bytes that it sends in [`GRAIN`].
     pub(super) fn lead(&self) -> f64 {
         match self.paths[..] {
             [first, second, ..] => (second.arrival - first.arrival).max(GRAIN) * first.pace,
@@ -298,22 +306,23 @@ impl Forecasts {
     }
 }
 
-/// The share of packets that a path loses, if it is large: its queue overflows, or its link is bad.
+/// The share of packets that a path loses, if it exceeds [`HEAVY`]: the queue overflows, or the
+/// link is bad.
 pub(super) fn heavy_loss(path: &PathView) -> Option<f64> {
     let resolved = path.bytes_acked + path.bytes_lost;
     let is_known = resolved >= SAMPLE * u64::from(path.mtu);
     Some(path.loss_rate).filter(|lost| is_known && *lost > HEAVY)
 }
 
-/// True if DATAGRAMs are all that waits to be sent, besides control frames.
+/// True if only DATAGRAMs and control frames wait to be sent.
 fn is_only_datagrams(view: &View<'_>) -> bool {
     let queue = &view.queue;
     queue.datagrams > 0 && queue.unsent == 0 && queue.retransmit == 0
 }
 
-/// Seconds from the departure of a datagram to its arrival: half of the smallest round trip, and the
-/// queue. Queues build up in the direction of the data; what is in flight takes its time through the
-/// bottleneck (Little's law).
+/// Seconds from the departure of a datagram to its arrival. Without a queue, this is the smoothed
+/// RTT less the return delay. Queues build up in the direction of the data; the bytes in flight
+/// determine the time in the bottleneck's queue (Little's law).
 pub(super) fn one_way_delay(path: &PathView, bottleneck: Option<f64>) -> f64 {
     let least = seconds(path.rtt.min.min(path.rtt.smoothed));
     let round_trip = match bottleneck {
@@ -323,13 +332,13 @@ pub(super) fn one_way_delay(path: &PathView, bottleneck: Option<f64>) -> f64 {
     (round_trip - one_way_back(path)).min(LONGEST_DELAY)
 }
 
-/// Seconds that an acknowledgement takes.
+/// Seconds that an acknowledgement takes: the known return delay, or half of the minimum RTT.
 pub(super) fn one_way_back(path: &PathView) -> f64 {
     let least = seconds(path.rtt.min.min(path.rtt.smoothed));
     path.return_delay.map_or(least / 2.0, seconds).min(least)
 }
 
-/// A probe timeout (RFC 9002 section 6.2.1): an acknowledgement that takes longer is overdue.
+/// A probe timeout (RFC 9002 section 6.2.1). An acknowledgement that takes longer is overdue.
 pub(super) fn patience(path: &PathView) -> Duration {
     /// The default of `max_ack_delay`.
     const ACK_DELAY: Duration = Duration::from_millis(25);

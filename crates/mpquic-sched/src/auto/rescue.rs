@@ -1,4 +1,4 @@
-//! [`Rescue`]: sends again what blocks, on a path that has nothing else to do, within a budget.
+//! [`Rescue`]: repeats bytes that block others, on a path without other data, within a budget.
 
 use std::time::Instant;
 
@@ -8,21 +8,24 @@ use mpquic_core::{PathId, PathMap};
 use super::forecast::{Forecast, Forecasts, heavy_loss, one_way_back, one_way_delay, patience};
 use crate::repeats::{Copied, repeat};
 
-/// Datagrams that may be repeated before any were earned, where a copy is likely to arrive first.
+/// Datagrams that may be repeated before any budget is earned, if the copy is likely to arrive
+/// first.
 const FREE_DATAGRAMS: f64 = 10.0;
 
-/// Copies of bytes in flight, each made at most once for either reason.
+/// Copies of bytes in flight. A range is copied at most once for each of the two reasons.
 #[derive(Debug)]
 pub(super) struct Rescue {
-    /// Bytes of copies for each byte sent.
+    /// Repeat budget that each sent byte earns, bytes.
     share: f64,
-    /// What was copied to overtake it, because it is late for its turn,
+    /// Ranges copied because the range was late for its turn in the stream.
     overtaken: Copied,
-    /// and what was copied because it may be lost.
+    /// Ranges copied because the original may be lost.
     covered: Copied,
-    /// Bytes sent on each path, as far as they were counted.
+    /// Bytes sent on each path, as far as [`Self::sent`] includes them.
     counted: PathMap<u64>,
+    /// Bytes sent on all paths.
     sent: u64,
+    /// Bytes of the budget that copies have used.
     spent: u64,
     /// When bytes in flight become overdue.
     pub(super) due: Option<Instant>,
@@ -47,7 +50,7 @@ impl Rescue {
         self.counted.remove(path);
     }
 
-    /// Bytes of copies that the bytes sent so far have earned, less those made.
+    /// Repeat budget that is left, bytes; negative if more was spent than earned.
     fn allowance(&mut self, view: &View<'_>) -> f64 {
         for path in view.paths {
             let counted = self.counted.get_or_insert_with(path.id, || 0);
@@ -57,8 +60,8 @@ impl Rescue {
         self.sent as f64 * self.share - self.spent as f64
     }
 
-    /// The copy that gains most, if it gains more time than it takes; otherwise notes when to ask
-    /// again.
+    /// The copy with the largest gain of time, if the gain exceeds the time of the copy. Otherwise
+    /// notes when to ask again.
     pub(super) fn copy(&mut self, view: &View<'_>, forecasts: &Forecasts) -> Option<Decision> {
         self.due = None;
         let allowance = self.allowance(view);
@@ -67,7 +70,8 @@ impl Rescue {
         let mut best: Option<Candidate> = None;
         for holder in view.paths {
             let mut others = forecasts.paths().iter().filter(|to| to.path != holder.id);
-            // The one that would deliver first, or none: it is worth a wait.
+            // Only the path that would deliver first is a target. If it cannot send now, it is
+            // worth waiting for.
             let Some(target) = others.next().filter(|to| to.can_send) else {
                 continue;
             };
@@ -78,8 +82,8 @@ impl Rescue {
                 .then(|| self.overtaking(holder, bottleneck, target, view))
                 .flatten();
             let covering = self.covering(holder, target, view).filter(|candidate| {
-                // A copy in case of a loss helps only if all that is under way can be copied: the
-                // last loss counts.
+                // A copy as insurance against a loss helps only if all bytes in flight can be
+                // copied, because the last lost packet decides.
                 let is_affordable = match candidate.is_likely {
                     true => is_affordable,
                     false => under_way <= allowance,
@@ -112,8 +116,8 @@ impl Rescue {
         Some(repeat(&range, target))
     }
 
-    /// The oldest bytes on a path that a copy would overtake by more time than it takes. Those that
-    /// are older arrive soon.
+    /// The oldest range of `holder` that a copy would overtake by more time than the copy takes.
+    /// Older ranges arrive soon.
     fn overtaking(
         &self,
         holder: &PathView,
@@ -144,7 +148,7 @@ impl Rescue {
         })
     }
 
-    /// The oldest bytes on a path: those that are lost first if it loses any.
+    /// The oldest range of `holder`, which is lost first if the path loses packets.
     fn covering(&self, holder: &PathView, to: &Forecast, view: &View<'_>) -> Option<Candidate> {
         let patience = patience(holder);
         let age = |range: &UnackedRange| view.now.saturating_duration_since(range.sent_at);
@@ -154,10 +158,11 @@ impl Rescue {
         })?;
         let age = age(&range);
         let is_overdue = age >= patience;
-        // Once the acknowledgement is overdue, the packet is as likely lost as not.
+        // Once the acknowledgement is overdue, the packet is lost with a probability of one half or
+        // more.
         let lost = holder.loss_rate.max(if is_overdue { 0.5 } else { 0.0 });
-        // A loss is noticed a probe timeout after the packet left, and if that is past, a round trip
-        // later.
+        // A loss is noticed a probe timeout after the packet left. If that time is past, the repair
+        // takes another round trip.
         let repair = if is_overdue {
             holder.rtt.smoothed
         } else {
@@ -174,28 +179,29 @@ impl Rescue {
     }
 }
 
-/// What a copy takes of the budget: the bytes that it is expected to send in vain. What is on a path
-/// that loses much is lost already, as likely as not.
+/// The cost of a copy, bytes of the budget: the bytes that the copy is expected to send in vain.
+/// Data on a path with heavy losses is probably lost already, so its copy costs less.
 fn cost(view: &View<'_>, holder: PathId, target: PathId) -> u64 {
     let lost = view.path(holder).and_then(heavy_loss).unwrap_or(0.0);
     let bytes = view.path(target).map_or(0.0, |path| f64::from(path.mtu));
     ((1.0 - lost) * bytes) as u64
 }
 
-/// Bytes in flight that could be sent again.
+/// A range of bytes in flight that could be sent again.
 struct Candidate {
-    /// Seconds by which they are expected to arrive sooner, less those that the copy takes.
+    /// Time by which a copy is expected to arrive sooner, less the time that the copy takes,
+    /// seconds.
     gain: f64,
     range: UnackedRange,
     target: PathId,
-    /// The copy would arrive first.
+    /// The copy would overtake the range.
     overtakes: bool,
-    /// The copy is at least as likely as not to arrive first.
+    /// The copy arrives first with a probability of one half or more.
     is_likely: bool,
 }
 
-/// Seconds until bytes in flight arrive, with so many in flight up to their end. Where a queue shows
-/// the bottleneck's rate, they wait for those ahead of them.
+/// Seconds until a range in flight arrives; `ahead` bytes are in flight up to the end of the range.
+/// If a queue shows the bottleneck rate, the range waits for the bytes ahead of it.
 fn arrival(
     range: &UnackedRange,
     ahead: u64,

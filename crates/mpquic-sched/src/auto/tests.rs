@@ -13,7 +13,8 @@ use crate::testing::{Growth, Scene, chosen, full, path, stream, stream_id, unack
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A path that carries this many bytes per second, with room for a hundred datagrams.
+/// A path with this pacing and delivery rate, bytes per second, and a window of a hundred
+/// datagrams.
 fn paced(id: u32, rtt_ms: u64, rate: u64) -> PathView {
     let mut path = path(id, rtt_ms);
     path.window = 120_000;
@@ -22,8 +23,9 @@ fn paced(id: u32, rtt_ms: u64, rate: u64) -> PathView {
     path
 }
 
-/// 1 MB/s with 20 ms of round trip, paced for a millisecond; and a free path of 100 ms: what it
-/// carries arrives 39 ms later than what the other one does, which carries 39 kB until then.
+/// Two paths of 1 MB/s. The near path has an RTT of 20 ms and may send in a millisecond; the far
+/// path has an RTT of 100 ms and may send now. Data on the far path arrives 39 ms later than data
+/// on the near path, which delivers 39 kB until then.
 fn near_and_far(unsent: u64) -> Scene {
     let paths = vec![paced(0, 20, 1_000_000), paced(1, 100, 1_000_000)];
     let mut scene = Scene::new(paths);
@@ -33,7 +35,7 @@ fn near_and_far(unsent: u64) -> Scene {
     scene
 }
 
-/// What is expected of the path that is first to deliver.
+/// The forecast of the path with the earliest arrival.
 fn first_forecast(scene: &Scene) -> Forecast {
     let mut forecasts = Forecasts::default();
     forecasts.update(&scene.view());
@@ -45,14 +47,14 @@ fn waits_for(decision: &Decision, path: u32) -> bool {
 }
 
 #[test]
-fn a_far_path_carries_what_is_due_when_it_arrives() {
+fn far_path_carries_data_that_is_due_when_it_arrives() {
     let scene = near_and_far(30_000);
     assert!(waits_for(&Auto::default().select(&scene.view()), 0));
-    // More than the near path delivers meanwhile.
+    // The queue is longer than the near path delivers meanwhile.
     let scene = near_and_far(50_000);
     let decision = Auto::default().select(&scene.view());
     assert_eq!(chosen(&decision), Some(1));
-    // Only what lies behind: 50 kB less 39 kB.
+    // The far path carries only the rest: 50 kB less 39 kB.
     let Decision::Send { max_bytes, .. } = decision else {
         panic!("{decision:?}");
     };
@@ -60,7 +62,7 @@ fn a_far_path_carries_what_is_due_when_it_arrives() {
 }
 
 #[test]
-fn a_far_path_carries_datagrams_that_are_due_when_it_arrives() {
+fn far_path_carries_datagrams_that_are_due_when_it_arrives() {
     let decide = |datagrams, unsent| {
         let mut scene = near_and_far(unsent);
         scene.queue.datagrams = datagrams;
@@ -82,7 +84,8 @@ fn a_far_path_carries_datagrams_that_are_due_when_it_arrives() {
         assert!((38_900..=39_100).contains(&behind), "{behind}");
         assert_eq!(behind + max_bytes, 50_000);
     }
-    // Streams come after them: what lies 9 kB into these arrives in time as well.
+    // Streams follow the DATAGRAMs: data 9 kB into the streams arrives in time on the near path as
+    // well.
     assert!(waits_for(&decide(30_000, 9_000), 0));
     let decision = decide(30_000, 10_000);
     let expected = DataSelection::Stream(stream_id(0));
@@ -92,30 +95,30 @@ fn a_far_path_carries_datagrams_that_are_due_when_it_arrives() {
     );
 }
 
-/// After a time in which the peer has sent, and nobody here, little was delivered on a path that is fast: not because of
-/// the queue of the way back.
+/// After a time in which only the peer has sent, the delivery rate of a fast path is low and its
+/// RTT is long. The long RTT is due to the queue of the return path.
 #[test]
-fn a_path_that_was_not_used_is_not_slow() {
+fn unused_path_does_not_count_as_slow() {
     let mut scene = Scene::new(vec![paced(0, 20, 10_000_000), paced(1, 60, 2_500_000)]);
     scene.streams = vec![stream(0, 0, 1_000_000)];
     scene.paths[0].rtt.smoothed = 37 * MS;
     scene.paths[0].delivery_rate = Some(50_000);
     let first = |scene: &Scene| chosen(&Auto::default().select(&scene.view()));
     assert_eq!(first(&scene), Some(0));
-    // What has filled the window is as slow as it looks.
+    // A path with a well-used window is as slow as its delivery rate.
     (scene.paths[0].window, scene.paths[0].in_flight) = (4_500, 3_000);
     assert_eq!(first(&scene), Some(1));
 }
 
 #[test]
-fn the_first_to_deliver_is_not_the_one_with_the_lower_rtt() {
+fn far_path_is_used_if_the_near_one_may_not_send_for_long() {
     let mut scene = near_and_far(1_200);
     scene.paths[0].sendable = Sendable::At(scene.now + 100 * MS);
     assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(1));
 }
 
 #[test]
-fn urgent_bytes_wait_for_the_near_path_and_others_pass_them() {
+fn far_path_carries_other_streams_while_urgent_bytes_wait() {
     let mut scene = near_and_far(1_000_000);
     scene.streams = vec![stream(0, 9, 20_000), stream(1, 0, 980_000)];
     let expected = DataSelection::Stream(stream_id(1));
@@ -127,11 +130,11 @@ fn urgent_bytes_wait_for_the_near_path_and_others_pass_them() {
 }
 
 #[test]
-fn lost_bytes_come_first() {
+fn lost_bytes_count_as_the_head_of_the_queue() {
     let mut scene = near_and_far(1_000_000);
     scene.queue.retransmit = 60_000;
     let decision = Auto::default().select(&scene.view());
-    // The 39 kB in front and the 21 kB behind them are to be sent again.
+    // The 39 kB at the head of the queue and the next 21 kB are data to be sent again.
     assert!(
         matches!(&decision, Decision::Send { path, data: DataSelection::Next, .. } if *path == PathId(1)),
         "{decision:?}"
@@ -139,15 +142,15 @@ fn lost_bytes_come_first() {
 }
 
 #[test]
-fn flow_control_ends_the_queue() {
+fn flow_control_credit_limits_the_queue() {
     let mut scene = near_and_far(1_000_000);
     scene.queue.flow_credit = 30_000;
     assert!(waits_for(&Auto::default().select(&scene.view()), 0));
 }
 
 #[test]
-fn where_flow_control_is_the_limit_losses_count_with_what_is_at_risk() {
-    // A loss in a hundred packets on the nearer path, none on the other; windows of 240 kB.
+fn losses_delay_a_path_if_flow_control_is_the_limit() {
+    // The nearer path loses one packet in a hundred, the other path none; windows of 240 kB.
     let mut scene = Scene::new(vec![paced(0, 60, 1_000_000), paced(1, 70, 1_000_000)]);
     scene.paths[0].loss_rate = 0.01;
     scene.streams = vec![stream(0, 0, 100_000)];
@@ -163,8 +166,8 @@ fn where_flow_control_is_the_limit_losses_count_with_what_is_at_risk() {
 }
 
 #[test]
-fn growth_of_a_window_counts() {
-    // 120 kB in 20 ms: 6 MB/s, and twice that with every round trip.
+fn growing_window_makes_a_path_worth_waiting_for() {
+    // 120 kB in 20 ms are 6 MB/s, which double with every round trip if the window grows.
     let mut near = path(0, 20);
     near.window = 120_000;
     let mut scene = Scene::new(vec![full(near), path(1, 100)]);
@@ -177,21 +180,21 @@ fn growth_of_a_window_counts() {
 }
 
 #[test]
-fn a_queue_counts_by_what_is_in_flight() {
+fn delay_of_a_queue_follows_the_bytes_in_flight() {
     let (near, mut bloated) = (paced(1, 60, 1_000_000), paced(0, 20, 1_000_000));
     bloated.rtt.smoothed = 40 * MS;
     let mut scene = Scene::new(vec![bloated, near]);
     scene.streams = vec![stream(0, 0, 1_200)];
     scene.queue.unsent = 1_200;
-    // The queue is gone: the next datagram is alone.
+    // No bytes are in flight, so the queue has drained.
     assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(0));
     scene.paths[0].in_flight = 100_000;
     assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(1));
 }
 
 #[test]
-fn a_burst_takes_its_time() {
-    // 10 ms apart; a datagram takes 1.2 ms.
+fn burst_on_the_near_path_delays_its_next_datagrams() {
+    // The arrivals are 10 ms apart; a datagram takes 1.2 ms.
     let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), paced(1, 40, 1_000_000)]);
     scene.streams = vec![stream(0, 0, 1_200)];
     scene.queue.unsent = 1_200;
@@ -206,8 +209,9 @@ fn a_burst_takes_its_time() {
 }
 
 #[test]
-fn a_silent_path_is_not_waited_for_for_long() {
-    // The window of the near path is full of packets whose content arrived elsewhere.
+fn silent_path_is_not_waited_for_longer_than_it_gains() {
+    // The near path has a full window, but no unacknowledged range, because its content arrived
+    // elsewhere.
     let mut scene = near_and_far(1_200);
     scene.paths[0] = full(paced(0, 20, 1_000_000));
     let mut auto = Auto::default();
@@ -224,7 +228,7 @@ fn a_silent_path_is_not_waited_for_for_long() {
 fn a_wait_lasts_until_the_path_can_send_but_no_longer_than_a_second() {
     let waits = |micros| {
         let mut scene = near_and_far(1_200);
-        // Too far away to be of use.
+        // The other path is too far away to be useful.
         scene.paths[1] = paced(1, 30_000, 1_000_000);
         scene.paths[0].sendable = Sendable::At(scene.now + Duration::from_micros(micros));
         match Auto::default().select(&scene.view()) {
@@ -242,7 +246,7 @@ fn a_wait_lasts_until_the_path_can_send_but_no_longer_than_a_second() {
 }
 
 #[test]
-fn a_path_that_comes_again_is_a_new_one() {
+fn reopened_path_starts_without_busy_time() {
     let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), paced(1, 40, 1_000_000)]);
     scene.streams = vec![stream(0, 0, 1_200)];
     scene.queue.unsent = 1_200;
@@ -259,7 +263,7 @@ fn a_path_that_comes_again_is_a_new_one() {
 }
 
 #[test]
-fn a_rate_of_nothing_is_a_byte_per_second() {
+fn pacing_rate_of_zero_counts_as_a_byte_per_second() {
     let forecast = |rate| {
         let mut slow = path(0, 20);
         (slow.pacing_rate, slow.bytes_sent) = (Some(rate), 0);
@@ -288,25 +292,26 @@ fn a_window_that_grows_by_more_than_half_is_in_slow_start() {
 }
 
 #[test]
-fn a_queue_that_delivers_nothing_tells_no_rate() {
+fn queue_with_a_delivery_rate_of_zero_shows_no_bottleneck() {
     let arrival = |rate| {
         let mut path = queued(0, 0);
         (path.delivery_rate, path.window) = (Some(rate), 12_000);
         first_forecast(&Scene::new(vec![path])).arrival
     };
-    // By the round trip, 40 ms, less half of the shortest; with a rate the queue is known to be empty.
+    // Without a rate, the arrival is the smoothed RTT of 40 ms less half of the minimum RTT. With a
+    // rate and no bytes in flight, the queue is known to be empty.
     assert_eq!(arrival(0), 0.03);
     assert_eq!(arrival(10_000_000), 0.01);
 }
 
 #[test]
-fn flow_control_counts_where_it_lets_less_be_under_way_than_windows_do() {
+fn losses_delay_only_if_flow_control_limits_more_than_the_windows() {
     let at_risk = |flow_credit| {
         let mut far = paced(1, 60, 1_000_000);
         far.loss_rate = 0.1;
         let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), far]);
         scene.streams = vec![stream(0, 0, 1 << 20)];
-        // 240 kB of windows.
+        // The windows hold 240 kB.
         scene.paths[0].in_flight = 40_000;
         scene.queue.flow_credit = flow_credit;
         let mut forecasts = Forecasts::default();
@@ -318,7 +323,7 @@ fn flow_control_counts_where_it_lets_less_be_under_way_than_windows_do() {
     assert!(!at_risk(200_000));
 }
 
-/// Nothing new to send, and a packet of the far path that left this long ago.
+/// No new data, and one packet of the far path that left `age` milliseconds ago.
 fn tail(age: u64) -> Scene {
     let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), paced(1, 400, 100_000)]);
     scene.queue.unsent = 0;
@@ -329,7 +334,7 @@ fn tail(age: u64) -> Scene {
 }
 
 #[test]
-fn an_idle_path_overtakes_once() {
+fn idle_path_repeats_a_late_packet_once() {
     let scene = tail(10);
     let mut auto = Auto::default();
     let copy = Decision::Reinject {
@@ -342,7 +347,7 @@ fn an_idle_path_overtakes_once() {
     assert_eq!(auto.select(&scene.view()), Decision::Blocked);
 }
 
-/// The offset of what is repeated, in datagrams.
+/// The offset of a repeat, in datagrams.
 fn repeated(decision: &Decision) -> Option<u64> {
     match decision {
         Decision::Reinject { offsets, .. } => Some(offsets.start / 1_200),
@@ -350,10 +355,10 @@ fn repeated(decision: &Decision) -> Option<u64> {
     }
 }
 
-/// The first bytes of a slow path arrive soon, and only those behind them are worth a copy; until the path turns
-/// out to be slower still.
+/// The first bytes of a slow path arrive soon, so only later bytes are worth a copy. Then the path
+/// turns out to be slower still.
 #[test]
-fn what_was_passed_over_is_repeated_once_it_is_late() {
+fn bytes_not_worth_a_copy_are_repeated_once_they_are_late() {
     let mut scene = tail(0);
     scene.paths[1] = queued(1, 3_600);
     scene.paths[1].delivery_rate = Some(100_000);
@@ -361,7 +366,8 @@ fn what_was_passed_over_is_repeated_once_it_is_late() {
     let ranges = (0..3).map(|at| unacked(&scene, 1, 1_200 * at..1_200 * (at + 1), 20 - at));
     scene.unacked = ranges.collect();
     let mut auto = Auto::default();
-    // 12 ms for each, less 10 for the acknowledgement, where a copy takes 11.
+    // Each range takes 12 ms; less 10 ms for the acknowledgement, the first range arrives before a
+    // copy, which takes 11 ms.
     assert_eq!(repeated(&auto.select(&scene.view())), Some(1));
     assert_eq!(repeated(&auto.select(&scene.view())), Some(2));
     assert_eq!(auto.select(&scene.view()), Decision::Blocked);
@@ -370,9 +376,9 @@ fn what_was_passed_over_is_repeated_once_it_is_late() {
     assert_eq!(auto.select(&scene.view()), Decision::Blocked);
 }
 
-/// The second one is sent for the second time.
+/// The second range is sent for the second time, so its offset is lower.
 #[test]
-fn each_of_two_packets_that_left_together_is_repeated_once() {
+fn two_packets_that_left_together_are_repeated_once_each() {
     let mut scene = tail(10);
     scene.unacked = vec![
         unacked(&scene, 1, 6_000..7_200, 10),
@@ -384,9 +390,9 @@ fn each_of_two_packets_that_left_together_is_repeated_once() {
     assert_eq!(auto.select(&scene.view()), Decision::Blocked);
 }
 
-/// It is overdue, and it does not matter that a copy was made of what came after it.
+/// The packet is overdue, even though a later packet was copied in the meantime.
 #[test]
-fn what_was_overtaken_and_is_overdue_is_repeated_once_more() {
+fn overtaken_packet_is_repeated_again_when_overdue() {
     let mut scene = tail(10);
     scene.paths[1].loss_rate = 0.1;
     scene.paths[0].bytes_sent = 200_000;
@@ -401,7 +407,7 @@ fn what_was_overtaken_and_is_overdue_is_repeated_once_more() {
 }
 
 #[test]
-fn what_a_path_repeated_is_forgotten_with_it() {
+fn repeats_of_a_removed_path_are_forgotten() {
     for age in [10, 600] {
         let scene = tail(age);
         let mut auto = Auto::default();
@@ -414,11 +420,11 @@ fn what_a_path_repeated_is_forgotten_with_it() {
 }
 
 #[test]
-fn what_has_arrived_by_all_accounts_is_not_repeated_until_it_is_overdue() {
+fn packet_that_should_have_arrived_is_repeated_only_when_overdue() {
     let mut scene = tail(250);
     let mut auto = Auto::default();
     assert_eq!(auto.select(&scene.view()), Decision::Blocked);
-    // A round trip, no variation, and what acknowledgements may be delayed.
+    // A round trip, no variation, and the maximum delay of acknowledgements.
     let overdue = scene.now + 175 * MS;
     assert_eq!(auto.next_timeout(), Some(overdue));
     scene.now = overdue;
@@ -428,7 +434,7 @@ fn what_has_arrived_by_all_accounts_is_not_repeated_until_it_is_overdue() {
 }
 
 #[test]
-fn copies_in_case_of_a_loss_are_made_if_all_can_be_copied() {
+fn insurance_copies_need_a_budget_for_all_bytes_in_flight() {
     let mut scene = tail(250);
     scene.paths[1].loss_rate = 0.1;
     scene.paths[0].bytes_sent = 39_000;
@@ -439,7 +445,7 @@ fn copies_in_case_of_a_loss_are_made_if_all_can_be_copied() {
     assert_eq!(Auto::default().select(&scene.view()), Decision::Blocked);
 }
 
-/// Copies that can be made of what one path holds before any were earned.
+/// The number of copies of one path's data before any budget is earned.
 fn copies_of(holder: PathView) -> u64 {
     let mut scene = tail(10);
     scene.paths[1] = holder;
@@ -452,14 +458,14 @@ fn copies_of(holder: PathView) -> u64 {
 }
 
 #[test]
-fn a_copy_of_what_is_lost_by_all_accounts_costs_little() {
+fn copy_of_probably_lost_data_costs_less_budget() {
     let mut holder = paced(1, 400, 100_000);
     assert_eq!(copies_of(holder), 10);
     (holder.bytes_acked, holder.bytes_lost) = (6_000, 18_000);
     holder.loss_rate = 0.75;
-    // A quarter each, and all of the last one must be there.
+    // Each copy costs a quarter of a datagram; for the last copy, a whole datagram must be left.
     assert_eq!(copies_of(holder), 37);
-    // At random, links lose no more than this; and what was lost must be more than a few datagrams.
+    // A loss rate of 15 % is not heavy, because the random losses of links may be as high.
     holder.loss_rate = 0.15;
     assert_eq!(copies_of(holder), 10);
 }
@@ -467,9 +473,9 @@ fn a_copy_of_what_is_lost_by_all_accounts_costs_little() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Copies stay within their share of what was sent, and ten datagrams.
+    /// Copies stay within their share of the sent bytes, plus ten datagrams.
     #[test]
-    fn the_budget_is_held(share in 0.0..0.2f64, ages in proptest::collection::vec(0u64..2000, 1..200)) {
+    fn copies_stay_within_the_budget(share in 0.0..0.2f64, ages in proptest::collection::vec(0u64..2000, 1..200)) {
         let mut auto = Auto::new(AutoConfig { extra_bytes: share });
         let mut scene = tail(0);
         let (mut copied, mut sent) = (0, 0);
@@ -486,7 +492,7 @@ proptest! {
         prop_assert!(copied as f64 <= sent as f64 * share + 12_000.0, "{copied} of {sent}");
     }
 
-    /// Nothing is waited for for ever, whatever the paths look like, if they stay as they are.
+    /// Every wait ends, for any paths, even if the paths never change.
     #[test]
     fn every_wait_ends(
         rtts in proptest::collection::vec(0u64..1000, 2..6),
@@ -529,7 +535,8 @@ proptest! {
     }
 }
 
-/// A path of 10 MB/s that has a queue of its own, with so many bytes in flight, of which 200 kB fill it.
+/// A path of 10 MB/s with a visible queue. Its first 200 kB in flight fill the path, the rest the
+/// queue.
 fn queued(id: u32, in_flight: u64) -> PathView {
     let mut path = path(id, 20);
     path.rtt.smoothed = Duration::from_millis(40);
@@ -539,33 +546,34 @@ fn queued(id: u32, in_flight: u64) -> PathView {
     path
 }
 
-/// The largest rate of ten round trips says for long what is not true any more.
+/// The largest delivery rate of ten round trips stays high for long after a link became slower.
 #[test]
-fn a_queue_that_drains_more_slowly_counts_at_once() {
+fn slower_drain_rate_of_a_queue_counts_at_once() {
     let mut scene = Scene::new(vec![queued(0, 300_000), path(1, 60)]);
     scene.paths[0].rtt.latest = Duration::from_millis(40);
     (scene.streams, scene.queue.unsent) = (vec![stream(0, 0, 50_000)], 50_000);
     let mut auto = Auto::default();
-    // 30 ms, less 10 for the way back, are sooner than 30.
+    // 300 kB take 30 ms; less 10 ms for the return path, the first path delivers sooner than the
+    // second, in 30 ms.
     for acked in [0, 100_000, 200_000, 240_000, 280_000, 320_000, 360_000] {
         scene.paths[0].bytes_acked = acked;
-        // By then two measurements say 4 MB/s.
+        // By this time, two measurements show 4 MB/s.
         let first = u32::from(acked == 360_000);
         let decision = auto.select(&scene.view());
         assert_eq!(chosen(&decision), Some(first), "{acked}");
         scene.now += 10 * MS;
     }
-    // Nothing is told by a time in which nothing was heard,
+    // A time without acknowledgements changes nothing.
     scene.now += 50 * MS;
     assert_eq!(chosen(&auto.select(&scene.view())), Some(1));
-    // nor by a path that has no queue any more.
+    // A path whose queue has gone is fast again.
     scene.paths[0].rtt.latest = scene.paths[0].rtt.min;
     assert_eq!(chosen(&auto.select(&scene.view())), Some(0));
 }
 
-/// They may still take another path, and in a queue that is full they are lost.
+/// Waiting DATAGRAMs may still take another path; in a full queue they would be lost.
 #[test]
-fn datagrams_wait_here_rather_than_in_the_queue_of_a_link() {
+fn datagrams_wait_locally_instead_of_filling_the_queue_of_a_link() {
     let decide = |in_flight, datagrams, unsent| {
         let mut scene = Scene::new(vec![queued(0, in_flight), queued(1, 1_000_000)]);
         scene.paths[1].sendable = Sendable::WindowFull;
@@ -573,17 +581,17 @@ fn datagrams_wait_here_rather_than_in_the_queue_of_a_link() {
         scene.queue.control = true;
         Auto::default().select(&scene.view())
     };
-    // 20 ms of the rate are left to the queue.
+    // The queue gets 20 ms of the rate.
     assert_eq!(chosen(&decide(400_000, 50_000, 0)), Some(0));
     assert!(waits_for(&decide(401_000, 50_000, 0), 0));
-    // But not for longer than 150 ms, and streams fill the queue anyway.
+    // DATAGRAMs wait no longer than 150 ms, and streams fill the queue anyway.
     assert_eq!(chosen(&decide(401_000, 3_100_000, 0)), Some(0));
     assert_eq!(chosen(&decide(401_000, 50_000, 50_000)), Some(0));
 }
 
-/// A loss would stop streams, not DATAGRAMs.
+/// A loss would stop streams, but not DATAGRAMs.
 #[test]
-fn flow_control_is_no_reason_to_keep_datagrams_off_a_path() {
+fn flow_control_does_not_keep_datagrams_off_a_lossy_path() {
     let forecast = |unsent| {
         let mut far = path(1, 60);
         far.loss_rate = 0.1;

@@ -1,7 +1,8 @@
-//! Baselines as publications ran them, kept beside the schedulers that are meant to be used: a
-//! published gain can only be judged against what it was measured against.
+//! Baselines as publications ran them, beside the schedulers for general use. A published gain can
+//! only be compared with the baseline that it was measured against.
 //!
-//! Their rules follow published code, which was read and not copied. They are slow on purpose.
+//! The rules follow published code, which was read and not copied. These schedulers are
+//! deliberately slow.
 
 mod ns3;
 mod sockets;

@@ -6,9 +6,10 @@ use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, V
 use crate::choice::{fastest_sendable, is_measured, seconds, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
-/// The socket's send buffer in the experiments' scripts, bytes.
+/// The socket's send buffer in the scripts of the experiments, bytes.
 const SEND_BUFFER: f64 = 40e6;
-/// BLEST's factor in the experiments' scripts. The code multiplies bytes by it as it is.
+/// BLEST's factor in the scripts of the experiments. The module multiplies bytes by it without
+/// scaling.
 const LAMBDA: f64 = 200.0;
 
 /// How [`Ns3`] chooses one of the first two paths.
@@ -16,26 +17,34 @@ const LAMBDA: f64 = 200.0;
 pub enum Ns3Rule {
     /// The next of all paths.
     RoundRobin,
-    /// The one with the lower latest RTT if a byte of its window is free, otherwise the other one.
+    /// The path with the lower latest RTT if a byte of its window is free, otherwise the other
+    /// path.
     LowestRtt,
-    /// The same, with BLEST's estimate between both.
+    /// Like `LowestRtt`, but if the faster path is full, BLEST's estimate decides between both
+    /// paths.
     Blest,
-    /// The same, with ECF's comparison between both.
+    /// Like `LowestRtt`, but if the faster path is full, ECF's comparison decides between both
+    /// paths.
     Ecf,
 }
 
-/// Chooses one path when an acknowledgement arrives, and gives it everything that its window takes.
-/// The others stay idle until the next acknowledgement, whatever room they have.
+/// Chooses one path when an acknowledgement arrives, and fills the window of that path. All other
+/// paths stay idle until the next acknowledgement, even if they have room.
 ///
 /// Source: `mp-quic-scheduler.cc` and `SendPendingData` in `quic-socket-base.cc` of the ns-3 module
-/// by Shu et al. (WNS3 2023), which Shu's thesis of 2023 (MSAB) compares with. All rules but round
-/// robin look at two paths. A path counts as open if a single byte of its window is free, but is
-/// given whole packets, so that a window that is no multiple of them wastes its turn. Latest RTTs
-/// count, not smoothed ones; the divisions of ECF are of integers, its patience grows to twice the
-/// RTT (not by a quarter), and BLEST multiplies by 200 without scaling. Constants: as in the
-/// experiments' scripts.
+/// by Shu et al. (WNS3 2023), which Shu's thesis of 2023 (MSAB) compares with. Properties of that
+/// code:
 ///
-/// Differences: what was lost waits for the next turn like other data, and a path that fails is
+/// - All rules but round robin look at two paths.
+/// - A path counts as open if a single byte of its window is free, but gets whole packets. So a
+///   window that is not a multiple of a packet wastes its turn.
+/// - Latest RTTs count, not smoothed RTTs.
+/// - ECF divides integers, and its patience grows to twice the RTT, not by a quarter.
+/// - BLEST multiplies by 200 without scaling.
+///
+/// Constants: as in the scripts of the experiments.
+///
+/// Differences: lost data waits for the next turn like other data, and a path that fails is
 /// replaced at once. MSAB of the same code fills all paths in every turn, as [`Msab`](crate::Msab)
 /// does.
 #[derive(Debug)]
@@ -44,7 +53,7 @@ pub struct Ns3 {
     cases: PlainCases,
     /// The path whose turn it is, until the next acknowledgement.
     turn: Option<PathId>,
-    /// Something was acknowledged or lost since the path was chosen.
+    /// A packet was acknowledged or lost since the path was chosen.
     woken: bool,
     /// ECF has decided to wait.
     waiting: bool,
@@ -106,7 +115,7 @@ impl Ns3 {
     }
 }
 
-/// BLEST's estimate: true if the slow path is to stay idle.
+/// BLEST's estimate: true if the slow path should stay idle.
 fn blocks(view: &View<'_>, fast: &PathView, slow: &PathView) -> bool {
     let mtu = f64::from(fast.mtu.max(1));
     let ratio = seconds(slow.rtt.latest) / seconds(fast.rtt.latest);
@@ -130,7 +139,7 @@ impl Scheduler for Ns3 {
             true => Some(send_batch(path)),
             false => wait_for(path),
         });
-        // A path that can neither send nor be waited for must not hold up the others.
+        // A path that can neither send nor be waited for must not block the others.
         decision
             .or_else(|| fastest_sendable(view).map(send_batch))
             .unwrap_or(Decision::Blocked)
@@ -169,7 +178,7 @@ mod tests {
         scheduler.on_event(&acked, &scene.view());
     }
 
-    /// The paths of the next decisions, an acknowledgement before each; `None` for waiting.
+    /// The paths of the next decisions, with an acknowledgement before each; `None` for a wait.
     fn turns(scheduler: &mut Ns3, scene: &Scene, count: usize) -> Vec<Option<u32>> {
         let next = |_| {
             acknowledge(scheduler, scene);
@@ -183,7 +192,7 @@ mod tests {
         let mut scene = Scene::new(vec![path(0, 50), path(1, 10), path(2, 5)]);
         let mut ns3 = Ns3::new(Ns3Rule::RoundRobin);
         assert_eq!(turns(&mut ns3, &scene, 4), [0, 1, 2, 0].map(Some));
-        // Whoever has the turn keeps it, and nobody else sends when its window is full.
+        // The path with the turn keeps it, and no other path sends when its window is full.
         assert_eq!(chosen(&ns3.select(&scene.view())), Some(0));
         scene.paths[0] = full(path(0, 50));
         let on = PathId(0);
@@ -222,13 +231,13 @@ mod tests {
     fn ecf_counts_whole_windows_and_doubles_its_patience() {
         let mut scene = Scene::new(vec![path(0, 50), full(path(1, 10))]);
         let mut ns3 = Ns3::new(Ns3Rule::Ecf);
-        // Less than a window is no round at all, so the slow path never looks too slow.
+        // A backlog below one window counts as no round, so the slow path never looks too slow.
         scene.queue.unsent = 11_999;
         assert_eq!(turns(&mut ns3, &scene, 1), [Some(0)]);
         // Three windows: 4 * 10 ms against 50 ms, and 3 * 50 ms against 20 ms: wait.
         scene.queue.unsent = 36_000;
         assert_eq!(turns(&mut ns3, &scene, 1), [None]);
-        // Nine windows are 100 ms: not less than 50 ms, and no longer less than twice that.
+        // Eight windows, 9 * 10 ms: not less than 50 ms, but still less than twice 50 ms.
         scene.queue.unsent = 108_000 - 12_000;
         assert_eq!(turns(&mut ns3, &scene, 1), [None]);
         scene.queue.unsent = 108_000;
@@ -246,18 +255,18 @@ mod tests {
             scene.queue.unsent = 12_000;
             turns(&mut Ns3::new(Ns3Rule::Ecf), &scene, 1)
         };
-        // One window is one round of 50 ms; the fast path takes two, 48 ms.
+        // One window is one round of 50 ms on the slow path; the fast path takes two, 48 ms.
         assert_eq!(decide(24, 2, 12_000), [None]);
         assert_eq!(decide(24, 3, 12_000), [Some(0)]);
         // The slow path's own window counts.
         assert_eq!(decide(24, 2, 12_001), [Some(0)]);
-        // A window of nothing counts as one of a byte.
+        // A window of 0 bytes counts as one byte.
         assert_eq!(decide(24, 2, 0), [None]);
     }
 
     #[test]
-    fn blest_multiplies_bytes_by_its_factor() {
-        // 10 packets, 5 RTTs to one: 1200 * (10 + 2) * 5 * 200 = 14.4 MB.
+    fn blest_multiplies_bytes_by_200() {
+        // 10 packets, RTTs of 5 to 1: 1200 * (10 + 2) * 5 * 200 = 14.4 MB.
         let mut scene = Scene::new(vec![path(0, 50), full(path(1, 10))]);
         let mut ns3 = Ns3::new(Ns3Rule::Blest);
         scene.queue.unsent = 40_000_000 - 14_400_000 - 1_200;

@@ -15,21 +15,24 @@ const SOCKET_BUFFER: u64 = 131_072;
 /// How [`Sockets`] chooses the path of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketRule {
-    /// The one with the lowest smoothed RTT.
+    /// The path with the lowest smoothed RTT.
     LowestRtt,
-    /// The same, but if its socket is full, ECF decides between waiting and the next one with room.
+    /// Like `LowestRtt`, but if the socket of that path is full, ECF decides between waiting and
+    /// the next path with room.
     Ecf,
-    /// QAware's, as printed.
+    /// QAware's rule, as printed.
     QAware,
 }
 
-/// Gives every packet to the socket of one path, whatever its congestion window is. What was given to
-/// a path stays with it, and a packet whose socket is full (128 KiB) waits for room there.
+/// Gives every packet to the socket of one path, regardless of the congestion window of the path.
+/// Packets stay with their path, and a packet whose socket is full (128 KiB) waits for room in that
+/// socket.
 ///
-/// Source: the simulation of Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A Cross-Layer Approach
-/// to MPTCP Scheduling", IFIP Networking 2018, whose "scheduler assigns packets over independent TCP
-/// streams" (footnote 5). Its code is not public: the size is the default of ns-3, and what happens
-/// when a socket is full is a guess. Inputs: RTT, bytes in flight, unsent bytes of the streams; QAware's also the local queue.
+/// Source: the simulation of Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A Cross-Layer
+/// Approach to MPTCP Scheduling", IFIP Networking 2018, whose "scheduler assigns packets over
+/// independent TCP streams" (footnote 5). The code of the simulation is not public. The buffer size
+/// here is the default of ns-3, and the behaviour of full sockets is a guess. Inputs: RTT, bytes in
+/// flight, unsent bytes of the streams; for QAware also the local queue.
 #[derive(Debug)]
 pub struct Sockets {
     rule: SocketRule,
@@ -52,7 +55,7 @@ impl Sockets {
         }
     }
 
-    /// The path that gets the next packet; `None` to wait.
+    /// The path of the next packet; `None` to wait.
     fn pick(&mut self, view: &View<'_>, reservations: &Reservations) -> Option<PathId> {
         let has_room = |path: &&PathView| {
             let held = path.in_flight + reservations.queued(path.id);
@@ -119,14 +122,14 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, full, path, stream};
 
-    /// A fast path whose window is full, a slow one with room, and data for both sockets.
+    /// A fast path whose window is full, a slow path with room, and data for both sockets.
     fn scene() -> Scene {
         let mut scene = Scene::new(vec![full(path(0, 10)), path(1, 50)]);
         scene.streams = vec![stream(0, 0, 1 << 20)];
         scene
     }
 
-    /// The path and the offset of what is sent, if something is.
+    /// The path and the offset of the sent data, if the decision sends.
     fn sends(decision: &Decision) -> Option<(u32, u64)> {
         match decision {
             Decision::Send {
@@ -145,10 +148,11 @@ mod tests {
         let on = PathId(0);
         let wait = Decision::Wait { on, until: None };
         assert_eq!(sockets.select(&scene.view()), wait);
-        // 12,000 bytes are in flight: pieces of 1140 fit while a whole datagram would.
+        // 12,000 bytes are in flight: pieces of 1140 bytes fit as long as a whole datagram would
+        // fit.
         let pieces = (SOCKET_BUFFER - 12_000 - 1200) / 1140 + 1;
         assert_eq!(sockets.reservations.queued(PathId(0)), pieces * 1140);
-        // What is left goes where the RTT is lowest from then on.
+        // The remaining data takes the path with the lowest RTT from then on.
         let mut later = scene;
         later.paths[1] = path(1, 5);
         assert_eq!(

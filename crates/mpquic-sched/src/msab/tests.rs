@@ -29,12 +29,13 @@ fn tags_carry_epoch_and_probability() {
         assert!((p - probability).abs() < 1e-9);
     }
     assert_eq!(untag(0), None);
-    // Costs are divided by it.
+    // Costs are divided by the probability, so it must not be zero.
     let (_, probability) = untag(tag(3, 0.0)).unwrap();
     assert!(probability > 0.0 && probability < 1e-9, "{probability}");
 }
 
-/// Sends and answers packets; path 1 is worse. Returns how many path 0 carried of the last half.
+/// Sends and acknowledges packets; path 1 is worse. Returns how many packets of the last half path
+/// 0 carried.
 fn learn(mode: MsabMode, packets: u32) -> u32 {
     let mut scene = Scene::new(vec![path(0, 20), path(1, 20)]);
     let mut msab = Msab::new(mode);
@@ -82,7 +83,7 @@ fn epochs_end_when_feedback_was_missing_for_long() {
 }
 
 #[test]
-fn a_new_path_starts_in_the_middle() {
+fn new_path_starts_with_the_mean_cost() {
     let mut scene = Scene::new(vec![path(0, 20), path(1, 20)]);
     let mut msab = Msab::default();
     msab.distribute(&scene.view());

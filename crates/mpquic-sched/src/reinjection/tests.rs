@@ -10,7 +10,7 @@ fn layer(add: &[&str]) -> Reinjecting {
     Reinjecting::new(Box::new(LowestRttFirst::default()), policies)
 }
 
-/// Where and from which offset bytes are repeated.
+/// The path and the offset of a repeat.
 fn repeated(decision: &Decision) -> Option<(u32, u64)> {
     match decision {
         Decision::Reinject { path, offsets, .. } => Some((path.0, offsets.start)),
@@ -19,7 +19,7 @@ fn repeated(decision: &Decision) -> Option<(u32, u64)> {
 }
 
 #[test]
-fn without_a_reason_the_scheduler_inside_decides() {
+fn inner_scheduler_decides_if_no_policy_applies() {
     let mut scene = Scene::new(vec![path(0, 10), path(1, 30)]);
     scene.unacked = vec![unacked(&scene, 1, 0..1200, 5)];
     let mut layer = layer(&["opportunistic", "deadline", "after-schedule"]);
@@ -80,7 +80,7 @@ fn a_blocked_window_is_freed_by_a_better_path() {
     scene.queue.flow_credit = 0;
     let decision = layer(&["opportunistic"]).select(&scene.view());
     assert_eq!(repeated(&decision), Some((0, 0)));
-    // Four times the RTT is not more than four times; but four datagrams are a small window.
+    // Exactly four times the RTT is not enough; a window of four datagrams is small enough.
     scene.paths[1].rtt.smoothed = Duration::from_millis(40);
     assert_eq!(
         layer(&["opportunistic"]).select(&scene.view()),
@@ -92,7 +92,7 @@ fn a_blocked_window_is_freed_by_a_better_path() {
 }
 
 #[test]
-fn a_penalised_path_looks_smaller_until_it_has_grown_again() {
+fn window_of_a_penalised_path_looks_smaller_until_it_has_regrown() {
     let mut scene = Scene::new(vec![path(0, 10), path(1, 100)]);
     scene.unacked = vec![unacked(&scene, 1, 0..1200, 30)];
     scene.queue.idle = true;
@@ -105,7 +105,7 @@ fn a_penalised_path_looks_smaller_until_it_has_grown_again() {
     let half = layer.penalties.get(PathId(1)).unwrap().window;
     assert_eq!(half, 6_000);
     assert!(!layer.shown[1].can_send());
-    // Only the penalised path can send: it is used.
+    // Only the penalised path can send, so it is used.
     scene.paths[0] = full(scene.paths[0]);
     assert_eq!(chosen(&layer.select(&scene.view())), Some(1));
     scene.now += Duration::from_millis(500);
@@ -114,7 +114,7 @@ fn a_penalised_path_looks_smaller_until_it_has_grown_again() {
 }
 
 #[test]
-fn a_path_of_twice_the_round_trip_is_penalised_but_not_relieved() {
+fn path_of_twice_the_rtt_is_penalised_but_its_bytes_are_not_repeated() {
     let mut scene = Scene::new(vec![path(0, 40), path(1, 80)]);
     scene.unacked = vec![unacked(&scene, 1, 0..1200, 30)];
     scene.queue.idle = true;
@@ -126,14 +126,14 @@ fn a_path_of_twice_the_round_trip_is_penalised_but_not_relieved() {
     scene.paths[1].in_recovery = false;
     assert_eq!(layer.select(&scene.view()), Decision::Blocked);
     assert_eq!(layer.penalties.get(PathId(1)).unwrap().window, 6_000);
-    // The faster path is never the one to blame.
+    // The path with the lower RTT is never penalised.
     scene.unacked = vec![unacked(&scene, 0, 0..1200, 30)];
     layer.select(&scene.view());
     assert_eq!(layer.penalties.len(), 1);
 }
 
 #[test]
-fn the_scheduler_inside_does_not_hear_of_copies() {
+fn inner_scheduler_gets_no_events_of_copies() {
     #[derive(Debug, Default)]
     struct Listener(u32);
     impl Scheduler for Listener {

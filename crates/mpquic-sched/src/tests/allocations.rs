@@ -1,4 +1,4 @@
-//! A decision must not allocate once the scheduler has seen its paths and streams.
+//! A decision must not allocate memory once the scheduler has seen its paths and streams.
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -7,7 +7,7 @@ use super::world::{Step, World, any_steps};
 use crate::testing::start;
 use crate::{by_name, list, published, reinjections};
 
-/// Allocations of one scheduler that takes the steps again after it took them twice.
+/// Allocations of a scheduler in the third run of the same steps.
 fn allocations(name: &str, steps: &[Step]) -> u64 {
     let mut scheduler = by_name(name).expect("a listed name").build();
     let mut world = World::new(start());

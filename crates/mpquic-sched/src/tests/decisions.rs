@@ -1,4 +1,4 @@
-//! What every scheduler must hold to, and what each is for.
+//! Rules that every scheduler must keep, and the purpose of each scheduler.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn decide(scheduler: &mut dyn Scheduler, now: Instant, paths: &[PathView]) -> De
     scheduler.select(&view(now, paths, 0))
 }
 
-/// All decisions of a scheduler in a world that takes these steps.
+/// All decisions of a scheduler in a world with these steps.
 fn run(name: &str, now: Instant, steps: &[Step]) -> Result<Vec<Decision>, TestCaseError> {
     let mut scheduler = by_name(name).expect("a listed name").build();
     let mut world = World::new(now);
@@ -26,8 +26,8 @@ fn run(name: &str, now: Instant, steps: &[Step]) -> Result<Vec<Decision>, TestCa
     Ok(decisions)
 }
 
-/// Data on a path without an RTT sample is copied to another one, ten times at most; a path that comes again under
-/// its ID is another path.
+/// Data on a path without an RTT sample is copied to another path, at most ten times. A path that
+/// comes again under the same ID is a new path.
 #[test]
 fn copies_to_unmeasured_paths_are_forgotten_with_them() {
     let scene = Scene::new(vec![unmeasured(0), unmeasured(1)]);
@@ -50,7 +50,8 @@ fn copies_to_unmeasured_paths_are_forgotten_with_them() {
             others.push((info.name, first));
         }
     }
-    // These take any path for measured, take paths in turn, use one, or copy everything.
+    // These schedulers treat any path as measured, take paths in turn, use one path, or copy all
+    // data.
     let expected = [
         ("lrf-assume", 0),
         ("round-robin", 0),
@@ -76,9 +77,9 @@ fn names() -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Only open, sendable paths are named and no more is asked than their windows take; with a
-    /// sendable path and data the answer is not `Blocked`; waiting always ends; data named exists;
-    /// and the same events give the same decisions.
+    /// Decisions name only open paths that can send, and ask for no more than the windows take.
+    /// With data and a path that can send, the answer is not `Blocked`. Waiting always ends. Named
+    /// data exists. The same events give the same decisions.
     #[test]
     fn decisions_are_legal_and_repeatable(steps in any_steps(8)) {
         let now = start();
@@ -89,7 +90,7 @@ proptest! {
         }
     }
 
-    /// With one path there is nothing to decide: every scheduler uses it when it can send.
+    /// With one path there is nothing to decide: every scheduler uses the path when it can send.
     #[test]
     fn one_path_leaves_no_choice(states in vec(any_path(), 1..20)) {
         let now = start();
@@ -212,7 +213,7 @@ fn backup_waits_for_its_path_and_moves_when_it_fails() {
     let decision = decide(backup.as_mut(), now, &[slow, suspect]);
     assert_eq!(chosen(&decision), Some(0));
 
-    // The first path is back, but nothing is wrong with the second.
+    // The first path is back, but the second path still works.
     let decision = decide(backup.as_mut(), now, &[slow, fast]);
     assert_eq!(chosen(&decision), Some(0));
 }

@@ -1,4 +1,4 @@
-//! What every scheduler must hold to, and what some are for.
+//! Rules that every scheduler must keep, and the purpose of some schedulers.
 
 mod allocations;
 mod decisions;

@@ -1,11 +1,13 @@
-//! What every scheduler decides in a world that is always the same, as it was recorded in `recorded.txt`.
+//! The decisions of every scheduler in a world that is always the same. `recorded.txt` holds the
+//! results of an earlier run.
 //!
-//! The other tests say what is right; this one says whether anything is different, down to a single
-//! packet: who changes a scheduler sees which others change with it, and accepts that on purpose.
+//! Other tests check that decisions are right. This test shows whether any decision changed, down
+//! to a single packet. So a change to one scheduler shows all schedulers that it affects, and the
+//! new results have to be accepted on purpose:
 //!
 //!     ACCEPT_DECISIONS=1 cargo test -p mpquic-sched --lib recorded
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-// Exponentials are those of the system's library, and may differ in their last bit elsewhere.
+// Exponentials come from the library of the system, and may differ in the last bit elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +25,7 @@ use crate::{by_name, list, published, reinjections};
 const WORLDS: u64 = 20;
 const STEPS: usize = 250;
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Numbers(SplitMix64);
 
 impl Numbers {
@@ -31,12 +33,12 @@ impl Numbers {
         self.0.next()
     }
 
-    /// At least `from` and less than `to`.
+    /// A number of at least `from` and less than `to`.
     fn within(&mut self, from: u64, to: u64) -> u64 {
         from + self.0.below(to - from)
     }
 
-    /// True once in so many times.
+    /// True once in `times` calls, on average.
     fn one_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }
@@ -46,21 +48,22 @@ impl Numbers {
 struct Link {
     id: PathId,
     round_trip: Duration,
-    /// Datagrams.
+    /// Window, datagrams.
     window: u64,
-    /// Steps until it is measured, and until it is no longer suspect.
+    /// Steps until the path is measured.
     unmeasured: u64,
+    /// Steps until the path is no longer suspect.
     suspect: u64,
     paced: bool,
-    /// Tenths of the round trip that its queue takes.
+    /// Delay of the queue, tenths of the RTT.
     queue: u32,
-    /// Whether the kernel tells of its queue.
+    /// Whether the kernel reports the local queue.
     local: bool,
-    /// Thousandths of packets that are lost, as its history says.
+    /// Loss rate of the path's history, in thousandths.
     losses: u64,
-    /// Tenths of the round trip that the way back takes, if that is known.
+    /// Return delay in tenths of the RTT, if it is known.
     way_back: Option<u32>,
-    /// Whether its window comes with a rate.
+    /// Whether the controller sets a pacing rate besides the window.
     rated: bool,
     status: PathStatus,
 }
@@ -141,7 +144,8 @@ impl Link {
     }
 }
 
-/// What happens in a world: two to four paths, of which one goes now and then and another one comes.
+/// The steps of a world with two to four paths, one of which goes now and then while another one
+/// comes.
 fn steps(seed: u64) -> Vec<Step> {
     let mut numbers = Numbers(SplitMix64::new(seed));
     let count = 2 + (seed % 3) as u32;
@@ -181,7 +185,7 @@ fn steps(seed: u64) -> Vec<Step> {
     (0..STEPS).map(step).collect()
 }
 
-/// All that was decided, as one number, and how often what.
+/// All decisions as one hash, and the number of decisions of each kind.
 struct Record {
     begin: Instant,
     hash: Hash,

@@ -1,5 +1,5 @@
-//! A small world for schedulers: streams that are written to, packets that are acknowledged or
-//! lost, paths that come and go, and the rules every decision must keep.
+//! A small world for schedulers, and the rules that every decision must keep. In the world, streams
+//! are written to, packets are acknowledged or lost, and paths come and go.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::testing::{Growth, MTU, path, queue, sends, start, stream_id, unmeasur
 /// Stream bytes of a full datagram.
 const PAYLOAD: u64 = 1150;
 
-/// A view of paths that bring their windows along; the controller is asked only how they grow.
+/// A view of paths with their own windows; the controller only tells how windows grow.
 pub(super) fn view<'a>(now: Instant, paths: &'a [PathView], random: u64) -> View<'a> {
     let mut view = View::new(now, paths, &Growth::Additive(1200));
     view.queue = queue();
@@ -29,29 +29,29 @@ pub(super) fn view<'a>(now: Instant, paths: &'a [PathView], random: u64) -> View
     view
 }
 
-/// What changes, and what the paths look like then.
+/// A change of the world, and the state of the paths after it.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) paths: Vec<PathView>,
     pub(super) random: u64,
     /// Time since the last step.
     pub(super) after: Duration,
-    /// Stream and bytes written to it.
+    /// A stream, and the bytes written to it.
     pub(super) write: Option<(u64, u64)>,
     pub(super) fates: Fates,
     pub(super) flow_credit: u64,
     pub(super) control: bool,
-    /// Bytes of DATAGRAMs that wait, all the time.
+    /// Bytes of DATAGRAMs that always wait.
     pub(super) datagrams: u64,
 }
 
-/// What happens to the packets under way.
+/// The fate of the packets in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fates {
-    /// Three bits for each; what is in flight is what the step's paths say.
+    /// Three bits decide for each packet; the bytes in flight are those of the step's paths.
     Bits(u64),
-    /// They are acknowledged after a round trip of their path, or lost if their number is a multiple
-    /// of this one; until then they are in flight.
+    /// Packets are acknowledged after a round trip of their path. A packet whose number is a
+    /// multiple of this one is lost at that time.
     #[cfg_attr(
         not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")),
         expect(dead_code, reason = "only the record needs it")
@@ -190,7 +190,8 @@ impl World {
         }
     }
 
-    /// Writes to a stream, the first time opening it. The one of known size grows like the others.
+    /// Writes to a stream, and opens it the first time. The stream of known size grows like the
+    /// others.
     fn write(&mut self, index: u64, bytes: u64) -> Vec<SchedulerEvent> {
         let mut events = Vec::new();
         let id = stream_id(index);
@@ -216,7 +217,7 @@ impl World {
         events
     }
 
-    /// Streams that were acknowledged to their end since the last time.
+    /// Streams that were acknowledged completely since the last call.
     fn note_finished(&mut self) -> Vec<SchedulerEvent> {
         let is_done = |stream: &&Stream| stream.acked.contains_range(0..stream.end);
         let done = self.streams.iter().filter(is_done).map(|stream| stream.id);
@@ -285,7 +286,7 @@ impl World {
         info
     }
 
-    /// Takes the bytes a decision means off what waits.
+    /// Takes the bytes of a decision off the waiting data.
     fn take(&mut self, data: &DataSelection, limit: u64) -> Option<(StreamId, Range<u64>)> {
         let (id, from) = match data {
             DataSelection::Next => match self.lost.pop() {
@@ -348,7 +349,8 @@ impl World {
         sent.into_iter().map(SchedulerEvent::Sent).collect()
     }
 
-    /// What becomes of a packet: true if it is acknowledged, false if it is lost.
+    /// The fate of a packet: true if it is acknowledged, false if it is lost, `None` if it stays in
+    /// flight.
     fn fate(&self, fates: Fates, index: usize, packet: &PacketInfo, on: &PathView) -> Option<bool> {
         match fates {
             Fates::Bits(bits) => match bits >> (3 * (index % 21)) & 7 {
@@ -416,7 +418,7 @@ impl World {
         self.totals.get_or_insert_with(path, Totals::default)
     }
 
-    /// Tells in the paths' views what was sent, and what is under way.
+    /// Sets sent bytes and bytes in flight in the views of the paths.
     fn fill(&mut self, paths: &mut [PathView]) {
         for path in paths {
             let Totals { sent, acked, lost } = *self.totals_of(path.id);
@@ -433,7 +435,7 @@ impl World {
         }
     }
 
-    /// Runs a step as the core would: events first, then questions until nothing is sent.
+    /// Runs a step as the core would: first the events, then decisions until no data is sent.
     pub(super) fn step(
         &mut self,
         scheduler: &mut dyn Scheduler,
@@ -508,7 +510,7 @@ impl World {
     }
 }
 
-/// The rules.
+/// The rules that a decision must keep.
 pub(super) fn check(view: &View<'_>, decision: &Decision) -> Result<(), TestCaseError> {
     if let Some((id, bytes)) = sends(decision) {
         let path = view.path(id).expect("a path that is open");
