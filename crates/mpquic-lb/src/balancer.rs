@@ -32,7 +32,7 @@ const MAX_CONNECTION_ID: usize = 20;
 /// use mpquic_core::FourTuple;
 /// use mpquic_lb::{Balancer, Config, ServerId};
 ///
-/// let mut balancer = Balancer::new(1000);
+/// let mut balancer = Balancer::new(1000, rand::random());
 /// balancer.set_config(Config::new(0, 1, 7)?);
 /// for number in 1..=3 {
 ///     let address = ([10, 0, 0, number], 4433).into();
@@ -54,6 +54,7 @@ pub struct Balancer {
     servers: BTreeMap<SocketAddr, bool>,
     by_first_id: Recent<ConnectionId>,
     by_addresses: Recent<FourTuple>,
+    secret: [u8; 32],
     counts: Counts,
 }
 
@@ -87,14 +88,17 @@ impl Balancer {
 
     /// A balancer without servers, which remembers the choice for `capacity` new connections at least, and
     /// for twice as many at most. If more clients begin connections, those beyond are sent where their
-    /// addresses lead, which may change when servers come and go.
-    pub fn new(capacity: usize) -> Self {
+    /// addresses lead, which may change when servers come and go. Where that is depends on the secret, so that clients
+    /// cannot choose their server: it should be random, and the same in all balancers of a pool, between which
+    /// the network may move a client.
+    pub fn new(capacity: usize, secret: [u8; 32]) -> Self {
         Self {
             configs: BTreeMap::new(),
             ids: BTreeMap::new(),
             servers: BTreeMap::new(),
             by_first_id: Recent::new(capacity, Self::REMEMBERED),
             by_addresses: Recent::new(capacity, Self::REMEMBERED),
+            secret,
             counts: Counts::default(),
         }
     }
@@ -230,14 +234,14 @@ impl Balancer {
         self.ids.get(&(rotation, id)).copied()
     }
 
-    /// The server with the greatest hash of its address and the client's: when a server comes or goes,
+    /// The server with the greatest hash of its address and the client's, behind the secret: when a server comes or goes,
     /// only clients that go to it or went to it change.
     fn choose(&self, tuple: FourTuple) -> Option<SocketAddr> {
         let takes_new = self.servers.iter().filter(|(_, takes_new)| **takes_new);
         let servers = takes_new.map(|(server, _)| *server);
         servers.max_by_key(|server| {
             let mut hasher = DefaultHasher::new();
-            (tuple, server).hash(&mut hasher);
+            (self.secret, tuple, server).hash(&mut hasher);
             hasher.finish()
         })
     }

@@ -40,8 +40,9 @@ struct Numbering {
     id: ServerId,
     /// The nonce of the next connection ID, if they are encrypted.
     next: u64,
-    /// How many were made by this configuration, if they are encrypted.
-    made: u64,
+    /// For each encrypted configuration that there was: its connection ID with nonce 0, which tells it from others, and the
+    /// nonce it began with.
+    begun: Vec<(ConnectionId, u64)>,
 }
 
 impl Server {
@@ -57,7 +58,7 @@ impl Server {
             config,
             id,
             next: first_nonce,
-            made: 0,
+            begun: Vec::new(),
         }))))
     }
 
@@ -94,13 +95,12 @@ impl Server {
         }
         numbering.config = config;
         numbering.id = id;
-        numbering.made = 0;
         Ok(())
     }
 
     /// How many more connection IDs can be encrypted before nonces would repeat; those made after
     /// that lead nowhere (section 8.4). `None` without a key, and with nonces of eight bytes or more,
-    /// which last for ever.
+    /// which last for ever. A configuration that is used again, or read again, goes on where it was.
     pub fn nonces_left(&self) -> Option<u64> {
         self.numbering().nonces_left()
     }
@@ -114,7 +114,15 @@ impl Numbering {
     fn nonces_left(&self) -> Option<u64> {
         let nonces = self.config.nonces();
         let counted = self.config.is_encrypted() && nonces != u64::MAX;
-        counted.then(|| nonces.saturating_sub(self.made))
+        let used = self.next.wrapping_sub(self.begun_with());
+        counted.then(|| nonces.saturating_sub(used))
+    }
+
+    /// The nonce that this configuration began with. Those of others count as its own since, as numbers go on.
+    fn begun_with(&self) -> u64 {
+        let mark = self.config.connection_id(self.id, 0, 0);
+        let known = self.begun.iter().find(|(of, _)| *of == mark);
+        known.map_or(self.next, |(_, nonce)| *nonce)
     }
 
     fn connection_id(&mut self, random: &mut StdRng) -> ConnectionId {
@@ -128,8 +136,11 @@ impl Numbering {
             return self.config.unroutable(random.random());
         }
         let nonce = self.next;
+        let mark = self.config.connection_id(self.id, 0, 0);
+        if !self.begun.iter().any(|(of, _)| *of == mark) {
+            self.begun.push((mark, nonce));
+        }
         self.next = nonce.wrapping_add(1);
-        self.made = self.made.saturating_add(1);
         self.config
             .connection_id(self.id, nonce.into(), random.random())
     }
@@ -210,7 +221,8 @@ mod tests {
             assert_eq!(config.server_id(&generator.generate_cid()), Some(id(7)));
             assert_eq!(server.nonces_left(), Some(left));
         }
-        server.numbering().made = 1 << 32;
+        let first = u64::from(u32::MAX);
+        server.numbering().next = first + (1 << 32);
         let made = generator.generate_cid();
         assert_eq!(
             (made.len(), made[0]),
@@ -222,6 +234,26 @@ mod tests {
         let next = Config::new(1, 2, 4).unwrap().with_key([4; 16]);
         server.change(next.clone(), id(8)).unwrap();
         assert_eq!(next.server_id(&generator.generate_cid()), Some(id(8)));
+    }
+
+    /// A file that is read again without a change, and a key that was in use before.
+    #[test]
+    fn a_configuration_that_comes_again_has_no_more_nonces_than_before() {
+        let config = |key| Config::new(0, 2, 4).unwrap().with_key([key; 16]);
+        let server = Server::new(config(3), id(7), 5).unwrap();
+        let mut generator = generator(&server, 1);
+        generator.generate_cid();
+        server.change(config(3), id(7)).unwrap();
+        assert_eq!(server.nonces_left(), Some((1 << 32) - 1));
+        server.change(config(4), id(7)).unwrap();
+        assert_eq!(server.nonces_left(), Some(1 << 32));
+        generator.generate_cid();
+        server.change(config(3), id(7)).unwrap();
+        assert_eq!(server.nonces_left(), Some((1 << 32) - 2));
+        // The first connection ID would come again.
+        server.numbering().next = 5 + (1 << 32);
+        assert_eq!(server.nonces_left(), Some(0));
+        assert_eq!(config(3).server_id(&generator.generate_cid()), None);
     }
 
     #[test]

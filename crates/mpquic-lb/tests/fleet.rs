@@ -99,7 +99,7 @@ impl Fleet {
 
     /// Servers that accept connections like this.
     async fn of(servers: u8, accepting: ServerConfig) -> TestResult<Self> {
-        let mut balancer = Balancer::new(1000);
+        let mut balancer = Balancer::new(1000, [9; 32]);
         balancer.set_config(config(0)?);
         let mut backends = Vec::new();
         for number in 0..servers {

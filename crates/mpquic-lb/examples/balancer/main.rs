@@ -167,7 +167,7 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let pool = Pool::read(&args.file)?;
-    let mut balancer = Balancer::new(REMEMBERED);
+    let mut balancer = Balancer::new(REMEMBERED, rand::random());
     pool.apply(&mut balancer)?;
     let tokens = pool.retry_tokens()?;
     let forwarder = Forwarder::bind(pool.listen, balancer).await?;

@@ -19,7 +19,11 @@ fn id(number: u8) -> ServerId {
 }
 
 fn balancer(servers: u8) -> Balancer {
-    let mut balancer = Balancer::new(1000);
+    balancer_with([7; 32], servers)
+}
+
+fn balancer_with(secret: [u8; 32], servers: u8) -> Balancer {
+    let mut balancer = Balancer::new(1000, secret);
     balancer.set_config(Config::new(2, 1, 7).unwrap().with_key([5; 16]));
     for number in 1..=servers {
         balancer.add_server(2, id(number), server(number)).unwrap();
@@ -44,6 +48,23 @@ fn long(connection_id: &[u8]) -> Vec<u8> {
 fn unknown(client: u16) -> [u8; 8] {
     let [a, b] = client.to_be_bytes();
     [0xff, 1, 2, 3, 4, 5, a, b]
+}
+
+/// Whoever knows how the server is chosen could send all of its connections to one.
+#[test]
+fn only_the_secret_tells_which_server_a_client_gets() {
+    let choices = |secret: u8| -> Vec<_> {
+        let mut balancer = balancer_with([secret; 32], 4);
+        let clients = 0..200_u16;
+        let chosen =
+            clients.map(|client| balancer.route(start(), tuple(client), &long(&unknown(client))));
+        chosen.map(|routed| routed.unwrap().server).collect()
+    };
+    assert_eq!(choices(1), choices(1));
+    let (one, other) = (choices(1), choices(2));
+    let same = one.iter().zip(&other).filter(|(one, other)| one == other);
+    // A quarter, if one does not tell the other.
+    assert!((25..75).contains(&same.count()));
 }
 
 #[test]
