@@ -18,6 +18,7 @@ use crate::event::PathEvent;
 use crate::ids::{FourTuple, PathId};
 use crate::outbox::Outbox;
 use crate::packet::arrival::Arrival;
+use crate::server_address::is_usable;
 use crate::wire::transport_parameters::PreferredAddress;
 
 impl PreferredAddress {
@@ -54,7 +55,8 @@ impl PathSlot {
             return;
         };
         let FourTuple { local, remote } = path.tuple.four_tuple;
-        let preferred = preferred.of_family(remote).filter(|to| *to != remote);
+        let preferred = preferred.of_family(remote);
+        let preferred = preferred.filter(|to| *to != remote && is_usable(*to, remote));
         if let (true, Some(preferred)) = (shared.uses_preferred_address, preferred) {
             let four_tuple = FourTuple::new(local, preferred);
             self.probe(now, four_tuple, shared, outbox);

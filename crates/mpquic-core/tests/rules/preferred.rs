@@ -100,6 +100,29 @@ fn rfc_9000_9_6_1_a_client_moves_to_the_preferred_address() {
     assert!(log.iter().all(involves_preferred));
 }
 
+/// RFC 9000 section 21.5.3: a server names no machine that only its client reaches.
+#[test]
+fn rfc_9000_21_5_3_a_client_sends_nothing_to_its_own_network_for_a_server_elsewhere() {
+    let private: [SocketAddr; 4] = [
+        ([10, 0, 0, 9], 53).into(),
+        ([192, 168, 77, 9], 5353).into(),
+        ([169, 254, 0, 1], 80).into(),
+        ([127, 0, 0, 1], 6379).into(),
+    ];
+    for preferred in private {
+        let mut net = Net::connected(Options {
+            preferred: Some(preferred),
+            ..Options::default()
+        });
+        let log = net.wait(5 * SECOND);
+        assert!(log.iter().all(|sent| sent.destination != preferred));
+        assert_eq!(remote(&mut net), original());
+        net.write(Side::Client, 3000);
+        let log = net.wait(SECOND);
+        assert!(log.iter().all(|sent| sent.destination != preferred));
+    }
+}
+
 /// MP-018, RFC 9000 section 5.1.1: its connection ID is number 1 of path 0, and the next is 2.
 #[test]
 fn mp_018_the_connection_id_of_the_preferred_address_is_number_one() {
