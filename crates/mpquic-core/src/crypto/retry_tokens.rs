@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use quinn_proto::ConnectionId;
@@ -28,6 +29,9 @@ const RETRY_SCID: usize = 8;
 const MIN_ORIGINAL_DCID: usize = 8;
 /// In the first byte, tells tokens of NEW_TOKEN frames.
 const NEW_TOKEN: u8 = 0x80;
+/// Tokens that one key seals. Their numbers are drawn at random, so that two are alike with a probability of 2^-33
+/// by then (NIST SP 800-38D section 8.3).
+const MOST_TOKENS: u64 = 1 << 32;
 /// A token is good for so long after it has expired, for the clocks of service and server may differ.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
 
@@ -54,7 +58,9 @@ impl fmt::Debug for RetryTokenKey {
 /// "shared state").
 ///
 /// A token is good for the client's address and port, for the connection ID that the Retry has given the client, and for
-/// [`Self::LIFETIME`]; in either version of QUIC. With one key, no more than 2^23 tokens should be made.
+/// [`Self::LIFETIME`]; in either version of QUIC. With one key, no more than 2^32 tokens should be made, by all who have it: a flood of
+/// 100,000 first packets in a second takes twelve hours for that. After as many of its own, the next key takes over
+/// ([`Self::tokens_left`]).
 ///
 /// # Examples
 ///
@@ -72,7 +78,21 @@ impl fmt::Debug for RetryTokenKey {
 /// # Ok::<_, mpquic_core::config::InvalidOption>(())
 /// ```
 pub struct RetryTokens {
-    keys: Vec<(RetryTokenKey, aead::LessSafeKey)>,
+    keys: Vec<Sealing>,
+}
+
+/// A key that is ready for use.
+struct Sealing {
+    key: RetryTokenKey,
+    aead: aead::LessSafeKey,
+    /// Tokens that were sealed with it here.
+    made: AtomicU64,
+}
+
+impl Sealing {
+    fn tokens_left(&self) -> u64 {
+        MOST_TOKENS.saturating_sub(self.made.load(Ordering::Relaxed))
+    }
 }
 
 /// What becomes of a client's datagram: see [`RetryTokens::screen`].
@@ -99,7 +119,7 @@ impl RetryTokens {
     /// How long a token is good.
     pub const LIFETIME: Duration = Duration::from_secs(15);
 
-    /// Makes tokens with the first key, and takes those of all. To change keys: all servers and services get the new one
+    /// Makes tokens with the first key that has some left, and takes those of all. To change keys: all servers and services get the new one
     /// as the last of theirs; then all get it as the first; and after [`Self::LIFETIME`] the old one can go.
     ///
     /// # Errors
@@ -109,18 +129,30 @@ impl RetryTokens {
         if keys.is_empty() {
             return Err(InvalidOption::new("keys", 0, "at least one"));
         }
-        let mut made: Vec<(RetryTokenKey, aead::LessSafeKey)> = Vec::with_capacity(keys.len());
+        let mut made: Vec<Sealing> = Vec::with_capacity(keys.len());
         for key in keys {
             InvalidOption::unless_within("sequence", key.sequence, 0..=!NEW_TOKEN)?;
-            if made.iter().any(|(other, _)| other.sequence == key.sequence) {
+            if made.iter().any(|other| other.key.sequence == key.sequence) {
                 let expected = "another one for each key";
                 return Err(InvalidOption::new("sequence", key.sequence, expected));
             }
             let aead = aead::UnboundKey::new(&aead::AES_128_GCM, &key.key);
             let aead = aead.map_err(|_| InvalidOption::new("key", "unusable", "16 bytes"))?;
-            made.push((key.clone(), aead::LessSafeKey::new(aead)));
+            made.push(Sealing {
+                key: key.clone(),
+                aead: aead::LessSafeKey::new(aead),
+                made: AtomicU64::new(0),
+            });
         }
         Ok(Self { keys: made })
+    }
+
+    /// How many more tokens the keys should seal here, all together. When none is left, the last key goes on, since clients
+    /// would be turned away otherwise; new keys are overdue then. What others with the same keys, and this program before it
+    /// was started again, have sealed is not known here.
+    pub fn tokens_left(&self) -> u64 {
+        let left = self.keys.iter().map(Sealing::tokens_left);
+        left.fold(0, u64::saturating_add)
     }
 
     /// Decides what becomes of a datagram from a client, in front of its server: a first Initial has to come with a
@@ -207,7 +239,9 @@ impl RetryTokens {
         retry_scid: &ConnectionId,
         now: SystemTime,
     ) -> Option<Vec<u8>> {
-        let (key, aead) = self.keys.first()?;
+        let fresh = self.keys.iter().find(|key| key.tokens_left() > 0);
+        let Sealing { key, aead, made } = fresh.or(self.keys.last())?;
+        made.fetch_add(1, Ordering::Relaxed);
         let mut token = vec![key.sequence];
         token.extend_from_slice(&number);
         let bound = bound_to(client.ip(), &token, retry_scid);
@@ -237,7 +271,7 @@ impl RetryTokens {
         let (clear, sealed) = token.split_first_chunk::<CLEAR>()?;
         let [sequence, number @ ..] = *clear;
         let mut keys = self.keys.iter();
-        let (key, aead) = keys.find(|(key, _)| key.sequence == sequence)?;
+        let Sealing { key, aead, .. } = keys.find(|it| it.key.sequence == sequence)?;
         let bound = bound_to(client.ip(), clear, dcid);
         let mut body = sealed.to_vec();
         let nonce = nonce(key, number);
@@ -262,7 +296,7 @@ fn proven(mut body: &[u8], port: u16, now: SystemTime) -> Option<ConnectionId> {
 impl fmt::Debug for RetryTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
-            .entries(self.keys.iter().map(|(key, _)| key))
+            .entries(self.keys.iter().map(|sealing| &sealing.key))
             .finish()
     }
 }

@@ -57,7 +57,7 @@ fn sealed() -> Vec<u8> {
 #[test]
 fn the_draft_s_example_opens() {
     let tokens = tokens(&[0]);
-    let (key, aead) = &tokens.keys[0];
+    let Sealing { key, aead, .. } = &tokens.keys[0];
     let mut body = bytes(concat!(
         "7d38b274aa4427c7a1557c3fa666945931defc65da387a83855196a7cb73caac1e28e5346fd76868de94f8b62294",
         "f91174fdd711543a32d5e959867f9c22",
@@ -162,6 +162,34 @@ fn initial(dcid: &[u8], token: &[u8], more: &[u8]) -> Vec<u8> {
     packet.resize(packet.len() + 1200, 0);
     packet.extend_from_slice(more);
     packet
+}
+
+/// A flood makes a token with each of its packets.
+#[test]
+fn a_key_that_has_sealed_enough_leaves_the_rest_to_the_next() {
+    let tokens = tokens(&[3, 5]);
+    let seal = || {
+        tokens.seal(
+            [1; NUMBER],
+            client(),
+            &original_dcid(),
+            &retry_scid(),
+            expires(),
+        )
+    };
+    assert_eq!(tokens.tokens_left(), 2 * MOST_TOKENS);
+    let first = seal().unwrap();
+    assert_eq!((first[0], tokens.tokens_left()), (3, 2 * MOST_TOKENS - 1));
+    tokens.keys[0].made.store(MOST_TOKENS, Ordering::Relaxed);
+    let next = seal().unwrap();
+    assert_eq!((next[0], tokens.tokens_left()), (5, MOST_TOKENS - 1));
+    for token in [first, next] {
+        let opened = tokens.open(&token, client(), &retry_scid(), expires());
+        assert_eq!(opened, Some(Opened::Valid(original_dcid())));
+    }
+    // Nobody is turned away.
+    tokens.keys[1].made.store(MOST_TOKENS, Ordering::Relaxed);
+    assert_eq!((seal().unwrap()[0], tokens.tokens_left()), (5, 0));
 }
 
 #[test]
