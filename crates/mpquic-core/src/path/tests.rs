@@ -93,6 +93,22 @@ fn a_path_is_suspect_when_it_times_out_or_its_interface_is_gone() {
     }
 }
 
+/// A path that moves to another address of an interface that is gone would carry data into the dark.
+#[test]
+fn a_path_is_live_again_only_on_another_interface() {
+    let mut outbox = Outbox::for_tests();
+    let mut path = open(start());
+    path.liveness.set_interface_up(false, path.id, &mut outbox);
+    path.liveness.on_moved(true, path.id, &mut outbox);
+    assert!(path.is_suspect());
+    path.liveness.on_moved(false, path.id, &mut outbox);
+    assert!(!path.is_suspect());
+    // One that was only silent has its chance on the same interface as well.
+    path.liveness.on_silent(path.id, &mut outbox);
+    path.liveness.on_moved(true, path.id, &mut outbox);
+    assert!(!path.is_suspect());
+}
+
 #[test]
 fn schedulers_see_what_the_controller_paces_at() {
     let mut path = open(start());

@@ -254,3 +254,29 @@ impl StreamBytes {
         Some(Self { id, offsets })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quinn_proto::{Dir, Side};
+
+    use super::*;
+
+    #[test]
+    fn what_waits_for_a_path_goes_with_it() {
+        let mut copies = Copies::new(0);
+        for path in [0, 1, 0].map(PathId) {
+            copies.waiting.push_back(PendingCopy {
+                path,
+                data: StreamBytes {
+                    id: StreamId::new(Side::Client, Dir::Uni, 0),
+                    offsets: 0..10,
+                },
+                tag: 0,
+            });
+        }
+        copies.on_event(&SchedulerEvent::PathRemoved(PathId(0)));
+        assert_eq!(copies.waiting.len(), 1);
+        copies.on_event(&SchedulerEvent::PathRemoved(PathId(1)));
+        assert!(copies.is_empty());
+    }
+}

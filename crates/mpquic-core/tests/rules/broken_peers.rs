@@ -265,6 +265,33 @@ fn floods_of_advice_are_violations() {
     }
 }
 
+/// A path that is gone for good is no way to send such frames for nothing.
+#[test]
+fn a_flood_of_ends_of_a_path_that_is_gone_is_a_violation() {
+    for side in SIDES {
+        let mut net = Net::with_two_paths(Options::default());
+        let now = net.now;
+        let closed = net
+            .client()
+            .close_path(now, ONE, TransportErrorCode::NO_ERROR);
+        closed.unwrap();
+        // Both have forgotten it.
+        net.wait(20 * SECOND);
+        assert!(net.connection(side).path_stats(ONE).is_none());
+        for number in 3000..3050 {
+            let frame = Frame::PathAbandon(PathAbandon {
+                path_id: ONE,
+                error_code: TransportErrorCode::NO_ERROR,
+            });
+            let frames = vec![frame; 50];
+            let forged = net.forge(&Forgery::new(!side, Kind::OneRtt(ZERO), number, &frames));
+            net.give(forged);
+            net.take(side);
+        }
+        assert_eq!(net.fault(side), Some((Fault::TooMuchAdvice, 0x3e75)));
+    }
+}
+
 /// One frame that asks for more to be retired than was ever issued for a path, and each further
 /// connection ID is late: it is retired, so another one is issued, and so on. It ends.
 #[test]

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mpquic_core::config::ConnectionIds;
+use mpquic_core::unstable_wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
 use mpquic_core::unstable_wire::header::Header;
 use mpquic_core::{ConnectionId, ConnectionIdGenerator, PathEvent, PathId, Side};
 
-use super::harness::{MS, Net, Options, Packet, Sent, address};
+use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SIDES, Sent, address};
 
 /// MP-008, MP-010: no endpoint can be made to issue empty connection IDs.
 #[test]
@@ -22,6 +23,47 @@ fn mp_008_connection_ids_are_never_empty() {
     };
     assert_eq!(scid.len(), 4);
     assert!(!dcid.is_empty());
+}
+
+/// MP-102: who retires all connection IDs of a path gets others, and the path goes on with them.
+#[test]
+fn mp_102_a_path_goes_on_after_all_its_connection_ids_are_retired() {
+    let one = PathId(1);
+    for side in SIDES {
+        let mut net = Net::with_two_paths(Options::default());
+        let before = net.issued(side, one);
+        let retire = |new: &NewConnectionId| {
+            Frame::PathRetireConnectionId(PathRetireConnectionId {
+                path_id: one,
+                sequence_number: new.sequence_number,
+            })
+        };
+        let frames: Vec<_> = before.iter().map(retire).collect();
+        let forged = net.forge(&Forgery::new(
+            !side,
+            Kind::OneRtt(PathId::ZERO),
+            3000,
+            &frames,
+        ));
+        net.give(forged);
+        net.take(side);
+        let issued = net.issued(side, one);
+        assert_eq!(issued.len(), 2 * before.len(), "{side:?}");
+
+        let received = |net: &mut Net| {
+            net.connection(side)
+                .path_stats(one)
+                .unwrap()
+                .packets_received
+        };
+        let count = received(&mut net);
+        let mut forgery = Forgery::new(!side, Kind::OneRtt(one), 3000, &[Frame::Ping]);
+        forgery.dcid = Some(issued[before.len()].connection_id);
+        let forged = net.forge(&forgery);
+        net.give(forged);
+        assert_eq!(received(&mut net), count + 1, "{side:?}");
+        assert_eq!(net.lost(side), None);
+    }
 }
 
 /// The server ID in the first bytes of connection IDs, by which a load balancer would route.

@@ -77,6 +77,21 @@ fn persistent_congestion_as_in_section_7_6_3() {
     assert_eq!(path.recovery.rtt.min(), ms(200));
 }
 
+/// RFC 9002 section 5.2: the path may be another one since.
+#[test]
+fn persistent_congestion_forgets_the_smallest_sample() {
+    let mut path = TestPath::new();
+    path.settle_rtt(ms(100));
+    assert_eq!(path.recovery.rtt.min(), ms(100));
+    let mut last = 0;
+    for second in 1..=8 {
+        last = path.at(Duration::from_secs(second)).send();
+    }
+    path.at(ms(8300)).ack(&[last..last + 1]);
+    assert_eq!(path.out.kinds(), [Loss, Persistent]);
+    assert_eq!(path.recovery.rtt.min(), ms(300));
+}
+
 #[test]
 fn an_acknowledged_packet_in_between_is_no_persistent_congestion() {
     let mut path = TestPath::new();
