@@ -11,7 +11,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use mpquic_core::Version;
 use mpquic_core::crypto::{RetryTokenKey, RetryTokens, Screened};
-use mpquic_core::testing::{TokenContent, Tokens, is_fresh};
+use mpquic_core::testing::{ProvenAddress, TokenContent, Tokens, is_fresh};
 use mpquic_fuzz::number::Cid;
 
 #[derive(Debug, Arbitrary)]
@@ -22,7 +22,11 @@ enum Content {
         original_dcid: Cid,
         retry_scid: Cid,
     },
-    Validation(Vec<(IpAddr, u16)>),
+    Validation {
+        connection: u64,
+        /// With microseconds since 1970.
+        addresses: Vec<(IpAddr, u16, u32)>,
+    },
 }
 
 #[derive(Debug, Arbitrary)]
@@ -70,9 +74,13 @@ fuzz_target!(|input: Input| {
             retry_scid: retry_scid.0,
             issued,
         },
-        Content::Validation(addresses) => TokenContent::Validation {
+        Content::Validation {
+            connection,
+            addresses,
+        } => TokenContent::Validation {
             version,
-            addresses: addresses.iter().map(|it| SocketAddr::from(*it)).collect(),
+            connection: *connection,
+            addresses: addresses.iter().copied().map(proven).collect(),
             issued,
         },
     };
@@ -94,10 +102,20 @@ fuzz_target!(|input: Input| {
         // A list of more addresses than we write is cut when it is written again.
         let text = ours.open_text(&again).expect("our own");
         assert!(input.text.starts_with(&text));
-        let is_list = input.text[0] == 2;
+        let is_list = matches!(
+            ours.open(&again),
+            Some((_, TokenContent::Validation { .. }))
+        );
         assert!(text.len() == input.text.len() || is_list);
     }
 });
+
+fn proven((ip, port, microseconds): (IpAddr, u16, u32)) -> ProvenAddress {
+    ProvenAddress {
+        address: SocketAddr::new(ip, port),
+        proven: SystemTime::UNIX_EPOCH + Duration::from_micros(microseconds.into()),
+    }
+}
 
 /// The datagram is from a client that may have proven nothing.
 fn check_service(datagram: &[u8], now: SystemTime) {

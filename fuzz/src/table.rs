@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BytesMut;
 use mpquic_core::config::{ClientConfig, EndpointOptions, ServerConfig, TransportOptions};
 use mpquic_core::unstable_wire::header::{Header, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint,
-    Event, FourTuple, PathId, PathStatus, ReadStreamError, Side, StreamId, VarInt,
+    Event, FourTuple, PathId, PathStatus, ReadStreamError, Side, StreamId, TimeSource, VarInt,
 };
 use mpquic_sim::NullCrypto;
 
@@ -156,6 +156,15 @@ impl Default for Options {
     }
 }
 
+/// The server's wall clock, which goes with [`Table::now`].
+struct WallClock(Mutex<SystemTime>);
+
+impl TimeSource for WallClock {
+    fn now(&self) -> SystemTime {
+        *self.0.lock().expect("one thread")
+    }
+}
+
 /// A client, a server, and nothing between them but the fuzz target.
 pub struct Table {
     /// The time, which only [`Table::wait`] and [`Table::exchange`] move.
@@ -168,6 +177,10 @@ pub struct Table {
     pub in_flight: Vec<Datagram>,
     /// How to connect.
     pub client_config: ClientConfig,
+    /// Whether [`Table::exchange`] delivers a datagram.
+    pub delivers: Box<dyn FnMut(&Datagram) -> bool>,
+    begin: Instant,
+    wall_clock: Arc<WallClock>,
     retry: bool,
     buffer: Vec<u8>,
 }
@@ -212,15 +225,30 @@ impl Table {
                 connections: BTreeMap::new(),
             }
         };
-        Self {
-            now: Instant::now(),
+        let wall_clock = Arc::new(WallClock(Mutex::new(SystemTime::UNIX_EPOCH)));
+        let mut server = server.options().clone();
+        server.time_source = wall_clock.clone();
+        let server = server.build().expect("only the clock is another one");
+        let now = Instant::now();
+        let mut table = Self {
+            now,
+            begin: now,
+            wall_clock,
+            delivers: Box::new(|_| true),
             client: node(1, None),
             server: node(2, Some(Arc::new(server))),
             in_flight: Vec::new(),
             client_config: client,
             retry,
             buffer: Vec::with_capacity(1 << 16),
-        }
+        };
+        table.set_wall_clock();
+        table
+    }
+
+    fn set_wall_clock(&mut self) {
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+        *self.wall_clock.0.lock().expect("one thread") = start + (self.now - self.begin);
     }
 
     /// Starts a connection from one of the client's addresses.
@@ -320,6 +348,7 @@ impl Table {
     pub fn give(&mut self, datagram: Datagram) {
         let to = !datagram.from;
         let now = self.now;
+        self.set_wall_clock();
         let retry = self.retry;
         let size = datagram.data.len();
         let proves = has_handshake_packet(&datagram.data);
@@ -398,7 +427,9 @@ impl Table {
             }
             self.now += Duration::from_millis(1);
             for datagram in std::mem::take(&mut self.in_flight) {
-                self.give(datagram);
+                if (self.delivers)(&datagram) {
+                    self.give(datagram);
+                }
             }
             self.read_all();
         }
@@ -436,6 +467,7 @@ impl Table {
     /// Timers that are due fire.
     fn fire(&mut self) {
         let now = self.now;
+        self.set_wall_clock();
         for side in SIDES {
             for hosted in self.node(side).connections.values_mut() {
                 let due = hosted.connection.poll_timeout();

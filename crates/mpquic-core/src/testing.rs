@@ -11,7 +11,7 @@ mod tokens;
 
 pub use connection_ids::{LocalConnectionIds, PeerConnectionIds};
 pub use reassembly::Reassembly;
-pub use tokens::{TokenContent, Tokens, is_fresh};
+pub use tokens::{ProvenAddress, TokenContent, Tokens, is_fresh};
 
 use crate::config::TransportConfig;
 use crate::crypto::{HeaderKey, PacketKey};

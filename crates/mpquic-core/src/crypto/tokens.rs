@@ -19,6 +19,8 @@ use ring::{aead, hmac};
 const NONCE_LENGTH: usize = 16;
 /// Addresses one NEW_TOKEN token is good for.
 const MAX_ADDRESSES: usize = 8;
+/// Starts the text of a NEW_TOKEN token.
+const VALIDATION: u8 = 3;
 /// How far the clocks of servers that share a key may be apart.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 
@@ -136,11 +138,26 @@ pub enum Token {
     Validation {
         /// The version it is good in.
         version: Version,
+        /// A random number, the same in all tokens of a connection.
+        connection: u64,
         /// The client's addresses, at most eight.
-        addresses: Vec<SocketAddr>,
+        addresses: Vec<ProvenAddress>,
         /// When it was made.
         issued: SystemTime,
     },
+}
+
+/// An address at which a client has received, and when it proved that, to the microsecond.
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "tests make and read tokens")
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProvenAddress {
+    /// The address and port.
+    pub address: SocketAddr,
+    /// When the address was validated on the connection that the token is from.
+    pub proven: SystemTime,
 }
 
 impl Token {
@@ -162,12 +179,15 @@ impl Token {
             }
             Self::Validation {
                 version,
+                connection,
                 addresses,
                 issued,
             } => {
-                put_start(&mut out, 2, *version, *issued);
-                for address in addresses.iter().take(MAX_ADDRESSES) {
+                put_start(&mut out, VALIDATION, *version, *issued);
+                out.extend_from_slice(&connection.to_be_bytes());
+                for ProvenAddress { address, proven } in addresses.iter().take(MAX_ADDRESSES) {
                     put_address(&mut out, *address);
+                    put_microseconds(&mut out, *proven);
                 }
             }
         }
@@ -189,13 +209,18 @@ impl Token {
                 original_dcid: take_cid(&mut rest)?,
                 retry_scid: take_cid(&mut rest)?,
             },
-            2 => {
+            VALIDATION => {
+                let connection = u64::from_be_bytes(take(&mut rest)?);
                 let mut addresses = Vec::with_capacity(MAX_ADDRESSES);
                 while !rest.is_empty() {
-                    addresses.push(take_address(&mut rest)?);
+                    addresses.push(ProvenAddress {
+                        address: take_address(&mut rest)?,
+                        proven: take_microseconds(&mut rest)?,
+                    });
                 }
                 Self::Validation {
                     version,
+                    connection,
                     addresses,
                     issued,
                 }
@@ -206,32 +231,57 @@ impl Token {
     }
 }
 
-/// Makes the tokens a server sends in NEW_TOKEN frames.
-#[derive(Clone)]
+/// Makes the tokens that a server sends in the NEW_TOKEN frames of one connection.
 pub(crate) struct TokenIssuer {
     key: Arc<TokenKey>,
     time_source: Arc<dyn TimeSource>,
+    /// The connection's random number, once there is a token.
+    connection: Option<u64>,
+    /// The addresses in the last token.
+    addresses: Vec<ProvenAddress>,
 }
 
 impl TokenIssuer {
     pub(crate) fn new(key: Arc<TokenKey>, time_source: Arc<dyn TimeSource>) -> Self {
-        Self { key, time_source }
+        Self {
+            key,
+            time_source,
+            connection: None,
+            addresses: Vec::new(),
+        }
     }
 
     /// A token for later connections in this version from any of `addresses`, all of them validated
     /// on this connection (MP-087). Only the first eight count; `nonce` must be random.
+    ///
+    /// An address that the token before named keeps the time of its proof there: it may have fallen silent since.
     pub(crate) fn token(
-        &self,
+        &mut self,
         version: Version,
-        addresses: &[SocketAddr],
+        addresses: impl Iterator<Item = SocketAddr>,
         mut nonce: [u8; NONCE_LENGTH],
     ) -> Vec<u8> {
+        let now = self.time_source.now();
+        // Random already, and nobody sees it in a later token.
+        let [.., a, b, c, d, e, f, g, h] = nonce;
+        let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        let connection = *self.connection.get_or_insert(number);
+        let before = std::mem::take(&mut self.addresses);
+        let proven = |address| {
+            let known = before.iter().find(|it| it.address == address);
+            known.copied().unwrap_or(ProvenAddress {
+                address,
+                proven: now,
+            })
+        };
+        self.addresses.extend(addresses.map(proven));
         // So a service in front of the server tells it from those of a Retry (draft-ietf-quic-retry-offload-00).
         nonce[0] |= 0x80;
         let token = Token::Validation {
             version,
-            addresses: addresses.to_vec(),
-            issued: self.time_source.now(),
+            connection,
+            addresses: self.addresses.clone(),
+            issued: now,
         };
         token.seal(&self.key, nonce)
     }
@@ -316,6 +366,16 @@ pub(crate) fn put_time(out: &mut Vec<u8>, time: SystemTime) {
     out.extend_from_slice(&seconds.to_be_bytes());
 }
 
+fn put_microseconds(out: &mut Vec<u8>, time: SystemTime) {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let microseconds = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+    out.extend_from_slice(&microseconds.to_be_bytes());
+}
+
+fn take_microseconds(rest: &mut &[u8]) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_micros(u64::from_be_bytes(take(rest)?)))
+}
+
 pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk::<N>()?;
     *rest = tail;
@@ -356,17 +416,23 @@ mod tests {
             issued,
         };
         let addresses = ["192.0.2.1:4433", "[2001:db8::1]:1", "198.51.100.7:65535"];
+        let proven = |address: &str| ProvenAddress {
+            address: address.parse().unwrap(),
+            proven: issued - Duration::from_micros(1),
+        };
         vec![
             retry("192.0.2.1:443", &[1; 20]),
             retry("[2001:db8::1]:65535", &[]),
             Token::Validation {
                 version: Version::V1,
+                connection: 0,
                 addresses: Vec::new(),
                 issued,
             },
             Token::Validation {
                 version: Version::V1,
-                addresses: addresses.map(|it| it.parse().unwrap()).to_vec(),
+                connection: u64::MAX,
+                addresses: addresses.map(proven).to_vec(),
                 issued,
             },
         ]
@@ -398,6 +464,25 @@ mod tests {
                 assert_eq!(Token::open(&key, &changed), None);
             }
         }
+    }
+
+    /// Nor that two of them are of one connection.
+    #[test]
+    fn rfc_9000_8_1_3_tokens_show_nothing_of_what_they_say() {
+        let key = Arc::new(TokenKey::new(&[1; 32]));
+        let mut issuer = TokenIssuer::new(key, Arc::new(quinn_proto::StdSystemTime));
+        let address = SocketAddr::from(([198, 51, 100, 7], 0xabcd));
+        let mut token = |nonce| issuer.token(Version::V1, std::iter::once(address), [nonce; 16]);
+        let (one, other) = (token(1), token(2));
+        let has = |token: &[u8], text: &[u8]| token.windows(text.len()).any(|it| it == text);
+        // Four bytes are alike by chance once in a million tokens.
+        for token in [&one, &other] {
+            assert!(!has(token, &[198, 51, 100, 7]) && !has(token, &[0xab, 0xcd, 0]));
+        }
+        let clear = &one[..NONCE_LENGTH];
+        assert_eq!(clear[1..], [1; 15]);
+        let sealed = one[NONCE_LENGTH..].windows(4);
+        assert!(sealed.into_iter().all(|part| !has(&other, part)));
     }
 
     #[test]

@@ -1,19 +1,22 @@
 //! Address validation with the token of a client's first Initial (RFC 9000 section 8.1).
 
-use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use quinn_proto::ConnectionId;
 
 use super::initial::FirstInitial;
 use super::server::Server;
-use crate::crypto::tokens::{Token, is_fresh};
+use crate::crypto::tokens::{ProvenAddress, Token, is_fresh};
 use crate::crypto::{Opened, is_of_retry};
 
 /// How long an address and port count as the client's for further paths. It is what RFC 9000 section 9.3 calls
 /// recent; the port may be somebody else's later.
 const PROVEN_FOR: Duration = Duration::from_secs(600);
+/// Bits of an IPv6 address that its network gives; one client may have all addresses that begin with them.
+const IPV6_NETWORK: u32 = 64;
 
 /// What the token in a client's first Initial tells about the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +27,8 @@ pub(super) struct Admission {
     pub(super) retry_scid: Option<ConnectionId>,
     /// The client has proven that it receives at its address.
     pub(super) address_validated: bool,
-    /// Where the client has received not long ago, on an earlier connection.
+    /// Where the client has received not long ago, on an earlier connection: one address of each network, since
+    /// the last time that this counted.
     pub(super) proven: Vec<SocketAddr>,
 }
 
@@ -41,7 +45,7 @@ impl Admission {
         token: &[u8],
         remote: SocketAddr,
         server: &Server,
-        used: &mut UsedTokens,
+        spent: &mut SpentProofs,
     ) -> Result<Self, InvalidToken> {
         let FirstInitial { version, dcid, .. } = *initial;
         let config = &server.config;
@@ -87,76 +91,139 @@ impl Admission {
             // A second Retry would be ignored, and without one the client would miss the connection ID of the first.
             None if shared.is_some() && is_of_retry(token) => Err(InvalidToken),
             validation => {
-                let addresses = validation.and_then(|(nonce, token)| match token {
-                    Token::Validation {
-                        version: issued_in,
-                        addresses,
-                        issued,
-                    } => {
-                        // RFC 9369 section 5
-                        let is_good = issued_in == version
-                            && addresses.iter().any(|it| it.ip() == remote.ip())
-                            && is_fresh(issued, config.token_lifetime, now)
-                            && used.insert(nonce, issued);
-                        is_good.then_some((addresses, is_fresh(issued, PROVEN_FOR, now)))
-                    }
-                    Token::Retry { .. } => None,
-                });
+                let token = validation.map(|(_, token)| token);
+                let proven = token.and_then(|token| spent.take(token, initial, remote, server));
                 Ok(Self {
                     original_dcid: dcid,
                     retry_scid: None,
-                    address_validated: addresses.is_some(),
-                    proven: match addresses {
-                        Some((addresses, true)) => addresses,
-                        _ => Vec::new(),
-                    },
+                    address_validated: proven.is_some(),
+                    proven: proven.unwrap_or_default(),
                 })
             }
         }
     }
 }
 
-/// Remembers used NEW_TOKEN tokens, so that each is accepted only once (RFC 9000 section 8.1.4).
-/// When it is full, the older half is forgotten, and all tokens as old as the forgotten ones are
+/// What tokens of NEW_TOKEN frames were good for already.
+///
+/// A client may receive at an address, collect tokens there, and leave the address to somebody else, whom the server would then send what
+/// the client asks for (RFC 9000 section 21.3). So a token stands for proofs, each made at a time, and a proof counts only if it is
+/// newer than the last one that counted: for the client's own address, of its connection; for a further path, of anybody
+/// in the address's network. Whoever proves the address again has something new.
+#[derive(Debug)]
+pub(super) struct SpentProofs {
+    /// By the random number of the connection that a token is from.
+    connections: Spent<u64>,
+    /// By the network of an address that a token vouched for.
+    networks: Spent<IpAddr>,
+}
+
+impl SpentProofs {
+    /// Remembers up to twice `capacity` connections, and as many networks.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            connections: Spent::new(capacity),
+            networks: Spent::new(capacity),
+        }
+    }
+
+    /// Where a token for the client's address proves that the client has received not long ago; `None` if
+    /// the token is not good.
+    fn take(
+        &mut self,
+        token: Token,
+        initial: &FirstInitial,
+        remote: SocketAddr,
+        server: &Server,
+    ) -> Option<Vec<SocketAddr>> {
+        let Token::Validation {
+            version,
+            connection,
+            addresses,
+            issued,
+        } = token
+        else {
+            return None;
+        };
+        let config = &server.config;
+        let now = config.time_source.now();
+        let of_client = addresses.iter().filter(|it| it.address.ip() == remote.ip());
+        let proven = of_client.map(|it| it.proven).max()?;
+        // RFC 9369 section 5
+        let is_good = version == initial.version
+            && is_fresh(issued, config.token_lifetime, now)
+            && self.connections.spend(connection, proven, now);
+        if !is_good {
+            return None;
+        }
+        let counts = |it: &ProvenAddress| {
+            is_fresh(it.proven, PROVEN_FOR, now)
+                && self
+                    .networks
+                    .spend(network(it.address.ip()), it.proven, now)
+        };
+        let vouched = addresses.into_iter().filter(counts);
+        Some(vouched.map(|it| it.address).collect())
+    }
+}
+
+/// What one client may have all addresses of.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let host = u128::MAX >> IPV6_NETWORK;
+            Ipv6Addr::from_bits(ip.to_bits() & !host).into()
+        }
+        ip @ IpAddr::V4(_) => ip,
+    }
+}
+
+/// Remembers until when proofs are spent, so that each counts once (RFC 9000 section 8.1.4).
+/// When it is full, the older half is forgotten, and all proofs as old as the forgotten ones are
 /// refused from then on.
 #[derive(Debug)]
-pub(super) struct UsedTokens {
-    newer: HashSet<u128>,
-    older: HashSet<u128>,
-    newest_issued: [SystemTime; 2],
-    /// Tokens issued up to this time are refused.
+struct Spent<K> {
+    newer: HashMap<K, SystemTime>,
+    older: HashMap<K, SystemTime>,
+    /// The latest time in each of them.
+    latest: [SystemTime; 2],
+    /// All proofs up to this time are refused.
     floor: SystemTime,
     capacity: usize,
 }
 
-impl UsedTokens {
-    /// Remembers up to twice `capacity` tokens.
-    pub(super) fn new(capacity: usize) -> Self {
+impl<K: Eq + Hash> Spent<K> {
+    /// Remembers up to twice `capacity` keys.
+    fn new(capacity: usize) -> Self {
         Self {
-            newer: HashSet::new(),
-            older: HashSet::new(),
-            newest_issued: [SystemTime::UNIX_EPOCH; 2],
+            newer: HashMap::new(),
+            older: HashMap::new(),
+            latest: [SystemTime::UNIX_EPOCH; 2],
             floor: SystemTime::UNIX_EPOCH,
             capacity,
         }
     }
 
-    /// Marks a token as used; false if it was used before, or may have been.
-    fn insert(&mut self, nonce: u128, issued: SystemTime) -> bool {
-        if issued <= self.floor || self.older.contains(&nonce) || self.newer.contains(&nonce) {
+    /// Spends all proofs that there are for a key by now. False if this one was spent before, or may have been.
+    fn spend(&mut self, key: K, proven: SystemTime, now: SystemTime) -> bool {
+        let until = self.newer.get(&key).or_else(|| self.older.get(&key));
+        if proven <= self.floor || until.is_some_and(|until| proven <= *until) {
             return false;
         }
-        if self.newer.len() >= self.capacity {
-            let [newer, older] = self.newest_issued;
+        if self.newer.len() >= self.capacity && !self.newer.contains_key(&key) {
+            let [newer, older] = self.latest;
             self.floor = self.floor.max(older);
-            self.newest_issued = [SystemTime::UNIX_EPOCH, newer];
+            self.latest = [SystemTime::UNIX_EPOCH, newer];
             self.older = std::mem::take(&mut self.newer);
-            if issued <= self.floor {
+            if proven <= self.floor {
                 return false;
             }
         }
-        self.newest_issued[0] = self.newest_issued[0].max(issued);
-        self.newer.insert(nonce)
+        // The clock may have been set back.
+        let until = now.max(proven);
+        self.latest[0] = self.latest[0].max(until);
+        self.newer.insert(key, until);
+        true
     }
 }
 
@@ -167,15 +234,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_token_is_good_twice_even_when_memory_runs_out() {
+    fn no_proof_counts_twice_even_when_memory_runs_out() {
         let at = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1 + second);
-        let mut used = UsedTokens::new(10);
-        for token in 0..1000 {
-            assert!(used.insert(token.into(), at(token)), "{token}");
-            assert!(used.newer.len() <= 10 && used.older.len() <= 10);
-            for old in 0..=token {
-                assert!(!used.insert(old.into(), at(old)), "{old} after {token}");
+        let mut spent = Spent::new(10);
+        for proof in 0..1000 {
+            assert!(spent.spend(proof, at(proof), at(proof)), "{proof}");
+            assert!(spent.newer.len() <= 10 && spent.older.len() <= 10);
+            for old in 0..=proof {
+                assert!(!spent.spend(old, at(old), at(proof)), "{old} after {proof}");
             }
         }
+    }
+
+    #[test]
+    fn only_what_is_proven_anew_counts_again() {
+        let at = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        let mut spent = Spent::new(10);
+        assert!(spent.spend(1, at(5), at(9)));
+        assert!(!spent.spend(1, at(9), at(10)));
+        assert!(spent.spend(1, at(10), at(10)));
+        // The clock is set back.
+        assert!(!spent.spend(1, at(10), at(3)));
+        assert!(spent.spend(1, at(11), at(3)));
+        assert!(!spent.spend(1, at(11), at(12)));
+    }
+
+    #[test]
+    fn the_addresses_of_an_ipv6_network_count_as_one() {
+        let network = |ip: &str| network(ip.parse().unwrap());
+        assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:0:0:2"));
+        assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
     }
 }

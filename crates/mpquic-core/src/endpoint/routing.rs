@@ -9,7 +9,7 @@ use quinn_proto::{ConnectionId, EcnCodepoint};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::address_validation::{Admission, InvalidToken, UsedTokens};
+use super::address_validation::{Admission, InvalidToken, SpentProofs};
 use super::answers::{Answers, Unproven};
 use super::attempts::Attempts;
 use super::incoming::Incoming;
@@ -32,8 +32,8 @@ use crate::version::Version;
 use crate::wire::buf::{MIN_DATAGRAM, MIN_INITIAL_DCID};
 use crate::wire::header::{self, PacketKind, Peek};
 
-/// Half the number of used NEW_TOKEN tokens that are remembered.
-const USED_TOKENS: usize = 1 << 16;
+/// Half the number of connections, and of networks, whose NEW_TOKEN tokens were used that are remembered.
+const SPENT_PROOFS: usize = 1 << 16;
 
 /// What to do about a datagram.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ pub struct Endpoint {
     pub(super) cids: CidSource,
     pub(super) routes: Routes,
     pub(super) attempts: Attempts,
-    pub(super) used_tokens: UsedTokens,
+    pub(super) spent_proofs: SpentProofs,
     pub(super) pressure: Pressure,
     pub(super) answers: Answers,
     pub(super) stats: EndpointStats,
@@ -149,7 +149,7 @@ impl Endpoint {
             random,
             routes: Routes::default(),
             attempts: Attempts::new(),
-            used_tokens: UsedTokens::new(USED_TOKENS),
+            spent_proofs: SpentProofs::new(SPENT_PROOFS),
             pressure: Pressure::default(),
             stats: EndpointStats::default(),
         }
@@ -326,7 +326,7 @@ impl Endpoint {
         let (initial, token) = opened.ok_or(Silent::Dropped)?;
         let dcid = initial.dcid;
         let remote = four_tuple.remote;
-        let admission = Admission::new(&initial, &token, remote, server, &mut self.used_tokens);
+        let admission = Admission::new(&initial, &token, remote, server, &mut self.spent_proofs);
         let answer = match self.judge(&server.config, admission, demand) {
             Verdict::Take(admission) => {
                 let place = self.attempts.insert(now, dcid);

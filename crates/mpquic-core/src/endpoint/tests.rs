@@ -13,7 +13,7 @@ use super::{DatagramEvent, Endpoint, Incoming};
 use crate::config::{EndpointConfig, EndpointOptions, ServerOptions, TransportConfig};
 use crate::congestion::{Controller, ControllerFactory};
 use crate::crypto::tests::{initial_keys, server_config};
-use crate::crypto::tokens::ResetKey;
+use crate::crypto::tokens::{ResetKey, TokenIssuer};
 use crate::crypto::{Keys, RetryTokenKey, RetryTokens};
 use crate::error::TransportErrorCode;
 use crate::event::{EndpointEvent, RouteChange};
@@ -199,17 +199,14 @@ impl Test {
         (scid, token)
     }
 
-    fn new_token(&mut self, addresses: &[&str], nonce: u8) -> Vec<u8> {
-        let port = client().remote.port();
-        let addresses = addresses
-            .iter()
-            .map(|ip| SocketAddr::new(ip.parse().unwrap(), port));
-        let addresses: Vec<_> = addresses.collect();
+    /// What makes the tokens of one connection.
+    fn issuer(&self) -> TokenIssuer {
         let server = Server::new(Arc::new(self.options.clone().build().unwrap()));
-        server
-            .token_issuer()
-            .unwrap()
-            .token(Version::V1, &addresses, [nonce; 16])
+        server.token_issuer().unwrap()
+    }
+
+    fn new_token(&mut self, addresses: &[&str], nonce: u8) -> Vec<u8> {
+        token_of(&mut self.issuer(), addresses, nonce)
     }
 
     fn is_validated(&mut self, number: u8, token: &[u8]) -> bool {
@@ -219,6 +216,14 @@ impl Test {
         self.endpoint.ignore(incoming);
         validated
     }
+}
+
+fn token_of(issuer: &mut TokenIssuer, addresses: &[&str], nonce: u8) -> Vec<u8> {
+    let port = client().remote.port();
+    let addresses = addresses
+        .iter()
+        .map(|ip| SocketAddr::new(ip.parse().unwrap(), port));
+    issuer.token(Version::V1, addresses, [nonce; 16])
 }
 
 #[test]
@@ -514,6 +519,27 @@ fn rfc_9000_8_1_4_new_token_is_good_once_from_its_addresses() {
     // What cannot be read counts as no token.
     assert!(!test.is_validated(5, &[1; 60]));
     assert!(!test.is_validated(6, b"short"));
+}
+
+/// Each address that is validated brings another one, and an address that fell silent since is in all of them.
+#[test]
+fn rfc_9000_8_1_4_all_tokens_of_a_connection_are_good_once() {
+    let mut test = Test::new();
+    let mut issuer = test.issuer();
+    let first = token_of(&mut issuer, &["198.51.100.1"], 1);
+    let second = token_of(&mut issuer, &["198.51.100.1", "203.0.113.1"], 2);
+    assert!(test.is_validated(1, &first));
+    test.later(Duration::from_secs(1));
+    assert!(!test.is_validated(2, &second));
+    let third = token_of(&mut issuer, &["198.51.100.1", "203.0.113.2"], 3);
+    assert!(!test.is_validated(3, &third));
+    // The connection has proven it again since.
+    token_of(&mut issuer, &["203.0.113.2"], 4);
+    let fifth = token_of(&mut issuer, &["198.51.100.1"], 5);
+    assert!(test.is_validated(4, &fifth));
+    // Another connection of the client.
+    let other = test.new_token(&["198.51.100.1"], 6);
+    assert!(test.is_validated(5, &other));
 }
 
 /// MP-075: where a client has received not long ago it need not prove it again for further paths. The token

@@ -103,12 +103,11 @@ impl Handshake {
         addresses: impl Iterator<Item = SocketAddr>,
         random: &mut SeededRandom,
     ) {
-        if let Role::Server(server) = &self.role
-            && let Some(issuer) = &server.token_issuer
+        let version = self.versions.current();
+        if let Role::Server(server) = &mut self.role
+            && let Some(issuer) = &mut server.token_issuer
         {
-            let addresses: Vec<_> = addresses.collect();
-            let version = self.versions.current();
-            let token = issuer.token(version, &addresses, random.bytes());
+            let token = issuer.token(version, addresses, random.bytes());
             self.new_token = Some(token.into());
         }
     }

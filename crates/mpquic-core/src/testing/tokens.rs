@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-pub use crate::crypto::tokens::Token as TokenContent;
 use crate::crypto::tokens::{self, TokenKey};
+pub use crate::crypto::tokens::{ProvenAddress, Token as TokenContent};
 
 /// Seals and opens tokens.
 #[derive(Debug)]

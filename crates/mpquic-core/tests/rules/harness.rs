@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{EndpointOptions, ServerConfig, TransportOptions};
@@ -15,7 +15,7 @@ use mpquic_core::unstable_wire::header::{Header, PacketHeader};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, ConnectionId, DatagramEvent, Dir, Endpoint,
     Event, Fault, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side, StreamId,
-    TokenStore, VarInt, Version,
+    TimeSource, TokenStore, VarInt, Version,
 };
 use mpquic_sim::NullCrypto;
 
@@ -105,6 +105,22 @@ impl Options {
 #[derive(Default)]
 pub(crate) struct Tokens(Mutex<Vec<(String, Bytes)>>);
 
+impl Tokens {
+    /// Takes all of them out.
+    pub(crate) fn take_all(&self) -> Vec<(String, Bytes)> {
+        std::mem::take(&mut self.0.lock().expect("one thread"))
+    }
+}
+
+/// The wall clock of a server, which goes as the test lets time pass.
+struct WallClock(Mutex<SystemTime>);
+
+impl TimeSource for WallClock {
+    fn now(&self) -> SystemTime {
+        *self.0.lock().expect("one thread")
+    }
+}
+
 impl TokenStore for Tokens {
     fn insert(&self, server_name: &str, token: Bytes) {
         let mut tokens = self.0.lock().expect("one thread");
@@ -121,6 +137,9 @@ impl TokenStore for Tokens {
 /// A client, a server, and nothing between them but the test.
 pub(crate) struct Net {
     pub(crate) now: Instant,
+    begin: Instant,
+    wall_clock: Arc<WallClock>,
+    pub(crate) tokens: Arc<Tokens>,
     /// The server asks clients to prove their address.
     pub(crate) retry: bool,
     /// Whether the last attempt came from a proven address.
@@ -176,15 +195,22 @@ impl Net {
         server_options.migration = options.migration;
         server_options.preferred_address_v4 = v4;
         server_options.preferred_address_v6 = v6;
+        let wall_clock = Arc::new(WallClock(Mutex::new(SystemTime::UNIX_EPOCH)));
+        server_options.time_source = wall_clock.clone();
         let server_config = server_options.build().expect("options");
         let crypto = crypto.announcing(&options.client_parameters);
         let mut client_config = crypto.client(transport(options.client));
         client_config.version = options.version;
         client_config.use_preferred_address = options.use_preferred;
         client_config.use_alternative_addresses = options.use_alternative;
-        client_config.token_store = Some(Arc::new(Tokens::default()));
+        let tokens = Arc::new(Tokens::default());
+        client_config.token_store = Some(tokens.clone());
+        let now = Instant::now();
         Self {
-            now: Instant::now(),
+            now,
+            begin: now,
+            wall_clock,
+            tokens,
             retry: false,
             validated: None,
             delivers: |_| true,
@@ -267,7 +293,16 @@ impl Net {
 
     /// Opens a path between the addresses with this index.
     pub(crate) fn open_path(&mut self, index: u8) -> Result<PathId, OpenPathError> {
-        let four_tuple = FourTuple::new(address(Side::Client, index), address(Side::Server, index));
+        self.open_path_from(address(Side::Client, index), index)
+    }
+
+    /// Opens a path from there to the server's address with this index.
+    pub(crate) fn open_path_from(
+        &mut self,
+        local: SocketAddr,
+        index: u8,
+    ) -> Result<PathId, OpenPathError> {
+        let four_tuple = FourTuple::new(local, address(Side::Server, index));
         let now = self.now;
         let opened = self
             .client()
@@ -446,6 +481,7 @@ impl Net {
     pub(crate) fn give(&mut self, sent: Sent) -> Option<BytesMut> {
         let to = !sent.from;
         let now = self.now;
+        self.set_wall_clock();
         let four_tuple = FourTuple::new(sent.destination, sent.source);
         let mut buf = std::mem::take(&mut self.buf);
         let (retry, mut validated) = (self.retry, self.validated);
@@ -533,6 +569,11 @@ impl Net {
         log
     }
 
+    fn set_wall_clock(&self) {
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+        *self.wall_clock.0.lock().expect("one thread") = start + (self.now - self.begin);
+    }
+
     fn next_timeout(&self) -> Option<Instant> {
         let nodes = [&self.client, &self.server].into_iter();
         let connections = nodes.filter_map(|node| node.connection.as_ref());
@@ -542,6 +583,7 @@ impl Net {
 
     fn handle_timeout(&mut self, side: Side) {
         let now = self.now;
+        self.set_wall_clock();
         if let Some(connection) = &mut self.node(side).connection {
             connection.handle_timeout(now);
         }

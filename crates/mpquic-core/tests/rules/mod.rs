@@ -23,6 +23,7 @@ mod proven;
 mod server_addresses;
 mod statistics;
 mod suspects;
+mod tokens;
 mod trim;
 mod upkeep;
 mod versions;

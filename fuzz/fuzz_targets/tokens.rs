@@ -1,0 +1,216 @@
+//! Tokens of many connections, used in any order: whatever a client has collected while it had an address, it directs
+//! no more than one first window there once somebody else has the address (RFC 9000 section 21.3).
+
+#![no_main]
+
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arbitrary::Arbitrary;
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use mpquic_core::{
+    Connection, Dir, FourTuple, PathId, PathStatus, Side, TokenStore, TransportErrorCode, VarInt,
+};
+use mpquic_fuzz::table::{Options, SIDES, Table, address};
+
+/// What an earlier proof is good for at most.
+const FIRST_WINDOW: usize = 32 * 1500;
+/// The index of the address that the client loses.
+const LOST: u8 = 1;
+/// Steps of one input that are taken, so that it ends in time.
+const STEPS: usize = 60;
+
+#[derive(Debug, Arbitrary)]
+enum Step {
+    Open(u8),
+    OpenLost(u8),
+    Close(u8),
+    Reconnect { token: u8, index: u8 },
+    Wait(u16),
+}
+
+#[derive(Debug, Arbitrary)]
+struct Input {
+    before: Vec<Step>,
+    after: Vec<Step>,
+}
+
+/// Those the client was given, and the one that it uses next.
+#[derive(Default)]
+struct Tokens {
+    given: Mutex<Vec<Bytes>>,
+    next: Mutex<Option<Bytes>>,
+}
+
+impl TokenStore for Tokens {
+    fn insert(&self, _: &str, token: Bytes) {
+        self.given.lock().expect("one thread").push(token);
+    }
+
+    fn take(&self, _: &str) -> Option<Bytes> {
+        self.next.lock().expect("one thread").take()
+    }
+}
+
+/// What the network does, and has seen.
+#[derive(Default)]
+struct Wire {
+    has_lost: bool,
+    /// The connection began after that.
+    is_later: bool,
+    to_lost: usize,
+    from_lost: usize,
+}
+
+fn lost() -> IpAddr {
+    address(Side::Client, LOST).ip()
+}
+
+struct Client {
+    table: Table,
+    tokens: Arc<Tokens>,
+    wire: Rc<RefCell<Wire>>,
+}
+
+impl Client {
+    fn new() -> Self {
+        let mut options = Options::default();
+        options.client.max_concurrent_paths = 4;
+        let mut table = Table::new(options);
+        let tokens = Arc::new(Tokens::default());
+        table.client_config.token_store = Some(tokens.clone());
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        let seen = wire.clone();
+        table.delivers = Box::new(move |datagram| {
+            let mut wire = seen.borrow_mut();
+            let is_to = datagram.destination.ip() == lost();
+            if is_to && wire.is_later {
+                wire.to_lost += datagram.data.len();
+            }
+            !wire.has_lost || !is_to && datagram.source.ip() != lost()
+        });
+        let mut client = Self {
+            table,
+            tokens,
+            wire,
+        };
+        client.connect(0);
+        client
+    }
+
+    fn connect(&mut self, index: u8) {
+        self.table.connect(index);
+        self.wait(100);
+        // Data that may leave on any path.
+        if let Some(hosted) = self.table.server.connections.values_mut().last()
+            && let Some(id) = hosted.connection.streams().open(Dir::Uni)
+        {
+            // A stream of a connection that is over takes nothing.
+            let _ = hosted.connection.send_stream(id).write(&[7; 200_000]);
+        }
+    }
+
+    fn connection(&mut self) -> Option<&mut Connection> {
+        let newest = self.table.client.connections.values_mut().last();
+        newest.map(|hosted| &mut hosted.connection)
+    }
+
+    fn wait(&mut self, milliseconds: u16) {
+        self.table.wait(Duration::from_millis(milliseconds.into()));
+    }
+
+    fn open(&mut self, local: SocketAddr, index: u8) {
+        let now = self.table.now;
+        let four_tuple = FourTuple::new(local, address(Side::Server, index));
+        if let Some(connection) = self.connection() {
+            // There may be as many as there can be.
+            let _ = connection.open_path(now, four_tuple, PathStatus::Available);
+        }
+    }
+
+    /// Whoever has lost the address sends no more from there than it must.
+    fn open_lost(&mut self, port: u8) {
+        let local = SocketAddr::new(lost(), 5000 + u16::from(port % 4));
+        self.open(local, LOST);
+        if self.wire.borrow().has_lost {
+            self.table.take(Side::Client);
+            for datagram in std::mem::take(&mut self.table.in_flight) {
+                let mut wire = self.wire.borrow_mut();
+                if wire.is_later && datagram.source.ip() == lost() {
+                    wire.from_lost += datagram.data.len();
+                }
+                drop(wire);
+                self.table.give(datagram);
+            }
+        }
+        self.wait(100);
+    }
+
+    fn close_path(&mut self, index: u8) {
+        let now = self.table.now;
+        if let Some(connection) = self.connection() {
+            let paths: Vec<PathId> = connection.paths().collect();
+            if let Some(path) = paths.get(usize::from(index) % paths.len().max(1)) {
+                // The last one stays.
+                let _ = connection.close_path(now, *path, TransportErrorCode::NO_ERROR);
+            }
+        }
+        self.wait(100);
+    }
+
+    fn reconnect(&mut self, token: u8, index: u8) {
+        let now = self.table.now;
+        for side in SIDES {
+            for hosted in self.table.node(side).connections.values_mut() {
+                let code = VarInt::from_u32(0);
+                hosted.connection.close(now, code, Bytes::new());
+            }
+        }
+        // They drain.
+        self.wait(60_000);
+        let given = self.tokens.given.lock().expect("one thread");
+        let chosen = given.get(usize::from(token) % given.len().max(1)).cloned();
+        drop(given);
+        *self.tokens.next.lock().expect("one thread") = chosen;
+        let mut wire = self.wire.borrow_mut();
+        wire.is_later = wire.has_lost;
+        drop(wire);
+        self.connect(index);
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Open(index) => {
+                let index = 2 + index % 10;
+                self.open(address(Side::Client, index), index);
+                self.wait(100);
+            }
+            Step::OpenLost(port) => self.open_lost(port),
+            Step::Close(index) => self.close_path(index),
+            Step::Reconnect { token, index } => {
+                let index = index % 3;
+                let index = if index == LOST { 3 } else { index };
+                self.reconnect(token, index);
+            }
+            Step::Wait(milliseconds) => self.wait(milliseconds % 20_000),
+        }
+        let wire = self.wire.borrow();
+        let most = 3 * wire.from_lost + FIRST_WINDOW;
+        assert!(wire.to_lost <= most, "{} of {most}", wire.to_lost);
+    }
+}
+
+fuzz_target!(|input: Input| {
+    let mut client = Client::new();
+    for step in input.before.into_iter().take(STEPS) {
+        client.take(step);
+    }
+    client.wire.borrow_mut().has_lost = true;
+    for step in input.after.into_iter().take(STEPS) {
+        client.take(step);
+    }
+});
