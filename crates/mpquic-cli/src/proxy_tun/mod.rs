@@ -1,6 +1,7 @@
 //! `mpquic proxy client --tun`: what it changes on the machine, and how that is undone.
 
 mod command;
+mod name;
 mod resolver;
 mod routes;
 mod state;
@@ -16,13 +17,12 @@ use mpquic_proxy::{Carrier, Client, Tun};
 use crate::failure::Failure;
 use crate::screen;
 use command::{output, run};
+use name::parse_name;
 use resolver::Resolver;
 use state::{State, StateFile};
 
 /// The name of a device that is given none.
 const DEFAULT_NAME: &str = "mpquic0";
-/// Names are shorter (IFNAMSIZ).
-const MAX_NAME: usize = 15;
 /// Our tables have this number and that of the device.
 const FIRST_TABLE: u32 = 443_000;
 /// Where devices have their addresses, four each. RFC 2544 has the first set aside for tests of devices;
@@ -78,19 +78,6 @@ pub(crate) struct ProxyDown {
     /// The device; all of them unless one is named
     #[arg(value_name = "NAME", value_parser = parse_name)]
     name: Option<String>,
-}
-
-fn parse_name(text: &str) -> Result<String, String> {
-    let is_odd = |c: char| c.is_whitespace() || c.is_control() || "/:%".contains(c);
-    let is_fine = (1..=MAX_NAME).contains(&text.len())
-        && !text.contains(is_odd)
-        && !text.starts_with(['-', '.']);
-    match is_fine {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
-            "expected the name of a network device: at most {MAX_NAME} bytes, without spaces or any of / : %"
-        )),
-    }
 }
 
 fn parse_network(text: &str) -> Result<IpNet, String> {
@@ -207,14 +194,14 @@ impl Drop for Device {
 
 /// Makes the file of a device that nobody else has, for it could not have been opened.
 fn keep(state: &State) -> Result<StateFile, Failure> {
-    keep_in(&state::directories(), state, is_there)
+    keep_in(&state::directories(), state, undo)
 }
 
-/// The same in these directories; what was left there tells whether anything is left to undo.
+/// The same in these directories. What a client left that was killed is undone.
 fn keep_in(
     directories: &[PathBuf],
     state: &State,
-    is_there: impl Fn(&State) -> Result<bool, Failure>,
+    undo: impl Fn(&State) -> Result<(), Failure>,
 ) -> Result<StateFile, Failure> {
     let name = &state.name;
     let cannot = |error: io::Error| {
@@ -226,40 +213,19 @@ fn keep_in(
         Err(error) => error.kind(),
     };
     for old in StateFile::all(directories).map_err(cannot)? {
-        let left = old.read().map_err(cannot)?;
-        if left.name != *name {
-            continue;
-        }
-        if is_there(&left)? {
-            return Err(Failure::other(format_args!(
-                "--tun={name}: a client that was killed has left traces; remove them with \
-                 `mpquic proxy down {name}`"
-            )));
+        match old.read() {
+            Ok(left) if left.name == *name => {
+                tracing::warn!("--tun={name}: what a client left that was killed is removed");
+                undo(&left)?;
+            }
+            // It was killed before it had written anything, and so before it had changed anything.
+            Err(_) if old.is_of(name) => {}
+            _ => continue,
         }
         old.remove().map_err(cannot)?;
         return StateFile::create(directories, state).map_err(cannot);
     }
     Err(cannot(kind.into()))
-}
-
-/// Whether anything is left to undo: a network namespace that is gone takes its rules along.
-fn is_there(state: &State) -> Result<bool, Failure> {
-    is_left(state, |words| output("ip", words))
-}
-
-/// The same by what `ip` says.
-fn is_left(
-    state: &State,
-    ip: impl Fn(&[String]) -> Result<String, Failure>,
-) -> Result<bool, Failure> {
-    for version in ["-4", "-6"] {
-        let table = state.table.to_string();
-        let words = [version, "rule", "show", "table", &table].map(str::to_owned);
-        if !ip(&words)?.trim().is_empty() {
-            return Ok(true);
-        }
-    }
-    Ok((state.resolver.as_ref()).is_some_and(resolver::Replaced::is_there))
 }
 
 /// A device is gone, or cannot be used.

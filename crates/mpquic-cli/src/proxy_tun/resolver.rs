@@ -35,8 +35,7 @@ pub(crate) enum Resolver {
 impl Resolver {
     /// What asking these servers takes.
     pub(crate) fn plan(servers: &[IpAddr]) -> Result<Self, Failure> {
-        let path = fs::canonicalize(FILE).unwrap_or_else(|_| FILE.into());
-        Self::plan_of(path, servers)
+        Self::plan_of(file(), servers)
     }
 
     fn plan_of(path: PathBuf, servers: &[IpAddr]) -> Result<Self, Failure> {
@@ -74,6 +73,11 @@ impl Resolver {
     }
 }
 
+/// The file itself, wherever links lead.
+fn file() -> PathBuf {
+    fs::canonicalize(FILE).unwrap_or_else(|_| FILE.into())
+}
+
 /// What `resolvectl` is told.
 fn commands(device: &str, servers: &[IpAddr]) -> [Vec<String>; 2] {
     let servers = servers.iter().map(IpAddr::to_string);
@@ -98,14 +102,21 @@ fn text(before: &str, servers: &[IpAddr]) -> String {
 }
 
 impl Replaced {
-    /// Whether the file is as we left it.
-    pub(crate) fn is_there(&self) -> bool {
-        fs::read_to_string(&self.path).is_ok_and(|now| now == self.after)
-    }
-
     /// Puts back what was there, unless somebody has written something else meanwhile.
     pub(crate) fn restore(&self) -> Result<(), Failure> {
+        self.restore_at(&file())
+    }
+
+    /// The same, where the resolver's configuration is this file. No other one is ours to write.
+    fn restore_at(&self, file: &Path) -> Result<(), Failure> {
         let path = &self.path;
+        if path != file {
+            tracing::warn!(
+                "{} is not where names are asked for: it is left as it is",
+                path.display()
+            );
+            return Ok(());
+        }
         let now = fs::read_to_string(path).ok();
         if now == self.before {
             return Ok(());
@@ -165,14 +176,14 @@ mod tests {
             ),
         ] {
             fs::write(&path, now).unwrap();
-            replaced.restore().unwrap();
+            replaced.restore_at(&path).unwrap();
             assert_eq!(read(), then, "{now:?}");
         }
         replaced.before = None;
         fs::write(&path, &replaced.after).unwrap();
-        replaced.restore().unwrap();
+        replaced.restore_at(&path).unwrap();
         assert_eq!(read(), None);
-        replaced.restore().unwrap();
+        replaced.restore_at(&path).unwrap();
     }
 
     #[test]
@@ -214,13 +225,12 @@ mod tests {
             before: None,
             after: "nameserver 9.9.9.9\n".to_owned(),
         };
-        assert!(!replaced.is_there());
         let resolver = Resolver::File(replaced.clone());
         resolver.set("tun0", &[]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), replaced.after);
-        assert!(replaced.is_there());
-        fs::write(&path, "other").unwrap();
-        assert!(!replaced.is_there());
+        // No other file is restored.
+        replaced.restore().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), replaced.after);
         let missing = Replaced {
             path: directory.path().join("missing/file"),
             ..replaced

@@ -1,13 +1,14 @@
 //! What a client with a device has changed, on disk, so that it can be undone by another process.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::name::parse_name;
 use super::resolver::Replaced;
 
 /// What was changed on the machine, or is about to be.
@@ -34,11 +35,11 @@ pub(crate) struct StateFile {
 }
 
 /// Where states are: the first directory that can be used. Which one of them a client used depends on
-/// its privileges.
+/// its privileges. `/run/mpquic` belongs to the user of the services in packaging/systemd, who has no say here.
 pub(crate) fn directories() -> Vec<PathBuf> {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let all = std::iter::once(PathBuf::from("/run")).chain(of_user);
-    all.map(|directory| directory.join("mpquic")).collect()
+    all.map(|directory| directory.join("mpquic-tun")).collect()
 }
 
 /// The end of the names of this network namespace's files: others have devices of their own.
@@ -47,6 +48,34 @@ fn suffix() -> io::Result<String> {
         ".{}.json",
         fs::metadata("/proc/self/ns/net")?.ino()
     ))
+}
+
+/// What of a machine is changed, as root, follows from a state: it must be by root or by us, where nobody else can
+/// put another one.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::PermissionDenied`] if others could.
+fn check(metadata: &fs::Metadata, path: &Path) -> io::Result<()> {
+    const BY_OTHERS: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+
+    let us = fs::metadata("/proc/self")?.uid();
+    let is_shared = metadata.is_dir() && metadata.mode() & STICKY != 0;
+    let is_writable = metadata.mode() & BY_OTHERS != 0 && !is_shared;
+    match [0, us].contains(&metadata.uid()) && !is_writable {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{} can be changed by other users", path.display()),
+        )),
+    }
+}
+
+/// Checks a directory, and those that it is in.
+fn check_directory(directory: &Path) -> io::Result<()> {
+    let real = fs::canonicalize(directory)?;
+    (real.ancestors()).try_for_each(|path| check(&fs::symlink_metadata(path)?, path))
 }
 
 impl StateFile {
@@ -63,7 +92,8 @@ impl StateFile {
             // anything.
             let made = (fs::DirBuilder::new().mode(0o755).recursive(true)).create(directory);
             let path = directory.join(&name);
-            let file = made.and_then(|()| {
+            let safe = made.and_then(|()| check_directory(directory));
+            let file = safe.and_then(|()| {
                 (OpenOptions::new().write(true).create_new(true))
                     .mode(0o644)
                     .open(&path)
@@ -84,7 +114,14 @@ impl StateFile {
     /// The files of this network namespace.
     pub(crate) fn all(directories: &[PathBuf]) -> io::Result<Vec<Self>> {
         let suffix = suffix()?;
-        let entries = directories.iter().filter_map(|d| fs::read_dir(d).ok());
+        let safe = directories.iter().filter(|d| match check_directory(d) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                tracing::warn!("{error}: what is in it is left alone");
+                false
+            }
+            checked => checked.is_ok(),
+        });
+        let entries = safe.filter_map(|d| fs::read_dir(d).ok());
         let paths = entries.flatten().flatten().map(|entry| entry.path());
         let ours = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
@@ -99,15 +136,49 @@ impl StateFile {
         &self.path
     }
 
+    /// Whether it is that of a device.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        let suffix = suffix().unwrap_or_default();
+        self.path.file_name() == Some((name.to_owned() + &suffix).as_ref())
+    }
+
     pub(crate) fn read(&self) -> io::Result<State> {
-        Ok(serde_json::from_str(&fs::read_to_string(&self.path)?)?)
+        let before = fs::symlink_metadata(&self.path)?;
+        let mut file = fs::File::open(&self.path)?;
+        let metadata = file.metadata()?;
+        let is_itself = (before.dev(), before.ino()) == (metadata.dev(), metadata.ino());
+        if !is_itself || !metadata.is_file() {
+            let told = format!("{} is no file", self.path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, told));
+        }
+        check(&metadata, &self.path)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let state: State = serde_json::from_str(&text)?;
+        match parse_name(&state.name) {
+            Ok(name) if self.is_of(&name) => Ok(state),
+            _ => {
+                let told = format!("{} is that of another device", self.path.display());
+                Err(io::Error::new(io::ErrorKind::InvalidData, told))
+            }
+        }
     }
 
     /// Replaces the state, before what it says is done.
     pub(crate) fn write(&self, state: &State) -> io::Result<()> {
         let text = serde_json::to_string(state)?;
         let next = self.path.with_extension("new");
-        let mut file = fs::File::create(&next)?;
+        // What was cut off there before. Nothing that is there is followed or written to.
+        match fs::remove_file(&next) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&next)?;
         file.write_all(text.as_bytes())?;
         fs::rename(next, &self.path)
     }
@@ -169,8 +240,8 @@ pub(super) mod tests {
         assert!(names(&places[..1]).is_empty());
         assert!(StateFile::create(&[unusable], &state("tun1")).is_err());
         let directories = directories();
-        assert_eq!(directories[0], Path::new("/run/mpquic"));
-        assert!(directories.iter().all(|path| path.ends_with("mpquic")));
+        assert_eq!(directories[0], Path::new("/run/mpquic-tun"));
+        assert!(directories.iter().all(|path| path.ends_with("mpquic-tun")));
     }
 
     /// Whatever the order in which they were made, and that of the file system.
@@ -190,11 +261,59 @@ pub(super) mod tests {
         );
     }
 
+    /// Whatever others can write decides nothing, and leads nowhere.
+    #[test]
+    fn states_that_others_can_write_are_not_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let open = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let place = root.path().join("tun");
+        let places = [place.clone()];
+        let file = StateFile::create(&places, &state("tun0")).unwrap();
+        let count = || StateFile::all(&places).unwrap().len();
+        assert_eq!(count(), 1);
+        for directory in [&*place, root.path()] {
+            open(directory, 0o777);
+            assert_eq!(count(), 0);
+            let failure = StateFile::create(&places, &state("tun1")).unwrap_err();
+            assert_eq!(failure.kind(), io::ErrorKind::PermissionDenied);
+            open(directory, 0o755);
+        }
+        open(file.path(), 0o666);
+        assert_eq!(
+            file.read().unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
+        open(file.path(), 0o644);
+        assert!(file.read().is_ok());
+        // One device's is not another's, and what is no name is none.
+        let as_other = place.join(format!("tun1{}", suffix().unwrap()));
+        fs::copy(file.path(), &as_other).unwrap();
+        let other = StateFile {
+            path: as_other.clone(),
+        };
+        assert_eq!(other.read().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        fs::remove_file(&as_other).unwrap();
+        std::os::unix::fs::symlink(file.path(), &as_other).unwrap();
+        assert_eq!(
+            other.read().unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
+        // A link where the next state is written first.
+        let victim = root.path().join("victim");
+        fs::write(&victim, "kept").unwrap();
+        std::os::unix::fs::symlink(&victim, file.path().with_extension("new")).unwrap();
+        file.write(&state("tun0")).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        assert!(file.read().is_ok());
+    }
+
     #[test]
     fn a_state_is_replaced_as_a_whole() {
         let directory = tempfile::tempdir().unwrap();
         let file = StateFile {
-            path: directory.path().join("tun0.1.json"),
+            path: directory.path().join(format!("tun0{}", suffix().unwrap())),
         };
         let mut state = state("tun0");
         assert!(file.read().is_err());
@@ -205,7 +324,6 @@ pub(super) mod tests {
             let files = fs::read_dir(directory.path()).unwrap();
             assert_eq!(files.count(), 1, "nothing but the file");
         }
-        assert!(file.path().ends_with("tun0.1.json"));
         file.remove().unwrap();
         assert!(file.read().is_err() && file.remove().is_err());
         let suffix = suffix().unwrap();

@@ -150,26 +150,6 @@ fn the_number_of_a_device_is_what_ip_says_first() {
     }
 }
 
-#[test]
-fn what_is_left_shows_in_the_rules_of_either_version() {
-    let asked = RefCell::new(Vec::new());
-    let left = |answers: [&str; 2]| {
-        asked.borrow_mut().clear();
-        let answer = |words: &[String]| {
-            asked.borrow_mut().push(words.join(" "));
-            Ok(answers[usize::from(words[0] == "-6")].to_owned())
-        };
-        is_left(&state("tun0"), answer).unwrap()
-    };
-    assert!(!left(["", " \n"]));
-    let expected = ["-4 rule show table 443001", "-6 rule show table 443001"];
-    assert_eq!(*asked.borrow(), expected);
-    assert!(left(["32001: from all lookup 443001\n", ""]));
-    assert!(left(["", "32001: from all lookup 443001\n"]));
-    let fails = is_left(&state("tun0"), |_| Err(Failure::other("no")));
-    assert_eq!(fails.unwrap_err().message(), "no");
-}
-
 /// All is taken away as far as it goes, and what is gone already is no failure.
 #[test]
 fn rules_are_taken_away_though_some_are_gone() {
@@ -191,7 +171,7 @@ fn rules_are_taken_away_though_some_are_gone() {
 }
 
 #[test]
-fn what_a_killed_client_left_is_told_unless_it_is_gone() {
+fn what_a_killed_client_left_is_undone() {
     let directory = tempfile::tempdir().unwrap();
     let places = [directory.path().join("mpquic")];
     let fine = |_: &State| panic!("nothing was left");
@@ -202,18 +182,22 @@ fn what_a_killed_client_left_is_told_unless_it_is_gone() {
         process: 8,
         ..state("tun0")
     };
-    let failure = keep_in(&places, &next, |_| Ok(true)).unwrap_err();
-    let told = "--tun=tun0: a client that was killed has left traces; remove them with \
-                `mpquic proxy down tun0`";
-    assert_eq!(failure.message(), told);
+    let failure = keep_in(&places, &next, |_| Err(Failure::other("no"))).unwrap_err();
+    assert_eq!(failure.message(), "no");
     assert_eq!(file.read().unwrap().process, 7);
-    let only_its_own = |left: &State| {
-        assert_eq!(left.name, "tun0");
-        Ok(false)
+    let undone = RefCell::new(Vec::new());
+    let undo = |left: &State| {
+        undone.borrow_mut().push(left.clone());
+        Ok(())
     };
-    let file = keep_in(&places, &next, only_its_own).unwrap();
+    let file = keep_in(&places, &next, undo).unwrap();
+    assert_eq!(*undone.borrow(), [state("tun0")]);
     assert_eq!(file.read().unwrap().process, 8);
     assert_eq!(other.read().unwrap().name, "tun1");
+    // It was killed while it made the file.
+    std::fs::write(file.path(), "").unwrap();
+    let file = keep_in(&places, &next, fine).unwrap();
+    assert_eq!(file.read().unwrap().process, 8);
     let nowhere = ["/dev/null/x".into()];
     let failure = keep_in(&nowhere, &next, fine).unwrap_err();
     let start = "--tun=tun0: cannot keep a state: ";
