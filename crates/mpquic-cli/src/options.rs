@@ -177,7 +177,7 @@ pub(crate) enum Alpn {
 }
 
 impl Alpn {
-    pub(crate) fn bytes(self) -> &'static [u8] {
+    pub(crate) const fn bytes(self) -> &'static [u8] {
         match self {
             Self::H3 => b"h3",
             Self::HqInterop => b"hq-interop",
@@ -293,7 +293,12 @@ pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
             )),
         };
     }
-    if interfaces.iter().any(|interface| interface.name == text) {
+    // One without an address is listed nowhere, and may have one in a moment.
+    #[cfg(unix)]
+    let is_there = nix::net::if_::if_nametoindex(text).is_ok();
+    #[cfg(not(unix))]
+    let is_there = false;
+    if is_there || interfaces.iter().any(|interface| interface.name == text) {
         return Ok(Local::Interface(text.to_owned()));
     }
     Err(format!(

@@ -44,7 +44,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     service_manager::ready();
     #[cfg(target_os = "linux")]
     if let Some(name) = &args.tun.tun {
-        let addresses = sessions.addresses(&args.url).await?;
+        let addresses = addresses(&args, &sessions).await?;
         let mut sessions = sessions;
         sessions.become_way_out(addresses);
         let mut device = Device::open(name, &args.tun)?;
@@ -75,6 +75,31 @@ fn sessions(args: &ProxyClient) -> Result<Sessions<'_>, Failure> {
     };
     let adapt = |transport: &mut _| mpquic_proxy::adapt(transport, NO_FLOWS);
     Sessions::with(&args.reach, purpose, adapt)
+}
+
+/// The proxy's addresses, once its name has any: at boot there may be no network yet.
+#[cfg(target_os = "linux")]
+async fn addresses(
+    args: &ProxyClient,
+    sessions: &Sessions<'_>,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let began = clock::now();
+    let mut retry = Retry::new(FOR_EVER, began);
+    loop {
+        match sessions.addresses(&args.url).await {
+            Err(failure) if failure.cause() == Some(Cause::Name) => {
+                tracing::warn!("{}; trying again", failure.message());
+                pause(&mut retry, began).await;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// Waits before the next try, where something was reached last at `advanced`.
+async fn pause(retry: &mut Retry, advanced: std::time::Instant) {
+    let pause = retry.next(advanced, clock::now());
+    tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
 }
 
 /// Keeps a connection to the proxy, until it is not the right one, and shows it. Calls each time that
@@ -108,14 +133,17 @@ async fn keep(
                 tracing::warn!("the connection to the proxy is lost: {reason}; trying again");
                 advanced = clock::now();
             }
+            // The clock may be set, or the certificate renewed.
+            Err(failure) if sessions.depends_on_time(&failure) => {
+                tracing::warn!("{}; trying again", failure.message());
+            }
             // Another time it would be no better.
             Err(failure) if matches!(failure.cause(), None | Some(Cause::Trust | Cause::File)) => {
                 return Err(failure);
             }
             Err(failure) => tracing::warn!("{}; trying again", failure.message()),
         }
-        let pause = retry.next(advanced, clock::now());
-        tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
+        pause(&mut retry, advanced).await;
     }
 }
 
@@ -325,6 +353,20 @@ mod tests {
             ended = keeping => panic!("{ended:?}"),
             () = soon(watching) => {}
         }
+    }
+
+    /// The name may have an address in a moment.
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn a_name_without_an_address_is_waited_for() {
+        let args = arguments("https://missing.invalid", &[]);
+        let sessions = sessions(&args).unwrap().that_forget();
+        let waiting = tokio::time::timeout(Duration::from_secs(60), addresses(&args, &sessions));
+        assert!(waiting.await.is_err());
+        let args = arguments("https://127.0.0.1:4433", &[]);
+        let sessions = super::sessions(&args).unwrap().that_forget();
+        let found = addresses(&args, &sessions).await.unwrap();
+        assert_eq!(found, ["127.0.0.1:4433".parse().unwrap()]);
     }
 
     /// Another time it would be no better; what is unreachable may come back.

@@ -382,6 +382,11 @@ impl<'a> Sessions<'a> {
         }
     }
 
+    /// Whether a failure is that the last server's certificate is not valid at this time of day.
+    pub(crate) fn depends_on_time(&self, failure: &Failure) -> bool {
+        failure.cause() == Some(Cause::Trust) && self.verifier.depends_on_time()
+    }
+
     /// A connection of its own to one address of a URL's server, from one local address or
     /// interface, or from where the system likes.
     pub(crate) async fn connect_from(

@@ -181,6 +181,16 @@ impl Verifier {
     }
 }
 
+impl Verifier {
+    /// Whether the last certificate that was refused is one of another time: it has expired, or is not valid yet.
+    pub(crate) fn depends_on_time(&self) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused
+            .as_ref()
+            .is_some_and(|(_, error)| is_of_another_time(error))
+    }
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -277,14 +287,32 @@ pub(crate) fn roots_in(option: &str, path: &Path) -> Result<RootCertStore, Failu
     Ok(roots)
 }
 
+fn is_of_another_time(error: &rustls::Error) -> bool {
+    use CertificateError as Certificate;
+    let rustls::Error::InvalidCertificate(certificate) = error else {
+        return false;
+    };
+    matches!(
+        certificate,
+        Certificate::Expired
+            | Certificate::ExpiredContext { .. }
+            | Certificate::NotValidYet
+            | Certificate::NotValidYetContext { .. }
+    )
+}
+
 fn reason(error: &rustls::Error) -> &'static str {
     use CertificateError as Certificate;
     let rustls::Error::InvalidCertificate(certificate) = error else {
         return "it could not be checked";
     };
     match certificate {
-        Certificate::Expired | Certificate::ExpiredContext { .. } => "it has expired",
-        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => "it is not valid yet",
+        Certificate::Expired | Certificate::ExpiredContext { .. } => {
+            "it has expired: is the clock of this machine right?"
+        }
+        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+            "it is not valid yet: is the clock of this machine right?"
+        }
         Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
             "it is for another name"
         }
@@ -373,8 +401,14 @@ mod tests {
     fn reasons_are_told_in_words() {
         use CertificateError as Certificate;
         for (error, told) in [
-            (Certificate::Expired, "it has expired"),
-            (Certificate::NotValidYet, "it is not valid yet"),
+            (
+                Certificate::Expired,
+                "it has expired: is the clock of this machine right?",
+            ),
+            (
+                Certificate::NotValidYet,
+                "it is not valid yet: is the clock of this machine right?",
+            ),
             (Certificate::NotValidForName, "it is for another name"),
             (
                 Certificate::UnknownIssuer,

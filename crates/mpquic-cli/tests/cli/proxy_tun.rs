@@ -469,6 +469,25 @@ fn who_has_no_privilege_is_told() {
     );
 }
 
+/// As a modem has none while there is no signal.
+#[test]
+#[ignore = "needs root, for network namespaces"]
+fn an_interface_without_an_address_keeps_nothing_from_starting() {
+    let network = Network::new();
+    let (server, port) = network.serve();
+    ip(&format!(
+        "-n {} link add idle type veth peer name nobody",
+        network.client
+    ));
+    let more = ["--local", "near", "--local", "idle", "--backup", "idle"];
+    let client = network.start(&server, &more);
+    let target = SocketAddr::new(TARGETS[0].parse().unwrap(), port);
+    Network::within(&network.client, || {
+        assert_eq!(exchange(target, b"hello"), b"hello");
+    });
+    client.end(Signal::SIGINT);
+}
+
 #[test]
 #[ignore = "needs root, for network namespaces"]
 fn what_a_killed_client_leaves_is_put_right() {
@@ -487,9 +506,6 @@ fn what_a_killed_client_leaves_is_put_right() {
     client.end(Signal::SIGKILL);
     assert_ne!(network.state(), before);
 
-    let next = network.run(&["client", &server.url(""), "--pin", &server.pin, "--tun"]);
-    assert_exit(&next, 1);
-    assert!(stderr(&next).contains("mpquic proxy down"), "{next:?}");
     let down = network.run(&["down"]);
     assert_exit(&down, 0);
     assert_eq!(down.stdout, b"undone: mpquic0\n");
@@ -498,7 +514,12 @@ fn what_a_killed_client_leaves_is_put_right() {
     assert_exit(&again, 0);
     assert_eq!(again.stdout, b"nothing to undo\n");
 
-    // Somebody else has put things right: that is noticed.
+    // The next one does it by itself,
+    network.start(&server, &more).end(Signal::SIGKILL);
+    network.start(&server, &more).end(Signal::SIGINT);
+    assert_eq!(network.state(), before);
+
+    // also where somebody else has put things right.
     let client = network.start(&server, &["--route", "203.0.113.0/24"]);
     client.end(Signal::SIGKILL);
     for rule in ["32000", "32001", "32001", "32001"] {
