@@ -27,6 +27,8 @@ mod cost;
 mod count;
 mod delivery;
 mod demo;
+#[cfg(unix)]
+mod descriptors;
 mod directory_page;
 mod download;
 mod drain;
@@ -122,6 +124,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(failure) => return failure.report(),
     };
+    #[cfg(unix)]
+    descriptors::raise();
     let default_log = match &cli.command {
         // It would cover the view.
         Command::Serve(args) if args.live.is_shown() => Targets::new(),

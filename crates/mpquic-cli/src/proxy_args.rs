@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use http::Uri;
-use mpquic_proxy::{ClassRule, Credential, Entrance, Rule, Target};
+use mpquic_proxy::{ClassRule, Credential, Entrance, Nat64Prefix, Rule, Target};
 
 use crate::failure::{Cause, Failure};
 use crate::listening::Listening;
@@ -58,6 +58,10 @@ pub(crate) struct ProxyServer {
     /// Allow no target but those of --allow
     #[arg(long, requires = "allow")]
     pub(crate) only_allowed: bool,
+    /// Addresses that this network translates to IPv4 (NAT64), such as 2001:db8:64::/96, beside 64:ff9b::/96: rules
+    /// are for the IPv4 addresses in them, too; repeat for several
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) nat64: Vec<Nat64Prefix>,
     /// Connections open at a time, of all clients; more are refused
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_connections: u32,
@@ -65,8 +69,9 @@ pub(crate) struct ProxyServer {
     /// closed
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_client_connections: u32,
-    /// Flows open at a time of one user (with --open: of one address)
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    /// Flows open at a time of one user (with --open: of one address). One more takes the place of the UDP flow that
+    /// has waited longest for an answer, and is refused if there is none
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_flows: u32,
     /// Flows of one user that may begin in a second; more wait for their turn
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -86,7 +91,7 @@ pub(crate) struct ProxyServer {
     pub(crate) drain_timeout: u64,
     /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of
     /// the command line count more. SIGHUP makes the server read it and the credentials
-    /// again: who may use it, where to, and how many flows; what is open goes on
+    /// again, and the certificate: who may use it, where to, and how many flows; what is open goes on
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]

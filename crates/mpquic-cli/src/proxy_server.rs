@@ -5,13 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_core::config::TransportOptions;
-use mpquic_proxy::{Access, Credentials, MAX_FIELDS, Observe, Over, Rules, Server, ServerOptions};
+use mpquic_proxy::{
+    Access, Credentials, MAX_FIELDS, Observe, Over, Rules, STREAMS_OF_STRANGERS, Server,
+    ServerOptions,
+};
 
 use crate::access_log::Entry;
 use crate::addresses::{AddressLimits, Addresses};
 use crate::args::Command;
 use crate::clock;
 use crate::config_file;
+#[cfg(unix)]
+use crate::descriptors;
+use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::http_server::serve_requests;
 use crate::observer::{Observer, Text};
@@ -22,8 +28,7 @@ use crate::serve;
 use crate::service_manager;
 use crate::signals::Hangups;
 
-/// Streams that a client may have open beside its flows: requests that are refused.
-const SPARE: u32 = 16;
+const ALPN: [&[u8]; 1] = [Alpn::H3.bytes()];
 
 /// Tells the observer of the tool, which is there once the server listens.
 #[derive(Default)]
@@ -66,8 +71,7 @@ pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
     let transport = transport(&args)?;
     let watched = proxy.clone();
     let figures = Arc::new(move || figures(&watched));
-    let alpn = [Alpn::H3.bytes()];
-    let started = listening.start(&alpn, transport, args.max_connections, Some(figures));
+    let started = listening.start(&ALPN, transport, args.max_connections, Some(figures));
     let (server, draining) = started.await?;
     let _ = report.0.set(server.observer.clone());
     if let Some(fingerprint) = server.fingerprint {
@@ -111,7 +115,7 @@ pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
     let serving = async {
         tokio::select! {
             () = serve::accept(&endpoints, listening.retry, serve, draining) => {}
-            never = reload(&proxy, &report, hangups) => match never {},
+            never = reload(&proxy, &endpoints, &report, hangups) => match never {},
         }
     };
     let limit = Duration::from_secs(args.drain_timeout);
@@ -119,31 +123,61 @@ pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a client may do with its connection: have a stream for each flow, and some to spare.
+/// What a client may do with its connection, before the proxy knows who it is.
 fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
     let listening = &args.listening;
     let mut transport = listening.connections.transport(listening.max_paths)?;
-    mpquic_proxy::adapt(&mut transport, args.max_flows.saturating_add(SPARE));
+    mpquic_proxy::adapt(&mut transport, STREAMS_OF_STRANGERS);
     Ok(transport)
 }
 
-/// Reads credentials, rules and limits again whenever that is asked for. What cannot be used changes
-/// nothing, and flows that are open go on.
-async fn reload(proxy: &Server, report: &Arc<Report>, mut hangups: Hangups) -> Infallible {
+/// Reads certificate and key, credentials, rules and limits again whenever that is asked for. What cannot be used
+/// changes nothing, and flows that are open go on.
+async fn reload(
+    proxy: &Server,
+    endpoints: &Endpoints,
+    report: &Arc<Report>,
+    mut hangups: Hangups,
+) -> Infallible {
     loop {
         hangups.next().await;
         let renewed = || match config_file::parse_again()?.command {
-            Command::Proxy(Proxy::Server(args)) => options(&args, report.clone()),
+            Command::Proxy(Proxy::Server(mut args)) => {
+                args.listening.client_ca = args.client_ca.take();
+                let listening = &args.listening;
+                let identity = listening.identity()?;
+                let options = options(&args, report.clone())?;
+                let (transport, most) = (transport(&args)?, args.max_connections);
+                let config = listening.config(&identity, &ALPN, transport, most)?;
+                let replaced = endpoints.set_server_config(config);
+                replaced.map_err(Failure::usage)?;
+                proxy.set_options(options);
+                identity.fingerprint()
+            }
             _ => Err(Failure::other("another command")),
         };
         match renewed() {
-            Ok(options) => {
-                proxy.set_options(options);
-                tracing::info!("read again: credentials, rules and limits of flows");
-            }
+            Ok(fingerprint) => tracing::info!(
+                "read again: credentials, rules and limits of flows, and certificate {fingerprint}"
+            ),
             Err(failure) => tracing::error!("nothing changes: {}", failure.message()),
         }
     }
+}
+
+/// Each flow has a socket: one user must not take all that there may be.
+fn max_flows(wanted: usize) -> usize {
+    #[cfg(unix)]
+    let share = descriptors::share(wanted);
+    #[cfg(not(unix))]
+    let share = wanted;
+    if share < wanted {
+        tracing::warn!(
+            "--max-flows {wanted}: only {share}, a quarter of the files that this process may have open \
+             (`ulimit -n`, LimitNOFILE of systemd)"
+        );
+    }
+    share
 }
 
 fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, Failure> {
@@ -157,8 +191,9 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
         allow: args.allow.clone(),
         deny: args.deny.clone(),
         only_allowed: args.only_allowed,
+        nat64: args.nat64.clone(),
     };
-    options.max_flows = args.max_flows as usize;
+    options.max_flows = max_flows(args.max_flows as usize);
     options.flows_per_second = args.max_new_flows;
     options.connect_timeout = Duration::from_secs(args.target_timeout);
     options.classes = args.class.clone();
@@ -191,6 +226,9 @@ fn figures(proxy: &Server) -> String {
     let help = "UDP payloads and IP packets that were too large, or had no room.";
     let name = "mpquic_proxy_dropped_payloads_total";
     text.figure(name, "counter", help, stats.dropped_payloads);
+    let help = "UDP flows without an answer that ended to make room for new ones.";
+    let name = "mpquic_proxy_displaced_udp_flows_total";
+    text.figure(name, "counter", help, stats.displaced_udp);
     text.0
 }
 
@@ -212,10 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_has_a_stream_and_some_are_to_spare() {
+    fn strangers_have_few_streams() {
         let args = arguments(&["--open", "--max-flows", "100", "--max-paths", "3"]);
         let transport = transport(&args).unwrap();
-        assert_eq!(transport.max_concurrent_bidi_streams, 116);
+        assert_eq!(transport.max_concurrent_bidi_streams, 16);
         assert!(transport.datagram_receive_buffer.is_some());
         assert_eq!(transport.max_concurrent_paths, 3);
     }
@@ -258,6 +296,9 @@ mpquic_proxy_bytes_total{direction=\"from_targets\"} 0
 # HELP mpquic_proxy_dropped_payloads_total UDP payloads and IP packets that were too large, or had no room.
 # TYPE mpquic_proxy_dropped_payloads_total counter
 mpquic_proxy_dropped_payloads_total 0
+# HELP mpquic_proxy_displaced_udp_flows_total UDP flows without an answer that ended to make room for new ones.
+# TYPE mpquic_proxy_displaced_udp_flows_total counter
+mpquic_proxy_displaced_udp_flows_total 0
 ";
         assert_eq!(figures(&Server::new(options)), expected);
     }

@@ -28,6 +28,7 @@ pub struct Connection {
 pub struct OpenStreams {
     connection: mpquic_tokio::Connection,
     max_frame_size: u64,
+    request_priority: i32,
     /// It is over if 0-RTT is rejected.
     early: bool,
 }
@@ -46,6 +47,7 @@ impl Connection {
             open: OpenStreams {
                 connection,
                 max_frame_size: MAX_FRAME_SIZE,
+                request_priority: 0,
                 early: false,
             },
         }
@@ -57,6 +59,14 @@ impl Connection {
     #[must_use]
     pub fn max_frame_size(mut self, bytes: u32) -> Self {
         self.open.max_frame_size = bytes.into();
+        self
+    }
+
+    /// For a client: the streams of its requests have this priority from their first byte on. Larger is more urgent;
+    /// 0 unless set.
+    #[must_use]
+    pub fn request_priority(mut self, priority: i32) -> Self {
+        self.open.request_priority = priority;
         self
     }
 
@@ -140,7 +150,11 @@ impl<B: Buf> quic::OpenStreams<B> for OpenStreams {
     ) -> Poll<Result<BidiStream<B>, StreamErrorIncoming>> {
         let opened = self.connection.poll_open_bi(cx);
         opened
-            .map_ok(|streams| BidiStream::opened(&self.connection, streams, self.max_frame_size))
+            .map_ok(|streams| {
+                // It was opened a moment ago, so it is not closed.
+                let _ = streams.0.set_priority(self.request_priority);
+                BidiStream::opened(&self.connection, streams, self.max_frame_size)
+            })
             .map_err(error::of_lost_connection)
     }
 

@@ -22,8 +22,8 @@ const QUIET: u64 = 16 << 10;
 const STEADY: u64 = 8;
 const SMALL: u64 = 64 << 10;
 
-/// TCP ports where people wait for each key: SSH, Telnet, remote desktops.
-const INTERACTIVE: [u16; 5] = [22, 23, 3389, 5900, 5901];
+/// The priority of a stream whose flow is not open yet: somebody waits for each of them, and they are short.
+pub(crate) const REQUEST: i32 = Class::RealTime as i32 + 1;
 /// UDP ports where each packet is waited for: DNS, NTP, STUN, SIP.
 const REAL_TIME: [u16; 6] = [53, 123, 3478, 3479, 5060, 5061];
 /// UDP ports of tunnels and of QUIC, which send again what is lost: IPsec, WireGuard, HTTP/3.
@@ -195,7 +195,6 @@ impl Guess {
     pub(crate) fn new(kind: FlowKind, port: u16, said: Option<Class>, now: Instant) -> Self {
         let known = match kind {
             _ if said.is_some() => said,
-            FlowKind::Tcp if INTERACTIVE.contains(&port) => Some(Class::Interactive),
             FlowKind::Udp if REAL_TIME.contains(&port) => Some(Class::RealTime),
             FlowKind::Udp if REPEATED.contains(&port) => Some(Class::Bulk),
             FlowKind::Tcp | FlowKind::Udp | FlowKind::Ip => None,
@@ -298,6 +297,10 @@ mod tests {
         let download = seconds(FlowKind::Tcp, 443, &download);
         assert_eq!(download[..2], [Bulk, Bulk]);
         assert_eq!(download[4], Interactive);
+        // Whatever its port: files are copied by SSH, too.
+        let copying = [(100, 65_536), (100, 65_536), (10, 50), (10, 50), (10, 50)];
+        let copying = seconds(FlowKind::Tcp, 22, &copying);
+        assert_eq!((copying[1], copying[4]), (Bulk, Interactive));
         let typing = seconds(FlowKind::Tcp, 443, &[(10, 50), (10, 50), (20, 2000)]);
         assert_eq!(typing, [Interactive; 3]);
     }
@@ -321,7 +324,6 @@ mod tests {
         for (kind, port, said, class) in [
             (FlowKind::Udp, 53, None, Class::RealTime),
             (FlowKind::Udp, 443, None, Class::Bulk),
-            (FlowKind::Tcp, 22, None, Class::Interactive),
             (FlowKind::Tcp, 22, Some(Class::Bulk), Class::Bulk),
             (FlowKind::Udp, 443, Some(Class::RealTime), Class::RealTime),
         ] {

@@ -134,6 +134,18 @@ impl Credentials {
         self.0.is_empty()
     }
 
+    /// The name that this value of `Proxy-Authorization` claims, right or not; empty if it claims none.
+    pub(crate) fn claimed(field: &HeaderValue) -> String {
+        let shown = || {
+            let (scheme, shown) = field.to_str().ok()?.split_once(' ')?;
+            let shown = STANDARD.decode(shown.trim()).ok()?;
+            let name = shown.split(|byte| *byte == b':').next()?;
+            let name = String::from_utf8_lossy(name).into_owned();
+            scheme.eq_ignore_ascii_case("basic").then_some(name)
+        };
+        shown().unwrap_or_default()
+    }
+
     /// The name of the user who shows this value of `Proxy-Authorization`.
     pub fn user(&self, field: &HeaderValue) -> Option<&str> {
         let (scheme, shown) = field.to_str().ok()?.split_once(' ')?;
@@ -216,6 +228,15 @@ mod tests {
                 Err(InvalidCredential),
                 "{wrong}"
             );
+        }
+    }
+
+    #[test]
+    fn names_are_claimed_whether_or_not_they_are_right() {
+        let claimed = |text: &'static str| Credentials::claimed(&HeaderValue::from_static(text));
+        assert_eq!(claimed("basic YWxpY2U6d29uZGVybGFuZA=="), "alice");
+        for nameless in ["Bearer YWxpY2U6", "Basic", "Basic !", ""] {
+            assert_eq!(claimed(nameless), "", "{nameless}");
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::class::{Class, FlowKind, Guess};
+use crate::giving_way::Use;
 use crate::target::Target;
 
 /// An open flow.
@@ -55,6 +56,8 @@ pub(crate) struct Flow {
     target: Option<Target>,
     user: Option<String>,
     began: Instant,
+    /// When it carried something last, milliseconds after it began.
+    last: AtomicU64,
     pub(crate) carried: Carried,
     guess: Mutex<Guess>,
     /// The next of its payloads that are sent twice.
@@ -73,7 +76,22 @@ impl Flow {
 
     /// It sends so many bytes. Tells the class if that has changed.
     pub(crate) fn on_payload(&self, bytes: usize, now: Instant) -> Option<Class> {
+        self.on_used(now);
         self.guess().on_payload(bytes, now)
+    }
+
+    /// It carries something.
+    pub(crate) fn on_used(&self, now: Instant) {
+        let after = now.saturating_duration_since(self.began).as_millis() as u64;
+        self.last.fetch_max(after, Ordering::Relaxed);
+    }
+
+    /// What it was used for, where `answers` counts the bytes that came back.
+    pub(crate) fn used(&self, answers: &AtomicU64) -> Use {
+        Use {
+            is_answered: answers.load(Ordering::Relaxed) > 0,
+            last: self.began + Duration::from_millis(self.last.load(Ordering::Relaxed)),
+        }
     }
 
     pub(crate) fn next_number(&self) -> u64 {
@@ -143,6 +161,7 @@ impl FlowTable {
             target: target.cloned(),
             user: user.map(str::to_owned),
             began: now,
+            last: AtomicU64::new(0),
             carried: Carried::default(),
             guess: Mutex::new(Guess::new(kind, target.map_or(0, Target::port), said, now)),
             number: AtomicU64::new(0),

@@ -25,7 +25,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Error> {
 //! let mut transport = default_transport();
-//! mpquic_proxy::adapt(&mut transport, 1000);
+//! mpquic_proxy::adapt(&mut transport, mpquic_proxy::STREAMS_OF_STRANGERS);
 //! let transport = transport.build()?;
 //! let credential: Credential = "basic alice:wonderland".parse()?;
 //!
@@ -101,6 +101,7 @@ mod copies;
 mod credentials;
 mod datagrams;
 mod flow_table;
+mod giving_way;
 #[cfg_attr(
     not(all(feature = "tun", target_os = "linux")),
     allow(dead_code, reason = "devices need all of it")
@@ -129,10 +130,10 @@ pub use client::{Carrier, Tun};
 pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
 pub use credentials::{Credential, Credentials, InvalidCredential};
 pub use flow_table::FlowStats;
-pub use rules::{InvalidRule, Rule, Rules};
+pub use rules::{InvalidNat64Prefix, InvalidRule, Nat64Prefix, Rule, Rules};
 pub use server::{
-    Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, Server, ServerConnection, ServerOptions,
-    ServerStats, SystemResolver,
+    Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, STREAMS_OF_STRANGERS, Server,
+    ServerConnection, ServerOptions, ServerStats, SystemResolver,
 };
 pub use target::{Host, InvalidTarget, Target};
 pub use transport::adapt;

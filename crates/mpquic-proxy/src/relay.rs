@@ -32,6 +32,37 @@ pub(crate) enum Broken {
     Idle,
 }
 
+/// What becomes of the bytes of a flow on their way. Both directions go on at the same time.
+pub(crate) trait Passing: Sync {
+    /// Bytes came from TCP. Those that are left are sent on the stream.
+    ///
+    /// # Errors
+    ///
+    /// If the flow cannot go on.
+    fn to_stream(&self, bytes: &mut BytesMut) -> Result<(), Broken>;
+
+    /// Pieces came from the stream; none of them is its end. Those that are left are written to TCP, which is
+    /// ended behind them if the answer is true.
+    ///
+    /// # Errors
+    ///
+    /// If the flow cannot go on.
+    fn from_stream(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken>;
+}
+
+/// Bytes pass as they are.
+pub(crate) struct Unchanged;
+
+impl Passing for Unchanged {
+    fn to_stream(&self, _: &mut BytesMut) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    fn from_stream(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken> {
+        Ok(pieces.is_empty())
+    }
+}
+
 impl From<StreamError> for Broken {
     fn from(_: StreamError) -> Self {
         Self::Stream
@@ -47,7 +78,7 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     (mut send, recv): (S, R),
     watch: &StreamWatch,
     idle: Duration,
-    flow: &Flow,
+    (flow, passing): (&Flow, &impl Passing),
 ) -> Result<(), Broken> {
     let carried = &flow.carried;
     let _ = watch.set_priority(flow.class().priority());
@@ -61,8 +92,8 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     let (read, write) = tcp.tcp.split();
     let both = async {
         tokio::try_join!(
-            to_stream(read, &mut send, watch, flow),
-            from_stream(&mut recv, write, carried)
+            to_stream(read, &mut send, watch, (flow, passing)),
+            from_stream(&mut recv, write, (carried, passing))
         )
     };
     let ended = tokio::select! {
@@ -96,7 +127,7 @@ async fn to_stream(
     mut tcp: ReadHalf<'_>,
     send: &mut impl Outgoing,
     watch: &StreamWatch,
-    flow: &Flow,
+    (flow, passing): (&Flow, &impl Passing),
 ) -> Result<(), Broken> {
     let mut buffer = BytesMut::new();
     loop {
@@ -107,6 +138,11 @@ async fn to_stream(
         };
         if count == 0 {
             return Ok(send.finish().await?);
+        }
+        passing.to_stream(&mut buffer)?;
+        let count = buffer.len();
+        if count == 0 {
+            continue;
         }
         if let Some(class) = flow.on_payload(count, Instant::now()) {
             let _ = watch.set_priority(class.priority());
@@ -133,19 +169,20 @@ async fn read(tcp: &mut ReadHalf<'_>, buffer: &mut BytesMut) -> io::Result<usize
 async fn from_stream<R: Incoming>(
     recv: &mut Gathered<R>,
     mut tcp: WriteHalf<'_>,
-    carried: &Carried,
+    (carried, passing): (&Carried, &impl Passing),
 ) -> Result<(), Broken> {
     let mut pieces = Vec::new();
     loop {
         recv.read(&mut pieces, PIECES).await?;
-        if pieces.is_empty() {
-            return tcp.shutdown().await.map_err(|_| Broken::Tcp);
-        }
+        let is_last = passing.from_stream(&mut pieces)?;
         let count: usize = pieces.iter().map(Bytes::len).sum();
         write_all(&mut tcp, &mut pieces)
             .await
             .map_err(|_| Broken::Tcp)?;
         (carried.from_stream).fetch_add(count as u64, Ordering::Relaxed);
+        if is_last {
+            return tcp.shutdown().await.map_err(|_| Broken::Tcp);
+        }
     }
 }
 

@@ -50,7 +50,7 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 /// let rules = Rules {
 ///     allow: vec!["10.1.0.0/16:22".parse()?],
 ///     deny: vec![":25".parse()?],
-///     only_allowed: false,
+///     ..Rules::default()
 /// };
 /// assert!(rules.allow(&"10.1.2.3:22".parse()?));
 /// assert!(!rules.allow(&"10.1.2.3:80".parse()?));
@@ -66,6 +66,9 @@ pub struct Rules {
     pub deny: Vec<Rule>,
     /// Nothing else is allowed, public or not.
     pub only_allowed: bool,
+    /// Prefixes with which the network reaches IPv4 addresses, beside `64:ff9b::/96`: what is said of an IPv4 address
+    /// is said of the address that leads to it, too.
+    pub nat64: Vec<Nat64Prefix>,
 }
 
 /// Addresses and ports: `NETWORK`, `NETWORK:PORTS` or `:PORTS`. A network is an address, or one with
@@ -85,16 +88,96 @@ pub struct Rule {
 )]
 pub struct InvalidRule;
 
+/// A prefix with which a network reaches IPv4 addresses by IPv6 (RFC 6052): of 32, 40, 48, 56, 64 or 96 bits, such as
+/// `2001:db8:64::/96`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nat64Prefix(Ipv6Net);
+
+/// What is no [`Nat64Prefix`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, such as 2001:db8:64::/96")]
+pub struct InvalidNat64Prefix;
+
+impl FromStr for Nat64Prefix {
+    type Err = InvalidNat64Prefix;
+
+    fn from_str(text: &str) -> Result<Self, InvalidNat64Prefix> {
+        let prefix: Ipv6Net = text.parse().map_err(|_| InvalidNat64Prefix)?;
+        let has_length = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);
+        match has_length && prefix.trunc() == prefix {
+            true => Ok(Self(prefix)),
+            false => Err(InvalidNat64Prefix),
+        }
+    }
+}
+
+impl Nat64Prefix {
+    /// The address that is reached by this one.
+    fn translated(self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        if !self.0.contains(&address) {
+            return None;
+        }
+        // RFC 6052 section 2.2: behind the prefix, but for bits 64 to 71.
+        let octets = address.octets();
+        let start = usize::from(self.0.prefix_len()) / 8;
+        let mut behind = (start..16)
+            .filter(|place| *place != 8)
+            .map(|place| octets[place]);
+        let mut next = || behind.next();
+        Some(Ipv4Addr::new(next()?, next()?, next()?, next()?))
+    }
+}
+
 impl Rules {
     /// True if flows may go there.
     pub fn allow(&self, target: &SocketAddr) -> bool {
         let address = target.ip().to_canonical();
-        let names = |rules: &[Rule]| (rules.iter()).any(|rule| rule.names(address, target.port()));
-        if names(&self.deny) {
+        let translated = match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => self.translated(address),
+        };
+        // The target itself, by all of its names.
+        let itself: Vec<_> = std::iter::once(address)
+            .chain(translated.map(IpAddr::V4))
+            .collect();
+        let names = |rules: &[Rule], addresses: &[IpAddr]| {
+            (addresses.iter())
+                .any(|address| rules.iter().any(|rule| rule.names(*address, target.port())))
+        };
+        if names(&self.deny, &itself) || names(&self.deny, &embedded(address)) {
             return false;
         }
-        names(&self.allow) || !self.only_allowed && is_public(address)
+        let is_public = || match translated {
+            Some(translated) => is_public_v4(translated),
+            None => is_public(address),
+        };
+        names(&self.allow, &itself) || !self.only_allowed && is_public()
     }
+
+    /// The address that the network translates this one to.
+    fn translated(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        let known = std::iter::once(Nat64Prefix(NAT64)).chain(self.nat64.iter().copied());
+        known.filter_map(|prefix| prefix.translated(address)).next()
+    }
+}
+
+/// The IPv4 addresses by which packets to this one travel, or may: an address that is compatible with IPv4 (RFC 4291
+/// section 2.5.5.1), 6to4 (RFC 3056), both ends of Teredo (RFC 4380 section 4), ISATAP (RFC 5214 section 6.1).
+fn embedded(address: IpAddr) -> Vec<IpAddr> {
+    let IpAddr::V6(address) = address else {
+        return Vec::new();
+    };
+    let bits = address.to_bits();
+    let v4 = |shift: u32| Ipv4Addr::from_bits((bits >> shift) as u32);
+    let last = v4(0);
+    let found = match address.segments() {
+        [0, 0, 0, 0, 0, 0, ..] => vec![last],
+        [0x2002, ..] => vec![v4(80)],
+        [0x2001, 0, ..] => vec![v4(64), Ipv4Addr::from_bits(!last.to_bits())],
+        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => vec![last],
+        _ => Vec::new(),
+    };
+    found.into_iter().map(IpAddr::V4).collect()
 }
 
 impl Rule {
@@ -155,10 +238,6 @@ fn parse_network(text: &str) -> Result<IpNet, InvalidRule> {
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) if NAT64.contains(&address) => {
-            let [.., a, b, c, d] = address.octets();
-            is_public_v4(Ipv4Addr::new(a, b, c, d))
-        }
         IpAddr::V6(address) => {
             let is_global_unicast = address.segments()[0] & 0xe000 == 0x2000;
             let is_special = SPECIAL_V6.iter().any(|([a, b], length)| {
@@ -284,6 +363,7 @@ mod tests {
             allow: vec![allow.parse().unwrap()],
             deny: vec![deny.parse().unwrap()],
             only_allowed,
+            nat64: Vec::new(),
         };
         let within = rules("127.0.0.0/8", "127.0.0.2", false);
         assert!(within.allow(&address("127.0.0.1")));
@@ -293,5 +373,89 @@ mod tests {
         let only = rules("127.0.0.0/8", "127.0.0.2", true);
         assert!(only.allow(&address("127.0.0.1")));
         assert!(!only.allow(&address("1.1.1.1")));
+    }
+
+    #[test]
+    fn rules_are_for_ipv4_addresses_within_ipv6_addresses() {
+        let mut rules = Rules {
+            deny: vec!["1.2.3.4".parse().unwrap()],
+            ..Rules::default()
+        };
+        for denied in [
+            "1.2.3.4",
+            "::ffff:1.2.3.4",
+            "64:ff9b::1.2.3.4",
+            "64:ff9b::102:304",
+        ] {
+            assert!(!rules.allow(&address(denied)), "{denied}");
+        }
+        assert!(rules.allow(&address("64:ff9b::1.2.3.5")));
+        // Also where somebody has allowed all that such addresses are in.
+        rules.allow = vec!["::/0".parse().unwrap()];
+        for denied in [
+            "::1.2.3.4",
+            "2002:102:304::1",
+            "2001:0:102:304::1",
+            "2001:0:808:808::fefd:fcfb",
+            "2606:4700::5efe:1.2.3.4",
+            "2606:4700::200:5efe:1.2.3.4",
+        ] {
+            assert!(!rules.allow(&address(denied)), "{denied}");
+        }
+        for allowed in ["2002:102:305::1", "2606:4700::1.2.3.4", "2001:0:808:808::1"] {
+            assert!(rules.allow(&address(allowed)), "{allowed}");
+        }
+        let mut within = Rules {
+            allow: vec!["10.0.0.0/8".parse().unwrap()],
+            ..Rules::default()
+        };
+        assert!(
+            within.allow(&address("64:ff9b::10.1.1.1")),
+            "it is that address"
+        );
+        assert!(
+            !within.allow(&address("2002:a01:101::1")),
+            "it is another one"
+        );
+        within.only_allowed = true;
+        assert!(!within.allow(&address("64:ff9b::1.1.1.1")));
+    }
+
+    /// The table of RFC 6052 section 2.4.
+    #[test]
+    fn a_network_may_have_prefixes_of_its_own() {
+        for (prefix, translated) in [
+            ("2001:db8::/32", "2001:db8:c000:221::"),
+            ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+            ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+            ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+            ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100::"),
+            ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
+        ] {
+            let prefix: Nat64Prefix = prefix.parse().unwrap();
+            let found = prefix.translated(translated.parse().unwrap());
+            assert_eq!(found, Some("192.0.2.33".parse().unwrap()), "{prefix:?}");
+            assert_eq!(prefix.translated("2001:db9::".parse().unwrap()), None);
+        }
+        for wrong in [
+            "",
+            "x",
+            "10.0.0.0/8",
+            "2001:db8::/33",
+            "2001:db8::1/96",
+            "2001:db8::",
+        ] {
+            assert_eq!(
+                wrong.parse::<Nat64Prefix>(),
+                Err(InvalidNat64Prefix),
+                "{wrong}"
+            );
+        }
+        let target = address("2606:4700:64::10.0.0.1");
+        let mut rules = Rules::default();
+        assert!(rules.allow(&target), "nothing is known of it");
+        rules.nat64 = vec!["2606:4700:64::/96".parse().unwrap()];
+        assert!(!rules.allow(&target));
+        assert!(rules.allow(&address("2606:4700:64::1.1.1.1")));
     }
 }

@@ -18,7 +18,8 @@ const STALLED_FLOWS: u64 = 8;
 
 /// Adapts a connection, on either side, to many flows that are read at different speeds: a flow that
 /// is not read keeps no more than its own receive window, which is much less than that of the
-/// connection, so that the others go on. `flows` is how many the peer may have open.
+/// connection, so that the others go on. `flows` is how many the peer may have open at first:
+/// [`STREAMS_OF_STRANGERS`](crate::STREAMS_OF_STRANGERS) on a server, which allows more once it knows the client.
 pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
     transport.datagram_send_buffer = AT_MOST;

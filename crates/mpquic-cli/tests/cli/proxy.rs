@@ -196,6 +196,39 @@ fn a_file_has_the_options() {
     });
 }
 
+/// A certificate that was replaced is shown once the server is told; one that cannot be used changes nothing.
+#[cfg(unix)]
+#[test]
+fn a_certificate_is_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let launch = |state: &str| {
+        let command = ["proxy", "server", "--listen", "127.0.0.1:0", "--open"];
+        Server::launch(&[&command[..], &["--state", &at(state)]].concat())
+    };
+    let new = launch("other").pin.clone();
+    let server = launch("own");
+    let kept = at("own/serve.pem");
+    // GET is refused by who is trusted.
+    let code = |pin: &str| {
+        let output = run(&["get", "--pin", pin, &server.url("/x"), "-o", "-", "-q"]);
+        output.status.code()
+    };
+    let hangup = || {
+        let pid = server.child.id().to_string();
+        let mut kill = std::process::Command::new("kill");
+        assert!(kill.args(["-HUP", &pid]).status().unwrap().success());
+    };
+    assert_eq!((code(&server.pin), code(&new)), (Some(7), Some(6)));
+    fs::write(&kept, "nothing").unwrap();
+    hangup();
+    assert_eq!(code(&server.pin), Some(7));
+    fs::copy(at("other/serve.pem"), &kept).unwrap();
+    hangup();
+    wait_until("the new certificate", || code(&new) == Some(7));
+    assert_eq!(code(&server.pin), Some(6));
+}
+
 /// Both sides tell what they have open, and only to their user.
 #[cfg(unix)]
 #[test]

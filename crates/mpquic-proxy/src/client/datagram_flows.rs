@@ -1,30 +1,82 @@
 //! [`DatagramFlows`]: the UDP flows of one local socket, or the flows of a device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::flows::{Client, DatagramFlow, NoFlow, Wanted};
 use crate::datagrams::Deliver;
+use crate::giving_way::{Order, Use};
+use crate::target::Target;
 
-/// Flows of one socket open at a time, unless something else is said. Payloads that would need one
-/// more are lost.
-pub(crate) const MOST: usize = 256;
+/// Flows of one socket, or of one device, open at a time. One more makes another give way.
+pub(crate) const MOST: usize = 16_384;
 /// Bytes of payloads that wait for a flow to open, which takes a round trip. More are lost.
 const WAITING: usize = 256 << 10;
 
 /// What the proxy refused is not asked for again so soon; payloads for it are lost.
 const REFUSED: Duration = Duration::from_secs(1);
 
+/// What tells flows apart.
+pub(crate) trait Key: Ord + Clone + Send + Sync + 'static {
+    /// Whose flow it is, where one socket has those of many: each gets its share.
+    fn source(&self) -> Option<IpAddr>;
+}
+
+impl Key for SocketAddr {
+    fn source(&self) -> Option<IpAddr> {
+        Some(self.ip())
+    }
+}
+
+/// An application's address, and that of a target.
+impl Key for (SocketAddr, SocketAddr) {
+    fn source(&self) -> Option<IpAddr> {
+        Some(self.0.ip())
+    }
+}
+
+/// There is one flow.
+impl Key for () {
+    fn source(&self) -> Option<IpAddr> {
+        None
+    }
+}
+
+/// All flows are those of one program.
+impl Key for Target {
+    fn source(&self) -> Option<IpAddr> {
+        None
+    }
+}
+
 /// Flows by what tells them apart. They end when this is dropped.
-pub(crate) struct DatagramFlows<K> {
+pub(crate) struct DatagramFlows<K: Key> {
     client: Client,
     most: usize,
-    flows: Mutex<BTreeMap<K, Flow>>,
-    /// Dropped with this, which ends the tasks.
-    alive: watch::Sender<()>,
+    flows: Mutex<Table<K>>,
+}
+
+struct Table<K: Key> {
+    flows: BTreeMap<K, Entry>,
+    /// The flows of each source,
+    sources: BTreeMap<Option<IpAddr>, Order<K>>,
+    /// and the sources by how many they have.
+    largest: BTreeSet<(usize, Option<IpAddr>)>,
+    next_number: u64,
+}
+
+struct Entry {
+    /// Another flow may have the same key later.
+    number: u64,
+    began: Instant,
+    flow: Flow,
+    /// Dropped with this, which ends the task.
+    _alive: oneshot::Sender<()>,
 }
 
 enum Flow {
@@ -32,6 +84,94 @@ enum Flow {
     Open(Arc<DatagramFlow>),
     /// A moment ago.
     Refused,
+}
+
+impl Entry {
+    fn used(&self) -> Use {
+        match &self.flow {
+            Flow::Open(flow) => flow.used(),
+            Flow::Opening(_) | Flow::Refused => Use {
+                is_answered: false,
+                last: self.began,
+            },
+        }
+    }
+}
+
+impl<K: Key> Default for Table<K> {
+    fn default() -> Self {
+        Self {
+            flows: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            largest: BTreeSet::new(),
+            next_number: 0,
+        }
+    }
+}
+
+impl<K: Key> Table<K> {
+    /// Adds a flow that opens, and tells its number and what ends with it.
+    fn insert(&mut self, key: K, waiting: Waiting) -> (u64, oneshot::Receiver<()>) {
+        let (alive, ended) = oneshot::channel();
+        let number = self.next_number;
+        self.next_number += 1;
+        let entry = Entry {
+            number,
+            began: Instant::now(),
+            flow: Flow::Opening(waiting),
+            _alive: alive,
+        };
+        let used = entry.used();
+        self.change(key.source(), |order| order.insert(key.clone(), used));
+        self.flows.insert(key, entry);
+        (number, ended)
+    }
+
+    fn remove(&mut self, key: &K) {
+        if self.flows.remove(key).is_some() {
+            self.change(key.source(), |order| order.remove(key));
+        }
+    }
+
+    /// Changes how many flows a source has.
+    fn change(&mut self, source: Option<IpAddr>, by: impl FnOnce(&mut Order<K>)) {
+        let order = self.sources.entry(source).or_default();
+        self.largest.remove(&(order.len(), source));
+        by(order);
+        match order.len() {
+            0 => drop(self.sources.remove(&source)),
+            count => drop(self.largest.insert((count, source))),
+        }
+    }
+
+    /// Ends the flow that is least in use of the source that has most.
+    fn make_room(&mut self) {
+        let Some((_, source)) = self.largest.last() else {
+            return;
+        };
+        let (flows, order) = (&self.flows, self.sources.get_mut(source));
+        let used = |key: &K| flows.get(key).map(Entry::used);
+        // Each key of an order is one of a flow.
+        let first = order.and_then(|order| {
+            order.first(|key| {
+                used(key).unwrap_or(Use {
+                    is_answered: false,
+                    last: Instant::now(),
+                })
+            })
+        });
+        if let Some((_, key)) = first {
+            self.remove(&key);
+        }
+    }
+
+    /// The flow with this number, if it is still there.
+    fn own(&mut self, key: &K, number: u64) -> Option<&mut Flow> {
+        let entry = self.flows.get_mut(key);
+        entry
+            .filter(|entry| entry.number == number)
+            .map(|entry| &mut entry.flow)
+    }
 }
 
 /// Payloads that wait for a flow to open.
@@ -49,18 +189,17 @@ impl Waiting {
     }
 }
 
-impl<K: Ord + Clone + Send + 'static> DatagramFlows<K> {
-    /// At most so many are open at a time. Payloads that would need one more are lost.
+impl<K: Key> DatagramFlows<K> {
+    /// At most so many are open at a time.
     pub(crate) fn new(client: Client, most: usize) -> Arc<Self> {
         Arc::new(Self {
             client,
             most,
             flows: Mutex::default(),
-            alive: watch::Sender::new(()),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Flow>> {
+    fn lock(&self) -> MutexGuard<'_, Table<K>> {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,55 +211,60 @@ impl<K: Ord + Clone + Send + 'static> DatagramFlows<K> {
         payload: &[u8],
         open: impl FnOnce() -> (Wanted, Arc<dyn Deliver>),
     ) {
-        let mut flows = self.lock();
-        let is_full = flows.len() >= self.most;
-        match flows.get_mut(key) {
+        let mut table = self.lock();
+        match table.flows.get_mut(key).map(|entry| &mut entry.flow) {
             Some(Flow::Open(flow)) => {
                 let flow = flow.clone();
-                drop(flows);
+                drop(table);
                 flow.send(payload);
             }
             Some(Flow::Opening(waiting)) if waiting.bytes + payload.len() <= WAITING => {
                 waiting.push(payload);
             }
             Some(Flow::Opening(_) | Flow::Refused) => {}
-            None if !is_full => {
+            None => {
+                if table.flows.len() >= self.most {
+                    table.make_room();
+                    self.client.on_displaced(self.most);
+                }
                 let mut waiting = Waiting::default();
                 waiting.push(payload);
-                flows.insert(key.clone(), Flow::Opening(waiting));
-                drop(flows);
+                let (number, ended) = table.insert(key.clone(), waiting);
+                drop(table);
                 let (wanted, deliver) = open();
                 let flows = Arc::downgrade(self);
-                let opening = carry(flows, self.client.clone(), key.clone(), wanted, deliver);
-                let mut alive = self.alive.subscribe();
+                let client = self.client.clone();
+                let opening = carry(flows, client, (key.clone(), number), wanted, deliver);
                 tokio::spawn(async move {
                     tokio::select! {
                         () = opening => {}
-                        _ = alive.changed() => {}
+                        _ = ended => {}
                     }
                 });
             }
-            None => {}
         }
     }
 }
 
 /// Opens a flow and waits for its end.
-async fn carry<K: Ord + Clone + Send + 'static>(
+async fn carry<K: Key>(
     flows: Weak<DatagramFlows<K>>,
     client: Client,
-    key: K,
+    (key, number): (K, u64),
     wanted: Wanted,
     deliver: Arc<dyn Deliver>,
 ) {
+    // Changes the flow, and tells what it was.
+    let replace = |next: Flow| {
+        let flows = flows.upgrade()?;
+        let mut table = flows.lock();
+        Some(std::mem::replace(table.own(&key, number)?, next))
+    };
     match client.connect_datagrams(&wanted, deliver).await {
         Ok(flow) => {
             let flow = Arc::new(flow);
-            if let Some(flows) = flows.upgrade() {
-                let opening = flows.lock().insert(key.clone(), Flow::Open(flow.clone()));
-                if let Some(Flow::Opening(waiting)) = opening {
-                    (waiting.payloads.iter()).for_each(|payload| flow.send(payload));
-                }
+            if let Some(Flow::Opening(waiting)) = replace(Flow::Open(flow.clone())) {
+                (waiting.payloads.iter()).for_each(|payload| flow.send(payload));
             }
             flow.ended().await;
         }
@@ -131,13 +275,82 @@ async fn carry<K: Ord + Clone + Send + 'static>(
         Err(error) => {
             tracing::info!("no {wanted}: {error}");
             // Not every payload is worth a request that is refused.
-            if let Some(flows) = flows.upgrade() {
-                flows.lock().insert(key.clone(), Flow::Refused);
-            }
+            replace(Flow::Refused);
             tokio::time::sleep(REFUSED).await;
         }
     }
     if let Some(flows) = flows.upgrade() {
-        flows.lock().remove(&key);
+        let mut table = flows.lock();
+        if table.own(&key, number).is_some() {
+            table.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::flows::ClientOptions;
+
+    struct Nowhere;
+
+    impl Deliver for Nowhere {
+        fn deliver(&self, _: &[u8]) {}
+    }
+
+    fn from(host: u8, port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, host], port))
+    }
+
+    /// The sources of the flows, and their ports.
+    fn open(flows: &DatagramFlows<SocketAddr>) -> Vec<(u8, u16)> {
+        let table = flows.lock();
+        let keys = table.flows.keys().map(|key| match key.ip() {
+            IpAddr::V4(ip) => (ip.octets()[3], key.port()),
+            IpAddr::V6(_) => (0, key.port()),
+        });
+        let keys: Vec<_> = keys.collect();
+        let counted: usize = table.sources.values().map(Order::len).sum();
+        assert_eq!((counted, table.flows.len()), (keys.len(), keys.len()));
+        let counts = table
+            .sources
+            .iter()
+            .map(|(source, order)| (order.len(), *source));
+        assert_eq!(table.largest, counts.collect());
+        keys
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_of_whoever_has_most_gives_way() {
+        let client = Client::new(ClientOptions::new("proxy.test:1".parse().unwrap()));
+        let flows = DatagramFlows::<SocketAddr>::new(client.clone(), 4);
+        // Nothing runs meanwhile, so each is told that it began a moment after the one before.
+        let clock = std::cell::Cell::new(0);
+        let send = |host, port| {
+            flows.send(&from(host, port), b"\0question", || {
+                let target = "192.0.2.9:53".parse().unwrap();
+                (Wanted::Udp(target, None), Arc::new(Nowhere))
+            });
+            clock.set(clock.get() + 1);
+            let mut table = flows.lock();
+            let entry = table.flows.get_mut(&from(host, port)).unwrap();
+            entry.began += Duration::from_millis(clock.get());
+        };
+        send(7, 1);
+        for port in [4, 3, 2, 1] {
+            send(1, port);
+        }
+        assert_eq!(open(&flows), [(1, 1), (1, 2), (1, 3), (7, 1)]);
+        assert_eq!(client.stats().displaced_udp, 1);
+        for (host, port) in [(2, 1), (3, 1)] {
+            send(host, port);
+        }
+        assert_eq!(open(&flows), [(1, 1), (2, 1), (3, 1), (7, 1)]);
+        assert_eq!(client.stats().displaced_udp, 3);
+        // There is no connection: all of them end, and nothing is left.
+        while !open(&flows).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(flows.lock().sources.is_empty());
     }
 }

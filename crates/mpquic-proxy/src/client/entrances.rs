@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use super::association::Association;
 use super::flows::{Client, NoFlow};
+use super::http_exchange::Exchange;
+use super::knocking::{Knock, Knocking};
 use super::socks::{self, Command, Reply};
 use super::{forward, http_proxy, transparent};
 use crate::datagrams::with_room;
@@ -22,6 +24,8 @@ use crate::target::Target;
 
 /// Connections of one entrance open at a time. Others wait.
 const MOST: usize = 4096;
+/// Those of them that have not said what they want.
+const MOST_KNOCKING: usize = 1024;
 /// The longest that an application may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Said of an address where nothing is known of it.
@@ -116,6 +120,7 @@ fn status(reason: NoFlow) -> StatusCode {
 async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) {
     let own = listener.local_addr().ok();
     let open = Arc::new(Semaphore::new(MOST));
+    let knocking = Knocking::new(MOST_KNOCKING);
     loop {
         let Ok(permit) = open.clone().acquire_owned().await else {
             return;
@@ -125,11 +130,23 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) 
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (entrance, client) = (entrance.clone(), client.clone());
+        let (entrance, client, knocking) = (entrance.clone(), client.clone(), knocking.clone());
         tokio::spawn(async move {
             let served = match &*entrance {
-                Entrance::Socks => serve_socks(tcp, &client).await,
-                Entrance::Http => serve_http(tcp, &client).await,
+                Entrance::Socks | Entrance::Http => {
+                    let (knock, gone) = knocking.begin();
+                    let begun = Begun::new(tcp, knock);
+                    let serving = async {
+                        match *entrance {
+                            Entrance::Socks => serve_socks(begun, &client).await,
+                            _ => serve_http(begun, &client).await,
+                        }
+                    };
+                    tokio::select! {
+                        served = serving => served,
+                        () = gone => Err(io::ErrorKind::TimedOut.into()),
+                    }
+                }
                 Entrance::Tcp(target) => serve_forward(tcp, target, &client).await,
                 Entrance::Transparent => serve_diverted(tcp, own, &client).await,
                 // It has a socket of its own.
@@ -147,12 +164,17 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) 
 struct Begun {
     tcp: TcpStream,
     bytes: Vec<u8>,
+    /// Until it has said what it wants.
+    knock: Option<Knock>,
 }
 
 impl Begun {
-    fn new(tcp: TcpStream) -> Self {
-        let bytes = Vec::new();
-        Self { tcp, bytes }
+    fn new(tcp: TcpStream, knock: Knock) -> Self {
+        Self {
+            tcp,
+            bytes: Vec::new(),
+            knock: Some(knock),
+        }
     }
 
     /// Reads until `parse` finds something, at most so many bytes, and takes that off. `None` if the
@@ -219,8 +241,7 @@ async fn serve_diverted(
     serve_forward(tcp, &target.into(), client).await
 }
 
-async fn serve_socks(tcp: TcpStream, client: &Client) -> io::Result<()> {
-    let mut begun = Begun::new(tcp);
+async fn serve_socks(mut begun: Begun, client: &Client) -> io::Result<()> {
     let greeting = begun.read(socks::MAX_MESSAGE, socks::greeting).await?;
     let Some(Ok(can)) = greeting else {
         return Ok(());
@@ -237,6 +258,7 @@ async fn serve_socks(tcp: TcpStream, client: &Client) -> io::Result<()> {
         }
         Some(Err(socks::Refused::Silently)) | None => return Ok(()),
     };
+    begun.knock = None;
     match (command, target) {
         (Command::Connect, Some(target)) => match client.connect(&target).await {
             Ok(flow) => {
@@ -277,8 +299,7 @@ async fn associate(mut begun: Begun, client: &Client) -> io::Result<()> {
     }
 }
 
-async fn serve_http(tcp: TcpStream, client: &Client) -> io::Result<()> {
-    let mut begun = Begun::new(tcp);
+async fn serve_http(mut begun: Begun, client: &Client) -> io::Result<()> {
     let parse = |bytes: &[u8]| {
         let asked = http_proxy::head(bytes)?;
         Ok(asked.map(|asked| {
@@ -295,18 +316,24 @@ async fn serve_http(tcp: TcpStream, client: &Client) -> io::Result<()> {
         }
         None => return Ok(()),
     };
+    begun.knock = None;
     let target = asked.target;
     match client.connect(&target).await {
         Ok(flow) => {
-            let begins = match asked.head {
-                Some(head) => [head, begun.bytes].concat(),
-                None => {
-                    let done = b"HTTP/1.1 200 Connection established\r\n\r\n";
-                    begun.tcp.write_all(done).await?;
-                    begun.bytes
+            let Some(fetched) = asked.fetched else {
+                let done = b"HTTP/1.1 200 Connection established\r\n\r\n";
+                begun.tcp.write_all(done).await?;
+                flow.join(begun.tcp, begun.bytes.into()).await;
+                return Ok(());
+            };
+            let (exchange, head) = match Exchange::begin(fetched, &begun.bytes) {
+                Ok(begin) => begin,
+                Err(status) => {
+                    let answer = http_proxy::answer(status, "the request has no such body");
+                    return begun.end(&answer).await;
                 }
             };
-            flow.join(begun.tcp, begins.into()).await;
+            flow.join_by(begun.tcp, head.into(), &exchange).await;
             Ok(())
         }
         Err(reason) => {

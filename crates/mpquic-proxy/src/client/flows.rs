@@ -20,17 +20,18 @@ use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::capsule::{Capsules, DATAGRAM, udp_payload};
-use crate::class::{Class, ClassRule, FlowKind};
+use crate::class::{self, Class, ClassRule, FlowKind};
 use crate::copies::{self, Seen, UdpSender};
 use crate::credentials::Credential;
 use crate::datagrams::{Deliver, Demux, Registered};
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
+use crate::giving_way::Use;
 use crate::ip_capsule::{Told, parse};
 use crate::ip_scope::EVERYTHING;
-use crate::relay::{relay, until_idle};
+use crate::relay::{Passing, Unchanged, relay, until_idle};
 use crate::streams::Incoming;
 use crate::target::Target;
 use crate::transport::seek_large_packets;
@@ -46,6 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const DNS: u16 = 53;
 /// ... which nobody needs longer than this once it was answered: resolvers ask again sooner.
 const DNS_IDLE: Duration = Duration::from_secs(10);
+/// A UDP flow without an answer ends after this time, as in the NATs of Linux.
+const UNANSWERED: Duration = Duration::from_secs(30);
 /// The longest that a proxy may take to say what it can.
 const SETTINGS: Duration = Duration::from_secs(5);
 
@@ -110,6 +113,8 @@ pub struct ClientStats {
     pub open_ip: u64,
     /// UDP payloads and IP packets that were too large for the paths, or had no room.
     pub dropped_payloads: u64,
+    /// UDP flows that ended to make room for new ones.
+    pub displaced_udp: u64,
 }
 
 /// Opens flows through a proxy. Clones are handles to the same client.
@@ -126,6 +131,7 @@ struct Shared {
     open_udp: AtomicU64,
     open_ip: AtomicU64,
     dropped_payloads: AtomicU64,
+    displaced_udp: AtomicU64,
 }
 
 /// HTTP/3 over one connection.
@@ -170,6 +176,7 @@ impl Client {
             open_udp: AtomicU64::new(0),
             open_ip: AtomicU64::new(0),
             dropped_payloads: AtomicU64::new(0),
+            displaced_udp: AtomicU64::new(0),
         }))
     }
 
@@ -192,12 +199,23 @@ impl Client {
             open_udp: count(&self.0.open_udp),
             open_ip: count(&self.0.open_ip),
             dropped_payloads: count(&self.0.dropped_payloads),
+            displaced_udp: count(&self.0.displaced_udp),
         }
     }
 
     /// The flows that are open.
     pub fn flows(&self) -> Vec<FlowStats> {
         self.0.flows.stats()
+    }
+
+    /// A UDP flow ended to make room for a new one. That is told in the log once.
+    pub(super) fn on_displaced(&self, most: usize) {
+        if self.0.displaced_udp.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                "{most} UDP flows are open, as many as may be: from now on, each new one ends the one that \
+                 has waited longest for an answer, of the program or machine that has most of them"
+            );
+        }
     }
 
     /// Opens flows over this connection to the proxy until it ends, and tells why it did. It must have
@@ -208,7 +226,9 @@ impl Client {
     /// If HTTP/3 cannot begin.
     pub async fn run(&self, connection: Connection) -> Result<ConnectionError, ConnectionError> {
         seek_large_packets(&connection);
-        let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
+        let quic = mpquic_h3::Connection::new(connection.clone())
+            .max_frame_size(MAX_FIELDS)
+            .request_priority(class::REQUEST);
         let mut builder = h3_client::builder();
         builder
             .max_field_section_size(MAX_FIELDS.into())
@@ -462,7 +482,12 @@ impl Drop for TcpFlow {
 impl TcpFlow {
     /// Joins it to a local TCP connection, of which `begun` was read already, until both sides have
     /// ended. Ends and resets of either side are told to the other.
-    pub async fn join(mut self, tcp: TcpStream, begun: Bytes) {
+    pub async fn join(self, tcp: TcpStream, begun: Bytes) {
+        self.join_by(tcp, begun, &Unchanged).await;
+    }
+
+    /// The same, with something done to the bytes on their way; but not to `begun`.
+    pub(super) async fn join_by(mut self, tcp: TcpStream, begun: Bytes, passing: &impl Passing) {
         let Some(Accepted { stream, watch, .. }) = self.accepted.take() else {
             return;
         };
@@ -472,7 +497,8 @@ impl TcpFlow {
             return;
         }
         let idle = self.client.0.options.tcp_idle;
-        let ended = relay(tcp, (send, recv), &watch, idle, &self.flow).await;
+        let passing = (&**self.flow, passing);
+        let ended = relay(tcp, (send, recv), &watch, idle, passing).await;
         tracing::debug!(?ended, "a TCP flow is over");
     }
 }
@@ -487,6 +513,7 @@ struct Counted {
 impl Deliver for Counted {
     fn deliver(&self, payload: &[u8]) {
         let bytes = payload.len() as u64;
+        self.flow.on_used(Instant::now());
         (self.flow.carried.from_stream).fetch_add(bytes, Ordering::Relaxed);
         self.inner.deliver(payload);
     }
@@ -603,6 +630,19 @@ impl DatagramFlow {
         }
     }
 
+    /// What it was used for.
+    pub(super) fn used(&self) -> Use {
+        self.flow.used(&self.flow.carried.from_stream)
+    }
+
+    async fn until_idle(&self) {
+        let carried = &self.flow.carried;
+        until_idle(self.idle.min(UNANSWERED), carried).await;
+        if self.used().is_answered {
+            until_idle(self.idle, carried).await;
+        }
+    }
+
     /// Waits until the proxy ends it, or nothing was carried for too long. Payloads that come in capsules
     /// are delivered meanwhile. Call it once.
     pub(super) async fn ended(&self) {
@@ -614,7 +654,7 @@ impl DatagramFlow {
         tokio::select! {
             _ = ending.read(&*self.deliver, false) => {}
             _ = watch.stopped() => {}
-            () = until_idle(self.idle, &self.flow.carried) => {}
+            () = self.until_idle() => {}
         }
     }
 }

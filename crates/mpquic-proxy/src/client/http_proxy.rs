@@ -1,15 +1,17 @@
 //! Requests to an HTTP/1 proxy (RFC 9112 section 3.2): CONNECT, and others in absolute form.
 
-use http::{StatusCode, Uri};
+use http::StatusCode;
+use http::uri::Authority;
 
+use super::http_body::{Body, values};
 use crate::target::Target;
 
 /// The longest head of a request, bytes, and the most fields.
 pub(crate) const MAX_HEAD: usize = 32 << 10;
-const MAX_FIELDS: usize = 100;
+pub(crate) const MAX_FIELDS: usize = 100;
 
-/// Fields that are for the proxy, not for the server (RFC 9110 section 7.6.1).
-const HOP_BY_HOP: [&str; 8] = [
+/// Fields that are for one connection, not for who is at its other end (RFC 9110 section 7.6.1).
+const HOP_BY_HOP: [&str; 7] = [
     "connection",
     "proxy-connection",
     "proxy-authorization",
@@ -17,18 +19,28 @@ const HOP_BY_HOP: [&str; 8] = [
     "keep-alive",
     "te",
     "upgrade",
-    "host",
 ];
 
 /// What a client asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) target: Target,
-    /// What the target gets before the rest of the request; `None` for CONNECT, of which the client is
-    /// told that it succeeded.
-    pub(crate) head: Option<Vec<u8>>,
+    /// `None` for CONNECT, of which the client is told that it succeeded.
+    pub(crate) fetched: Option<Fetched>,
     /// Where the head of the request ends.
     pub(crate) length: usize,
+}
+
+/// A request that the target is to see.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    /// What the target gets before the body.
+    pub(crate) head: Vec<u8>,
+    pub(crate) body: Body,
+    /// HEAD: the answer has no body, whatever its fields say.
+    pub(crate) is_head: bool,
+    /// Both sides may go on with another protocol, such as WebSocket.
+    pub(crate) upgrades: bool,
 }
 
 /// Reads the head of a request; `None` until all of it is there.
@@ -56,64 +68,109 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Asked>, StatusCode> {
         let target = asked.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
         return Ok(Some(Asked {
             target,
-            head: None,
+            fetched: None,
             length,
         }));
     }
-    let uri: Uri = asked.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        // For a server, not for a proxy.
-        return Err(StatusCode::BAD_REQUEST);
-    };
-    if scheme != "http" {
-        return Err(StatusCode::NOT_IMPLEMENTED);
-    }
+    let (authority, path) = split(asked)?;
     let target = format!(
         "{}:{}",
         authority.host(),
         authority.port_u16().unwrap_or(80)
     );
     let target = target.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let path = uri.path_and_query().map_or("", |path| path.as_str());
-    // It may begin with the query.
-    let slash = if path.starts_with('/') { "" } else { "/" };
+    let body = match Body::of(request.headers, version)? {
+        // RFC 9112 section 6.3: the end of such a request could not be found.
+        Some(Body::UntilEnd) => return Err(StatusCode::NOT_IMPLEMENTED),
+        Some(body) => body,
+        None => Body::Length(0),
+    };
+    let upgrades = upgrades(request.headers);
     // RFC 9112 section 3.2.2: what the target says counts, not the field.
     let host = match authority.port() {
         Some(port) => format!("{}:{port}", authority.host()),
         None => authority.host().to_owned(),
     };
+    // It may begin with the query.
+    let slash = if path.starts_with('/') { "" } else { "/" };
     let mut head =
         format!("{method} {slash}{path} HTTP/1.{version}\r\nHost: {host}\r\n").into_bytes();
     for field in request.headers.iter() {
-        if !is_hop_by_hop(field.name, request.headers) {
-            head.extend([field.name.as_bytes(), b": ", field.value, b"\r\n"].concat());
+        if !field.name.eq_ignore_ascii_case("host") {
+            pass(&mut head, field, request.headers);
         }
     }
-    // The next request may be for another target.
-    head.extend(b"Connection: close\r\n\r\n");
+    match upgrades {
+        true => {
+            for protocol in values(request.headers, "upgrade") {
+                head.extend([b"Upgrade: ", protocol, b"\r\n"].concat());
+            }
+            head.extend(b"Connection: Upgrade\r\n\r\n");
+        }
+        // The next request may be for another target.
+        false => head.extend(b"Connection: close\r\n\r\n"),
+    }
     Ok(Some(Asked {
         target,
-        head: Some(head),
+        fetched: Some(Fetched {
+            head,
+            body,
+            is_head: method == "HEAD",
+            upgrades,
+        }),
         length,
     }))
 }
 
-fn is_hop_by_hop(name: &str, fields: &[httparse::Header<'_>]) -> bool {
-    let is_listed = HOP_BY_HOP
+/// The host of an absolute target, and what the server is asked for. Browsers send characters there that RFC 3986
+/// does not know; the server may judge them.
+fn split(asked: &str) -> Result<(Authority, &str), StatusCode> {
+    // Without a scheme it is for a server, not for a proxy.
+    let (scheme, rest) = asked.split_once("://").ok_or(StatusCode::BAD_REQUEST)?;
+    if !["http", "ws"]
         .iter()
-        .any(|listed| name.eq_ignore_ascii_case(listed));
-    let connection = fields
-        .iter()
-        .filter(|field| field.name.eq_ignore_ascii_case("connection"));
+        .any(|known| scheme.eq_ignore_ascii_case(known))
+    {
+        let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        return Err(match !scheme.is_empty() && scheme.bytes().all(is_scheme) {
+            true => StatusCode::NOT_IMPLEMENTED,
+            false => StatusCode::BAD_REQUEST,
+        });
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let authority = authority.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
+    Ok((authority, path.split('#').next().unwrap_or_default()))
+}
+
+/// Whether a message is to change the protocol of its connection (RFC 9110 section 7.8).
+fn upgrades(fields: &[httparse::Header<'_>]) -> bool {
+    values(fields, "upgrade").next().is_some() && is_option(b"upgrade", fields)
+}
+
+/// Whether `Connection` names this.
+fn is_option(name: &[u8], fields: &[httparse::Header<'_>]) -> bool {
+    values(fields, "connection")
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
+}
+
+/// Adds a field to a head, unless it is for one connection.
+pub(crate) fn pass(
+    head: &mut Vec<u8>,
+    field: &httparse::Header<'_>,
+    fields: &[httparse::Header<'_>],
+) {
+    let is_one_of =
+        |names: &[&str]| (names.iter()).any(|name| field.name.eq_ignore_ascii_case(name));
     // The framing of the body is not for Connection to take away.
-    let is_framing = ["content-length", "transfer-encoding"]
-        .iter()
-        .any(|framing| name.eq_ignore_ascii_case(framing));
-    is_listed
-        || !is_framing
-            && connection
-                .flat_map(|field| field.value.split(|byte| *byte == b','))
-                .any(|option| option.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+    let is_listed = || {
+        !is_one_of(&["content-length", "transfer-encoding"])
+            && is_option(field.name.as_bytes(), fields)
+    };
+    if !is_one_of(&HOP_BY_HOP) && !is_listed() {
+        head.extend([field.name.as_bytes(), b": ", field.value, b"\r\n"].concat());
+    }
 }
 
 /// An answer without a body of interest.
@@ -134,7 +191,10 @@ mod tests {
         let bytes = b"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\nmore";
         let asked = head(bytes).unwrap().unwrap();
         assert_eq!(asked.target.to_string(), "example.org:443");
-        assert_eq!((asked.head, &bytes[asked.length..]), (None, &b"more"[..]));
+        assert_eq!(
+            (asked.fetched, &bytes[asked.length..]),
+            (None, &b"more"[..])
+        );
         for length in 0..bytes.len() - 4 {
             assert_eq!(head(&bytes[..length]), Ok(None), "{length}");
         }
@@ -147,24 +207,48 @@ mod tests {
         let asked = head(bytes).unwrap().unwrap();
         assert_eq!(asked.target.to_string(), "example.org:81");
         assert_eq!(&bytes[asked.length..], b"body");
+        let fetched = asked.fetched.unwrap();
+        assert_eq!((fetched.body, fetched.is_head), (Body::Length(4), false));
         assert_eq!(
-            String::from_utf8(asked.head.unwrap()).unwrap(),
+            String::from_utf8(fetched.head).unwrap(),
             "POST /a?b HTTP/1.0\r\nHost: example.org:81\r\nContent-Length: 4\r\nx-kept: 2\r\nConnection: close\r\n\r\n"
         );
         let short = head(b"GET http://[::1] HTTP/1.1\r\n\r\n").unwrap().unwrap();
         assert_eq!(short.target.to_string(), "[::1]:80");
-        assert!(
-            short
-                .head
-                .unwrap()
-                .starts_with(b"GET / HTTP/1.1\r\nHost: [::1]\r\n")
-        );
+        assert!((short.fetched.unwrap().head).starts_with(b"GET / HTTP/1.1\r\nHost: [::1]\r\n"));
     }
 
     #[test]
-    fn a_query_without_a_path_gets_one() {
-        let asked = head(b"GET http://a?b HTTP/1.1\r\n\r\n").unwrap().unwrap();
-        assert!(asked.head.unwrap().starts_with(b"GET /?b HTTP/1.1\r\n"));
+    fn paths_are_the_servers_to_judge() {
+        for (asked, seen) in [
+            ("http://a?b", "/?b"),
+            ("HTTP://a/`x`?y=\"z\"{|}", "/`x`?y=\"z\"{|}"),
+            ("ws://a/chat#part", "/chat"),
+            ("http://user:word@a/x://y", "/x://y"),
+        ] {
+            let bytes = format!("GET {asked} HTTP/1.1\r\n\r\n");
+            let asked = head(bytes.as_bytes()).unwrap().unwrap();
+            assert_eq!(asked.target.to_string(), "a:80");
+            let told = String::from_utf8(asked.fetched.unwrap().head).unwrap();
+            let start = format!("GET {seen} HTTP/1.1\r\nHost: a\r\n");
+            assert!(told.starts_with(&start), "{told}");
+        }
+    }
+
+    #[test]
+    fn another_protocol_is_asked_for_as_the_client_does() {
+        let told = |connection: &str| {
+            let bytes = format!(
+                "GET http://a/ HTTP/1.1\r\nConnection: {connection}\r\nUpgrade: websocket\r\n\r\n"
+            );
+            let fetched = head(bytes.as_bytes()).unwrap().unwrap().fetched.unwrap();
+            (fetched.upgrades, String::from_utf8(fetched.head).unwrap())
+        };
+        let start = "GET / HTTP/1.1\r\nHost: a\r\n";
+        let upgrade = format!("{start}Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+        assert_eq!(told("keep-alive, Upgrade"), (true, upgrade));
+        let close = format!("{start}Connection: close\r\n\r\n");
+        assert_eq!(told("keep-alive"), (false, close));
     }
 
     #[test]
@@ -176,6 +260,12 @@ mod tests {
             (b"GET http:///x HTTP/1.1\r\n\r\n", 400),
             (b"GET https://example.org/ HTTP/1.1\r\n\r\n", 501),
             (b"GET ftp://example.org/ HTTP/1.1\r\n\r\n", 501),
+            (b"GET /x?y=http://example.org/ HTTP/1.1\r\n\r\n", 400),
+            (
+                b"PUT http://a/ HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
+                400,
+            ),
+            (b"PUT http://a/ HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
         ] {
             let refused = head(bytes).unwrap_err();
             assert_eq!(refused.as_u16(), status, "{}", bytes.escape_ascii());

@@ -5,7 +5,10 @@ mod datagram_flows;
 mod entrances;
 mod flows;
 mod forward;
+mod http_body;
+mod http_exchange;
 mod http_proxy;
+mod knocking;
 mod socks;
 mod transparent;
 #[cfg(all(feature = "tun", target_os = "linux"))]

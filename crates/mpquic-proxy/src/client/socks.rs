@@ -94,9 +94,10 @@ pub(crate) fn request(bytes: &[u8]) -> Result<Parsed<(Command, Option<Target>)>,
 /// The longest greeting or request, bytes.
 pub(crate) const MAX_MESSAGE: usize = 3 + 1 + 1 + 255 + 2;
 
-/// The answer to a request.
+/// The answer to a request. An IPv4 client of an IPv6 socket is told the address that it knows.
 pub(crate) fn reply(reply: Reply, bound: SocketAddr) -> Vec<u8> {
     let mut bytes = vec![VERSION, reply as u8, 0];
+    let bound = SocketAddr::new(bound.ip().to_canonical(), bound.port());
     put_address(&mut bytes, bound);
     bytes
 }
@@ -160,7 +161,15 @@ fn address(bytes: &[u8]) -> Result<Parsed<Option<Target>>, Refused> {
         Some(Host::Address(Ipv6Addr::from(v6).into()))
     } else {
         let name = std::str::from_utf8(host).ok();
-        name.and_then(|name| name.parse().ok())
+        // Some programs name IPv6 addresses as URLs do.
+        let bare = |name: &str| {
+            let inside = name.strip_prefix('[')?.strip_suffix(']')?;
+            inside
+                .parse::<Ipv6Addr>()
+                .ok()
+                .map(|v6| Host::Address(v6.into()))
+        };
+        name.and_then(|name| bare(name).or_else(|| name.parse().ok()))
     };
     let port = port
         .iter()
@@ -211,6 +220,8 @@ mod tests {
             (b"\x05\x01\x00\x03\x0bexample.org\x00\x50", "example.org:80"),
             // As curl --socks5-hostname does it.
             (b"\x05\x01\x00\x03\x09127.0.0.1\x00\x50", "127.0.0.1:80"),
+            (b"\x05\x01\x00\x03\x05[::1]\x00\x50", "[::1]:80"),
+            (b"\x05\x01\x00\x03\x03::1\x00\x50", "[::1]:80"),
             (
                 b"\x05\x01\x00\x04\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01\x00\x35",
                 "[2001:db8::1]:53",
@@ -234,6 +245,7 @@ mod tests {
             &b"\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x00"[..],
             b"\x05\x01\x00\x03\x00\x00\x50",
             b"\x05\x01\x00\x03\x02a\xff\x00\x50",
+            b"\x05\x01\x00\x03\x03[a]\x00\x50",
             b"\x05\x01\x00\x02",
         ] {
             assert_eq!(request(no_target), with(Reply::AddressNotSupported));
@@ -261,6 +273,8 @@ mod tests {
         let bound = "127.0.0.1:4660".parse().unwrap();
         let expected = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x12\x34";
         assert_eq!(reply(Reply::Succeeded, bound), expected);
+        let mapped = "[::ffff:127.0.0.1]:4660".parse().unwrap();
+        assert_eq!(reply(Reply::Succeeded, mapped), expected);
         let bound = "[::1]:4660".parse().unwrap();
         let expected = b"\x05\x02\x00\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x12\x34";
         assert_eq!(reply(Reply::NotAllowed, bound), expected);

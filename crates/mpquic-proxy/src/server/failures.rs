@@ -1,11 +1,12 @@
-//! [`Failures`]: addresses that show wrong credentials have to wait, longer each time.
+//! [`Failures`]: who shows wrong credentials has to wait, longer each time.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 /// Failures that cost nothing: people mistype.
@@ -13,62 +14,114 @@ const FREE: u32 = 5;
 /// The first wait. Each is twice as long as the one before.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
-/// Networks that are remembered.
-const MOST: usize = 4096;
+/// While an address waits, one credential of a name that has not failed is looked at in this time: who shares the
+/// address may be somebody else.
+const LOOK: Duration = Duration::from_secs(1);
+/// Names of one address are counted in so many places, and so take no more memory.
+const PLACES: u8 = 64;
+/// Counts that are remembered.
+const MOST: usize = 16_384;
 
-/// Counts failures by network: an IPv4 address, or 64 bits of an IPv6 address, of which a client has
-/// all.
+/// Counts failures by network, an IPv4 address or 64 bits of an IPv6 address, of which a client has all; and there
+/// by name.
 #[derive(Debug, Default)]
-pub(crate) struct Failures(Mutex<BTreeMap<IpNet, Failed>>);
+pub(crate) struct Failures(Mutex<BTreeMap<Counted, Failed>>);
+
+/// All of a network, or the names that have one place in it.
+type Counted = (IpNet, Option<u8>);
 
 #[derive(Debug, Clone, Copy)]
 struct Failed {
     count: u32,
     /// Nothing is looked at before.
     until: Instant,
+    /// When a name was looked at nevertheless.
+    looked: Instant,
+}
+
+impl Failed {
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        let wait = self.until.saturating_duration_since(now);
+        (!wait.is_zero()).then_some(wait)
+    }
 }
 
 impl Failures {
-    /// How long an address still has to wait; `None` if it need not.
-    pub(crate) fn wait(&self, address: IpAddr) -> Option<Duration> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = known.get(&network(address))?;
-        let wait = failed.until.saturating_duration_since(Instant::now());
-        (!wait.is_zero()).then_some(wait)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Counted, Failed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An address showed wrong credentials.
-    pub(crate) fn on_failure(&self, address: IpAddr) {
+    /// How long it is until the credential of this name, from this address, is looked at; `None` if it may be now.
+    pub(crate) fn wait(&self, address: IpAddr, name: &str) -> Option<Duration> {
         let now = Instant::now();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock();
         let network = network(address);
-        if known.len() >= MOST && !known.contains_key(&network) {
-            forget(&mut known, now);
+        let own = known.get(&(network, Some(place(name)))).copied();
+        if let Some(wait) = own.and_then(|own| own.wait(now)) {
+            return Some(wait);
         }
-        let failed = known.entry(network).or_insert(Failed {
-            count: 0,
-            until: now,
-        });
-        failed.count = failed.count.saturating_add(1);
-        if let Some(doublings) = failed.count.checked_sub(FREE) {
-            failed.until = now + LONGEST.min(FIRST * (1 << doublings.min(16)));
+        let all = known.get_mut(&(network, None))?;
+        let wait = all.wait(now)?;
+        if own.is_some() {
+            return Some(wait);
+        }
+        match now.saturating_duration_since(all.looked) {
+            since if since < LOOK => Some(LOOK - since),
+            _ => {
+                all.looked = now;
+                None
+            }
         }
     }
 
-    /// It showed right ones.
-    pub(crate) fn on_success(&self, address: IpAddr) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(&network(address));
+    /// This name was shown with wrong credentials.
+    pub(crate) fn on_failure(&self, address: IpAddr, name: &str) {
+        let now = Instant::now();
+        let mut known = self.lock();
+        let network = network(address);
+        for counted in [(network, None), (network, Some(place(name)))] {
+            if known.len() >= MOST && !known.contains_key(&counted) {
+                forget(&mut known, now);
+            }
+            let failed = known.entry(counted).or_insert(Failed {
+                count: 0,
+                until: now,
+                looked: now - LOOK,
+            });
+            failed.count = failed.count.saturating_add(1);
+            if let Some(doublings) = failed.count.checked_sub(FREE) {
+                failed.until = now + LONGEST.min(FIRST * (1 << doublings.min(16)));
+            }
+        }
+    }
+
+    /// It was shown with right ones. What others did at the same address is not forgotten.
+    pub(crate) fn on_success(&self, address: IpAddr, name: &str) {
+        let mut known = self.lock();
+        let network = network(address);
+        let Some(own) = known.remove(&(network, Some(place(name)))) else {
+            return;
+        };
+        if let Some(all) = known.get_mut(&(network, None)) {
+            all.count = all.count.saturating_sub(own.count);
+            if all.count < FREE {
+                all.until = Instant::now();
+            }
+        }
     }
 }
 
+fn place(name: &str) -> u8 {
+    Sha256::digest(name).first().copied().unwrap_or_default() % PLACES
+}
+
 /// Makes room: those who have waited long enough, or else the one who has waited longest.
-fn forget(known: &mut BTreeMap<IpNet, Failed>, now: Instant) {
+fn forget(known: &mut BTreeMap<Counted, Failed>, now: Instant) {
     known.retain(|_, failed| now < failed.until + LONGEST);
     if known.len() >= MOST {
         let first = known.iter().min_by_key(|(_, failed)| failed.until);
-        if let Some(network) = first.map(|(network, _)| *network) {
-            known.remove(&network);
+        if let Some(counted) = first.map(|(counted, _)| *counted) {
+            known.remove(&counted);
         }
     }
 }
@@ -90,29 +143,67 @@ mod tests {
         let neighbour = "2001:db8::2".parse().unwrap();
         let other = "2001:db8:0:1::1".parse().unwrap();
         for _ in 1..FREE {
-            failures.on_failure(address);
-            assert_eq!(failures.wait(address), None);
+            failures.on_failure(address, "alice");
+            assert_eq!(failures.wait(address, "alice"), None);
         }
         for seconds in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
-            failures.on_failure(address);
+            failures.on_failure(address, "alice");
             let wait = Duration::from_secs(seconds);
-            assert_eq!(failures.wait(address), Some(wait));
-            assert_eq!(failures.wait(neighbour), Some(wait));
-            assert_eq!(failures.wait(other), None);
+            assert_eq!(failures.wait(address, "alice"), Some(wait));
+            assert_eq!(failures.wait(neighbour, "alice"), Some(wait));
+            assert_eq!(failures.wait(other, "alice"), None);
             tokio::time::advance(wait).await;
-            assert_eq!(failures.wait(address), None);
+            assert_eq!(failures.wait(address, "alice"), None);
         }
-        failures.on_success(address);
-        failures.on_failure(address);
-        assert_eq!(failures.wait(address), None);
+        failures.on_success(address, "alice");
+        failures.on_failure(address, "alice");
+        assert_eq!(failures.wait(address, "alice"), None);
+    }
+
+    /// A user who is right each time gains nothing for guesses at the password of another.
+    #[tokio::test(start_paused = true)]
+    async fn a_success_is_that_of_one_name() {
+        let failures = Failures::default();
+        let address = "192.0.2.1".parse().unwrap();
+        for _ in 0..FREE {
+            failures.on_failure(address, "bob");
+            failures.on_success(address, "alice");
+        }
+        assert_eq!(failures.wait(address, "bob"), Some(FIRST));
+    }
+
+    /// Many names are guessed at from an address that others share.
+    #[tokio::test(start_paused = true)]
+    async fn who_shares_an_address_is_still_looked_at() {
+        let failures = Failures::default();
+        let address = "192.0.2.1".parse().unwrap();
+        for name in ["a", "b", "c", "d", "e", "f", "g"] {
+            failures.on_failure(address, name);
+        }
+        assert_eq!(failures.wait(address, "a"), Some(4 * FIRST));
+        assert_eq!(failures.wait(address, "alice"), None);
+        assert_eq!(failures.wait(address, "bob"), Some(LOOK), "one in a second");
+        tokio::time::advance(LOOK).await;
+        assert_eq!(failures.wait(address, "bob"), None);
+        // One who mistyped, and then did not, takes those failures back.
+        failures.on_failure(address, "alice");
+        assert_eq!(failures.wait(address, "a"), Some(8 * FIRST));
+        for name in ["alice", "b", "c", "d"] {
+            failures.on_success(address, name);
+        }
+        assert_eq!(failures.wait(address, "a"), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
         let failures = Failures::default();
-        for number in 0..MOST as u32 + 100 {
-            failures.on_failure(IpAddr::V4(number.into()));
+        for number in 0..1000 {
+            failures.on_failure("192.0.2.1".parse().unwrap(), &number.to_string());
         }
-        assert_eq!(failures.0.lock().unwrap().len(), MOST);
+        assert_eq!(failures.lock().len(), 1 + usize::from(PLACES));
+        for number in 0..MOST as u32 {
+            failures.on_failure(IpAddr::V4(number.into()), "alice");
+        }
+        assert_eq!(failures.lock().len(), MOST);
     }
 }

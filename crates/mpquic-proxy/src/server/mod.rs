@@ -14,12 +14,12 @@ use std::net::IpAddr;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::PROXY_AUTHORIZATION;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 #[cfg(target_os = "linux")]
 use mpquic_h3::DatagramSender;
 use mpquic_h3::h3::error::Code;
@@ -27,25 +27,29 @@ use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::h3::server::{self as h3_server, RequestResolver, RequestStream};
 use mpquic_h3::{BidiStream, Priority, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt, certificate_fingerprint};
+use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 
 use self::accounts::{Accounts, Counted};
 use self::failures::Failures;
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
-use crate::class::{Class, ClassRule, FlowKind};
+use crate::class::{self, Class, ClassRule, FlowKind};
 use crate::copies::{self, UdpSender};
 use crate::credentials::Credentials;
 use crate::datagrams::Demux;
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
 use crate::ip_scope::{InvalidScope, IpScope};
-use crate::relay::relay;
+use crate::relay::{Unchanged, relay};
 use crate::rules::Rules;
 use crate::target::{InvalidTarget, Target};
 use crate::transport::seek_large_packets;
 
 /// Longest request fields, bytes.
 pub const MAX_FIELDS: u32 = 16 << 10;
+/// Streams that a client needs before it is known who it is, and later besides those of its flows: give as many to
+/// [`adapt`](crate::adapt) where clients show credentials. The proxy allows more once it has seen right ones.
+pub const STREAMS_OF_STRANGERS: u32 = 16;
 /// CONNECT-IP flows of one user open at a time: a client needs one. Each has two sockets for ICMP, and where the system
 /// allows only raw ones, these hear all that comes to this machine.
 const MAX_IP_FLOWS: usize = 4;
@@ -70,7 +74,8 @@ pub struct ServerOptions {
     pub access: Access,
     /// Where flows may go.
     pub rules: Rules,
-    /// Flows of one user open at a time (where anybody may use the proxy: of one address). Of CONNECT-IP, four.
+    /// Flows of one user open at a time (where anybody may use the proxy: of one address). Of CONNECT-IP, four. One
+    /// more takes the place of the UDP flow that has waited longest for an answer, and is refused if there is none.
     pub max_flows: usize,
     /// Flows of one user that may begin in a second. More wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,
@@ -95,7 +100,7 @@ impl ServerOptions {
         Self {
             access,
             rules: Rules::default(),
-            max_flows: 1024,
+            max_flows: 16_384,
             flows_per_second: 512,
             connect_timeout: Duration::from_secs(10),
             tcp_idle: Duration::from_secs(30 * 60),
@@ -152,6 +157,8 @@ pub struct ServerStats {
     /// UDP payloads and IP packets from targets that were too large for the paths, or had no room; and IP packets
     /// to targets that could not be sent, or were too long for their answers.
     pub dropped_payloads: u64,
+    /// UDP flows that ended to make room for new ones of their users.
+    pub displaced_udp: u64,
 }
 
 /// A proxy, for any number of connections. Clones are handles to the same one.
@@ -177,6 +184,7 @@ struct Shared {
     to_targets: AtomicU64,
     from_targets: AtomicU64,
     dropped_payloads: Arc<AtomicU64>,
+    displaced_udp: AtomicU64,
 }
 
 impl Server {
@@ -198,6 +206,7 @@ impl Server {
             to_targets: AtomicU64::new(0),
             from_targets: AtomicU64::new(0),
             dropped_payloads: Arc::default(),
+            displaced_udp: AtomicU64::new(0),
         }))
     }
 
@@ -234,12 +243,20 @@ impl Server {
         // Ends with the connection.
         tokio::spawn(async move { reading.run(&datagrams).await });
         let client = connection.remote_address();
-        ServerConnection {
+        let requests = ServerConnection {
             shared: self.0.clone(),
             connection: connection.clone(),
             client: client.map_or(IpAddr::from([0; 4]), |client| client.ip().to_canonical()),
             demux,
+            right: Arc::default(),
+        };
+        let options = self.0.options();
+        match options.access {
+            Access::Users(_) => {}
+            // Who came as far as this may use it.
+            Access::Certificates | Access::Anybody => requests.let_in(&options, None),
         }
+        requests
     }
 
     /// What it did, and has open.
@@ -253,6 +270,7 @@ impl Server {
             to_targets: count(&shared.to_targets),
             from_targets: count(&shared.from_targets),
             dropped_payloads: count(&shared.dropped_payloads),
+            displaced_udp: count(&shared.displaced_udp),
         }
     }
 }
@@ -287,6 +305,8 @@ pub struct ServerConnection {
     connection: Connection,
     client: IpAddr,
     demux: Arc<Demux>,
+    /// The hash of what was shown last that was right.
+    right: Arc<Mutex<Option<[u8; 32]>>>,
 }
 
 type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
@@ -341,6 +361,8 @@ impl ServerConnection {
             watch: self.connection.watch_stream(StreamId::from(id)),
             takes_copies: copies::are_offered(request.headers()),
         };
+        // Answers wait behind no flow.
+        let _ = call.watch.set_priority(class::REQUEST);
         let method = match request.extensions().get::<Protocol>() {
             Some(_) if is_for_ip(&request) => "CONNECT-IP",
             Some(protocol) if *protocol == Protocol::CONNECT_UDP => "CONNECT-UDP",
@@ -415,24 +437,44 @@ impl ServerConnection {
             Access::Certificates => return self.certificate().map(Some),
             Access::Anybody => return Ok(None),
         };
-        let failures = &self.shared.failures;
-        if let Some(wait) = failures.wait(self.client) {
-            return Err(Refused::too_many(wait.as_secs() + 1));
-        }
         let Some(shown) = request.headers().get(PROXY_AUTHORIZATION) else {
             // Who has not guessed has not failed.
             return Err(Refused::CREDENTIALS);
         };
+        let (failures, name) = (&self.shared.failures, Credentials::claimed(shown));
+        // What was right on this connection is no guess, whoever else guesses at its address.
+        let is_known = self.shown_before(shown);
+        if !is_known && let Some(wait) = failures.wait(self.client, &name) {
+            return Err(Refused::too_many(wait.as_secs() + 1));
+        }
         match credentials.user(shown) {
             Some(user) => {
-                failures.on_success(self.client);
+                if !is_known {
+                    failures.on_success(self.client, &name);
+                    self.let_in(options, Some(shown));
+                }
                 Ok(Some(user.to_owned()))
             }
             None => {
-                failures.on_failure(self.client);
+                failures.on_failure(self.client, &name);
                 Err(Refused::CREDENTIALS)
             }
         }
+    }
+
+    /// Whether this was shown on this connection, and was right, last.
+    fn shown_before(&self, shown: &HeaderValue) -> bool {
+        let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        (*right).is_some_and(|right| right == <[u8; 32]>::from(Sha256::digest(shown)))
+    }
+
+    /// It is known who the client is: it may have as many streams as flows, and some for what is refused.
+    fn let_in(&self, options: &ServerOptions, shown: Option<&HeaderValue>) {
+        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        *right = shown.map(|shown| Sha256::digest(shown).into());
+        let streams = u32::try_from(options.max_flows).unwrap_or(u32::MAX);
+        let streams = VarInt::from(streams.saturating_add(STREAMS_OF_STRANGERS));
+        self.connection.set_max_concurrent_bi_streams(streams);
     }
 
     /// Decides what can be decided before anything is done for a request.
@@ -523,16 +565,34 @@ impl Call<'_> {
         let flow = self
             .connection
             .begin(options, request, &admitted.wanted, user);
-        let status = self.serve(&admitted.wanted, stream, &flow).await;
+        let serving = self.serve(&admitted, stream, &flow);
+        let status = match admitted.wanted {
+            Wanted::Udp(_) => {
+                let gives_way = admitted.open.give_way(flow.clone());
+                tokio::select! {
+                    status = serving => status,
+                    _ = gives_way => {
+                        (self.connection.shared.displaced_udp).fetch_add(1, Ordering::Relaxed);
+                        StatusCode::OK
+                    }
+                }
+            }
+            Wanted::Tcp(_) | Wanted::Ip(_) => serving.await,
+        };
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (sent, received) = (&flow.carried.to_stream, &flow.carried.from_stream);
         (status, count(sent), count(received))
     }
 
-    async fn serve(&self, wanted: &Wanted, stream: Stream, flow: &Arc<Flow>) -> StatusCode {
-        let served = match wanted {
-            Wanted::Tcp(target) => self.tcp(target, stream, flow).await,
-            Wanted::Udp(target) => self.udp(target, stream, flow).await,
+    async fn serve(&self, admitted: &Admitted, stream: Stream, flow: &Arc<Flow>) -> StatusCode {
+        let names = outwards::Names {
+            resolver: self.options.resolver.clone(),
+            turns: admitted.open.lookups(),
+            deadline: Instant::now() + self.options.connect_timeout,
+        };
+        let served = match &admitted.wanted {
+            Wanted::Tcp(target) => self.tcp((target, &names), stream, flow).await,
+            Wanted::Udp(target) => self.udp((target, &names), stream, flow).await,
             Wanted::Ip(scope) => self.ip(*scope, stream, flow).await,
         };
         match served {
@@ -554,17 +614,15 @@ impl Call<'_> {
 
     async fn tcp(
         &self,
-        target: &Target,
+        (target, names): (&Target, &outwards::Names),
         mut stream: Stream,
         flow: &Flow,
     ) -> Result<(), (Refused, Stream)> {
         let shared = &self.connection.shared;
         let options = &self.options;
-        let deadline = Instant::now() + options.connect_timeout;
         let connecting = async {
-            let resolver = &*options.resolver;
-            let addresses = outwards::addresses(target, resolver, &options.rules, deadline).await?;
-            outwards::connect(&addresses, deadline).await
+            let addresses = outwards::addresses(target, names, &options.rules).await?;
+            outwards::connect(&addresses, names.deadline).await
         };
         let connected = tokio::select! {
             connected = connecting => connected,
@@ -578,7 +636,8 @@ impl Call<'_> {
         let _open = Open::new(&shared.open_tcp);
         if stream.send_response(Response::new(())).await.is_ok() {
             let halves: Halves = stream.split();
-            let ended = relay(tcp, halves, &self.watch, options.tcp_idle, flow).await;
+            let passing = (flow, &Unchanged);
+            let ended = relay(tcp, halves, &self.watch, options.tcp_idle, passing).await;
             tracing::debug!(%target, ?ended, "a TCP flow is over");
         }
         Ok(())
@@ -586,16 +645,14 @@ impl Call<'_> {
 
     async fn udp(
         &self,
-        target: &Target,
+        (target, names): (&Target, &outwards::Names),
         mut stream: Stream,
         flow: &Arc<Flow>,
     ) -> Result<(), (Refused, Stream)> {
         let shared = &self.connection.shared;
         let options = &self.options;
-        let deadline = Instant::now() + options.connect_timeout;
-        let resolver = &*options.resolver;
         let opening = async {
-            let addresses = outwards::addresses(target, resolver, &options.rules, deadline).await?;
+            let addresses = outwards::addresses(target, names, &options.rules).await?;
             outwards::udp_socket(&addresses).await
         };
         let socket = match opening.await {

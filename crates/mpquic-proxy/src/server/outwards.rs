@@ -2,14 +2,16 @@
 //! was found, and the addresses are tried like RFC 8305 says.
 
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::StatusCode;
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::refusal::Refused;
@@ -31,30 +33,71 @@ pub trait Resolve: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Resolving<'a>;
 }
 
-/// Asks the operating system.
+/// Asks the operating system, by threads of its own: a lookup cannot be ended before it has an answer, and others
+/// need those of the runtime.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
+/// Threads that wait for the operating system to find a name. More lookups wait for one.
+static THREADS: Semaphore = Semaphore::const_new(256);
+
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Resolving<'a> {
-        Box::pin(async move { Ok(tokio::net::lookup_host((name, port)).await?.collect()) })
+        let name = name.to_owned();
+        Box::pin(async move {
+            let thread = THREADS.acquire().await.map_err(io::Error::other)?;
+            let (answer, answered) = oneshot::channel();
+            std::thread::Builder::new()
+                .name("name lookup".to_owned())
+                .spawn(move || {
+                    let found = (&*name, port).to_socket_addrs();
+                    // Nobody may wait any more.
+                    let _ = answer.send(found.map(Iterator::collect));
+                    drop(thread);
+                })?;
+            answered.await.map_err(io::Error::other)?
+        })
+    }
+}
+
+/// How the names of one client are looked up.
+pub(crate) struct Names {
+    pub(crate) resolver: Arc<dyn Resolve>,
+    /// Its turns.
+    pub(crate) turns: Arc<Semaphore>,
+    /// Nobody waits for longer.
+    pub(crate) deadline: Instant,
+}
+
+impl Names {
+    /// A lookup keeps its turn until it is over, which may be long after nobody waits for it any more.
+    async fn look_up(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
+        let (turns, resolver) = (self.turns.clone(), self.resolver.clone());
+        let name = name.to_owned();
+        let found = async move {
+            let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
+            let looking = tokio::spawn(async move {
+                let found = resolver.resolve(&name, port).await;
+                drop(turn);
+                found
+            });
+            looking.await.map_err(io::Error::other)?
+        };
+        let found = timeout_at(self.deadline, found).await;
+        let found = found.map_err(|_| Refused::DNS_TIMEOUT)?;
+        found.map_err(|_| Refused::DNS_ERROR)
     }
 }
 
 /// The addresses of a target that flows may go to, those of the two families by turns.
 pub(crate) async fn addresses(
     target: &Target,
-    resolver: &dyn Resolve,
+    names: &Names,
     rules: &Rules,
-    deadline: Instant,
 ) -> Result<Vec<SocketAddr>, Refused> {
     let found = match target.host() {
         Host::Address(address) => vec![SocketAddr::new(*address, target.port())],
-        Host::Name(name) => {
-            let looked_up = timeout_at(deadline, resolver.resolve(name, target.port())).await;
-            let looked_up = looked_up.map_err(|_| Refused::DNS_TIMEOUT)?;
-            looked_up.map_err(|_| Refused::DNS_ERROR)?
-        }
+        Host::Name(name) => names.look_up(name, target.port()).await?,
     };
     if found.is_empty() {
         return Err(Refused::DNS_ERROR);
@@ -159,9 +202,59 @@ mod tests {
     async fn found(answers: &[&str]) -> Result<Vec<String>, Refused> {
         let answers = answers.iter().map(|text| text.parse().unwrap()).collect();
         let target = "name.example:1".parse().unwrap();
-        let deadline = Instant::now() + ATTEMPT_DELAY;
-        let found = addresses(&target, &Fixed(answers), &Rules::default(), deadline).await?;
+        let names = Names {
+            resolver: Arc::new(Fixed(answers)),
+            turns: Arc::new(Semaphore::new(1)),
+            deadline: Instant::now() + ATTEMPT_DELAY,
+        };
+        let found = addresses(&target, &names, &Rules::default()).await?;
         Ok(found.iter().map(SocketAddr::to_string).collect())
+    }
+
+    /// `silent` is never answered.
+    struct Silent;
+
+    impl Resolve for Silent {
+        fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Resolving<'a> {
+            Box::pin(async move {
+                match name {
+                    "silent.example" => std::future::pending().await,
+                    _ => Ok(vec![SocketAddr::from(([1, 1, 1, 1], port))]),
+                }
+            })
+        }
+    }
+
+    /// Lookups whose client has gone are counted until they end.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_a_share_of_the_lookups() {
+        let ask = async |turns: &Arc<Semaphore>, name: &str| {
+            let names = Names {
+                resolver: Arc::new(Silent),
+                turns: turns.clone(),
+                deadline: Instant::now() + ATTEMPT_DELAY,
+            };
+            let target = format!("{name}.example:1").parse().unwrap();
+            addresses(&target, &names, &Rules::default())
+                .await
+                .map(|found| found.len())
+        };
+        let turns = Arc::new(Semaphore::new(2));
+        assert_eq!(ask(&turns, "name").await, Ok(1));
+        for _ in 0..2 {
+            assert_eq!(ask(&turns, "silent").await, Err(Refused::DNS_TIMEOUT));
+        }
+        assert_eq!(ask(&turns, "name").await, Err(Refused::DNS_TIMEOUT));
+        assert_eq!(turns.available_permits(), 0);
+        let others = Arc::new(Semaphore::new(2));
+        assert_eq!(ask(&others, "name").await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn the_system_finds_names_without_the_threads_of_the_runtime() {
+        let found = SystemResolver.resolve("127.0.0.1", 80).await.unwrap();
+        assert_eq!(found, ["127.0.0.1:80".parse().unwrap()]);
+        assert_eq!(THREADS.available_permits(), 256);
     }
 
     /// Rebinding: a public name with the address of an internal host.

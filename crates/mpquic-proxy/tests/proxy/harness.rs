@@ -96,7 +96,7 @@ impl Setup {
     ) -> Result<Self, Error> {
         let mut transport = default_transport();
         of_transport(&mut transport);
-        mpquic_proxy::adapt(&mut transport, 1000);
+        mpquic_proxy::adapt(&mut transport, mpquic_proxy::STREAMS_OF_STRANGERS);
         let transport = transport.build()?;
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[mpquic_h3::ALPN])?;
         let listening = Endpoint::server(config.transport_config(transport.clone()), loopback())?;

@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::select_all;
 use http::{Method, Request, Response, StatusCode};
 use mpquic_h3::h3;
 use mpquic_h3::h3::ext::Protocol;
-use mpquic_proxy::{Access, Client, Credential, Credentials, NoFlow, ServerOptions, Target};
+use mpquic_proxy::{
+    Access, Client, Credential, Credentials, NoFlow, STREAMS_OF_STRANGERS, ServerOptions, Target,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::harness::{
-    Error, Setup, TestResult, Told, echo, exchange, loopback, open, target, within,
+    Error, Setup, TestResult, Told, connect, echo, exchange, loopback, open, target, within,
 };
 
 async fn refusal(client: &Client, target: &str) -> Result<Option<NoFlow>, Error> {
@@ -141,6 +144,52 @@ async fn guessing_takes_time() -> TestResult {
     }
     let expected = [407, 407, 407, 407, 407, 429, 429].map(status);
     assert_eq!(answers, expected);
+    Ok(())
+}
+
+/// Until it is known who the client is.
+#[tokio::test]
+async fn strangers_have_few_streams() -> TestResult {
+    let right: Credential = "basic alice:secret".parse()?;
+    let with = |options: &mut mpquic_proxy::ClientOptions| options.credential = Some(right);
+    let setup = Setup::with(users()?, with, |_| {}).await?;
+    let mut streams = Vec::new();
+    for _ in 1..STREAMS_OF_STRANGERS {
+        streams.push(within("a stream", setup.connection.open_bi()).await??);
+    }
+    // The last one is for the request.
+    let target = target(echo).await?.into();
+    let _flow = within("a flow", setup.client.connect(&target)).await??;
+    for _ in 0..2 * STREAMS_OF_STRANGERS {
+        streams.push(within("one more", setup.connection.open_bi()).await??);
+    }
+    let setup = Setup::new(users()?).await?;
+    let mut streams = Vec::new();
+    while let Some(stream) = setup.connection.open_bi().now_or_never() {
+        streams.push(stream?);
+    }
+    assert_eq!(streams.len(), STREAMS_OF_STRANGERS as usize);
+    Ok(())
+}
+
+/// Who was right on a connection is not kept out by others at the address.
+#[tokio::test]
+async fn guesses_of_others_keep_no_user_out() -> TestResult {
+    let right: Credential = "basic alice:secret".parse()?;
+    let with = |options: &mut mpquic_proxy::ClientOptions| options.credential = Some(right);
+    let setup = Setup::with(users()?, with, |_| {}).await?;
+    assert_ne!(refusal(&setup.client, "127.0.0.1:1").await?, status(429));
+    let wrong: Credential = "basic alice:guess".parse()?;
+    let mut guessing = mpquic_proxy::ClientOptions::new(setup.address.to_string().parse()?);
+    guessing.credential = Some(wrong);
+    let stranger = Client::new(guessing);
+    connect(&setup.endpoint, setup.address, &stranger).await?;
+    for _ in 0..7 {
+        refusal(&stranger, "127.0.0.1:1").await?;
+    }
+    assert_eq!(refusal(&stranger, "127.0.0.1:1").await?, status(429));
+    let told = refusal(&setup.client, "127.0.0.1:1").await?;
+    assert_eq!(told, Some(NoFlow::ConnectionRefused));
     Ok(())
 }
 

@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mpquic_proxy::Entrance;
+use bytes::Bytes;
+use mpquic_proxy::{ClientOptions, Entrance};
+use mpquic_tokio::{StreamId, VarInt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -174,5 +176,45 @@ async fn a_path_dies_and_the_download_goes_on() -> TestResult {
     let mut rest = Vec::new();
     within("rest", application.read_to_end(&mut rest)).await??;
     assert!([begin, rest].concat() == pattern(20_000_000, 3));
+    Ok(())
+}
+
+/// What is asked for waits behind no flow; what is open takes its turn.
+#[tokio::test]
+async fn requests_are_more_urgent_than_all_flows() -> TestResult {
+    let rule = "real-time=127.0.0.0/8".parse()?;
+    let of_client = |options: &mut ClientOptions| options.classes = vec![rule];
+    let setup = Setup::with(open(), of_client, |_| {}).await?;
+    let target = target(echo).await?.into();
+    let flow = within("a flow", setup.client.connect(&target)).await??;
+    let unanswered = "silent.test:1".parse()?;
+    let (client, connection) = (setup.client.clone(), setup.connection.clone());
+    let asking = tokio::spawn(async move { client.connect(&unanswered).await.is_ok() });
+    let priority = |stream| {
+        connection
+            .watch_stream(StreamId::from(VarInt::from_u32(stream)))
+            .priority()
+    };
+    within("the second request", async {
+        while setup.server.flows().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await?;
+    let near = TcpListener::bind(loopback()).await?;
+    let application = TcpStream::connect(near.local_addr()?).await?;
+    let (joined, _) = near.accept().await?;
+    let joining = tokio::spawn(flow.join(joined, Bytes::new()));
+    within("the first flow's turn", async {
+        while priority(0)? >= priority(4)? {
+            tokio::task::yield_now().await;
+        }
+        TestResult::Ok(())
+    })
+    .await??;
+    assert_eq!(priority(0)?, 2);
+    drop(application);
+    within("its end", joining).await??;
+    asking.abort();
     Ok(())
 }

@@ -24,7 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 use tun_rs::{AsyncDevice, DeviceBuilder};
 
-use super::datagram_flows::DatagramFlows;
+use super::datagram_flows::{DatagramFlows, MOST};
 use super::flows::{Client, NoFlow, TcpFlow, Wanted};
 use crate::class::Class;
 use crate::datagrams::Deliver;
@@ -36,8 +36,6 @@ use tcp_table::{Ends, TcpTable, Verdict};
 
 /// The longest frame: a packet's length has 16 bits, which of IPv6 do not count the header.
 const MAX_FRAME: usize = FRAME_HEADER + 40 + u16::MAX as usize;
-/// UDP flows open at a time. Payloads that would need one more are lost.
-const MOST_UDP: usize = 1024;
 /// An application that wants a connection waits so long for one to the proxy.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Resets of connections reach applications within this time.
@@ -217,7 +215,7 @@ impl Shared {
 
 /// Reads the device until it fails.
 async fn read(shared: Arc<Shared>) -> io::Error {
-    let udp = DatagramFlows::new(shared.client.clone(), MOST_UDP);
+    let udp = DatagramFlows::new(shared.client.clone(), MOST);
     let outside = Outside::new(shared.client.clone(), shared.device.clone());
     let mut opening = JoinSet::new();
     let mut buffer = vec![0; MAX_FRAME];

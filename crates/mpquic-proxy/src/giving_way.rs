@@ -1,0 +1,113 @@
+//! [`Order`]: which of many flows gives way to a new one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::time::Instant;
+
+/// What a flow was used for. The smallest gives way first: a flow without an answer, and of those the one that
+/// carried nothing for the longest time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Use {
+    /// Something came back.
+    pub(crate) is_answered: bool,
+    /// When it carried something last.
+    pub(crate) last: Instant,
+}
+
+/// Flows in the order in which they give way. A use only grows, so it need not be told each time: that of a flow
+/// is looked at when it would be the first.
+#[derive(Debug)]
+pub(crate) struct Order<K> {
+    keys: BTreeMap<K, Use>,
+    order: BTreeSet<(Use, K)>,
+}
+
+impl<K> Default for Order<K> {
+    fn default() -> Self {
+        Self {
+            keys: BTreeMap::new(),
+            order: BTreeSet::new(),
+        }
+    }
+}
+
+impl<K: Ord + Clone> Order<K> {
+    /// Adds a flow, or tells a later use of it.
+    pub(crate) fn insert(&mut self, key: K, used: Use) {
+        if let Some(before) = self.keys.insert(key.clone(), used) {
+            self.order.remove(&(before, key.clone()));
+        }
+        self.order.insert((used, key));
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) {
+        if let Some(used) = self.keys.remove(key) {
+            self.order.remove(&(used, key.clone()));
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The flow that gives way first, where `now` tells the use of one.
+    pub(crate) fn first(&mut self, now: impl Fn(&K) -> Use) -> Option<(Use, K)> {
+        loop {
+            let (known, key) = self.order.first()?.clone();
+            let used = now(&key);
+            if used <= known {
+                return Some((known, key));
+            }
+            self.insert(key, used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Against a model that sorts them.
+    #[test]
+    fn the_first_is_who_is_least_in_use() {
+        let began = Instant::now();
+        let mut order = Order::default();
+        let mut uses = BTreeMap::new();
+        let mut state = 7u64;
+        for step in 0..5000u64 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let key = (state >> 33) % 100;
+            let last = began + Duration::from_millis(step);
+            match state >> 62 {
+                0 if !uses.contains_key(&key) => {
+                    let used = Use {
+                        is_answered: false,
+                        last,
+                    };
+                    uses.insert(key, used);
+                    order.insert(key, used);
+                }
+                1 => {
+                    let used = uses.get_mut(&key);
+                    used.into_iter().for_each(|used| used.last = last);
+                }
+                2 => {
+                    let used = uses.get_mut(&key);
+                    used.into_iter().for_each(|used| used.is_answered = true);
+                }
+                _ => {
+                    uses.remove(&key);
+                    order.remove(&key);
+                }
+            }
+            let expected = uses.iter().min_by_key(|(key, used)| (**used, **key));
+            let first = order.first(|key| uses[key]);
+            assert_eq!(first, expected.map(|(key, used)| (*used, *key)));
+            assert_eq!(order.len(), uses.len());
+        }
+    }
+}
