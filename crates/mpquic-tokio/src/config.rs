@@ -15,6 +15,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use thiserror::Error;
 
+use crate::addresses::canonical;
 use crate::ways::{KnownWay, Ways};
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
@@ -102,6 +103,8 @@ pub struct ClientConfig {
     pub(crate) core: config::ClientConfig,
     pub(crate) automatic_paths: bool,
     pub(crate) server_addresses: Vec<SocketAddr>,
+    /// The addresses of its name, which may be those of other machines.
+    pub(crate) possible_addresses: Vec<SocketAddr>,
     /// What connections with this configuration, and with copies of it, have learnt for the next ones.
     pub(crate) ways: Arc<Ways>,
 }
@@ -115,6 +118,7 @@ impl ClientConfig {
             core,
             automatic_paths: true,
             server_addresses: Vec::new(),
+            possible_addresses: Vec::new(),
             ways: Arc::default(),
         }
     }
@@ -259,7 +263,7 @@ impl ClientConfig {
     /// Further addresses of the server; paths are opened to them as well.
     #[must_use]
     pub fn server_addresses(mut self, addresses: Vec<SocketAddr>) -> Self {
-        self.server_addresses = addresses;
+        self.server_addresses = addresses.into_iter().map(canonical).collect();
         self
     }
 }

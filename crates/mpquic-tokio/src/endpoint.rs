@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::iter;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 #[cfg(feature = "metrics")]
@@ -13,6 +14,7 @@ use mpquic_core::{AnnounceError, EndpointStats, ServerAddress, VarInt};
 use thiserror::Error;
 use tokio::runtime::Handle;
 
+use crate::addresses::{by_turns, canonical};
 use crate::config::{ClientConfig, ConfigError, ServerConfig};
 use crate::connecting::Connecting;
 use crate::connection_state::SharedEndpoint;
@@ -164,8 +166,11 @@ impl Endpoint {
         addr: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let others = config.server_addresses.clone();
-        self.connect_any(config, addr, &others, server_name)
+        let addr = canonical(addr);
+        let others = config.server_addresses.iter().copied();
+        let others = others.filter(|other| *other != addr);
+        let remotes: Vec<_> = iter::once(addr).chain(others).collect();
+        self.connect_to_some(config, &remotes, server_name)
     }
 
     /// Connects with the default client configuration to whichever address of a host answers first: a
@@ -173,8 +178,7 @@ impl Endpoint {
     /// IP address. Addresses that do not answer cost 0.3 s, and those where nobody listens nothing, where
     /// ICMP says so.
     ///
-    /// Paths lead to the address that answered and to
-    /// [`ClientConfig::server_addresses`], not to the others of the name: these may be other machines.
+    /// Once it is connected, paths lead to the other addresses as well, as with [`Self::connect_any`].
     ///
     /// Must be called within a tokio runtime, whatever the endpoint's is: tokio resolves the name. Cancel-safe.
     ///
@@ -202,25 +206,57 @@ impl Endpoint {
         let failed = |error| ConnectToError::Name(host.to_owned(), error);
         Handle::try_current().map_err(|error| failed(io::Error::other(error)))?;
         let found = tokio::net::lookup_host((host, port)).await;
-        let mut addresses = found.map_err(failed)?;
-        let none = || failed(io::ErrorKind::NotFound.into());
-        let first = addresses.next().ok_or_else(none)?;
-        let others = Vec::from_iter(addresses);
-        Ok(self.connect_any(config, first, &others, host)?)
+        let addresses = Vec::from_iter(found.map_err(failed)?);
+        if addresses.is_empty() {
+            return Err(failed(io::ErrorKind::NotFound.into()));
+        }
+        Ok(self.connect_any(config, &addresses, host)?)
+    }
+
+    /// Connects to whichever of these addresses answers first, those of one name for example, the best
+    /// first. One that does not answer holds the next one up for 0.3 s, and that is one of the other IP
+    /// version if there is any (RFC 8305). What an earlier connection with the same configuration has heard
+    /// of first is tried first.
+    ///
+    /// Once it is connected, paths lead to the other addresses as well, of which some may be those of other
+    /// machines: they are opened last, and not tried for ever. An IPv4 address in IPv6 form is used as
+    /// IPv4. Of a link-local address the scope must be set, and a socket be bound to that link or to `[::]`.
+    ///
+    /// Must be called within a tokio runtime, if that is the endpoint's.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::NoAddress`] if there is none, and those of [`Self::connect_with`].
+    pub fn connect_any(
+        &self,
+        mut config: ClientConfig,
+        addresses: &[SocketAddr],
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let mut remotes = by_turns(addresses);
+        config.possible_addresses = remotes.clone();
+        for address in &config.server_addresses {
+            if !remotes.contains(address) {
+                remotes.push(*address);
+            }
+        }
+        self.connect_to_some(config, &remotes, server_name)
     }
 
     /// Connects to an address, and tries the others as long as it does not answer.
-    fn connect_any(
+    fn connect_to_some(
         &self,
         config: ClientConfig,
-        addr: SocketAddr,
-        others: &[SocketAddr],
+        remotes: &[SocketAddr],
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
+        let preferred = *remotes.first().ok_or(ConnectError::NoAddress)?;
         let state = self.state();
-        let mut remotes = vec![addr];
-        remotes.extend(others.iter().filter(|other| **other != addr));
-        let mut tuples = address_pairs(&state.sockets.all(), &remotes);
+        let mut tuples = address_pairs(&state.sockets.all(), remotes);
+        // Those of one version come first where the sockets of another one were bound before.
+        if let Some(first) = tuples.iter().position(|tuple| tuple.remote == preferred) {
+            tuples[..=first].rotate_right(1);
+        }
         if config.automatic_paths {
             config.ways.sort(&mut tuples, state.now());
             tuples.sort_by_key(|tuple| state.sockets.is_backup(tuple.local));
@@ -228,7 +264,8 @@ impl Endpoint {
             tuples.truncate(1);
         }
         let mut tuples = VecDeque::from(tuples);
-        let first = tuples.pop_front().ok_or(ConnectError::NoSocket(addr))?;
+        let no_socket = ConnectError::NoSocket(preferred);
+        let first = tuples.pop_front().ok_or(no_socket)?;
         let first = start::connect(state, config.clone(), first, server_name)?;
         Ok(Connecting::new(first).or_else(state, config, tuples, server_name))
     }

@@ -78,6 +78,7 @@
 //! way; small writes are collected and sent together by the connection's task. No datagram passes
 //! through a channel between tasks.
 
+mod addresses;
 mod backups;
 mod builder;
 mod config;

@@ -1,7 +1,7 @@
 //! [`PathPlan`]: which paths a client wants, and when to try them.
 //!
 //! Every local address gets a path to every address of the server, those that the server announces
-//! among them. The order is such that even with few paths as many addresses of both sides as possible
+//! and those of its name among them. The order is such that even with few paths as many addresses of both sides as possible
 //! are in use. The plan opens missing paths, waits while the peer allows no more, tries failed paths
 //! again after a growing time, and follows changes of the local addresses and of what is announced.
 
@@ -25,14 +25,16 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// first time: trying again costs less than a hundredth of it.
 const WORTH_A_TRY: u64 = 1 << 20;
 
-/// A path to an announced address that never worked is not tried more often: the server may have named
-/// the address of somebody else.
-const ATTEMPTS_IF_ANNOUNCED: u32 = 3;
+/// A path to an unsure address that never worked is not tried more often: the server may have announced
+/// the address of somebody else, and a name may be that of several machines.
+const ATTEMPTS_IF_UNSURE: u32 = 3;
 
 /// Which paths a client connection should have.
 #[derive(Debug)]
 pub(crate) struct PathPlan {
     remotes: Vec<SocketAddr>,
+    /// The other addresses of the server's name.
+    possible: Vec<SocketAddr>,
     /// What the server announces besides.
     announced: Vec<ServerAddress>,
     /// Addresses that it has withdrawn, with paths that are to be closed.
@@ -67,7 +69,7 @@ struct Target {
     carried: u64,
     /// The peer will never accept such a path, or the application does not want it.
     is_impossible: bool,
-    /// It failed too often for an address that the server has announced.
+    /// It failed too often for an unsure address.
     is_given_up: bool,
 }
 
@@ -117,12 +119,12 @@ impl Target {
             })
     }
 
-    /// The path failed. If its address was announced, it is given up some time.
-    fn start_rest(&mut self, now: Instant, is_announced: bool) {
+    /// The path failed. If its address is unsure, it is given up some time.
+    fn start_rest(&mut self, now: Instant, is_unsure: bool) {
         self.path = None;
         if let Some(failures) = &mut self.failures {
             *failures += 1;
-            self.is_given_up = is_announced && *failures >= ATTEMPTS_IF_ANNOUNCED;
+            self.is_given_up = is_unsure && *failures >= ATTEMPTS_IF_UNSURE;
         }
         self.rest = Some(Rest {
             earliest: now + FIRST_BACKOFF,
@@ -146,6 +148,7 @@ impl PathPlan {
         target.path = Some(PathId::ZERO);
         Self {
             remotes,
+            possible: Vec::new(),
             announced: Vec::new(),
             withdrawn: Vec::new(),
             has_news: false,
@@ -156,6 +159,12 @@ impl PathPlan {
             preferred: None,
             ways: None,
         }
+    }
+
+    /// Paths may lead to these addresses as well, if the server is there: they are tried last, and not for
+    /// ever. [`Self::set_locals`] has to follow.
+    pub(crate) fn set_possible(&mut self, addresses: &[SocketAddr]) {
+        self.possible = addresses.to_vec();
     }
 
     /// Others learn from what the connection sees from now on.
@@ -190,7 +199,10 @@ impl PathPlan {
         let mut remotes = self.remotes.clone();
         let announced = self.announced.iter().map(|server| server.address);
         remotes.extend(announced.filter(|address| !self.remotes.contains(address)));
-        let pairs = address_pairs(&self.locals, &remotes);
+        let mut pairs = address_pairs(&self.locals, &remotes);
+        let possible = address_pairs(&self.locals, &self.possible).into_iter();
+        let possible: Vec<_> = possible.filter(|pair| !pairs.contains(pair)).collect();
+        pairs.extend(possible);
         self.targets
             .retain(|target| target.path.is_some() || pairs.contains(&target.four_tuple));
         for four_tuple in pairs {
@@ -336,13 +348,15 @@ impl PathPlan {
             }
             PathEvent::Abandoned { path, .. } => {
                 let preferred = self.preferred;
-                let (remotes, mut announced) = (&self.remotes, self.announced.iter());
+                let (remotes, possible) = (&self.remotes, &self.possible);
+                let mut announced = self.announced.iter();
                 let mut targets = self.targets.iter_mut();
                 if let Some(target) = targets.find(|target| target.path == Some(*path)) {
                     let remote = target.four_tuple.remote;
-                    let is_announced = !remotes.contains(&remote)
-                        && announced.any(|server| server.address == remote);
-                    target.start_rest(now, is_announced);
+                    let is_unsure = !remotes.contains(&remote)
+                        && (possible.contains(&remote)
+                            || announced.any(|server| server.address == remote));
+                    target.start_rest(now, is_unsure);
                     if let Some((before, after)) = preferred
                         && target.four_tuple.remote == before
                     {
@@ -526,13 +540,18 @@ fn carried(core: &Connection) -> u64 {
 }
 
 /// Every pair of a local address and a server address of one family; the pairs of an offset are
-/// (local 0, remote 0+offset), (local 1, remote 1+offset), ...
+/// (local 0, remote 0+offset), (local 1, remote 1+offset), ... of each family.
 pub(crate) fn address_pairs(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> Vec<FourTuple> {
     let mut pairs = Vec::new();
     for offset in 0..remotes.len() {
         for (index, local) in locals.iter().enumerate() {
-            let remote = remotes.iter().cycle().nth(index + offset);
-            if let Some(remote) = remote.filter(|remote| local.reaches(**remote)) {
+            let alike = |other: &&Arc<Socket>| other.local().is_ipv4() == local.local().is_ipv4();
+            let index = locals.iter().take(index).filter(alike).count();
+            let reached = || remotes.iter().filter(|remote| local.reaches(**remote));
+            if offset >= reached().count() {
+                continue;
+            }
+            if let Some(remote) = reached().cycle().nth(index + offset) {
                 let pair = FourTuple::new(local.local_towards(*remote), *remote);
                 if !pairs.contains(&pair) {
                     pairs.push(pair);

@@ -9,6 +9,7 @@ use quinn_udp::RecvMeta;
 use tokio::sync::Notify;
 use tracing::{debug, trace};
 
+use crate::addresses::canonical;
 use crate::datagram_socket::DatagramSocket;
 use crate::error_queue::Unreachable;
 use crate::runtime::Runtime;
@@ -359,16 +360,6 @@ fn set_buffers(socket: &socket2::Socket, size: usize) {
 /// The ECN codepoint in the core's terms.
 pub(crate) fn ecn(meta: &RecvMeta) -> Option<EcnCodepoint> {
     meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8))
-}
-
-fn canonical(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-            Some(v4) => SocketAddr::new(v4.into(), v6.port()),
-            None => address,
-        },
-        SocketAddr::V4(_) => address,
-    }
 }
 
 fn is_unreachable(error: &io::Error) -> bool {

@@ -26,6 +26,9 @@ pub enum ConnectError {
     /// There is no client configuration.
     #[error("no client configuration: set a default one or use connect_with")]
     NoDefaultClientConfig,
+    /// There is no address to connect to.
+    #[error("no address to connect to")]
+    NoAddress,
     /// No socket can reach the address.
     #[error("no local address is of the same family as {0}")]
     NoSocket(SocketAddr),
@@ -65,6 +68,7 @@ pub(crate) fn connect(
     let now = endpoint.now();
     let plan = config.automatic_paths.then(|| {
         let mut plan = PathPlan::new(four_tuple, &config.server_addresses);
+        plan.set_possible(&config.possible_addresses);
         plan.set_locals(endpoint.sockets.all());
         plan.teach(config.ways, now);
         plan

@@ -124,8 +124,9 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-tokio/src",
         &[
+            ("addresses", ""),
             ("ways", ""),
-            ("config", "ways"),
+            ("config", "addresses ways"),
             ("datagram_socket", ""),
             ("error_queue", ""),
             ("kernel_socket", "error_queue"),
@@ -142,7 +143,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("runtime", "datagram_socket kernel_socket socket_io"),
             (
                 "socket",
-                "datagram_socket error_queue runtime socket_io worker_socket",
+                "addresses datagram_socket error_queue runtime socket_io worker_socket",
             ),
             ("backups", "socket"),
             ("path_plan", "socket ways"),
@@ -184,7 +185,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "endpoint",
-                "config connecting connection_state datagram_socket incoming local_addresses metrics path_plan socket start",
+                "addresses config connecting connection_state datagram_socket incoming local_addresses metrics path_plan socket start",
             ),
             ("interface_changes", "runtime"),
             (

@@ -134,7 +134,7 @@ fn a_local_address_that_works_makes_its_targets_worth_a_try() {
             .unwrap()
     };
     let all = [0, 1].map(|local| to_announced(&plan, local));
-    for _ in 0..ATTEMPTS_IF_ANNOUNCED {
+    for _ in 0..ATTEMPTS_IF_UNSURE {
         for index in all {
             plan.targets[index].path = Some(PathId(9));
             plan.on_event(&abandoned(9), now);

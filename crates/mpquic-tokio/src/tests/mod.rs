@@ -10,6 +10,7 @@ mod icmp;
 mod limits;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod names;
 mod panics;
 mod plan;
 #[cfg(target_os = "linux")]
