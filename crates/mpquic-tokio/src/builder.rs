@@ -99,7 +99,8 @@ impl EndpointBuilder {
         }
     }
 
-    /// Adds a local address; call it again for more. With port 0, the system chooses a free port.
+    /// Adds a local address; call it again for more. With port 0, the system chooses a free port. `[::]`
+    /// includes all addresses of IPv4, unless `0.0.0.0` is added with the same port.
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.addresses.push(address);
         self
@@ -118,8 +119,10 @@ impl EndpointBuilder {
         self
     }
 
-    /// Adds a network interface: one address of it per IP version is used, and changes of its
-    /// addresses are followed. Call it again for more interfaces.
+    /// Adds a network interface: one address of it per IP version and kind is used
+    /// ([`usable_addresses`](crate::usable_addresses)), and changes of its addresses are followed. One that
+    /// does not exist yet, or has no address, is waited for: connections use it once it has one. Call it
+    /// again for more interfaces.
     #[cfg(feature = "interfaces")]
     pub fn bind_interface(mut self, name: &str) -> Self {
         let mut names = match self.interfaces {
@@ -230,7 +233,7 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// If a socket cannot be bound, if no interface has a usable address
+    /// If a socket cannot be bound, if [`Self::all_interfaces`] finds no usable address
     /// ([`NotFound`](io::ErrorKind::NotFound)), if an option has a value that it cannot have
     /// ([`InvalidInput`](io::ErrorKind::InvalidInput), with an [`InvalidOption`] inside), or if the
     /// system provides no randomness.
@@ -257,7 +260,11 @@ impl EndpointBuilder {
         }
         #[cfg(feature = "interfaces")]
         self.bind_interfaces(&*runtime, &mut sockets)?;
-        if sockets.is_empty() {
+        #[cfg(feature = "interfaces")]
+        let waits = self.interfaces.is_some();
+        #[cfg(not(feature = "interfaces"))]
+        let waits = false;
+        if sockets.is_empty() && !waits {
             sockets.push(bind_any(&*runtime, self.socket_buffer)?);
         }
         self.bind_preferred(&*runtime, &mut sockets)?;
@@ -379,22 +386,25 @@ impl EndpointBuilder {
             return Ok(());
         };
         let before = sockets.len();
+        let mut failure = None;
         for address in interface::usable(selection)? {
             let local = SocketAddr::new(address.ip, 0);
-            sockets.push(Socket::bind(
-                runtime,
-                local,
-                Some(&address.name),
-                self.socket_buffer,
-            )?);
+            let name = Some(address.name.as_str());
+            match Socket::bind(runtime, local, name, self.socket_buffer) {
+                Ok(socket) => sockets.push(socket),
+                // It may have just gone, or be somebody else's: whoever follows the interfaces tries again.
+                Err(error) => failure = Some(error),
+            }
         }
-        if sockets.len() == before {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "no network interface has a usable address",
-            ));
+        let may_come = matches!(selection, Selection::Named(_));
+        if sockets.len() > before || may_come {
+            return Ok(());
         }
-        Ok(())
+        let none = || {
+            let none = "no network interface has a usable address";
+            io::Error::new(io::ErrorKind::NotFound, none)
+        };
+        Err(failure.unwrap_or_else(none))
     }
 
     /// Binds the server's preferred addresses, unless a socket is bound to them already.
@@ -431,13 +441,10 @@ impl EndpointBuilder {
         address: SocketAddr,
         sockets: &mut Vec<Socket>,
     ) -> io::Result<()> {
-        if self.receivers == 1 {
-            sockets.push(Socket::bind(runtime, address, None, self.socket_buffer)?);
-            return Ok(());
-        }
         let mut address = address;
+        let options = (self.socket_buffer, self.receivers > 1);
         for _ in 0..self.receivers {
-            let socket = Socket::bind_shared(runtime, address, self.socket_buffer)?;
+            let socket = Socket::bind_beside(runtime, address, &self.addresses, options)?;
             // The other sockets share the port that the first one was given.
             address = socket.local();
             sockets.push(socket);
@@ -575,6 +582,17 @@ mod tests {
         let other = builder.backup_interface("other").build()?;
         let all = other.state().sockets.all();
         assert!(!all.iter().any(|socket| socket.is_backup()), "{all:?}");
+        Ok(())
+    }
+
+    /// It may be plugged in later.
+    #[cfg(feature = "interfaces")]
+    #[tokio::test]
+    async fn an_interface_that_is_named_may_be_absent() -> TestResult {
+        let endpoint = Endpoint::builder().bind_interface("absent0").build()?;
+        assert!(endpoint.local_addrs().is_empty());
+        let bound = endpoint.add_local("127.0.0.1:0".parse()?)?;
+        assert_eq!(endpoint.local_addrs(), [bound]);
         Ok(())
     }
 

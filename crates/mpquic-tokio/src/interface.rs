@@ -6,8 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use if_addrs::{IfAddr, IfOperStatus};
+use if_addrs::IfOperStatus;
 
+use crate::address_flags::{AddressFlags, prefers_temporary};
+use crate::addresses::{fit, label};
 use crate::connection_state::SharedEndpoint;
 use crate::interface_changes::InterfaceChanges;
 use crate::{local_addresses, start};
@@ -58,6 +60,22 @@ pub struct InterfaceAddress {
     pub left_out: Option<LeftOut>,
 }
 
+impl InterfaceAddress {
+    /// True if a path from this interface to that destination starts here: the destination is of the same
+    /// IP version, and none of `all` addresses is one of this interface that suits it better (RFC 6724).
+    pub fn suits(&self, remote: IpAddr, all: &[InterfaceAddress]) -> bool {
+        let reaches = |ip: IpAddr| ip.is_ipv4() == remote.is_ipv4();
+        let is_rival = |other: &&InterfaceAddress| {
+            other.name == self.name && other.left_out == self.left_out && reaches(other.ip)
+        };
+        let best = all
+            .iter()
+            .filter(is_rival)
+            .map(|rival| fit(rival.ip, remote));
+        reaches(self.ip) && best.max().is_none_or(|best| best <= fit(self.ip, remote))
+    }
+}
+
 /// Why [`EndpointBuilder::all_interfaces`](crate::EndpointBuilder::all_interfaces) does not use an
 /// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +93,10 @@ pub enum LeftOut {
     Bridge,
     /// Another address of the interface is used.
     Another,
+    /// Nothing new is to begin at the address: the network gives others.
+    Deprecated,
+    /// It may be the address of somebody else; the system looks for that.
+    Tentative,
 }
 
 impl fmt::Display for LeftOut {
@@ -86,12 +108,16 @@ impl fmt::Display for LeftOut {
             Self::Tunnel => "tunnel",
             Self::Bridge => "bridge",
             Self::Another => "another address of the interface is used",
+            Self::Deprecated => "deprecated",
+            Self::Tentative => "tentative",
         })
     }
 }
 
-/// The addresses from which a client can start paths: one per interface and IP version, of the
-/// interfaces that are up and lead beyond this machine, and are no tunnels.
+/// The addresses from which a client can start paths, of the interfaces that are up and lead beyond this
+/// machine, and are no tunnels: one per interface and IP version, but in IPv6 one of each kind, such as
+/// global and unique local addresses, of which each path uses the one that suits its destination
+/// ([`InterfaceAddress::suits`]).
 ///
 /// # Errors
 ///
@@ -106,11 +132,15 @@ pub fn usable_addresses() -> io::Result<Vec<InterfaceAddress>> {
 ///
 /// If the system does not list its interfaces.
 pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
-    Ok(judge(if_addrs::get_if_addrs()?, &virtual_kind))
+    Ok(judge(if_addrs::get_if_addrs()?, &OfSystem::now()))
 }
 
 pub(crate) fn usable(selection: &Selection) -> io::Result<Vec<InterfaceAddress>> {
-    Ok(choose(if_addrs::get_if_addrs()?, selection, &virtual_kind))
+    Ok(choose(
+        if_addrs::get_if_addrs()?,
+        selection,
+        &OfSystem::now(),
+    ))
 }
 
 /// What the system tells of an interface.
@@ -141,10 +171,6 @@ fn facts(directory: &Path) -> Facts {
     }
 }
 
-fn virtual_kind(name: &str) -> Option<LeftOut> {
-    kind_of(name, &facts(&Path::new("/sys/class/net").join(name)))
-}
-
 /// Whether an interface is a tunnel or a bridge.
 fn kind_of(name: &str, facts: &Facts) -> Option<LeftOut> {
     let starts = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
@@ -166,65 +192,132 @@ fn kind_of(name: &str, facts: &Facts) -> Option<LeftOut> {
     }
 }
 
-/// Says of each address whether it is used by default.
-fn judge(
-    interfaces: Vec<if_addrs::Interface>,
-    virtual_kind: &dyn Fn(&str) -> Option<LeftOut>,
-) -> Vec<InterfaceAddress> {
-    let mut judged: Vec<InterfaceAddress> = Vec::new();
-    for interface in interfaces {
-        let ip = match &interface.addr {
-            IfAddr::V4(v4) => IpAddr::V4(v4.ip),
-            IfAddr::V6(v6) => IpAddr::V6(v6.ip),
-        };
-        let is_down = match interface.oper_status {
-            IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown => true,
-            IfOperStatus::Unknown => SAYS_UNKNOWN_OF_DOWN,
-            _ => false,
-        };
-        let is_alike = |address: &InterfaceAddress| {
-            address.name == interface.name
-                && address.ip.is_ipv4() == ip.is_ipv4()
-                && !matches!(
-                    address.left_out,
-                    Some(LeftOut::LinkLocal | LeftOut::Another)
-                )
-        };
-        let left_out = if interface.is_loopback() {
-            Some(LeftOut::Loopback)
-        } else if is_down {
-            Some(LeftOut::Down)
-        } else if interface.is_link_local() {
-            Some(LeftOut::LinkLocal)
-        } else if judged.iter().any(is_alike) {
-            Some(LeftOut::Another)
-        } else {
-            virtual_kind(&interface.name)
-        };
-        judged.push(InterfaceAddress {
-            name: interface.name,
-            ip,
-            left_out,
-        });
+/// What is known of interfaces and addresses besides what `if_addrs` tells.
+trait Known {
+    /// Whether an interface is a tunnel or a bridge.
+    fn virtual_kind(&self, name: &str) -> Option<LeftOut>;
+    /// What the system tells of addresses.
+    fn flags(&self) -> &AddressFlags;
+    /// Temporary addresses of an interface come first.
+    fn prefers_temporary(&self, name: &str) -> bool;
+}
+
+/// As the system tells it.
+struct OfSystem(AddressFlags);
+
+impl OfSystem {
+    fn now() -> Self {
+        Self(AddressFlags::of_system())
     }
+}
+
+impl Known for OfSystem {
+    fn virtual_kind(&self, name: &str) -> Option<LeftOut> {
+        kind_of(name, &facts(&Path::new("/sys/class/net").join(name)))
+    }
+
+    fn flags(&self) -> &AddressFlags {
+        &self.0
+    }
+
+    fn prefers_temporary(&self, name: &str) -> bool {
+        prefers_temporary(name)
+    }
+}
+
+/// Says of each address whether it is used by default.
+fn judge(interfaces: Vec<if_addrs::Interface>, known: &dyn Known) -> Vec<InterfaceAddress> {
+    let flags = known.flags();
+    let all: Vec<_> = interfaces
+        .into_iter()
+        .map(|interface| InterfaceAddress {
+            left_out: unusable(&interface, flags),
+            ip: interface.ip(),
+            name: interface.name,
+        })
+        .collect();
+    let is_deprecated = |one: &InterfaceAddress| flags.is_deprecated(&one.name, one.ip);
+    let place = |one: &InterfaceAddress| {
+        let is_temporary = flags.is_temporary(&one.name, one.ip);
+        let is_unwanted = is_temporary != known.prefers_temporary(&one.name);
+        (is_deprecated(one), one.ip.is_ipv6() && is_unwanted)
+    };
+    let why = |one: &InterfaceAddress| {
+        let rivals = || {
+            let usable = all.iter().filter(|other| other.left_out.is_none());
+            usable.filter(|other| other.name == one.name && other.ip.is_ipv4() == one.ip.is_ipv4())
+        };
+        if one.left_out.is_some() {
+            return one.left_out;
+        }
+        if is_deprecated(one) && !rivals().all(is_deprecated) {
+            return Some(LeftOut::Deprecated);
+        }
+        let mut alike = rivals().filter(|other| kind(other.ip) == kind(one.ip));
+        let first = alike.by_ref().min_by_key(|other| place(other));
+        match first.is_some_and(|first| first.ip != one.ip) {
+            true => Some(LeftOut::Another),
+            false => known.virtual_kind(&one.name),
+        }
+    };
+    let left_out: Vec<_> = all.iter().map(why).collect();
+    let judged = all.into_iter().zip(left_out);
     judged
+        .map(|(address, left_out)| InterfaceAddress {
+            left_out,
+            ..address
+        })
+        .collect()
+}
+
+/// Why nothing can start from an address, whatever others there are.
+fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<LeftOut> {
+    let is_down = match interface.oper_status {
+        IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown => true,
+        IfOperStatus::Unknown => SAYS_UNKNOWN_OF_DOWN,
+        _ => false,
+    };
+    if interface.is_loopback() {
+        Some(LeftOut::Loopback)
+    } else if is_down {
+        Some(LeftOut::Down)
+    } else if interface.is_link_local() {
+        Some(LeftOut::LinkLocal)
+    } else {
+        let is_tentative = flags.is_tentative(&interface.name, interface.ip());
+        is_tentative.then_some(LeftOut::Tentative)
+    }
+}
+
+/// Addresses of one kind are used in place of each other.
+fn kind(ip: IpAddr) -> Option<u8> {
+    match ip {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(ip) => Some(label(ip)),
+    }
 }
 
 fn choose(
     interfaces: Vec<if_addrs::Interface>,
     selection: &Selection,
-    virtual_kind: &dyn Fn(&str) -> Option<LeftOut>,
+    known: &dyn Known,
 ) -> Vec<InterfaceAddress> {
-    let mut chosen = judge(interfaces, virtual_kind);
+    let mut chosen = judge(interfaces, known);
     chosen.retain(|address| match selection {
         Selection::AllBut(names) => address.left_out.is_none() && !names.contains(&address.name),
         // Who names it knows what it is.
         Selection::Named(names) => {
-            names.contains(&address.name)
-                && !matches!(
-                    address.left_out,
-                    Some(LeftOut::Down | LeftOut::LinkLocal | LeftOut::Another)
-                )
+            let is_usable = match address.left_out {
+                None | Some(LeftOut::Loopback | LeftOut::Tunnel | LeftOut::Bridge) => true,
+                Some(
+                    LeftOut::Down
+                    | LeftOut::LinkLocal
+                    | LeftOut::Another
+                    | LeftOut::Deprecated
+                    | LeftOut::Tentative,
+                ) => false,
+            };
+            names.contains(&address.name) && is_usable
         }
     });
     chosen
@@ -294,7 +387,7 @@ fn adapt(endpoint: &Arc<SharedEndpoint>, selection: &Selection) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use if_addrs::{Ifv4Addr, Ifv6Addr, Interface};
+    use if_addrs::{IfAddr, Ifv4Addr, Ifv6Addr, Interface};
 
     fn interface(name: &str, ip: &str, oper_status: IfOperStatus) -> Interface {
         let addr = match ip.parse().unwrap() {
@@ -338,9 +431,7 @@ mod tests {
             interface("docker0", "172.17.0.1", up()),
         ];
         let names = |selection: &Selection| -> Vec<String> {
-            let chosen = choose(all.clone(), selection, &|name| {
-                kind_of(name, &Facts::default())
-            });
+            let chosen = choose(all.clone(), selection, &Machine::default());
             chosen
                 .iter()
                 .map(|a| format!("{} {}", a.name, a.ip))
@@ -355,7 +446,7 @@ mod tests {
         let named = Selection::Named(vec!["docker0".to_owned(), "eth0".to_owned()]);
         assert_eq!(names(&named), ["docker0 172.17.0.1"]);
 
-        let judged = judge(all.clone(), &|name| kind_of(name, &Facts::default()));
+        let judged = judge(all.clone(), &Machine::default());
         let left_out: Vec<_> = judged.iter().map(|address| address.left_out).collect();
         assert_eq!(
             left_out,
@@ -370,6 +461,87 @@ mod tests {
                 Some(LeftOut::Bridge)
             ]
         );
+    }
+
+    /// A machine on which interfaces are what their names say.
+    #[derive(Default)]
+    struct Machine {
+        flags: AddressFlags,
+        prefers_temporary: bool,
+    }
+
+    impl Known for Machine {
+        fn virtual_kind(&self, name: &str) -> Option<LeftOut> {
+            kind_of(name, &Facts::default())
+        }
+
+        fn flags(&self) -> &AddressFlags {
+            &self.flags
+        }
+
+        fn prefers_temporary(&self, _: &str) -> bool {
+            self.prefers_temporary
+        }
+    }
+
+    /// The addresses of an interface with these IPv6 addresses and flags that are used, and why others are
+    /// not.
+    fn judged(all: &[(&str, u8)], prefers_temporary: bool) -> Vec<Option<LeftOut>> {
+        let interfaces = all.iter();
+        let interfaces = interfaces.map(|(ip, _)| interface("eth0", ip, IfOperStatus::Up));
+        let flags = all.iter().map(|(ip, flags)| ("eth0", *ip, *flags));
+        let machine = Machine {
+            flags: flags.collect(),
+            prefers_temporary,
+        };
+        let judged = judge(interfaces.collect(), &machine);
+        judged.into_iter().map(|address| address.left_out).collect()
+    }
+
+    /// RFC 6724 section 5: whatever order the system lists them in.
+    #[test]
+    fn each_kind_of_address_has_its_best_one() {
+        const DEPRECATED: u8 = 0x20;
+        const TEMPORARY: u8 = 0x01;
+        const TENTATIVE: u8 = 0x40;
+        let (unique, global) = (("fd77::1", 0), ("2001:db8::1", 0));
+        let (another, gone) = (Some(LeftOut::Another), Some(LeftOut::Deprecated));
+        assert_eq!(judged(&[unique, global], false), [None, None]);
+        assert_eq!(judged(&[global, unique], false), [None, None]);
+        let old = ("2001:db8:bad::1", DEPRECATED);
+        assert_eq!(judged(&[old, global, unique], false), [gone, None, None]);
+        assert_eq!(judged(&[old, unique], false), [gone, None]);
+        let older = ("2001:db8:bad::2", DEPRECATED);
+        assert_eq!(judged(&[old, older], false), [None, another], "no other");
+        let new = ("2001:db8::2", TENTATIVE);
+        let tentative = Some(LeftOut::Tentative);
+        assert_eq!(judged(&[new, global], false), [tentative, None]);
+        let secret = ("2001:db8::3", TEMPORARY);
+        let spent = ("2001:db8::4", TEMPORARY | DEPRECATED);
+        let all = [spent, global, secret];
+        assert_eq!(judged(&all, true), [gone, another, None]);
+        assert_eq!(judged(&all, false), [gone, None, another]);
+    }
+
+    #[test]
+    fn a_path_starts_from_what_suits_its_destination() {
+        let interfaces = [
+            ("eth0", "fd77::1"),
+            ("eth0", "2001:db8::1"),
+            ("eth0", "10.0.0.1"),
+        ];
+        let interfaces = interfaces.into_iter().chain([("eth1", "fd78::1")]);
+        let interfaces = interfaces.map(|(name, ip)| interface(name, ip, IfOperStatus::Up));
+        let all = judge(interfaces.collect(), &Machine::default());
+        let suitable = |remote: &str| -> Vec<String> {
+            let remote = remote.parse().unwrap();
+            let suitable = all.iter().filter(|address| address.suits(remote, &all));
+            suitable.map(|address| address.ip.to_string()).collect()
+        };
+        // One network may translate addresses where another one has global ones.
+        assert_eq!(suitable("2600::1"), ["2001:db8::1", "fd78::1"]);
+        assert_eq!(suitable("fd00::1"), ["fd77::1", "fd78::1"]);
+        assert_eq!(suitable("192.0.2.1"), ["10.0.0.1"]);
     }
 
     #[test]

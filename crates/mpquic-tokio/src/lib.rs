@@ -78,6 +78,8 @@
 //! way; small writes are collected and sent together by the connection's task. No datagram passes
 //! through a channel between tasks.
 
+#[cfg(feature = "interfaces")]
+mod address_flags;
 mod addresses;
 mod backups;
 mod builder;
@@ -160,10 +162,10 @@ pub use mpquic_core::{
     AnnounceError, ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
-    Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats,
-    PathStatus, ResetAtError, Resumption, ServerAddress, Side, StdSystemTime, StreamId, TimeSource,
-    TlsFailure, TokenMemoryCache, TokenStore, TransportError, TransportErrorCode, VarInt, Version,
-    Written, ZeroRtt,
+    Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathState,
+    PathStats, PathStatus, ResetAtError, Resumption, ServerAddress, Side, StdSystemTime, StreamId,
+    TimeSource, TlsFailure, TokenMemoryCache, TokenStore, TransportError, TransportErrorCode,
+    VarInt, Version, Written, ZeroRtt,
 };
 /// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
 #[doc(no_inline)]

@@ -14,6 +14,7 @@ use mpquic_core::{
     PathStatus, ServerAddress, TransportErrorCode,
 };
 
+use crate::addresses::fit;
 use crate::socket::Socket;
 use crate::ways::{self, Ways};
 
@@ -231,7 +232,7 @@ impl PathPlan {
                 continue;
             };
             let remote = target.four_tuple.remote;
-            let next = locals.iter().find(|socket| socket.reaches(remote));
+            let next = locals.iter().find(|socket| suits(socket, remote, locals));
             // Rather than let the path fail: abandoning it tells the peer at once, over a path that
             // works.
             let reason = TransportErrorCode::APPLICATION_ABANDON_PATH;
@@ -547,7 +548,7 @@ pub(crate) fn address_pairs(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> V
         for (index, local) in locals.iter().enumerate() {
             let alike = |other: &&Arc<Socket>| other.local().is_ipv4() == local.local().is_ipv4();
             let index = locals.iter().take(index).filter(alike).count();
-            let reached = || remotes.iter().filter(|remote| local.reaches(**remote));
+            let reached = || (remotes.iter()).filter(|remote| suits(local, **remote, locals));
             if offset >= reached().count() {
                 continue;
             }
@@ -560,6 +561,19 @@ pub(crate) fn address_pairs(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> V
         }
     }
     pairs
+}
+
+/// True if a path to `remote` may start at a socket: no other one of its interface suits better.
+fn suits(socket: &Socket, remote: SocketAddr, locals: &[Arc<Socket>]) -> bool {
+    let fit = |socket: &Socket| fit(socket.local().ip(), remote.ip());
+    let is_better = |other: &Socket| {
+        let name = other.interface();
+        name.is_some()
+            && name == socket.interface()
+            && other.reaches(remote)
+            && fit(other) > fit(socket)
+    };
+    socket.reaches(remote) && !locals.iter().any(|other| is_better(other))
 }
 
 /// Moves a path to a local address; false if it cannot. If what it leaves is lost, it does not return

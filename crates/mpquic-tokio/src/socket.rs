@@ -1,7 +1,7 @@
 //! [`Socket`]: one UDP socket, bound to one local address or interface.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, OnceLock};
 
 use mpquic_core::{EcnCodepoint, FourTuple, Transmit};
@@ -22,6 +22,8 @@ pub(crate) struct Socket {
     io: Io,
     local: SocketAddr,
     interface: Option<String>,
+    /// It is bound to all addresses of IPv6, and to none of IPv4.
+    is_v6_only: bool,
     /// Paths from here carry data only while no others work. Set once the endpoint has the socket.
     is_backup: OnceLock<bool>,
     closed: Notify,
@@ -95,7 +97,7 @@ impl Socket {
         interface: Option<&str>,
         buffer_size: usize,
     ) -> io::Result<Self> {
-        let socket = new_socket(local, buffer_size)?;
+        let socket = new_socket(local, buffer_size, &[])?;
         if let Some(name) = interface
             && let Err(error) = bind_to_interface(&socket, local, name)
         {
@@ -106,19 +108,34 @@ impl Socket {
         Self::from_std(runtime, socket.into(), interface.map(str::to_owned))
     }
 
-    /// Binds to an address that other sockets of this process share.
-    pub(crate) fn bind_shared(
+    /// Binds to an address beside `all` others, and lets further sockets of this process share it if that
+    /// is asked for.
+    pub(crate) fn bind_beside(
         runtime: &dyn Runtime,
         local: SocketAddr,
-        buffer_size: usize,
+        all: &[SocketAddr],
+        (buffer_size, is_shared): (usize, bool),
     ) -> io::Result<Self> {
-        Self::from_std(runtime, bind_shared(local, buffer_size)?, None)
+        let socket = match is_shared {
+            true => bind_shared(local, all, buffer_size)?,
+            false => {
+                let socket = new_socket(local, buffer_size, all)?;
+                socket.bind(&local.into())?;
+                socket.into()
+            }
+        };
+        Self::from_std(runtime, socket, None)
     }
 
     /// Makes one of a socket that is bound to an address which it shares with those of other workers.
     pub(crate) fn of_worker(socket: std::net::UdpSocket, place: Place) -> io::Result<Self> {
+        let is_v6_only = is_v6_only(&socket);
         let socket = WorkerSocket::new(socket, place)?;
-        Self::new(Io::Worker(socket), None)
+        let socket = Self::new(Io::Worker(socket), None)?;
+        Ok(Self {
+            is_v6_only,
+            ..socket
+        })
     }
 
     /// Makes one of a socket that the application has bound.
@@ -138,7 +155,12 @@ impl Socket {
         interface: Option<String>,
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Self::new(runtime.socket(socket)?.0, interface)
+        let is_v6_only = is_v6_only(&socket);
+        let socket = Self::new(runtime.socket(socket)?.0, interface)?;
+        Ok(Self {
+            is_v6_only,
+            ..socket
+        })
     }
 
     /// Makes one of what the application has in the place of a socket.
@@ -151,6 +173,7 @@ impl Socket {
             local: io.local_addr()?,
             io,
             interface,
+            is_v6_only: false,
             is_backup: OnceLock::new(),
             closed: Notify::new(),
         })
@@ -159,7 +182,14 @@ impl Socket {
     /// Makes one of a socket in memory.
     #[cfg(test)]
     pub(crate) fn simulated(port: &Arc<crate::testing::Port>) -> Self {
-        Self::new(Io::Simulated(port.clone()), None).expect("it has an address")
+        Self::simulated_on(port, None)
+    }
+
+    /// Makes one of a socket in memory that belongs to an interface.
+    #[cfg(test)]
+    pub(crate) fn simulated_on(port: &Arc<crate::testing::Port>, interface: Option<&str>) -> Self {
+        let interface = interface.map(str::to_owned);
+        Self::new(Io::Simulated(port.clone()), interface).expect("it has an address")
     }
 
     /// The address it is bound to.
@@ -191,8 +221,13 @@ impl Socket {
     pub(crate) fn reaches(&self, remote: SocketAddr) -> bool {
         match self.local {
             SocketAddr::V4(_) => remote.is_ipv4(),
-            SocketAddr::V6(local) => remote.is_ipv6() || local.ip().is_unspecified(),
+            SocketAddr::V6(_) => remote.is_ipv6() || self.is_dual(),
         }
+    }
+
+    /// True if it carries datagrams of both IP versions.
+    fn is_dual(&self) -> bool {
+        self.local.is_ipv6() && self.local.ip().is_unspecified() && !self.is_v6_only
     }
 
     /// The local half of a four-tuple towards `remote`.
@@ -206,9 +241,12 @@ impl Socket {
 
     /// True if datagrams from `local` leave by this socket.
     pub(crate) fn owns(&self, local: SocketAddr) -> bool {
+        let is_any = || {
+            let is_alike = self.local.is_ipv4() == local.is_ipv4();
+            self.local.ip().is_unspecified() && (is_alike || self.is_dual())
+        };
         self.local == local
-            || (self.local.port() == local.port()
-                && (self.local.ip().is_unspecified() || self.local.ip() == local.ip()))
+            || (self.local.port() == local.port() && (self.local.ip() == local.ip() || is_any()))
     }
 
     /// Ends the task that reads the socket.
@@ -326,29 +364,44 @@ impl Socket {
     }
 }
 
-/// Binds to an address that other sockets of this process share.
+/// Binds to an address, beside `all` others, that other sockets of this process share.
 pub(crate) fn bind_shared(
     local: SocketAddr,
+    all: &[SocketAddr],
     buffer_size: usize,
 ) -> io::Result<std::net::UdpSocket> {
-    let socket = new_socket(local, buffer_size)?;
+    let socket = new_socket(local, buffer_size, all)?;
     #[cfg(unix)]
     socket.set_reuse_port(true)?;
     socket.bind(&local.into())?;
     Ok(socket.into())
 }
 
-fn new_socket(local: SocketAddr, buffer_size: usize) -> io::Result<socket2::Socket> {
+/// A socket for `local`. For all addresses, it is one of both IP versions, unless `all` of those that are to
+/// be bound have one for all addresses of IPv4.
+fn new_socket(
+    local: SocketAddr,
+    buffer_size: usize,
+    all: &[SocketAddr],
+) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(local),
         socket2::Type::DGRAM,
         Some(socket2::Protocol::UDP),
     )?;
     if local.is_ipv6() {
-        socket.set_only_v6(!local.ip().is_unspecified())?;
+        let any_v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, local.port()));
+        let is_dual = local.ip().is_unspecified() && !all.contains(&any_v4);
+        socket.set_only_v6(!is_dual)?;
     }
     set_buffers(&socket, buffer_size);
     Ok(socket)
+}
+
+/// Whether a socket for all addresses has those of IPv6 only.
+fn is_v6_only(socket: &std::net::UdpSocket) -> bool {
+    let is_v6 = socket.local_addr().is_ok_and(|local| local.is_ipv6());
+    is_v6 && socket2::SockRef::from(socket).only_v6().unwrap_or(false)
 }
 
 fn set_buffers(socket: &socket2::Socket, size: usize) {
@@ -445,12 +498,41 @@ mod tests {
         assert!(tuple.local.is_ipv4() && a.owns(tuple.local));
     }
 
+    /// Each version has its own socket where both are asked for.
+    #[tokio::test]
+    async fn all_addresses_of_both_versions_may_be_bound() -> io::Result<()> {
+        let [v4, v6] = ["0.0.0.0", "::"].map(|ip| ip.parse::<IpAddr>().expect("it is one"));
+        for (is_v4_first, is_shared) in [(true, false), (false, false), (true, true)] {
+            let free = Socket::bind(&TokioRuntime, SocketAddr::new(v4, 0), None, 1 << 16)?;
+            let port = free.local().port();
+            drop(free);
+            let mut all = [SocketAddr::new(v4, port), SocketAddr::new(v6, port)];
+            if !is_v4_first {
+                all.reverse();
+            }
+            let bind =
+                |local| Socket::bind_beside(&TokioRuntime, local, &all, (1 << 16, is_shared));
+            let bound = [bind(all[0])?, bind(all[1])?];
+            for remote in ["192.0.2.1:5", "[2001:db8::1]:5"] {
+                let remote: SocketAddr = remote.parse().expect("it is one");
+                let local = SocketAddr::new(remote.ip(), port);
+                let carries = |socket: &&Socket| socket.reaches(remote) && socket.owns(local);
+                let carrying: Vec<_> = bound.iter().filter(carries).collect();
+                let [socket] = carrying[..] else {
+                    panic!("{remote}: {carrying:?}");
+                };
+                assert_eq!(socket.local().is_ipv4(), remote.is_ipv4());
+            }
+        }
+        Ok(())
+    }
+
     /// Otherwise the routing table decides by which interface packets leave.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_socket_is_bound_to_its_interface() -> io::Result<()> {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let socket = new_socket(local, 1 << 16)?;
+        let socket = new_socket(local, 1 << 16, &[])?;
         assert_eq!(socket.device()?, None);
         bind_to_interface(&socket, local, "lo")?;
         assert_eq!(socket.device()?.as_deref(), Some(&b"lo"[..]));

@@ -306,7 +306,7 @@ mod tests {
         let mut address = "127.0.0.1:0".parse().expect("an address");
         let mut sockets = Vec::new();
         for _ in 0..WORKERS {
-            let socket = crate::socket::bind_shared(address, 1 << 20)?;
+            let socket = crate::socket::bind_shared(address, &[], 1 << 20)?;
             address = socket.local_addr()?;
             sockets.push(socket);
         }

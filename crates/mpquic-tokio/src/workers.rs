@@ -102,10 +102,11 @@ impl EndpointBuilder {
                 sockets: Vec::new(),
             });
         }
-        for mut address in addresses {
+        for address in &addresses {
+            let mut address = *address;
             let group = Arc::new(Group::new(count, all.length()));
             for worker in &mut workers {
-                let socket = socket::bind_shared(address, socket_buffer)?;
+                let socket = socket::bind_shared(address, &addresses, socket_buffer)?;
                 // The other sockets share the port that the first one was given.
                 address = socket.local_addr()?;
                 let place = Place::new(group.clone(), worker.number);

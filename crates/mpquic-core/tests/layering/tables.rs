@@ -124,6 +124,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-tokio/src",
         &[
+            ("address_flags", ""),
             ("addresses", ""),
             ("ways", ""),
             ("config", "addresses ways"),
@@ -146,7 +147,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "addresses datagram_socket error_queue runtime socket_io worker_socket",
             ),
             ("backups", "socket"),
-            ("path_plan", "socket ways"),
+            ("path_plan", "addresses socket ways"),
             ("sockets", "backups runtime send_queues socket"),
             ("metrics", ""),
             ("path_spans", ""),
@@ -190,7 +191,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("interface_changes", "runtime"),
             (
                 "interface",
-                "connection_state interface_changes local_addresses start",
+                "address_flags addresses connection_state interface_changes local_addresses start",
             ),
             (
                 "builder",

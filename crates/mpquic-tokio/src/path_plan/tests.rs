@@ -22,6 +22,29 @@ fn pairs_cover_all_addresses_of_both_sides_first() {
     assert_ne!(pairs[0].remote, pairs[1].remote);
 }
 
+/// RFC 6724: of a link with several addresses, each destination has the one that suits it.
+#[test]
+fn paths_of_an_interface_start_at_the_address_that_suits() {
+    let on = |interface: Option<&str>, address: &str| {
+        let port = Network::default().bind(address.parse().unwrap());
+        Arc::new(Socket::simulated_on(&port, interface))
+    };
+    let locals = [
+        on(Some("eth0"), "[fd77::1]:1"),
+        on(Some("eth0"), "[2001:db8::1]:1"),
+        on(Some("eth1"), "[fd78::1]:1"),
+        on(None, "[fd79::1]:1"),
+    ];
+    let starts = |remote: &str| -> Vec<String> {
+        let pairs = address_pairs(&locals, &[remote.parse().unwrap()]);
+        let locals = pairs.iter().map(|pair| pair.local.ip().to_string());
+        locals.collect()
+    };
+    // What was named stays, and one network may translate what it has.
+    assert_eq!(starts("[2600::1]:5"), ["2001:db8::1", "fd78::1", "fd79::1"]);
+    assert_eq!(starts("[fd00::1]:5"), ["fd77::1", "fd78::1", "fd79::1"]);
+}
+
 #[test]
 fn failed_paths_rest_and_lost_addresses_are_forgotten() {
     let now = TokioRuntime.now();
