@@ -94,6 +94,8 @@ mod datagram_socket;
 mod endpoint;
 mod endpoint_state;
 mod error_queue;
+#[cfg(feature = "futures-io")]
+mod futures_io;
 mod incoming;
 #[cfg(feature = "interfaces")]
 mod interface;
@@ -153,6 +155,10 @@ pub use stream_watch::StreamWatch;
 pub use ways::KnownWay;
 pub use workers::Worker;
 
+/// The congestion controllers that are built in, also by their names:
+/// `mpquic_tokio::controllers::by_name("olia")`.
+#[doc(no_inline)]
+pub use mpquic_cc as controllers;
 pub use mpquic_core::config::{
     AckFrequencyOptions, ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption,
     TransportConfig, TransportOptions,
@@ -162,7 +168,7 @@ pub use mpquic_core::{
     AnnounceError, ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
-    Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathState,
+    Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathMap, PathState,
     PathStats, PathStatus, ResetAtError, Resumption, ServerAddress, Side, StdSystemTime, StreamId,
     TimeSource, TlsFailure, TokenMemoryCache, TokenStore, TransportError, TransportErrorCode,
     VarInt, Version, Written, ZeroRtt,
@@ -172,6 +178,9 @@ pub use mpquic_core::{
 pub use mpquic_core::{congestion, path_memory, sched};
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
+/// The schedulers that are built in, also by their names: `mpquic_tokio::schedulers::by_name("lrf")`.
+#[doc(no_inline)]
+pub use mpquic_sched as schedulers;
 
 /// The TLS library, for configurations of your own: certificates by server name and protocol, those of
 /// clients, key logs, session stores. [`crypto::rustls`] makes them fit.

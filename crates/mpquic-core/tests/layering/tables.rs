@@ -163,6 +163,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("path", "connection_ref connection_state"),
             ("recv_stream", "connection_ref"),
             ("send_stream", "connection_ref"),
+            ("futures_io", "recv_stream send_stream"),
             (
                 "socket_task",
                 "connection_state endpoint_state error_queue receive_buffers socket",

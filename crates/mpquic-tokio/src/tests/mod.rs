@@ -6,6 +6,7 @@ mod choices;
 mod failover;
 mod faults;
 mod full_sockets;
+mod handles;
 mod icmp;
 mod limits;
 #[cfg(feature = "metrics")]
