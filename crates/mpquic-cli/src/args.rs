@@ -137,7 +137,8 @@ pub(crate) struct Get {
     /// What to fetch, as https://HOST[:PORT]/FILE
     #[arg(required = true, value_name = "URL", value_parser = parse_url)]
     pub(crate) urls: Vec<Uri>,
-    /// Where to write; `-` is standard output [default: the URL's last part, in this directory]
+    /// Where to write; `-` is standard output [default: the URL's last part, in this directory; two
+    /// URLs that would have one file are refused]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["remote_name", "output_dir"])]
     pub(crate) output: Option<PathBuf>,
     /// Go on with the FILE.part that an earlier `mpquic get` left, if the file on the server is

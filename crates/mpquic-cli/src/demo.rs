@@ -79,6 +79,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         total: Arc::default(),
         quiet: args.json,
         resume: false,
+        replace: true,
         pace: None,
         stall: STALL,
         json: None,

@@ -20,12 +20,13 @@ use crate::json_output::JsonOutput;
 use crate::knock;
 use crate::options::Alpn;
 use crate::pace::Pace;
+use crate::part_file::{Keep, Version};
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, Body, Client, RequestError, Response};
 use crate::report::{self, Counters, Report, size};
 use crate::retry::Reached;
 use crate::screen;
-use crate::sink::{Destination, Keep, Sink};
+use crate::sink::{Destination, Kept, Sink};
 use crate::stamp::Stamp;
 
 /// The most pieces taken from the stream in one call.
@@ -40,6 +41,8 @@ pub(crate) struct Treatment {
     pub(crate) quiet: bool,
     /// Go on with what an earlier one left.
     pub(crate) resume: bool,
+    /// Replace a file that has the name already.
+    pub(crate) replace: bool,
     /// Take no more than this.
     pub(crate) pace: Option<Arc<Pace>>,
     /// Give a request up if nothing arrives for so long.
@@ -71,7 +74,7 @@ pub(crate) struct Download<'a> {
     started: Instant,
     /// Bytes of the file that are there, and of which version.
     have: u64,
-    stamp: Option<Stamp>,
+    version: Version,
     /// Bytes that were there at the beginning.
     resumed_at: u64,
     /// How much of the file was there at most.
@@ -115,12 +118,12 @@ impl<'a> Download<'a> {
         let keep = Keep {
             url: &url.to_string(),
             resume: treatment.resume,
+            replace: treatment.replace,
         };
         let (sink, begun) =
             Sink::create(destination, &keep).map_err(|error| cannot_write(destination, &error))?;
         let started = clock::now();
-        let (have, stamp) = begun.have.unzip();
-        let have = have.unwrap_or(0);
+        let have = begun.have;
         let download = Self {
             url,
             destination,
@@ -129,7 +132,7 @@ impl<'a> Download<'a> {
             sink,
             started,
             have,
-            stamp,
+            version: begun.version,
             resumed_at: have,
             reached: Reached::new(have, started),
             protocol: None,
@@ -169,7 +172,7 @@ impl<'a> Download<'a> {
     pub(crate) fn leave(self) -> Option<String> {
         let kept = self.sink.kept();
         drop(self.sink);
-        rest(self.destination, &kept)
+        rest(&kept)
     }
 
     pub(crate) fn have(&self) -> u64 {
@@ -211,7 +214,7 @@ impl<'a> Download<'a> {
 
     /// What is there, if more can be asked for behind it.
     fn gone_on_with(&self) -> Option<(u64, Stamp)> {
-        let stamp = self.stamp.clone().filter(|_| self.have > 0)?;
+        let stamp = self.version.stamp.clone().filter(|_| self.have > 0)?;
         Some((self.have, stamp))
     }
 
@@ -219,7 +222,7 @@ impl<'a> Download<'a> {
         self.say_restart(why);
         self.have = 0;
         self.resumed_at = 0;
-        self.stamp = None;
+        self.version = Version::default();
         let restarted = self.sink.restart().await;
         restarted.map_err(|error| self.cannot_write(&error))
     }
@@ -245,16 +248,19 @@ impl<'a> Download<'a> {
             return self.show_head(&response).await;
         }
         if response.start != self.have {
-            let why = match response.stamp.is_some() && response.stamp == self.stamp {
+            let why = match response.stamp.is_some() && response.stamp == self.version.stamp {
                 true => "the server sends no parts of files",
-                false if self.stamp.is_none() => "the server sends no parts of this file",
+                false if self.version.stamp.is_none() => "the server sends no parts of this file",
                 false => "the file has changed on the server",
             };
             self.restart(why).await?;
         }
         if response.start == 0 {
-            self.stamp.clone_from(&response.stamp);
-            let told = self.sink.set_stamp(response.stamp.clone()).await;
+            self.version = Version {
+                stamp: response.stamp.clone(),
+                length: response.length,
+            };
+            let told = self.sink.set_version(self.version.clone()).await;
             told.map_err(|error| self.cannot_write(&error))?;
         }
         self.receive(response, connection).await
@@ -354,7 +360,7 @@ impl<'a> Download<'a> {
             .sink
             .finish(expected)
             .await
-            .map_err(|error| cannot_write(destination, &error).and(rest(destination, &kept)))?;
+            .map_err(|error| cannot_write(destination, &error).and(rest(&kept)))?;
         if let Some(expected) = expected.filter(|_| !whole.is_expected) {
             return Err(Cause::Content.failed(format_args!(
                 "its SHA-256 is {}, but {} was expected",
@@ -442,17 +448,16 @@ async fn transfer<B: Body>(
     }
 }
 
-/// What the user can do with so many bytes that are left of a file.
-fn rest(destination: &Destination, kept: &AtomicU64) -> Option<String> {
-    let kept = kept.load(Ordering::Acquire);
-    match destination {
-        Destination::File(path) if kept > 0 => Some(format!(
-            "{} are in {}.part, and --continue goes on behind them",
-            size(kept),
-            path.display()
-        )),
-        _ => None,
-    }
+/// What the user can do with what is left of a file.
+fn rest(kept: &Kept) -> Option<String> {
+    let bytes = kept.bytes.load(Ordering::Acquire);
+    (bytes > 0).then(|| {
+        let part = kept.part.display();
+        format!(
+            "{} are in {part}, and --continue goes on behind them",
+            size(bytes)
+        )
+    })
 }
 
 fn cannot_write(destination: &Destination, error: &std::io::Error) -> Failure {

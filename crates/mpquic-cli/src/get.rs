@@ -1,5 +1,6 @@
 //! `mpquic get`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         };
         destinations.push((url, destination));
     }
+    all_differ(&destinations)?;
     let plan = plan(&args)?;
     let purpose = Purpose {
         urls: &args.urls,
@@ -149,6 +151,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         treatment: Treatment {
             quiet: args.quiet || parallel > 1 || args.recursive || args.live.is_shown(),
             resume: args.r#continue,
+            replace: true,
             pace: args.rate.map(|rate| Arc::new(Pace::new(rate))),
             stall: args.patience.stall.limit(),
             total: Arc::default(),
@@ -244,6 +247,23 @@ fn destination(args: &Get, url: &Uri) -> Result<Destination, Failure> {
         return Err(Failure::usage(message));
     }
     Ok(Destination::File(directory.join(PathBuf::from(name))))
+}
+
+/// Makes sure that no file or directory would replace the one of another URL.
+fn all_differ(destinations: &[(&Uri, Destination)]) -> Result<(), Failure> {
+    let mut seen = BTreeMap::new();
+    for (url, destination) in destinations {
+        if let Destination::File(path) = destination
+            && let Some(other) = seen.insert(path, url)
+            && other != url
+        {
+            return Err(Failure::usage(format_args!(
+                "{other} and {url} would both be written to {}; fetch one of them alone, with -o FILE",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Where a URL's directory goes.
@@ -372,6 +392,29 @@ mod tests {
         ] {
             let goes = goes(arguments, destination);
             assert!(goes.contains(told), "{goes}");
+        }
+    }
+
+    #[test]
+    fn no_file_replaces_the_one_of_another_url() {
+        let told = |urls: &[&str]| {
+            let get = get(urls);
+            let all = get.urls.iter();
+            let all: Vec<_> = all
+                .map(|url| (url, destination(&get, url).unwrap()))
+                .collect();
+            all_differ(&all)
+                .err()
+                .map(|failure| failure.message().to_owned())
+        };
+        assert_eq!(told(&[ONE, TWO]), None);
+        // The same file, once for each connection.
+        assert_eq!(told(&[ONE, TWO, ONE]), None);
+        assert_eq!(told(&[ONE, "https://host/x/a", "-o", "-"]), None);
+        for other in ["https://host/x/a", "https://other/a", "https://host/%61"] {
+            let told = told(&[ONE, TWO, other]).unwrap();
+            let expected = format!("{ONE} and {other} would both be written to a; ");
+            assert!(told.starts_with(&expected), "{told}");
         }
     }
 

@@ -69,6 +69,7 @@ mod outgoing;
 mod pace;
 mod pages;
 mod part_file;
+mod part_name;
 mod paths;
 mod perf;
 mod perf_args;

@@ -13,8 +13,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
-use crate::part_file::{Begun, PartFile};
-use crate::stamp::Stamp;
+use crate::part_file::{Begun, Keep, PartFile, Version};
 
 /// Bytes collected before they are handed to the thread.
 const BATCH: usize = 256 << 10;
@@ -87,18 +86,9 @@ pub(crate) struct Received {
     pub(crate) is_expected: bool,
 }
 
-/// How a file that is not whole is treated.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Keep<'a> {
-    /// Where it comes from.
-    pub(crate) url: &'a str,
-    /// Go on with what an earlier download left.
-    pub(crate) resume: bool,
-}
-
 enum Message {
     Data(Vec<Bytes>),
-    Stamp(Option<Stamp>),
+    Version(Version),
     Restart,
     /// The SHA-256 that is expected.
     Finish(Option<[u8; 32]>),
@@ -111,7 +101,16 @@ pub(crate) struct Sink {
     thread: Option<thread::JoinHandle<io::Result<Received>>>,
     batch: Vec<Bytes>,
     batch_bytes: usize,
-    kept: Arc<AtomicU64>,
+    kept: Kept,
+}
+
+/// What is left of a file that is not whole.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kept {
+    /// So many bytes a later download can go on with.
+    pub(crate) bytes: Arc<AtomicU64>,
+    /// They are in this file.
+    pub(crate) part: PathBuf,
 }
 
 impl Sink {
@@ -119,8 +118,11 @@ impl Sink {
     pub(crate) fn create(destination: &Destination, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
         let (output, begun) = Output::create(destination, keep)?;
         let kept = match &output {
-            Output::Part(part) => part.kept(),
-            Output::Stream(_) | Output::Memory(_) => Arc::default(),
+            Output::Part(part) => Kept {
+                bytes: part.kept(),
+                part: part.part().to_owned(),
+            },
+            Output::Stream(_) | Output::Memory(_) => Kept::default(),
         };
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let thread = thread::Builder::new()
@@ -136,8 +138,8 @@ impl Sink {
         Ok((sink, begun))
     }
 
-    /// Once this is dropped or finished: how many bytes are left that a later download can go on with.
-    pub(crate) fn kept(&self) -> Arc<AtomicU64> {
+    /// What is left once this is dropped or finished.
+    pub(crate) fn kept(&self) -> Kept {
         self.kept.clone()
     }
 
@@ -171,9 +173,9 @@ impl Sink {
     }
 
     /// What follows is of this version.
-    pub(crate) async fn set_stamp(&mut self, stamp: Option<Stamp>) -> io::Result<()> {
+    pub(crate) async fn set_version(&mut self, version: Version) -> io::Result<()> {
         self.flush().await?;
-        self.send(Message::Stamp(stamp)).await
+        self.send(Message::Version(version)).await
     }
 
     /// Forgets what is there: something else follows.
@@ -214,13 +216,11 @@ fn drain(mut receiver: mpsc::Receiver<Message>, mut output: Output) -> io::Resul
         match message {
             Message::Data(batch) => {
                 let now = crate::clock::now();
-                for chunk in batch {
-                    output.write(&chunk, now)?;
-                }
+                output.write(&batch, now)?;
             }
-            Message::Stamp(stamp) => {
+            Message::Version(version) => {
                 if let Output::Part(part) = &mut output {
-                    part.set_stamp(stamp);
+                    part.set_version(version);
                 }
             }
             Message::Restart => output.restart()?,
@@ -241,6 +241,14 @@ struct Stream {
     to: Box<dyn Write + Send>,
     hash: Sha256,
     bytes: u64,
+}
+
+impl Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.to.write_all(bytes)
+    }
 }
 
 impl Output {
@@ -268,21 +276,17 @@ impl Output {
                 stream(Box::new(File::options().write(true).open(path)?))
             }
             _ => {
-                let (part, begun) = PartFile::open(path, keep.url, keep.resume)?;
+                let (part, begun) = PartFile::open(path, keep)?;
                 Ok((Self::Part(part), begun))
             }
         }
     }
 
-    fn write(&mut self, bytes: &[u8], now: Instant) -> io::Result<()> {
+    fn write(&mut self, batch: &[Bytes], now: Instant) -> io::Result<()> {
         match self {
-            Self::Part(part) => part.write(bytes, now),
-            Self::Stream(stream) => {
-                stream.hash.update(bytes);
-                stream.bytes += bytes.len() as u64;
-                stream.to.write_all(bytes)
-            }
-            Self::Memory(memory) => memory.write(bytes),
+            Self::Part(part) => part.write(batch, now),
+            Self::Stream(stream) => batch.iter().try_for_each(|bytes| stream.write(bytes)),
+            Self::Memory(memory) => batch.iter().try_for_each(|bytes| memory.write(bytes)),
         }
     }
 
@@ -300,9 +304,9 @@ impl Output {
         }
     }
 
-    fn finish(self, expected: Option<[u8; 32]>) -> io::Result<Received> {
-        let (bytes, sha256) = match &self {
-            Self::Part(part) => part.sum(),
+    fn finish(mut self, expected: Option<[u8; 32]>) -> io::Result<Received> {
+        let (bytes, sha256) = match &mut self {
+            Self::Part(part) => part.sum()?,
             Self::Memory(memory) => memory.sum(),
             Self::Stream(stream) => (stream.bytes, stream.hash.clone().finalize().into()),
         };
@@ -324,10 +328,12 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stamp::Stamp;
 
     const KEEP: Keep<'_> = Keep {
         url: "https://host/file",
         resume: false,
+        replace: true,
     };
 
     fn create(destination: &Destination) -> Sink {
@@ -481,20 +487,24 @@ mod tests {
     async fn a_part_of_a_known_version_is_told_of() {
         let directory = tempfile::tempdir().unwrap();
         let destination = Destination::File(directory.path().join("file"));
-        let stamp = || Some(Stamp::Etag("\"1\"".to_owned()));
+        let version = || Version {
+            stamp: Some(Stamp::Etag("\"1\"".to_owned())),
+            length: None,
+        };
         let mut sink = create(&destination);
-        sink.set_stamp(stamp()).await.unwrap();
+        sink.set_version(version()).await.unwrap();
         sink.write(Bytes::from_static(b"half")).await.unwrap();
         sink.flush().await.unwrap();
         let kept = sink.kept();
         drop(sink);
-        assert_eq!(kept.load(std::sync::atomic::Ordering::Acquire), 4);
+        assert_eq!(kept.bytes.load(std::sync::atomic::Ordering::Acquire), 4);
+        assert_eq!(kept.part, directory.path().join("file.part"));
         let keep = Keep {
             resume: true,
             ..KEEP
         };
         let (sink, begun) = Sink::create(&destination, &keep).unwrap();
-        assert_eq!(begun.have, Some((4, stamp().unwrap())));
+        assert_eq!((begun.have, begun.version), (4, version()));
         let received = sink.finish(None).await.unwrap();
         assert_eq!(received.sha256[..], Sha256::digest(b"half")[..]);
     }

@@ -458,6 +458,7 @@ mod tests {
             treatment: Treatment {
                 quiet: false,
                 resume: true,
+                replace: true,
                 pace: None,
                 stall: std::time::Duration::from_secs(1),
                 total: Arc::default(),

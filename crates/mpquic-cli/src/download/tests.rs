@@ -56,6 +56,7 @@ async fn transferred(answer: Answer, have: u64) -> (Result<(), String>, u64, u64
     let keep = Keep {
         url: "",
         resume: false,
+        replace: true,
     };
     let destination = Destination::Memory(memory.clone());
     let (mut sink, _) = Sink::create(&destination, &keep).unwrap();
@@ -108,6 +109,7 @@ async fn at_a_rate_less_is_read_at_a_time() {
         let keep = Keep {
             url: "",
             resume: false,
+            replace: true,
         };
         let (mut sink, _) = Sink::create(&Destination::Nowhere, &keep).unwrap();
         let (count, total) = (Count::default(), AtomicU64::new(0));
@@ -140,6 +142,7 @@ fn treatment() -> Treatment {
     Treatment {
         quiet: true,
         resume: true,
+        replace: true,
         pace: None,
         stall: Duration::from_secs(20),
         total: Arc::default(),
@@ -270,12 +273,12 @@ async fn what_is_longer_than_the_file_is_of_another_one() {
     let (connection, client) = of_past_end("5").await;
     let mut download = Download::start(&url, &destination, treatment()).unwrap();
     download.have = FIRST;
-    download.stamp = Some(Stamp::Etag("\"1\"".to_owned()));
+    download.version.stamp = Some(Stamp::Etag("\"1\"".to_owned()));
     let ended = soon(download.fetch(&Ask::get(&url), &connection, client)).await;
     let failure = Failure::from(ended.unwrap_err());
     let told = "the server answered 416 Range Not Satisfiable";
     assert_eq!((failure.message(), download.have()), (told, 0));
-    assert_eq!(download.stamp, None);
+    assert_eq!(download.version, Version::default());
 }
 
 /// A body of which nothing comes.
@@ -339,7 +342,10 @@ async fn another_version_begins_anew() {
         .await
         .unwrap();
     assert_eq!((download.have, download.resumed_at), (3, 0));
-    assert_eq!(download.stamp, Some(Stamp::Etag("\"2\"".to_owned())));
+    assert_eq!(
+        download.version.stamp,
+        Some(Stamp::Etag("\"2\"".to_owned()))
+    );
     let expected = Sha256::digest(b"other").into();
     let failure = download
         .finish(&connection, Some(expected))
@@ -378,11 +384,15 @@ async fn of_a_head_the_fields_are_shown() {
 #[test]
 fn what_is_left_and_what_cannot_be_written_is_named() {
     let file = Destination::File("a/b".into());
-    let kept = |bytes| rest(&file, &AtomicU64::new(bytes));
+    let kept = |bytes| {
+        rest(&Kept {
+            bytes: Arc::new(AtomicU64::new(bytes)),
+            part: "a/b.part".into(),
+        })
+    };
     assert_eq!(kept(0), None);
     let told = "1 B are in a/b.part, and --continue goes on behind them";
     assert_eq!(kept(1).as_deref(), Some(told));
-    assert_eq!(rest(&Destination::Stdout, &AtomicU64::new(5)), None);
     let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
     for (destination, name) in [(&file, "a/b"), (&Destination::Stdout, "standard output")] {
         let failure = cannot_write(destination, &full);

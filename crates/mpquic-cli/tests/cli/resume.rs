@@ -251,3 +251,57 @@ fn what_a_full_disk_has_is_told_and_gone_on_with() {
     assert!(fs::read(&copy).unwrap() == content);
     assert_eq!(reports(&output)[0]["resumed_at"], there);
 }
+
+/// Two downloads with one destination: each has a part of its own, whose sum is told.
+#[test]
+fn downloads_of_one_name_do_not_mix() {
+    let (served, target) = directories(b"");
+    for (name, byte) in [("a", b'A'), ("b", b'B')] {
+        fs::create_dir(served.path().join(name)).unwrap();
+        fs::write(served.path().join(name).join("file"), vec![byte; 3_000_000]).unwrap();
+    }
+    let server = Server::start(served.path(), &["--client-rate", "24M"]);
+    let start = |path: &str| {
+        mpquic(&["get", &server.url(path), "--insecure", "--json"])
+            .args(["-o", target.path().join("copy").to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let (first, mut second) = (start("/a/file"), start("/b/file"));
+    let mut waits = std::iter::repeat_n(Duration::from_millis(10), 3000);
+    let both = waits.any(|wait| {
+        std::thread::sleep(wait);
+        names(target.path()).contains(&"copy.2.part".to_owned())
+    });
+    assert!(both, "too slow");
+    second.kill().unwrap();
+    second.wait().unwrap();
+    let output = first.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    let byte = match reports(&output)[0]["url"].as_str().unwrap() {
+        url if url.contains("/a/") => b'A',
+        _ => b'B',
+    };
+    assert!(fs::read(target.path().join("copy")).unwrap() == vec![byte; 3_000_000]);
+}
+
+#[test]
+fn a_file_that_looks_like_a_part_is_not_touched() {
+    let (served, target) = directories(b"content");
+    let server = Server::start(served.path(), &[]);
+    let theirs = target.path().join("copy.part");
+    fs::write(&theirs, "precious").unwrap();
+    for more in [&[][..], &["--continue"]] {
+        assert_exit(&Get::start(&server, target.path(), more).end(), 0);
+        assert_eq!(names(target.path()), ["copy", "copy.part"]);
+        assert_eq!(fs::read(&theirs).unwrap(), b"precious");
+    }
+    // As long as a name may be.
+    let long = "x".repeat(255);
+    fs::rename(served.path().join("file"), served.path().join(&long)).unwrap();
+    let into = ["--output-dir", target.path().to_str().unwrap()];
+    assert_exit(&server.get(&format!("/{long}"), &into), 0);
+    assert_eq!(fs::read(target.path().join(&long)).unwrap(), b"content");
+}
