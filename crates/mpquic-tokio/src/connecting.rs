@@ -23,7 +23,8 @@ use crate::start;
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 
 /// A handshake in progress. Await it for the [`Connection`]; drop it to give up. Cancel-safe: it can
-/// be polled by reference and go on later.
+/// be polled by reference and go on later. A connection that was established and has ended before anybody
+/// looked is returned all the same: what had arrived can be read.
 #[must_use = "dropping it gives the connection up"]
 #[derive(Debug)]
 pub struct Connecting {
@@ -66,8 +67,10 @@ impl Attempt {
             shared
                 .until_told(&shared.notifications.connection, |engine| {
                     match &engine.error {
+                        // It may have ended since: what had arrived before can still be read.
+                        _ if engine.connected && engine.broken().is_none() => Some(Ok(())),
                         Some(error) => Some(Err(error.clone())),
-                        None => engine.connected.then_some(Ok(())),
+                        None => None,
                     }
                 })
                 .await
@@ -170,10 +173,11 @@ impl Connecting {
         let shared = &attempt.connection;
         shared
             .until(&shared.notifications.connection, |engine| {
-                match &engine.error {
-                    Some(error) => Some(Err(error.clone())),
-                    None => engine.core.handshake_data().map(Ok),
+                if let Some(error) = engine.broken() {
+                    return Some(Err(error));
                 }
+                let data = engine.core.handshake_data().map(Ok);
+                data.or_else(|| engine.error.clone().map(Err))
             })
             .await
     }

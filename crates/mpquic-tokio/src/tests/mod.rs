@@ -3,6 +3,7 @@
 mod attempts;
 mod calls;
 mod choices;
+mod early_ends;
 mod failover;
 mod faults;
 mod full_sockets;
