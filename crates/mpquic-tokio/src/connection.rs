@@ -540,9 +540,6 @@ fn try_open(
     }
     let as_zero_rtt = engine.core.zero_rtt() == ZeroRtt::Offered;
     let id = engine.core.streams().open(dir);
-    if id.is_none() {
-        engine.wake_task(); // STREAMS_BLOCKED may be due.
-    }
     id.map(|id| Ok((id, as_zero_rtt)))
 }
 
@@ -556,9 +553,6 @@ fn try_accept(
     }
     // Streams that arrived before the end can still be read.
     if let Some(id) = engine.core.streams().accept(dir) {
-        if engine.core.streams().wants_control() {
-            engine.wake_task(); // MAX_STREAMS is due.
-        }
         let is_0rtt = engine.core.is_handshaking();
         return Some(Ok((id, is_0rtt)));
     }

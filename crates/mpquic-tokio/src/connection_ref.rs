@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mpquic_core::{FourTuple, VarInt};
 
-use crate::connection_state::ConnectionState;
+use crate::connection_state::{ConnectionState, LockedConnection};
 
 /// Keeps a connection open: it is closed when the last handle or stream is dropped.
 #[derive(Clone)]
@@ -25,6 +25,11 @@ impl Drop for CloseOnDrop {
 impl ConnectionRef {
     pub(crate) fn new(connection: Arc<ConnectionState>) -> Self {
         Self(Arc::new(CloseOnDrop(connection)))
+    }
+
+    /// Exclusive access for a call of the application: see [`ConnectionState::lock_for_call`].
+    pub(crate) fn lock(&self) -> LockedConnection<'_> {
+        self.0.0.lock_for_call()
     }
 
     /// The addresses of the first path.

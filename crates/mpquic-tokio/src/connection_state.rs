@@ -178,14 +178,23 @@ impl ConnectionState {
         }
     }
 
-    /// Exclusive access. Hold it briefly, and never across an `await`.
+    /// Exclusive access for those who run the connection. Hold it briefly, and never across an `await`.
     pub(crate) fn lock(&self) -> LockedConnection<'_> {
         let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         LockedConnection {
             guard: Some(guard),
             connection: self,
+            is_call: false,
             was_panicking: thread::panicking(),
         }
+    }
+
+    /// Exclusive access for a call of the application. If streams have something to tell the peer
+    /// after it, the connection's task runs soon.
+    pub(crate) fn lock_for_call(&self) -> LockedConnection<'_> {
+        let mut locked = self.lock();
+        locked.is_call = true;
+        locked
     }
 
     /// Tries until `attempt` has a result, again whenever `notify` fires.
@@ -195,7 +204,7 @@ impl ConnectionState {
         mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
     ) -> T {
         {
-            let mut engine = self.lock();
+            let mut engine = self.lock_for_call();
             if let Some(result) = attempt(&mut engine) {
                 return result;
             }
@@ -210,7 +219,7 @@ impl ConnectionState {
         notify: &Notify,
         mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
     ) -> T {
-        if let Some(result) = attempt(&mut self.lock()) {
+        if let Some(result) = attempt(&mut self.lock_for_call()) {
             return result;
         }
         self.again(notify, attempt).await
@@ -225,7 +234,7 @@ impl ConnectionState {
             // Made before the attempt, so that no notification between the attempt and the wait is
             // missed.
             let notified = notify.notified();
-            if let Some(result) = attempt(&mut self.lock()) {
+            if let Some(result) = attempt(&mut self.lock_for_call()) {
                 return result;
             }
             notified.await;
@@ -265,6 +274,8 @@ fn span(handle: ConnectionHandle, core: &mpquic_core::Connection) -> Span {
 pub(crate) struct LockedConnection<'a> {
     guard: Option<MutexGuard<'a, Engine>>,
     connection: &'a ConnectionState,
+    /// The application has called: nobody else would send what follows from that.
+    is_call: bool,
     /// The thread was unwinding before: the panic has nothing to do with this connection.
     was_panicking: bool,
 }
@@ -292,6 +303,9 @@ impl Drop for LockedConnection<'_> {
     fn drop(&mut self) {
         if thread::panicking() && !self.was_panicking {
             self.on_panic("in a call of the application");
+        }
+        if self.is_call && !self.task_woken && self.error.is_none() {
+            self.wake_for_control();
         }
         if self.wakers.is_empty() {
             return;
@@ -574,6 +588,14 @@ impl Engine {
     /// A subscription to path events, from now on.
     pub(crate) fn subscribe(&mut self) -> PathEvents {
         self.listeners.subscribe()
+    }
+
+    /// Makes the connection's task run soon if streams have something to tell the peer: that it may open
+    /// another one or send more, or that one was reset or stopped.
+    fn wake_for_control(&mut self) {
+        if self.core.streams().wants_control() {
+            self.wake_task();
+        }
     }
 
     /// Makes the connection's task run soon.

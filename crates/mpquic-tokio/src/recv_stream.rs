@@ -269,7 +269,6 @@ impl RecvStream {
             Poll::Ready(match (reset, &engine.error) {
                 (Ok(Some(code)), _) => {
                     self.end = Some(End::Reset(code));
-                    engine.wake_task(); // MAX_STREAMS and MAX_DATA may be due.
                     Ok(Some(code))
                 }
                 (Err(_), _) => Ok(None),
@@ -400,9 +399,6 @@ impl RecvStream {
                 Err(error) => break Some(error),
             }
         };
-        if engine.core.streams().wants_control() {
-            engine.wake_task(); // MAX_DATA, MAX_STREAM_DATA or MAX_STREAMS is due.
-        }
         Poll::Ready(match error {
             None => Ok(()),
             Some(ReadStreamError::Blocked) => {

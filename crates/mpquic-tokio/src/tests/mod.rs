@@ -21,6 +21,7 @@ mod reading;
 mod recorded;
 mod server_addresses;
 mod spans;
+mod stopped_streams;
 mod timers;
 mod unreachable;
 mod zero_rtt;
