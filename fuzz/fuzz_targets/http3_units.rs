@@ -90,7 +90,7 @@ fuzz_target!(|input: Input| {
 
 fn bytes_of(unit: Unit) -> Bytes {
     match unit {
-        Unit::StreamType { bytes, .. } | Unit::Bytes(bytes) => bytes,
+        Unit::StreamType { bytes, .. } | Unit::Data { bytes, .. } | Unit::Bytes(bytes) => bytes,
         Unit::Frame(frame) => frame.bytes,
     }
 }
@@ -144,7 +144,6 @@ fn model(bytes: &[u8], limit: u64, unidirectional: bool) -> Vec<Out> {
             return out;
         }
     }
-    let mut in_body = false;
     while !rest.is_empty() {
         let start = rest;
         let taken = |rest: &[u8]| start[..start.len() - rest.len()].to_vec();
@@ -163,7 +162,6 @@ fn model(bytes: &[u8], limit: u64, unidirectional: bool) -> Vec<Out> {
         };
         let here = usize::try_from(length).map_or(rest.len(), |length| length.min(rest.len()));
         match kind {
-            0 if length == 0 && in_body && !unidirectional => {}
             0 => {
                 out.push(Out::Unit(taken(rest)));
                 out.extend((here > 0).then(|| Out::Raw(rest[..here].to_vec())));
@@ -174,7 +172,6 @@ fn model(bytes: &[u8], limit: u64, unidirectional: bool) -> Vec<Out> {
             }
             _ => {
                 out.push(Out::Unit([&taken(rest)[..], &rest[..here]].concat()));
-                in_body = true;
             }
         }
         rest = &rest[here..];

@@ -8,12 +8,17 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::varint::put_varint;
+use crate::fields::MARK;
+use crate::message::Asked;
+use crate::qpack::{lines, put_line, take_line};
+use crate::varint::{Varint, put_varint};
 
 /// Frame type of HEADERS (RFC 9114 section 7.2.2).
 const HEADERS: u8 = 0x01;
-/// Bytes of the prefix of a field section that refers to no dynamic table (RFC 9204 section 4.5.1).
-const PREFIX: usize = 2;
+/// The prefix of a field section that refers to no dynamic table (RFC 9204 section 4.5.1).
+const PREFIX: [u8; 2] = [0, 0];
+/// The pseudo-field of extended CONNECT requests.
+const PROTOCOL: &str = ":protocol";
 
 /// The field, and its value, that make an extended CONNECT request for `connect-udp` one for `connect-ip`
 /// (RFC 9484), of which `h3` 0.0.8 knows nothing. Give it to a request that is sent; one that was received has it.
@@ -30,224 +35,110 @@ const PREFIX: usize = 2;
 /// request.extensions_mut().insert(Protocol::CONNECT_UDP);
 /// # Ok::<_, http::Error>(())
 /// ```
-pub const CONNECT_IP: (&str, &str) = ("mpquic-protocol", "connect-ip");
+pub const CONNECT_IP: (&str, &str) = (MARK, "connect-ip");
 
-/// A string, and what it is in Huffman's code (RFC 7541 appendix B).
-type Text = (&'static [u8], &'static [u8]);
-const NAME: Text = (b":protocol", b"\xb9\x5d\x87\x49\xc8\x7a\x3f");
-const IP: Text = (b"connect-ip", b"\x21\xea\xa8\xa4\x4a\xc6\xaf");
-const MARK: Text = (
-    b"mpquic-protocol",
-    b"\xa6\xbe\xd6\x98\x8b\x57\x61\xd2\x72\x1e\x8f",
-);
-
-/// Lines of the static table (RFC 9204 appendix A).
-const PATH: u64 = 1;
-const METHOD_CONNECT: u64 = 15;
-const SCHEMES: [u64; 2] = [22, 23];
-
-/// A field line, as far as it matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
-    /// Name and value are those of this line of the static table.
-    Static(u64),
-    /// The name is that of this line.
-    StaticName(u64),
-    /// `:protocol`, which the static table has not.
-    Protocol {
-        /// It says `connect-ip`.
-        is_ip: bool,
-    },
-    /// The field [`CONNECT_IP`], whatever its value.
-    Mark,
-    Other,
-}
-
-/// Corrects the frame that begins a request: takes `:scheme` and `:path` out of it if it is a CONNECT
-/// request without `:protocol`; makes it one for `connect-ip` if it is marked.
-pub(crate) fn corrected(frame: Bytes) -> Bytes {
-    if !is_special(&frame) {
-        return frame;
-    }
-    without_scheme_and_path(&frame)
-        .or_else(|| with_protocol(&frame, false))
-        .unwrap_or(frame)
-}
-
-/// True for a HEADERS frame.
-pub(crate) fn is_headers(frame: &[u8]) -> bool {
-    frame.first() == Some(&HEADERS)
-}
-
-/// Changes a frame that begins a request of the peer's: it is marked if it is for `connect-ip`, and only then.
-pub(crate) fn marked(frame: Bytes) -> Bytes {
-    if !is_special(&frame) {
-        return frame;
-    }
-    with_protocol(&frame, true).unwrap_or(frame)
-}
-
-/// True if one of the field lines of a HEADERS frame may be a reason to change it. Most have none.
-fn is_special(frame: &[u8]) -> bool {
-    let Some((_, mut lines)) = section(frame) else {
-        return false;
+/// Corrects the frame that begins a request of ours, and tells how it asks: takes `:scheme` and `:path` out of it if it is a
+/// CONNECT request without `:protocol`; makes it one for `connect-ip` if it is marked.
+pub(crate) fn corrected(frame: Bytes) -> (Bytes, Asked) {
+    let Some(section) = section_of(&frame) else {
+        return (frame, Asked::Otherwise);
     };
-    while !lines.is_empty() {
-        match take_line(&mut lines) {
-            Some(Line::Static(METHOD_CONNECT) | Line::Protocol { .. } | Line::Mark) => return true,
-            Some(_) => {}
-            None => return false,
+    let asked = asked(section);
+    let changed = match asked {
+        Asked::Connect => {
+            with_protocol(section, false).or_else(|| without_scheme_and_path(section))
         }
-    }
-    false
+        Asked::Head | Asked::Otherwise => None,
+    };
+    (changed.unwrap_or(frame), asked)
 }
 
-/// The field lines of a HEADERS frame, and what stands before them.
-fn section(frame: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The frame for h3 in the place of one that begins a request of the peer's with this field section: it is marked if it is
+/// for `connect-ip`, and only then. `None` if it stays.
+pub(crate) fn marked(section: &[u8]) -> Option<Bytes> {
+    with_protocol(section, true)
+}
+
+/// The payload of a HEADERS frame as h3 writes it.
+fn section_of(frame: &[u8]) -> Option<&[u8]> {
     let rest = frame.strip_prefix(&[HEADERS])?;
-    let length = 1usize << (rest.first()? >> 6);
-    rest.get(length..)?.split_at_checked(PREFIX)
+    let (length, _) = Varint::default().read(rest);
+    rest.get(length..)
 }
 
-/// A HEADERS frame with this field section.
-fn headers(section: &[u8]) -> Bytes {
-    let mut frame = BytesMut::with_capacity(section.len() + 9);
+/// h3 writes the method first.
+fn asked(section: &[u8]) -> Asked {
+    let method = lines(section).and_then(|mut lines| take_line(&mut lines));
+    match method {
+        Some(line) if !line.name.is(":method") => Asked::Otherwise,
+        Some(line) if line.value.is("HEAD") => Asked::Head,
+        Some(line) if line.value.is("CONNECT") => Asked::Connect,
+        _ => Asked::Otherwise,
+    }
+}
+
+/// A HEADERS frame with these lines.
+fn headers(lines: &[u8]) -> Bytes {
+    let length = PREFIX.len() + lines.len();
+    let mut frame = BytesMut::with_capacity(length + 9);
     frame.put_u8(HEADERS);
-    put_varint(&mut frame, section.len() as u64);
-    frame.put_slice(section);
+    put_varint(&mut frame, length as u64);
+    frame.put_slice(&PREFIX);
+    frame.put_slice(lines);
     frame.freeze()
 }
 
 /// The frame with another value of `:protocol`, or without a mark that the peer made; `None` if it stays. What is
 /// received and says `connect-ip` is marked, what is sent says so if it has the mark.
-fn with_protocol(frame: &[u8], is_received: bool) -> Option<Bytes> {
-    let (prefix, mut lines) = section(frame)?;
-    let mut changed = prefix.to_vec();
+fn with_protocol(section: &[u8], is_received: bool) -> Option<Bytes> {
+    let mut rest = lines(section)?;
+    let mut changed = Vec::with_capacity(section.len());
     let (mut place, mut is_marked, mut is_ip) = (None, false, false);
-    while !lines.is_empty() {
-        let start = lines;
-        let line = take_line(&mut lines)?;
+    while !rest.is_empty() {
+        let start = rest;
+        let line = take_line(&mut rest)?;
         let before = changed.len();
-        if line == Line::Mark {
+        if line.name.is(MARK) {
             // From the peer it says nothing.
             is_marked = true;
             continue;
         }
-        changed.extend_from_slice(&start[..start.len() - lines.len()]);
-        if let Line::Protocol { is_ip: says } = line {
-            is_ip |= says;
+        changed.extend_from_slice(&start[..start.len() - rest.len()]);
+        if line.name.is(PROTOCOL) {
+            is_ip |= line.value.is(CONNECT_IP.1);
             place = Some(before..changed.len());
         }
     }
     let value = match is_received {
-        true if is_ip => b"connect-udp",
+        true if is_ip => "connect-udp",
         true if is_marked => return Some(headers(&changed)),
-        false if is_marked => IP.0,
+        false if is_marked => CONNECT_IP.1,
         _ => return None,
     };
     let mut line = Vec::new();
-    put_line(&mut line, NAME.0, value);
+    put_line(&mut line, PROTOCOL, value);
     changed.splice(place?, line);
     if is_received {
-        put_line(&mut changed, MARK.0, IP.0);
+        put_line(&mut changed, MARK, CONNECT_IP.1);
     }
     Some(headers(&changed))
 }
 
-/// A field line with a name and a value of its own (RFC 9204 section 4.5.6), each shorter than 127 bytes.
-fn put_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    match name.len() {
-        short @ 0..7 => lines.push(0b0010_0000 | short as u8),
-        long => lines.extend([0b0010_0111, (long - 7) as u8]),
-    }
-    lines.extend_from_slice(name);
-    lines.push(value.len() as u8);
-    lines.extend_from_slice(value);
-}
-
-/// `None` if the frame is fine as it is.
-fn without_scheme_and_path(frame: &[u8]) -> Option<Bytes> {
-    let (prefix, mut lines) = section(frame)?;
-    let mut kept = prefix.to_vec();
-    let mut is_connect = false;
-    while !lines.is_empty() {
-        let start = lines;
-        let line = take_line(&mut lines)?;
-        is_connect |= line == Line::Static(METHOD_CONNECT);
-        match line {
-            Line::Protocol { .. } => return None,
-            Line::Static(line) | Line::StaticName(line)
-                if line == PATH || SCHEMES.contains(&line) => {}
-            _ => kept.extend_from_slice(&start[..start.len() - lines.len()]),
+/// `None` if the request has a `:protocol`, so that it needs both.
+fn without_scheme_and_path(section: &[u8]) -> Option<Bytes> {
+    let mut rest = lines(section)?;
+    let mut kept = Vec::with_capacity(section.len());
+    while !rest.is_empty() {
+        let start = rest;
+        let line = take_line(&mut rest)?;
+        if line.name.is(PROTOCOL) {
+            return None;
         }
-    }
-    if !is_connect {
-        return None;
+        if !line.name.is(":scheme") && !line.name.is(":path") {
+            kept.extend_from_slice(&start[..start.len() - rest.len()]);
+        }
     }
     Some(headers(&kept))
-}
-
-/// Takes a field line off the front (RFC 9204 section 4.5); `None` for one that refers to the dynamic
-/// table, or is cut.
-fn take_line(rest: &mut &[u8]) -> Option<Line> {
-    let first = *rest.first()?;
-    match first {
-        _ if first & 0b1100_0000 == 0b1100_0000 => take_number(rest, 6).map(Line::Static),
-        _ if first & 0b1101_0000 == 0b0101_0000 => {
-            let line = take_number(rest, 4)?;
-            take_string(rest, 7)?;
-            Some(Line::StaticName(line))
-        }
-        _ if first & 0b1110_0000 == 0b0010_0000 => {
-            let is_huffman = first & 0b0000_1000 != 0;
-            let name = take_string(rest, 3)?;
-            let value_is_huffman = rest.first()? & 0b1000_0000 != 0;
-            let value = take_string(rest, 7)?;
-            let is_ip = says(IP, value_is_huffman, value);
-            Some(if says(NAME, is_huffman, name) {
-                Line::Protocol { is_ip }
-            } else if says(MARK, is_huffman, name) {
-                Line::Mark
-            } else {
-                Line::Other
-            })
-        }
-        _ => None,
-    }
-}
-
-/// True if a string is this text.
-fn says(text: Text, is_huffman: bool, string: &[u8]) -> bool {
-    string == if is_huffman { text.1 } else { text.0 }
-}
-
-/// A string behind a length with a prefix of so many bits.
-fn take_string<'a>(rest: &mut &'a [u8], bits: u32) -> Option<&'a [u8]> {
-    let length = usize::try_from(take_number(rest, bits)?).ok()?;
-    let (string, left) = rest.split_at_checked(length)?;
-    *rest = left;
-    Some(string)
-}
-
-/// An integer with a prefix of so many bits (RFC 7541 section 5.1).
-fn take_number(rest: &mut &[u8], bits: u32) -> Option<u64> {
-    let mask = (1u8 << bits) - 1;
-    let (first, left) = rest.split_first()?;
-    *rest = left;
-    let mut number = u64::from(first & mask);
-    if number < u64::from(mask) {
-        return Some(number);
-    }
-    let mut shift = 0;
-    loop {
-        let (byte, left) = rest.split_first()?;
-        *rest = left;
-        number = number.checked_add(u64::from(byte & 0x7f).checked_shl(shift)?)?;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-        shift += 7;
-    }
 }
 
 #[cfg(test)]
@@ -261,6 +152,17 @@ mod tests {
         put_varint(&mut frame, section.len() as u64);
         frame.put_slice(&section);
         frame.freeze()
+    }
+
+    /// A request of ours on the way.
+    fn sent(frame: Bytes) -> Bytes {
+        corrected(frame).0
+    }
+
+    /// A request of the peer's as h3 gets it.
+    fn received(frame: Bytes) -> Bytes {
+        let section = section_of(&frame).unwrap();
+        marked(section).unwrap_or(frame)
     }
 
     const CONNECT: &[u8] = &[0b1100_0000 | 15];
@@ -280,32 +182,42 @@ mod tests {
     fn a_connect_request_has_neither_scheme_nor_path() {
         for path in [ROOT, FILE] {
             let written = frame(&[CONNECT, HTTPS, AUTHORITY, path, FIELD]);
-            assert_eq!(corrected(written), frame(&[CONNECT, AUTHORITY, FIELD]));
+            assert_eq!(sent(written), frame(&[CONNECT, AUTHORITY, FIELD]));
         }
     }
 
+    /// A string, and what it is in Huffman's code (RFC 7541 appendix B).
+    type Both = (&'static str, &'static [u8]);
+    const NAME: Both = (":protocol", b"\xb9\x5d\x87\x49\xc8\x7a\x3f");
+    const IP: Both = ("connect-ip", b"\x21\xea\xa8\xa4\x4a\xc6\xaf");
+    const UDP: Both = ("connect-udp", b"\x21\xea\xa8\xa4\x4a\xd6\xc9\x5f");
+    const MARKED: Both = (
+        "mpquic-protocol",
+        b"\xa6\xbe\xd6\x98\x8b\x57\x61\xd2\x72\x1e\x8f",
+    );
+
     /// A line with a name and a value, each as it is or in Huffman's code.
-    fn line(name: Text, value: Text, is_huffman: bool) -> Vec<u8> {
-        let (name, value) = match is_huffman {
-            true => (name.1, value.1),
-            false => (name.0, value.0),
-        };
+    fn line(name: Both, value: Both, is_huffman: bool) -> Vec<u8> {
         let mut line = Vec::new();
-        put_line(&mut line, name, value);
-        if is_huffman {
-            line[0] |= 0b1000;
-            let at = line.len() - value.len() - 1;
-            line[at] |= 0b1000_0000;
+        if !is_huffman {
+            put_line(&mut line, name.0, value.0);
+            return line;
         }
+        match name.1.len() {
+            short @ 0..7 => line.push(0b0010_1000 | short as u8),
+            long => line.extend([0b0010_1111, (long - 7) as u8]),
+        }
+        line.extend_from_slice(name.1);
+        line.push(0b1000_0000 | value.1.len() as u8);
+        line.extend_from_slice(value.1);
         line
     }
 
     #[test]
     fn connect_ip_is_marked_for_h3_and_not_on_the_way() {
-        const UDP: Text = (b"connect-udp", b"\x21\xea\xa8\xa4\x4a\xd6\xc9\x5f");
         for is_huffman in [false, true] {
             let udp = line(NAME, UDP, is_huffman);
-            let (ip, mark) = (line(NAME, IP, is_huffman), line(MARK, IP, is_huffman));
+            let (ip, mark) = (line(NAME, IP, is_huffman), line(MARKED, IP, is_huffman));
             let on_the_way = frame(&[
                 CONNECT,
                 HTTPS,
@@ -315,7 +227,7 @@ mod tests {
                 FIELD,
             ]);
             let written = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp, &mark, FIELD]);
-            assert_eq!(corrected(written.clone()), on_the_way);
+            assert_eq!(sent(written.clone()), on_the_way);
             let read = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &ip, FIELD]);
             let for_h3 = frame(&[
                 CONNECT,
@@ -324,25 +236,25 @@ mod tests {
                 FILE,
                 &line(NAME, UDP, false),
                 FIELD,
-                &line(MARK, IP, false),
+                &line(MARKED, IP, false),
             ]);
-            assert_eq!(marked(read.clone()), for_h3);
+            assert_eq!(received(read.clone()), for_h3);
             // Nobody who says so gets anything else by it.
             let twice = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &ip, FIELD, &mark]);
-            assert_eq!(marked(twice), for_h3);
+            assert_eq!(received(twice), for_h3);
             let only_marked = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &mark, &udp, FIELD, &mark]);
             let without = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp, FIELD]);
-            assert_eq!(marked(only_marked), without);
+            assert_eq!(received(only_marked), without);
             let get = frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD, &mark]);
-            assert_eq!(marked(get), frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD]));
+            assert_eq!(received(get), frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD]));
             // What has no business there stays, for h3 to refuse.
             let other = [CONNECT, HTTPS, AUTHORITY, FILE, UNKNOWN];
             assert_eq!(
-                marked(frame(&[&other[..], &[&ip]].concat())),
+                received(frame(&[&other[..], &[&ip]].concat())),
                 frame(
                     &[
                         &other[..],
-                        &[&line(NAME, UDP, false), &line(MARK, IP, false)]
+                        &[&line(NAME, UDP, false), &line(MARKED, IP, false)]
                     ]
                     .concat()
                 )
@@ -353,7 +265,7 @@ mod tests {
                 frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD]),
                 read.slice(..read.len() - 1),
             ] {
-                assert_eq!(marked(unchanged.clone()), unchanged);
+                assert_eq!(received(unchanged.clone()), unchanged);
             }
         }
     }
@@ -365,13 +277,19 @@ mod tests {
             frame(&[MKCOL, HTTPS, AUTHORITY, FILE, FIELD]),
             frame(&[CONNECT, HTTPS, AUTHORITY, FILE, PROTOCOL, FIELD]),
         ] {
-            assert_eq!(corrected(written.clone()), written);
+            assert_eq!(sent(written.clone()), written);
         }
+        assert_eq!(corrected(frame(&[GET, HTTPS])).1, Asked::Otherwise);
+        assert_eq!(
+            corrected(frame(&[&[0b1100_0000 | 18], HTTPS])).1,
+            Asked::Head
+        );
+        assert_eq!(corrected(frame(&[CONNECT, AUTHORITY])).1, Asked::Connect);
         let whole = frame(&[CONNECT, HTTPS, AUTHORITY, ROOT, FIELD]);
         // Cut within a line, it is not for us to mend.
         let cut = whole.slice(..whole.len() - 1);
-        assert_eq!(corrected(cut.clone()), cut);
+        assert_eq!(sent(cut.clone()), cut);
         let number = Bytes::from_static(b"\x01\x0c\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff");
-        assert_eq!(corrected(number.clone()), number);
+        assert_eq!(sent(number.clone()), number);
     }
 }

@@ -1,9 +1,30 @@
 //! What the errors of a connection and of its streams are called in `h3`.
 
+use std::fmt;
 use std::sync::Arc;
 
 use h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
 use mpquic_tokio::{ConnectionError, ReadError, VarInt, WriteError};
+
+/// A request or a response that breaks a rule of RFC 9114 section 4.1.2. Its stream ended with `H3_MESSAGE_ERROR`.
+///
+/// `h3` has it in a `StreamError::Undefined`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MalformedMessage(&'static str);
+
+impl MalformedMessage {
+    pub(crate) fn new(reason: &'static str) -> Self {
+        Self(reason)
+    }
+}
+
+impl fmt::Display for MalformedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the message is malformed: {}", self.0)
+    }
+}
+
+impl std::error::Error for MalformedMessage {}
 
 pub(crate) fn of_connection(error: ConnectionError) -> ConnectionErrorIncoming {
     match error {

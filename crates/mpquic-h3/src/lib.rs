@@ -119,10 +119,31 @@
 //!
 //! # What peers may not do
 //!
-//! A peer that breaks the rules of RFC 9114 hears which one by the code with which the connection is closed. What `h3`
-//! 0.0.8 does not look at stands here: frames before the settings, the length of GOAWAY, CANCEL_PUSH and MAX_PUSH_ID and
-//! their IDs, push streams of clients, and what servers push, which no client allows. Not looked at is what nobody reads: instructions on the QPACK streams,
-//! whose table has no room, the end of these, and frames behind the trailers of a request.
+//! A peer that breaks the rules of RFC 9114 hears which one by the code with which the stream or the connection ends. What
+//! `h3` 0.0.8 does not look at stands here.
+//!
+//! Of connections: frames before the settings, the length of GOAWAY, CANCEL_PUSH and MAX_PUSH_ID and
+//! their IDs, push streams of clients, and what servers push, which no client allows.
+//!
+//! Of requests and responses, their fields, trailers and DATA frames, each as it comes, before `h3` sees it:
+//!
+//! | Rule | RFC 9114 | What breaks it ends |
+//! |---|---|---|
+//! | no `connection`, `keep-alive`, `proxy-connection`, `transfer-encoding`, `upgrade`; `te` says `trailers` at most, in requests | 4.2 | the stream |
+//! | names have no upper-case letters and values no control characters | 4.2, 10.3 | the stream |
+//! | pseudo-fields are known, before all others, there once, and never in trailers; those of requests are in no response, and the other way round | 4.3 | the stream |
+//! | `:method`, `:scheme`, `:path` and a host are there, `:status` is one of HTTP/3 | 4.3.1, 4.3.2, 4.5 | the stream |
+//! | `host` is there once and says what `:authority` says; neither is empty or has a user | 4.3.1 | the stream |
+//! | CONNECT has `:authority` alone; with `:protocol` (RFC 9220), all of them | 4.4 | the stream |
+//! | `content-length` is a number of digits, one and the same, and what DATA frames have in them | 4.1.2 | the stream |
+//! | nothing follows trailers; DATA alone follows CONNECT | 4.1, 4.4 | the connection, with `H3_FRAME_UNEXPECTED` |
+//! | fields refer to no dynamic table; Huffman's code is filled up with ones | RFC 9204 | the connection, with `QPACK_DECOMPRESSION_FAILED` |
+//!
+//! The stream ends with `H3_MESSAGE_ERROR` in both directions, and whoever reads it gets a [`MalformedMessage`]. Trailers are
+//! handed out once the stream has ended behind them. Content that is missing at the end of a request is noticed by
+//! those that read as far, and by all if the end is there when the fields are taken.
+//!
+//! Not looked at is what nobody reads: instructions on the QPACK streams, whose table has no room, and the end of these.
 //!
 //! # What is limited
 //!
@@ -144,8 +165,13 @@ mod connection;
 mod control;
 mod datagrams;
 mod error;
+mod fields;
+mod huffman;
+mod message;
 mod priorities;
 mod priority;
+mod qpack;
+mod static_table;
 mod streams;
 mod units;
 mod varint;
@@ -154,6 +180,7 @@ pub use body::Body;
 pub use connect::CONNECT_IP;
 pub use connection::{Connection, OpenStreams};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};
+pub use error::MalformedMessage;
 pub use h3;
 pub use h3_datagram;
 pub use priorities::Priorities;

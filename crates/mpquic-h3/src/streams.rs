@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
@@ -12,15 +13,19 @@ use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, Wri
 use mpquic_tokio::Side;
 
 use crate::body;
-use crate::connect::{corrected, is_headers, marked};
+use crate::connect::{corrected, marked};
 use crate::control::{Control, check_request_frame};
-use crate::error;
+use crate::error::{self, MalformedMessage};
+use crate::fields::Wrong;
+use crate::message::{Asked, Message, Section};
 use crate::priorities::Priorities;
-use crate::units::{Frame, FrameTooLong, Unit, Units};
+use crate::units::{FrameTooLong, Unit, Units};
 
 /// Pieces read while the connection is locked once. What was read no longer waits in the connection, which would copy
 /// it some day to use memory well, so they are few.
 const PIECES: usize = 16;
+/// Frame type of HEADERS (RFC 9114 section 7.2.2).
+const HEADERS: u64 = 0x01;
 /// Shorter pieces are copied if they wait, bytes.
 const SHORT: usize = 512;
 
@@ -40,6 +45,8 @@ pub struct SendStream<B> {
     begins_request: bool,
     /// Finished or reset, or of a kind that ends when it is dropped.
     ended: bool,
+    /// Once the halves are apart: what the other one received is malformed.
+    is_malformed: Option<Arc<AtomicBool>>,
 }
 
 /// Something that is being written.
@@ -52,10 +59,7 @@ enum Writing<B> {
 }
 
 impl<B: Buf> Writing<B> {
-    fn new(mut data: WriteBuf<B>, begins_request: bool) -> Self {
-        if begins_request {
-            return Self::Frame(corrected(data.copy_to_bytes(data.remaining())));
-        }
+    fn new(mut data: WriteBuf<B>) -> Self {
         body::take(&mut data).map_or(Self::AsGiven(data), Self::Shared)
     }
 
@@ -96,14 +100,23 @@ struct Receiving {
     arrived: [Bytes; PIECES],
     /// Those that were not handed out.
     waiting: Range<usize>,
-    /// Of a unidirectional stream.
-    control: Option<Control>,
-    /// The peer's request was not handed out yet.
-    begins_request: bool,
-    /// It has the answer to a request of ours.
-    is_answer: bool,
+    rules: Rules,
+    /// What was looked at and comes next.
+    ahead: Option<Bytes>,
+    /// They are handed out at the end of the stream, for nothing may follow them.
+    trailers: Option<Bytes>,
+    is_malformed: bool,
+    /// Once the halves are apart: tells the other one.
+    tells_malformed: Option<Arc<AtomicBool>>,
     /// Nothing need be said on drop.
     ended: bool,
+}
+
+/// What may be on a stream.
+#[derive(Debug)]
+enum Rules {
+    Unidirectional(Control),
+    Message(Message),
 }
 
 impl<B> BidiStream<B> {
@@ -113,8 +126,7 @@ impl<B> BidiStream<B> {
         streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
     ) -> Self {
-        let mut stream = Self::new(connection, streams, max_frame_size);
-        stream.recv.0.is_answer = true;
+        let mut stream = Self::new(connection, streams, max_frame_size, Message::answer());
         stream.send.begins_request = true;
         stream
     }
@@ -125,34 +137,26 @@ impl<B> BidiStream<B> {
         streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
     ) -> Self {
-        let mut stream = Self::new(connection, streams, max_frame_size);
-        stream.recv.0.begins_request = true;
-        stream
+        Self::new(connection, streams, max_frame_size, Message::request())
     }
 
     fn new(
         connection: &mpquic_tokio::Connection,
         (send, recv): (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
+        message: Message,
     ) -> Self {
+        let units = Units::of_request(max_frame_size);
+        let rules = Rules::Message(message);
         Self {
             send: SendStream {
                 stream: send,
                 writing: None,
                 begins_request: false,
                 ended: false,
+                is_malformed: None,
             },
-            recv: RecvStream(Box::new(Receiving {
-                connection: connection.clone(),
-                stream: recv,
-                units: Units::of_request(max_frame_size),
-                waiting: 0..0,
-                arrived: [const { Bytes::new() }; PIECES],
-                control: None,
-                begins_request: false,
-                is_answer: false,
-                ended: false,
-            })),
+            recv: RecvStream::new(connection, recv, units, rules),
         }
     }
 }
@@ -164,6 +168,40 @@ impl<B> SendStream<B> {
             writing: None,
             begins_request: false,
             ended: true,
+            is_malformed: None,
+        }
+    }
+
+    /// Ends the stream, for what came in on it is malformed.
+    fn refuse(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.writing = None;
+            let code = error::code(Code::H3_MESSAGE_ERROR.value());
+            let _ = self.stream.reset(code);
+        }
+    }
+}
+
+impl<B: Buf> SendStream<B> {
+    /// Writes the first frame of a request of ours, and tells how it asks.
+    fn begin_request(&mut self, mut data: WriteBuf<B>) -> Result<Asked, StreamErrorIncoming> {
+        let (frame, asked) = corrected(data.copy_to_bytes(data.remaining()));
+        self.write(Writing::Frame(frame)).map(|()| asked)
+    }
+
+    fn write(&mut self, mut data: Writing<B>) -> Result<(), StreamErrorIncoming> {
+        if self.writing.is_some() {
+            let error = "data was given to a stream that was not ready for it";
+            return Err(StreamErrorIncoming::Unknown(error.into()));
+        }
+        // Mostly there is room for all of it. If not, h3 asks next when there is some.
+        let mut cx = Context::from_waker(Waker::noop());
+        match data.poll_write(&mut cx, &mut self.stream) {
+            Poll::Ready(written) => written,
+            Poll::Pending => {
+                self.writing = Some(Box::new(data));
+                Ok(())
+            }
         }
     }
 }
@@ -176,6 +214,10 @@ impl<B> fmt::Debug for SendStream<B> {
 
 impl<B> Drop for SendStream<B> {
     fn drop(&mut self) {
+        let is_malformed = self.is_malformed.as_ref();
+        if is_malformed.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            self.refuse();
+        }
         if !self.ended {
             // RFC 9114 section 4.1.1: a part must not look like the whole. If the peer has stopped
             // the stream, there is nothing to reset.
@@ -196,21 +238,10 @@ impl<B: Buf> quic::SendStream<B> for SendStream<B> {
     }
 
     fn send_data<T: Into<WriteBuf<B>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
-        if self.writing.is_some() {
-            let error = "data was given to a stream that was not ready for it";
-            return Err(StreamErrorIncoming::Unknown(error.into()));
+        if std::mem::take(&mut self.begins_request) {
+            return self.begin_request(data.into()).map(drop);
         }
-        let is_first = std::mem::take(&mut self.begins_request);
-        let mut data = Writing::new(data.into(), is_first);
-        // Mostly there is room for all of it. If not, h3 asks next when there is some.
-        let mut cx = Context::from_waker(Waker::noop());
-        match data.poll_write(&mut cx, &mut self.stream) {
-            Poll::Ready(written) => written,
-            Poll::Pending => {
-                self.writing = Some(Box::new(data));
-                Ok(())
-            }
-        }
+        self.write(Writing::new(data.into()))
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
@@ -245,6 +276,27 @@ impl<B: Buf> quic::SendStreamUnframed<B> for SendStream<B> {
 }
 
 impl RecvStream {
+    fn new(
+        connection: &mpquic_tokio::Connection,
+        stream: mpquic_tokio::RecvStream,
+        units: Units,
+        rules: Rules,
+    ) -> Self {
+        Self(Box::new(Receiving {
+            connection: connection.clone(),
+            stream,
+            units,
+            waiting: 0..0,
+            arrived: [const { Bytes::new() }; PIECES],
+            rules,
+            ahead: None,
+            trailers: None,
+            is_malformed: false,
+            tells_malformed: None,
+            ended: false,
+        }))
+    }
+
     pub(crate) fn unidirectional(
         connection: &mpquic_tokio::Connection,
         stream: mpquic_tokio::RecvStream,
@@ -253,27 +305,13 @@ impl RecvStream {
     ) -> Self {
         let is_of_client = stream.id().initiator() == Side::Client;
         let priorities = is_of_client.then(|| priorities.clone());
-        Self(Box::new(Receiving {
-            connection: connection.clone(),
-            stream,
-            units: Units::of_unidirectional(max_frame_size),
-            waiting: 0..0,
-            arrived: [const { Bytes::new() }; PIECES],
-            control: Some(Control::new(priorities)),
-            begins_request: false,
-            is_answer: false,
-            ended: false,
-        }))
+        let units = Units::of_unidirectional(max_frame_size);
+        let rules = Rules::Unidirectional(Control::new(priorities));
+        Self::new(connection, stream, units, rules)
     }
 }
 
 impl Receiving {
-    /// A unit of a stream whose request was not handed out yet. Frames of reserved types may come before it.
-    fn first(&mut self, unit: Bytes) -> Bytes {
-        self.begins_request = !is_headers(&unit);
-        marked(unit)
-    }
-
     /// Closes the connection, for the peer broke the rules.
     fn fail(&self, code: Code, reason: &'static str) -> StreamErrorIncoming {
         let code = error::code(code.value());
@@ -286,35 +324,104 @@ impl Receiving {
         }
     }
 
-    /// What of a unit is for h3.
-    fn check(&mut self, unit: Unit) -> Result<Option<Bytes>, StreamErrorIncoming> {
-        let checked = match (&unit, &mut self.control) {
-            (Unit::Frame(frame), Some(control)) => control.on_frame(frame),
-            (Unit::Frame(frame), None) => check_request_frame(frame, self.is_answer).map(|()| true),
-            (Unit::StreamType { kind, .. }, Some(control)) => {
-                control.on_stream_type(*kind).map(|()| true)
+    /// What follows from a broken rule.
+    fn wrong(&mut self, wrong: Wrong) -> StreamErrorIncoming {
+        match wrong {
+            Wrong::Connection(code) => self.fail(code, "a stream or frame is wrong"),
+            Wrong::Message(reason) => {
+                self.stop(Code::H3_MESSAGE_ERROR);
+                self.is_malformed = true;
+                if let Some(tells) = &self.tells_malformed {
+                    tells.store(true, Ordering::Relaxed);
+                }
+                StreamErrorIncoming::Unknown(Box::new(MalformedMessage::new(reason)))
             }
-            _ => Ok(true),
-        };
-        let is_for_h3 = checked.map_err(|code| self.fail(code, "a stream or frame is wrong"))?;
-        let (Unit::Bytes(bytes)
-        | Unit::StreamType { bytes, .. }
-        | Unit::Frame(Frame { bytes, .. })) = unit;
-        Ok(is_for_h3.then_some(bytes))
+        }
+    }
+
+    /// What of a unit is for h3.
+    fn check(&mut self, unit: Unit) -> Result<Option<Bytes>, Wrong> {
+        match (unit, &mut self.rules) {
+            (Unit::Frame(frame), Rules::Unidirectional(control)) => {
+                let is_for_h3 = control.on_frame(&frame).map_err(Wrong::Connection)?;
+                Ok(is_for_h3.then_some(frame.bytes))
+            }
+            (Unit::StreamType { kind, bytes }, Rules::Unidirectional(control)) => {
+                control.on_stream_type(kind).map_err(Wrong::Connection)?;
+                Ok(Some(bytes))
+            }
+            (Unit::Frame(frame), Rules::Message(message)) if frame.kind == HEADERS => {
+                match message.on_headers(frame.payload())? {
+                    Section::Fields { is_special: true } => {
+                        Ok(marked(frame.payload()).or(Some(frame.bytes)))
+                    }
+                    Section::Fields { is_special: false } => Ok(Some(frame.bytes)),
+                    Section::Trailers => {
+                        self.trailers = Some(frame.bytes);
+                        Ok(None)
+                    }
+                }
+            }
+            (Unit::Frame(frame), Rules::Message(message)) => {
+                check_request_frame(&frame, message.is_answer()).map_err(Wrong::Connection)?;
+                Ok(Some(frame.bytes))
+            }
+            (Unit::Data { length, bytes }, Rules::Message(message)) => {
+                message.on_data(length)?;
+                // An empty one says nothing, but h3 would take it for the end of the body.
+                Ok((length > 0).then_some(bytes))
+            }
+            (Unit::Bytes(bytes) | Unit::StreamType { bytes, .. } | Unit::Data { bytes, .. }, _) => {
+                Ok(Some(bytes))
+            }
+        }
     }
 
     fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        if let Some(bytes) = self.ahead.take() {
+            return Poll::Ready(Ok(Some(bytes)));
+        }
+        let was_wanted = self.wants_content();
+        let bytes = ready!(self.poll_next(cx))?;
+        if !was_wanted && self.wants_content() {
+            self.look_ahead()?;
+        }
+        Poll::Ready(Ok(bytes))
+    }
+
+    /// True for a request of the peer's whose content has to follow.
+    fn wants_content(&self) -> bool {
+        match &self.rules {
+            Rules::Message(message) => !message.is_answer() && message.wants_content(),
+            Rules::Unidirectional(_) => false,
+        }
+    }
+
+    /// Who does not read what follows a request would not notice that its content is missing, or too long: if it is
+    /// known already, the request is not handed out.
+    fn look_ahead(&mut self) -> Result<(), StreamErrorIncoming> {
+        let mut cx = Context::from_waker(Waker::noop());
+        match self.poll_next(&mut cx) {
+            Poll::Ready(next) => self.ahead = next?,
+            Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    /// The next bytes for h3.
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         loop {
             match self.units.next() {
-                Ok(Some(unit)) => match self.check(unit)? {
-                    Some(bytes) if self.begins_request => {
-                        return Poll::Ready(Ok(Some(self.first(bytes))));
-                    }
-                    Some(bytes) => return Poll::Ready(Ok(Some(bytes))),
-                    None => continue,
+                Ok(Some(unit)) => match self.check(unit) {
+                    Ok(Some(bytes)) => return Poll::Ready(Ok(Some(bytes))),
+                    Ok(None) => continue,
+                    Err(wrong) => return Poll::Ready(Err(self.wrong(wrong))),
                 },
                 Ok(None) => {}
                 Err(FrameTooLong) => return Poll::Ready(Err(self.refuse())),
@@ -360,17 +467,23 @@ impl Receiving {
     /// The end of the stream: what is left, if anything.
     fn finished(&mut self) -> Result<Option<Bytes>, StreamErrorIncoming> {
         self.ended = true;
-        match self.units.is_in_data() {
+        if self.units.is_in_data() {
             // RFC 9114 section 7.1: something was lost. h3 would take it for the end.
-            true => Err(self.fail(Code::H3_FRAME_ERROR, "a stream ended within a frame")),
-            false => Ok(self.units.end()),
+            return Err(self.fail(Code::H3_FRAME_ERROR, "a stream ended within a frame"));
         }
+        if let Some(rest) = self.units.end() {
+            return Ok(Some(rest));
+        }
+        if let Rules::Message(message) = &self.rules {
+            message.on_end().map_err(|wrong| self.wrong(wrong))?;
+        }
+        Ok(self.trailers.take())
     }
 
     /// Ends the stream, for a frame is too long; with the control stream, the connection.
     fn refuse(&mut self) -> StreamErrorIncoming {
         let code = Code::H3_EXCESSIVE_LOAD;
-        if self.control.is_some() {
+        if let Rules::Unidirectional(_) = self.rules {
             return self.fail(code, "a frame is too long");
         }
         self.stop(code);
@@ -398,10 +511,10 @@ impl Drop for Receiving {
             self.stream.poll_read_chunk(&mut cx, 1, true),
             Poll::Ready(Ok(None))
         ) {
-            self.stop(match self.is_answer {
-                true => Code::H3_REQUEST_CANCELLED,
+            self.stop(match &self.rules {
+                Rules::Message(message) if message.is_answer() => Code::H3_REQUEST_CANCELLED,
                 // RFC 9114 section 4.1: a server may do without the rest of a request.
-                false => Code::H3_NO_ERROR,
+                _ => Code::H3_NO_ERROR,
             });
         }
     }
@@ -432,7 +545,14 @@ impl<B: Buf> quic::SendStream<B> for BidiStream<B> {
     }
 
     fn send_data<T: Into<WriteBuf<B>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
-        self.send.send_data(data)
+        if !std::mem::take(&mut self.send.begins_request) {
+            return self.send.send_data(data);
+        }
+        let asked = self.send.begin_request(data.into())?;
+        if let Rules::Message(message) = &mut self.recv.0.rules {
+            message.on_asked(asked);
+        }
+        Ok(())
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
@@ -465,7 +585,11 @@ impl<B> quic::RecvStream for BidiStream<B> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
-        self.recv.poll_data(cx)
+        let polled = self.recv.poll_data(cx);
+        if self.recv.0.is_malformed {
+            self.send.refuse();
+        }
+        polled
     }
 
     fn stop_sending(&mut self, error_code: u64) {
@@ -481,7 +605,10 @@ impl<B: Buf> quic::BidiStream<B> for BidiStream<B> {
     type SendStream = SendStream<B>;
     type RecvStream = RecvStream;
 
-    fn split(self) -> (SendStream<B>, RecvStream) {
+    fn split(mut self) -> (SendStream<B>, RecvStream) {
+        let is_malformed = Arc::new(AtomicBool::new(self.recv.0.is_malformed));
+        self.send.is_malformed = Some(is_malformed.clone());
+        self.recv.0.tells_malformed = Some(is_malformed);
         (self.send, self.recv)
     }
 }

@@ -6,5 +6,7 @@ mod connect;
 mod datagrams;
 mod harness;
 mod limits;
+mod message_table;
+mod messages;
 mod priorities;
 mod rules;
