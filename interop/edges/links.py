@@ -40,7 +40,7 @@ class Links:
 
     def link_local(self, namespace, number):
         links = json.loads(self.run(namespace, "ip", "-j", "-6", "addr", "show", "dev", f"eth{number}", "scope", "link"))
-        return links[0]["addr_info"][0]["local"]
+        return next(address["local"] for link in links for address in link.get("addr_info", []) if "local" in address)
 
     def let_one_datagram_pass(self, number):
         self.run(SERVER, "nft", "-f", "-", input=FIREWALL.format(number))
