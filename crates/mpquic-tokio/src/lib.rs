@@ -104,6 +104,8 @@ mod interface_changes;
 mod kernel_socket;
 mod local_addresses;
 #[cfg(any(test, feature = "memory-network"))]
+mod memory_link;
+#[cfg(any(test, feature = "memory-network"))]
 mod memory_network;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -143,6 +145,8 @@ pub use endpoint::{ConnectToError, DriverStats, Endpoint};
 pub use incoming::{AcceptWithError, Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, LeftOut, interface_addresses, usable_addresses};
+#[cfg(any(test, feature = "memory-network"))]
+pub use memory_link::MemoryLink;
 #[cfg(any(test, feature = "memory-network"))]
 pub use memory_network::{MemoryNetwork, MemorySocket};
 pub use path::Path;

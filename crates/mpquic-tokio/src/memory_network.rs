@@ -14,6 +14,7 @@ use mpquic_core::EcnCodepoint;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::datagram_socket::{DatagramSocket, ReceivedBatch, SentBatch};
+use crate::memory_link::{MemoryLink, Way};
 
 /// Datagrams that one call can send.
 pub(crate) const MAX_SEGMENTS: usize = 64;
@@ -23,7 +24,7 @@ const BUFFER: usize = 32 << 20;
 const FIRST_PORT: u16 = 49152;
 
 /// A network in memory. Datagrams between its sockets arrive in order after a delay; none is lost
-/// unless a socket is cut off or does not read.
+/// unless a socket is cut off, does not read, or has a link that loses some ([`MemorySocket::set_link`]).
 ///
 /// It needs no addresses of this machine, but tokio, whatever the endpoint's runtime is. With tokio's
 /// clock paused
@@ -148,9 +149,18 @@ struct State {
     /// Bytes of `arriving`.
     waiting: usize,
     is_cut_off: bool,
+    /// With what has left and what has come.
+    link: Option<(MemoryLink, [Way; 2])>,
     reader: Option<Waker>,
     /// Until the first message arrives.
     sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// Of a socket.
+#[derive(Clone, Copy)]
+enum Direction {
+    Out,
+    In,
 }
 
 /// Datagrams that arrive together.
@@ -177,13 +187,50 @@ impl MemorySocket {
         locked(&self.state).is_cut_off = is_cut_off;
     }
 
+    /// Puts the socket behind a link, which carries what it sends and what it receives from now on. Give
+    /// links to the sockets of one side: of two that meet, the second one takes datagrams in the order
+    /// in which they were sent.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use mpquic_tokio::{MemoryLink, MemoryNetwork};
+    /// let network = MemoryNetwork::new(Duration::from_millis(1));
+    /// let phone = network.bind("100.64.0.2:0".parse()?)?;
+    /// let link = MemoryLink::default().rate(20_000_000).delay(Duration::from_millis(30));
+    /// phone.set_link(link.loss(0.01).queue(100_000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_link(&self, link: MemoryLink) {
+        locked(&self.state).link = Some((link, Default::default()));
+    }
+
+    fn has_link(&self) -> bool {
+        locked(&self.state).link.is_some()
+    }
+
+    /// When a datagram leaves the link that comes to it then; `None` if it is lost there.
+    fn pass(&self, direction: Direction, at: Instant, bytes: usize) -> Option<Instant> {
+        match &mut locked(&self.state).link {
+            Some((link, ways)) => {
+                let [out, inwards] = ways;
+                let way = match direction {
+                    Direction::Out => out,
+                    Direction::In => inwards,
+                };
+                way.pass(link, self.local, at, bytes)
+            }
+            None => Some(at),
+        }
+    }
+
     fn arrive(&self, message: Message) {
         let mut state = locked(&self.state);
         if state.is_cut_off || state.waiting + message.contents.len() > BUFFER {
             return;
         }
         state.waiting += message.contents.len();
-        state.arriving.push_back(message);
+        let place = (state.arriving).partition_point(|other| other.at <= message.at);
+        state.arriving.insert(place, message);
         let reader = state.reader.take();
         drop(state);
         if let Some(reader) = reader {
@@ -201,13 +248,27 @@ impl DatagramSocket for MemorySocket {
         if !locked(&self.state).is_cut_off
             && let Some(other) = self.network.find(batch.destination)
         {
-            other.arrive(Message {
-                at: Instant::now() + self.network.0.delay,
+            let (now, delay) = (Instant::now(), self.network.0.delay);
+            let segment_size = batch.segment_size.unwrap_or(batch.contents.len());
+            let message = |at, contents: &[u8]| Message {
+                at,
                 source: self.local,
                 ecn: batch.ecn,
-                contents: batch.contents.to_vec(),
-                segment_size: batch.segment_size.unwrap_or(batch.contents.len()),
-            });
+                contents: contents.to_vec(),
+                segment_size,
+            };
+            if !self.has_link() && !other.has_link() {
+                other.arrive(message(now + delay, batch.contents));
+                return Ok(());
+            }
+            for datagram in batch.contents.chunks(segment_size.max(1)) {
+                let size = datagram.len();
+                let sent = self.pass(Direction::Out, now, size);
+                let at = sent.and_then(|at| other.pass(Direction::In, at + delay, size));
+                if let Some(at) = at {
+                    other.arrive(message(at, datagram));
+                }
+            }
         }
         Ok(())
     }
@@ -307,6 +368,43 @@ mod tests {
             33,
             "there was room for one"
         );
+        Ok(())
+    }
+
+    /// Both directions have the rate and the delay, each datagram of a train by itself; other sockets do not
+    /// wait for that.
+    #[tokio::test(start_paused = true)]
+    async fn a_link_carries_what_its_socket_sends_and_receives() -> io::Result<()> {
+        let ms = Duration::from_millis;
+        let network = MemoryNetwork::new(ms(5));
+        let bind = |last| network.bind(SocketAddr::from(([10, 0, 0, last], 1)));
+        let (behind, there, other) = (bind(1)?, bind(2)?, bind(3)?);
+        let link = MemoryLink::default().rate(8_000_000).delay(ms(20));
+        behind.set_link(link);
+        let began = Instant::now();
+        let send = |from: &MemorySocket, to: &MemorySocket| {
+            from.try_send(&SentBatch {
+                destination: to.local,
+                source: None,
+                ecn: None,
+                contents: &[7; 2500],
+                segment_size: Some(1000),
+            })
+        };
+        send(&behind, &there)?;
+        send(&other, &there)?;
+        send(&there, &behind)?;
+        let arrivals = |socket: &MemorySocket| -> Vec<_> {
+            let state = locked(&socket.state);
+            let arriving = state.arriving.iter();
+            arriving
+                .map(|message| ((message.at - began).as_micros(), message.contents.len()))
+                .collect()
+        };
+        let over_link = [(26_000, 1000), (27_000, 1000), (27_500, 500)];
+        assert_eq!(arrivals(&there)[0], (5000, 2500));
+        assert_eq!(arrivals(&there)[1..], over_link);
+        assert_eq!(arrivals(&behind), over_link);
         Ok(())
     }
 }
