@@ -217,11 +217,14 @@ impl Socket {
         self.io.max_segments()
     }
 
-    /// True if it can carry datagrams to `remote`'s address family.
+    /// True if it can carry datagrams to `remote`'s address family, and beyond its link if need be.
     pub(crate) fn reaches(&self, remote: SocketAddr) -> bool {
-        match self.local {
-            SocketAddr::V4(_) => remote.is_ipv4(),
-            SocketAddr::V6(_) => remote.is_ipv6() || self.is_dual(),
+        match (self.local, remote) {
+            (SocketAddr::V4(_), _) => remote.is_ipv4(),
+            (SocketAddr::V6(_), SocketAddr::V4(_)) => self.is_dual(),
+            (SocketAddr::V6(local), SocketAddr::V6(remote)) => {
+                local.ip().is_unspecified() || link(local) == link(remote)
+            }
         }
     }
 
@@ -398,6 +401,12 @@ fn new_socket(
     Ok(socket)
 }
 
+/// The number of the link of an address that is good on one link only.
+fn link(address: SocketAddrV6) -> Option<u32> {
+    let is_link_local = address.ip().is_unicast_link_local();
+    is_link_local.then_some(address.scope_id())
+}
+
 /// Whether a socket for all addresses has those of IPv6 only.
 fn is_v6_only(socket: &std::net::UdpSocket) -> bool {
     let is_v6 = socket.local_addr().is_ok_and(|local| local.is_ipv6());
@@ -525,6 +534,27 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    /// RFC 6724 section 5, rule 2: their answers would not come back.
+    #[test]
+    fn addresses_of_a_link_reach_those_of_the_same_link() {
+        let network = crate::testing::Network::default();
+        let reaches = |local: &str, remote: &str| {
+            let [local, remote] = [local, remote].map(|text| text.parse().expect("it is one"));
+            Socket::simulated(&network.bind(local)).reaches(remote)
+        };
+        for (local, remote, expected) in [
+            ("[fe80::1%2]:1", "[fe80::2%2]:1", true),
+            ("[fe80::1%2]:1", "[fe80::2%3]:1", false),
+            ("[fe80::1%2]:1", "[2001:db8::1]:1", false),
+            ("[2001:db8::1]:1", "[fe80::2%2]:1", false),
+            ("[2001:db8::1]:1", "[fd00::1]:1", true),
+            ("[::]:1", "[fe80::2%2]:1", true),
+            ("10.0.0.1:1", "[fe80::2%2]:1", false),
+        ] {
+            assert_eq!(reaches(local, remote), expected, "{local} {remote}");
+        }
     }
 
     /// Otherwise the routing table decides by which interface packets leave.
