@@ -117,6 +117,7 @@ mod ip_capsule;
     allow(dead_code, reason = "IP packets are carried on Linux")
 )]
 mod ip_scope;
+mod listening;
 mod relay;
 mod rules;
 mod server;
@@ -130,6 +131,7 @@ pub use client::{Carrier, Tun};
 pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
 pub use credentials::{Credential, Credentials, InvalidCredential};
 pub use flow_table::FlowStats;
+pub use listening::listen_tcp;
 pub use rules::{InvalidNat64Prefix, InvalidRule, Nat64Prefix, Rule, Rules};
 pub use server::{
     Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, STREAMS_OF_STRANGERS, Server,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -20,6 +20,7 @@ use super::knocking::{Knock, Knocking};
 use super::socks::{self, Command, Reply};
 use super::{forward, http_proxy, transparent};
 use crate::datagrams::with_room;
+use crate::listening::{self, listen_tcp};
 use crate::target::Target;
 
 /// Connections of one entrance open at a time. Others wait.
@@ -76,16 +77,31 @@ impl Client {
     ///
     /// If the address cannot be bound.
     pub async fn listen(&self, entrance: Entrance, address: SocketAddr) -> io::Result<Listener> {
+        self.listen_beside(entrance, address, &[]).await
+    }
+
+    /// The same, beside entrances at `all` addresses: `[::]` includes all addresses of IPv4, unless
+    /// `0.0.0.0` is among these with the same port.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound.
+    pub async fn listen_beside(
+        &self,
+        entrance: Entrance,
+        address: SocketAddr,
+        all: &[SocketAddr],
+    ) -> io::Result<Listener> {
         let client = self.clone();
         if let Entrance::Udp(target) = entrance {
-            let socket = with_room(UdpSocket::bind(address).await?);
+            let socket = with_room(listening::bind_udp(address, all)?);
             let address = socket.local_addr()?;
             let task = tokio::spawn(forward::udp(socket, target, client));
             return Ok(Listener { address, task });
         }
         let listener = match entrance {
             Entrance::Transparent => transparent::listen(address)?,
-            _ => TcpListener::bind(address).await?,
+            _ => listen_tcp(address, all)?,
         };
         let address = listener.local_addr()?;
         let task = tokio::spawn(accept(listener, Arc::new(entrance), client));
