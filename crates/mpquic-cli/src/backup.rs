@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use mpquic_core::PathStatus;
-use mpquic_tokio::{Connection, EndpointBuilder, InterfaceAddress, PathId, interface_addresses};
+use mpquic_tokio::{
+    Connection, EndpointBuilder, InterfaceAddress, LeftOut, PathId, interface_addresses,
+};
 
 use crate::failure::Failure;
 use crate::options::Local;
@@ -53,11 +55,21 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
         let is_used = reach.local.iter().any(is_it);
         return (!is_used).then_some("no path starts from there; expected one of --local");
     }
-    let is_used = |at: &InterfaceAddress| {
-        at.left_out.is_none() && starts_from(backup, at.ip, std::slice::from_ref(at))
+    let at = |at: &&InterfaceAddress| starts_from(backup, at.ip, std::slice::from_ref(*at));
+    let mut at = listed.iter().filter(at);
+    let is_left_out = match backup {
+        Local::Address(_) => at.all(|at| at.left_out.is_some()),
+        // One that is down, or has no address yet, may come.
+        Local::Interface(_) => at.any(|at| {
+            let why = at.left_out;
+            matches!(
+                why,
+                Some(LeftOut::Loopback | LeftOut::Tunnel | LeftOut::Bridge)
+            )
+        }),
     };
     let told = "it is left out unless --local names it; `mpquic paths` lists what is used";
-    (!listed.iter().any(is_used)).then_some(told)
+    is_left_out.then_some(told)
 }
 
 fn interface_of(address: IpAddr, listed: &[InterfaceAddress]) -> Option<&String> {
@@ -138,6 +150,13 @@ mod tests {
             (&both[..2], &address(2), Some("expected one of --local")),
             (&[], &interface, Some("unless --local names it")),
             (&["--exclude", &name], &interface, Some("by --exclude")),
+            // It may come.
+            (&[], &Local::Interface("absent0".to_owned()), None),
+            (
+                &["--local", "absent0"],
+                &Local::Interface("absent0".to_owned()),
+                None,
+            ),
         ] {
             let failure = why(arguments, backup);
             let message = failure.as_ref().map(Failure::message);

@@ -10,6 +10,7 @@ use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::{BidiStream, OpenStreams};
 use mpquic_tokio::{Connection, StreamId, VarInt};
 
+use crate::hosts;
 use crate::protocol::{self, Ask, RequestError, Response};
 use crate::stamp::Stamp;
 
@@ -217,7 +218,7 @@ fn request(ask: &Ask) -> Result<Request<()>, RequestError> {
     let target = url.path_and_query().map_or("/", PathAndQuery::as_str);
     let uri = Uri::builder()
         .scheme(Scheme::HTTPS)
-        .authority(authority)
+        .authority(&*hosts::without_link(authority))
         .path_and_query(target)
         .build();
     let request = uri.and_then(|uri| {

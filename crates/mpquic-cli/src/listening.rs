@@ -37,7 +37,8 @@ const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]
 pub(crate) struct Listening {
-    /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]
+    /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]. [::] includes
+    /// IPv4 unless 0.0.0.0 is named as well
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
     /// Certificate chain, which SIGHUP makes `mpquic serve` read again; without it a self-signed one is
@@ -136,7 +137,7 @@ impl Listening {
         // Of those that are announced, TCP and `Alt-Svc` know nothing.
         let listened = endpoints.local_addrs();
         announce(&endpoints, &self.announce)?;
-        let metrics = metrics_listener(self.metrics).await?;
+        let metrics = metrics_listener(self.metrics)?;
         for address in endpoints.local_addrs() {
             screen::print(format_args!("listening on {address}"));
         }
@@ -364,23 +365,24 @@ fn open_log(path: &Path, format: Format) -> Result<AccessLog, Failure> {
 }
 
 /// Where figures are asked for.
-async fn metrics_listener(
+fn metrics_listener(
     address: Option<SocketAddr>,
 ) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
     match address {
-        Some(address) => bind(address, "--metrics").await.map(Some),
+        Some(address) => bind(address, &[], "--metrics").map(Some),
         None => Ok(None),
     }
 }
 
-/// Listens on TCP, for an option.
-pub(crate) async fn bind(
+/// Listens on TCP, for an option, beside others.
+pub(crate) fn bind(
     address: SocketAddr,
+    all: &[SocketAddr],
     option: &str,
 ) -> Result<(TcpListener, SocketAddr), Failure> {
     let cannot_listen =
         |error| Failure::other(format!("cannot listen on {address} for {option}: {error}"));
-    let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
+    let listener = mpquic_proxy::listen_tcp(address, all).map_err(cannot_listen)?;
     let bound = listener.local_addr().map_err(cannot_listen)?;
     Ok((listener, bound))
 }

@@ -42,6 +42,7 @@ mod fleet;
 mod flood;
 mod get;
 mod hex;
+mod hosts;
 mod hq;
 mod http_client;
 mod http_server;

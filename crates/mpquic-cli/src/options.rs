@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use http::Uri;
+use http::uri::Authority;
 use mpquic_core::Version;
 use mpquic_core::config::TransportOptions;
 use mpquic_core::congestion::ControllerFactory;
@@ -16,6 +17,7 @@ use rustls::crypto::CryptoProvider;
 
 use crate::drill::Step;
 use crate::failure::Failure;
+use crate::hosts;
 use crate::policy_file::PolicyFile;
 use crate::trust::{Fingerprint, Trust};
 
@@ -244,20 +246,36 @@ fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownControll
 }
 
 pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
+    let expected = "expected https://HOST[:PORT]/FILE";
     let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
-    // A port that is no number is none for the parser, and would become the default.
-    let port = uri.authority().map_or("", |authority| {
-        authority.as_str().rsplit(']').next().unwrap_or_default()
-    });
-    let is_wrong_port = port.contains(':') && uri.port_u16().is_none();
     match (uri.scheme_str(), uri.host()) {
-        (Some("https"), Some(host)) if !host.is_empty() && !is_wrong_port => Ok(uri),
-        (Some(scheme), _) if scheme != "https" => Err(format!(
-            "`{scheme}` is not supported; QUIC URLs start with https://"
-        )),
-        _ => Err("expected https://HOST[:PORT]/FILE".to_owned()),
+        (Some("https"), Some(host)) if !host.is_empty() => {}
+        (Some(scheme), _) if scheme != "https" => {
+            return Err(format!(
+                "`{scheme}` is not supported; QUIC URLs start with https://"
+            ));
+        }
+        _ => return Err(expected.to_owned()),
+    }
+    let authority = uri.authority().map_or("", Authority::as_str);
+    let behind = authority.rsplit(['@', ']']).next().unwrap_or_default();
+    match behind.rsplit_once(':') {
+        None => Ok(uri),
+        // RFC 3986 section 3.2.3: no port means the default one.
+        Some((_, "")) => {
+            let authority = authority.trim_end_matches(':').to_owned();
+            let mut parts = uri.into_parts();
+            parts.authority = authority.parse().ok();
+            Uri::from_parts(parts).map_err(|_| expected.to_owned())
+        }
+        Some((_, port)) => hosts::parse_port(port)
+            .map(|_| uri)
+            .ok_or_else(|| expected.to_owned()),
     }
 }
+
+/// The longest name of an interface, in bytes (IFNAMSIZ without its end).
+const LONGEST_INTERFACE: usize = 15;
 
 /// Where a path starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -293,18 +311,24 @@ pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
             )),
         };
     }
-    // One without an address is listed nowhere, and may have one in a moment.
-    #[cfg(unix)]
-    let is_there = nix::net::if_::if_nametoindex(text).is_ok();
-    #[cfg(not(unix))]
-    let is_there = false;
-    if is_there || interfaces.iter().any(|interface| interface.name == text) {
+    let is_there = interfaces.iter().any(|interface| interface.name == text);
+    if is_there || may_be_interface(text) {
         return Ok(Local::Interface(text.to_owned()));
     }
     Err(format!(
-        "no such address or interface; there are: {}",
+        "neither an address nor the name of an interface; there are: {}",
         listed()
     ))
+}
+
+/// Whether an interface may have this name: links come and go, and one that is away may come.
+fn may_be_interface(name: &str) -> bool {
+    let is_dotted = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    // Whoever writes this means an address.
+    let is_like_address = name.contains('.') && name.bytes().all(is_dotted);
+    let is_strange = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    let is_short = cfg!(windows) || name.len() <= LONGEST_INTERFACE;
+    !name.is_empty() && is_short && !is_like_address && !name.contains(is_strange)
 }
 
 #[cfg(test)]
@@ -321,13 +345,29 @@ mod tests {
             "http://example.org/",
             "https://example.org:x/",
             "https://example.org:65536/",
+            "https://example.org:+4433/",
             "https://[::1]:x/",
+            "https://[::1]:+5/",
             "example.org/file",
             "https:///file",
+            "https://:5/",
             "/file",
             "",
         ] {
             assert!(parse_url(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// RFC 3986 section 3.2.3.
+    #[test]
+    fn an_empty_port_is_the_default_one() {
+        for (text, same) in [
+            ("https://example.org:/x?y", "https://example.org/x?y"),
+            ("https://[::1]:/", "https://[::1]/"),
+            ("https://example.org:", "https://example.org"),
+        ] {
+            assert_eq!(parse_url(text), parse_url(same), "{text}");
+            assert!(parse_url(same).is_ok());
         }
     }
 
@@ -421,9 +461,19 @@ mod tests {
         let told = parse_interface("127.0.0.9").unwrap_err();
         assert_eq!(told, "expected the name of an interface, not an address");
         let listed = format!("{} ({name})", loopback.ip());
+        // Links come and go.
+        for absent in ["wwan0", "eth0.100", "enx0123456789ab", "100"] {
+            assert_eq!(parse_interface(absent).as_deref(), Ok(absent));
+        }
+        let neither = "neither an address nor the name of an interface; there are: ";
         for (wrong, start) in [
             ("192.0.2.77", "not an address of this machine; there are: "),
-            ("nothing0", "no such address or interface; there are: "),
+            ("192.0.2.777", neither),
+            ("2001:db8::g", neither),
+            ("a name", neither),
+            ("a/b", neither),
+            ("", neither),
+            ("sixteen-letters-", neither),
         ] {
             let told = parse_local(wrong).unwrap_err();
             assert!(told.starts_with(start) && told.contains(&listed), "{told}");

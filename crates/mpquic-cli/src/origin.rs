@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use mpquic_tokio::{InterfaceAddress, interface_addresses};
+use mpquic_tokio::{InterfaceAddress, LeftOut, interface_addresses};
 
 use crate::failure::Failure;
 use crate::options::Local;
@@ -22,6 +22,31 @@ pub(crate) fn starts_from(origin: &Local, ip: IpAddr, listed: &[InterfaceAddress
             listed.any(|listed| listed.ip == ip && listed.name == *name)
         }
     }
+}
+
+/// The interfaces among these from which nothing can start now, each once.
+pub(crate) fn absent<'a>(
+    origins: impl Iterator<Item = &'a Local>,
+    listed: &[InterfaceAddress],
+) -> Vec<&'a str> {
+    let starts = |at: &InterfaceAddress| {
+        let why = at.left_out;
+        !matches!(
+            why,
+            Some(LeftOut::Down | LeftOut::LinkLocal | LeftOut::Tentative)
+        )
+    };
+    let mut absent = Vec::new();
+    for origin in origins {
+        let Local::Interface(name) = origin else {
+            continue;
+        };
+        let mut of_it = listed.iter().filter(|listed| listed.name == *name);
+        if !of_it.any(starts) && !absent.contains(&name.as_str()) {
+            absent.push(name.as_str());
+        }
+    }
+    absent
 }
 
 #[cfg(test)]
@@ -51,5 +76,27 @@ mod tests {
         assert_eq!(interface("none"), [false; 4]);
         let address = starts(Local::Address(ips[3].parse().unwrap()));
         assert_eq!(address, [false, false, false, true]);
+    }
+
+    #[test]
+    fn interfaces_without_an_address_are_absent() {
+        let any = listed().unwrap().remove(0);
+        let one = |name: &str, left_out| {
+            let mut one = any.clone();
+            (one.name, one.left_out) = (name.to_owned(), left_out);
+            one
+        };
+        let listed = [
+            one("eth0", Some(LeftOut::LinkLocal)),
+            one("eth0", None),
+            one("wwan0", Some(LeftOut::LinkLocal)),
+            one("eth1", Some(LeftOut::Down)),
+            one("wg0", Some(LeftOut::Tunnel)),
+        ];
+        let origins = ["eth0", "wwan0", "eth1", "wg0", "away0", "away0"];
+        let mut origins: Vec<_> = origins.map(|name| Local::Interface(name.to_owned())).into();
+        origins.push(Local::Address([192, 0, 2, 1].into()));
+        let absent = absent(origins.iter(), &listed);
+        assert_eq!(absent, ["wwan0", "eth1", "away0"]);
     }
 }

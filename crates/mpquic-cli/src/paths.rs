@@ -144,12 +144,13 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
     let servers = sessions.addresses(url).await;
     let servers = servers.map_err(|failure| failure.about(url))?;
     let here = servers.iter().any(|server| is_ours(server.ip()));
-    let tries = starts(&args.reach, listed, here)
+    let all = &listed;
+    let tries = starts(&args.reach, listed.clone(), here)
         .into_iter()
         .map(|start| async {
             let tried = match start.left_out {
                 Some(_) => None,
-                None => Some(try_from(&sessions, url, &start, &servers).await),
+                None => Some(try_from(&sessions, url, &start, (&servers, all)).await),
             };
             (start, tried)
         });
@@ -221,10 +222,15 @@ async fn try_from(
     sessions: &Sessions<'_>,
     url: &Uri,
     start: &Start,
-    servers: &[SocketAddr],
+    (servers, listed): (&[SocketAddr], &[InterfaceAddress]),
 ) -> Result<Reached, Failure> {
-    let Some(server) = servers.iter().find(|server| start.reaches(**server)) else {
-        return Err(Cause::Connect.failed("the server has no address of this IP version"));
+    let reached = |server: &&SocketAddr| start.reaches(**server, listed);
+    let Some(server) = servers.iter().find(reached) else {
+        let is_of_version = servers.iter().any(|server| start.reaches(*server, &[]));
+        return Err(Cause::Connect.failed(match is_of_version {
+            false => "the server has no address of this IP version",
+            true => "another address of the interface suits the server better",
+        }));
     };
     let began = Instant::now();
     let (endpoint, connection) = sessions
@@ -315,10 +321,16 @@ impl Noise {
 }
 
 impl Start {
-    /// True if the server's address is of the same IP version.
-    pub(crate) fn reaches(&self, server: SocketAddr) -> bool {
+    /// True if the server's address is of the same IP version, and no other address of the interface
+    /// suits it better.
+    pub(crate) fn reaches(&self, server: SocketAddr, listed: &[InterfaceAddress]) -> bool {
         let is_v4 = self.address.map(|address| address.is_ipv4());
+        let is_it = |at: &&InterfaceAddress| {
+            Some(at.ip) == self.address && Some(&at.name) == self.interface.as_ref()
+        };
+        let suits = |at: &InterfaceAddress| at.suits(server.ip(), listed);
         is_v4.is_none_or(|is_v4| is_v4 == server.is_ipv4())
+            && listed.iter().find(is_it).is_none_or(suits)
     }
 
     /// What `--local` calls it; an address was asked for as such.
@@ -467,7 +479,7 @@ mod tests {
                 .next()
                 .expect("it takes all of the time that there is, whatever shows");
             let began = Instant::now();
-            let reached = soon(try_from(&sessions, &url, &start, &servers)).await;
+            let reached = soon(try_from(&sessions, &url, &start, (&servers, &[]))).await;
             let took = began.elapsed();
             assert!(took >= LOOKS as u32 * LOOK, "{took:?}");
             if took < SETTLE {
@@ -481,7 +493,7 @@ mod tests {
         for time in [reached.handshake_ms, reached.min_rtt_ms, reached.rtt_ms] {
             assert!((0.01..1000.0).contains(&time), "{time} ms");
         }
-        let none = try_from(&sessions, &url, &start, &servers[..1]).await;
+        let none = try_from(&sessions, &url, &start, (&servers[..1], &[])).await;
         let failure = none.err().unwrap();
         assert_eq!(
             failure.message(),
@@ -497,7 +509,7 @@ mod tests {
         let sessions = Sessions::new(&reach, look).unwrap().that_forget();
         let start = starts(&reach, listed(), true).remove(0);
         let servers = [served.address];
-        let looked = try_from(&sessions, &url, &start, &servers);
+        let looked = try_from(&sessions, &url, &start, (&servers, &[]));
         let (reached, close) = soon(join(looked, end_of_first(&observer))).await;
         assert_eq!(reached.unwrap().protocol, "perf");
         let close = (close.error_code, &close.reason[..]);
@@ -519,7 +531,9 @@ mod tests {
             let start = starts(&reach, listed(), true).remove(0);
             let began = Instant::now();
             let servers = [served.address];
-            try_from(&sessions, &url, &start, &servers).await.unwrap();
+            try_from(&sessions, &url, &start, (&servers, &[]))
+                .await
+                .unwrap();
             let took = began.elapsed();
             assert!(times.contains(&took), "{took:?}");
         }
@@ -603,7 +617,7 @@ mod tests {
         };
         let reaches = |address| {
             let servers = ["192.0.2.1:1", "[2001:db8::1]:1"];
-            servers.map(|server| start(address).reaches(server.parse().unwrap()))
+            servers.map(|server| start(address).reaches(server.parse().unwrap(), &[]))
         };
         assert_eq!(reaches(Some("192.0.2.7")), [true, false]);
         assert_eq!(reaches(Some("::1")), [false, true]);

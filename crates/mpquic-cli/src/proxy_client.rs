@@ -5,11 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::uri::Authority;
 use mpquic_proxy::{Client, ClientOptions, Entrance, Listener};
 use mpquic_tokio::Connection;
 
 use crate::clock;
 use crate::failure::{Cause, Failure};
+use crate::hosts;
 use crate::options::Alpn;
 use crate::proxy_args::{Forward, ProxyClient, read_credentials};
 use crate::proxy_status::{Role, Status};
@@ -160,7 +162,8 @@ fn has_device(args: &ProxyClient) -> bool {
 }
 
 fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
-    let authority = args.url.authority().cloned();
+    let authority = args.url.authority().map(Authority::as_str);
+    let authority = authority.and_then(|told| hosts::without_link(told).parse().ok());
     let authority = authority.ok_or_else(|| Failure::usage("the URL names no host"))?;
     let mut options = ClientOptions::new(authority);
     if let Some(path) = &args.credentials {
@@ -205,8 +208,13 @@ fn needs(error: ErrorKind, entrance: &Entrance) -> &'static str {
 /// Opens the entrances, and tells where they are.
 async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Failure> {
     let mut open = Vec::new();
-    for (entrance, address) in wanted(args) {
-        let kind = match &entrance {
+    let wanted = wanted(args);
+    let is_udp = |entrance: &Entrance| matches!(entrance, Entrance::Udp(_));
+    for (entrance, address) in &wanted {
+        let (address, is_like) = (*address, is_udp(entrance));
+        let alike = wanted.iter().filter(|(other, _)| is_udp(other) == is_like);
+        let alike: Vec<_> = alike.map(|(_, address)| *address).collect();
+        let kind = match entrance {
             Entrance::Socks => "socks".to_owned(),
             Entrance::Http => "http".to_owned(),
             Entrance::Tcp(target) => format!("tcp to {target}"),
@@ -214,10 +222,10 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
             Entrance::Transparent => "tproxy".to_owned(),
         };
         let listener = client
-            .listen(entrance.clone(), address)
+            .listen_beside(entrance.clone(), address, &alike)
             .await
             .map_err(|error| {
-                let needs = needs(error.kind(), &entrance);
+                let needs = needs(error.kind(), entrance);
                 Failure::other(format!(
                     "cannot listen on {address} for {kind}: {error}{needs}"
                 ))

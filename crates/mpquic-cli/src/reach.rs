@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::hosts::parse_server;
 use crate::options::{Connections, Local, TrustArgs, parse_interface, parse_local};
 
 // (A doc comment here would replace the help text of the command.)
@@ -20,7 +21,7 @@ pub(crate) struct Reach {
     pub(crate) exclude: Vec<String>,
     /// Connect to this address instead of that of the URL's host; repeat for further addresses of
     /// the same server
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_server)]
     pub(crate) server_addr: Vec<SocketAddr>,
     /// Open at most this many paths
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]

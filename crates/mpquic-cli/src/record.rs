@@ -96,7 +96,7 @@ async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Fail
     let addresses = sessions.addresses(server).await;
     let addresses = addresses.map_err(|failure| failure.about(server))?;
     let here = addresses.iter().any(|address| is_ours(address.ip()));
-    let starts = starts(&args.reach, listed, here).into_iter();
+    let starts = starts(&args.reach, listed.clone(), here).into_iter();
     let starts: Vec<_> = starts.filter(|start| start.left_out.is_none()).collect();
     let mut recordings = Vec::new();
     let mut failure = None;
@@ -106,7 +106,8 @@ async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Fail
             let seconds = (IDLE.min(args.time) + args.time).as_secs_f64();
             screen::say(format_args!("measuring {name} for {seconds:.1} s"));
         }
-        let Some(address) = addresses.iter().find(|address| start.reaches(**address)) else {
+        let mut reached = addresses.iter();
+        let Some(address) = reached.find(|address| start.reaches(**address, &listed)) else {
             continue;
         };
         let session = (&sessions, server, start, *address);

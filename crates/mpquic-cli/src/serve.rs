@@ -53,7 +53,7 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     let alpn = alpn(&args);
     let started = listening.start(&alpn, transport(&args)?, max_connections, None);
     let (server, draining) = started.await?;
-    let tcp = tcp_listeners(&args, &server.listened).await?;
+    let tcp = tcp_listeners(&args, &server.listened)?;
     if let Some(fingerprint) = server.fingerprint {
         let port = server.port();
         let command = match args.perf {
@@ -116,15 +116,15 @@ fn transport(args: &Serve) -> Result<TransportOptions, Failure> {
 }
 
 /// Where the files are served over TCP: nowhere, on one address, or on those of the endpoint.
-async fn tcp_listeners(args: &Serve, listened: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
+fn tcp_listeners(args: &Serve, listened: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
     let addresses = match args.alt_svc {
         None => Vec::new(),
         Some(Some(address)) => vec![address],
         Some(None) => listened.to_vec(),
     };
     let mut listeners = Vec::new();
-    for address in addresses {
-        let (listener, bound) = listening::bind(address, "--alt-svc").await?;
+    for address in &addresses {
+        let (listener, bound) = listening::bind(*address, &addresses, "--alt-svc")?;
         screen::print(format_args!("https on {bound}"));
         listeners.push(listener);
     }
@@ -406,7 +406,7 @@ mod tests {
             (&["--alt-svc=127.0.0.3:0"], 1),
             (&["--alt-svc"], 2),
         ] {
-            let opened = tcp_listeners(&arguments(options), &listened).await.unwrap();
+            let opened = tcp_listeners(&arguments(options), &listened).unwrap();
             assert_eq!(opened.len(), count);
             let at = opened.iter().map(|listener| listener.local_addr().unwrap());
             let told: String = at.map(|at| format!("https on {at}\n")).collect();

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{FutureExt, Shared};
+use futures_util::future::{FutureExt, Shared, join_all};
 use http::Uri;
 use http::uri::Authority;
 use mpquic_core::config::TransportOptions;
 use mpquic_sched::{SplitRatio, SplitWeights};
-use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, VarInt, ZeroRttAccepted};
+use mpquic_tokio::{
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointBuilder, VarInt, ZeroRttAccepted,
+};
 use tokio::sync::{Mutex, TryLockError};
 
 use crate::backup;
@@ -19,11 +21,13 @@ use crate::clients::Clients;
 use crate::cost::{self, Cost};
 use crate::drill;
 use crate::failure::{Cause, Failure};
+use crate::hosts;
 use crate::identity::Identity;
 use crate::kept::Kept;
 use crate::knock;
 use crate::known_hosts::KnownHosts;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
+use crate::origin::{self, absent};
 use crate::pace;
 use crate::rate::Rate;
 use crate::rate_limit::limited;
@@ -116,8 +120,6 @@ struct Session {
     number: u64,
     endpoint: Endpoint,
     connection: Connection,
-    /// Of the server.
-    address: SocketAddr,
     authority: String,
     /// Resolves to whether the server accepted 0-RTT; `None` if 0-RTT was impossible.
     zero_rtt: Option<Shared<ZeroRttAccepted>>,
@@ -162,6 +164,16 @@ impl<'a> Sessions<'a> {
         backup::check(args, "--backup", purpose.backup)?;
         let priced: Vec<_> = purpose.costs.iter().map(|cost| cost.from.clone()).collect();
         backup::check(args, "--cost", &priced)?;
+        if !purpose.quiet {
+            let weighed = purpose.weights.iter().map(|weight| &weight.from);
+            let named = args.local.iter().chain(purpose.backup).chain(&priced);
+            let named = named.chain(weighed);
+            for name in absent(named, &origin::listed()?) {
+                screen::say(format_args!(
+                    "mpquic: {name} has no address yet; paths start there once it has one"
+                ));
+            }
+        }
         let provider = Cipher::provider(args.connections.cipher);
         let trust = args.trust.trust();
         let verifier = Verifier::new(&trust, provider)?;
@@ -192,7 +204,6 @@ impl<'a> Sessions<'a> {
         let shown = Identity::shown_by(args)?;
         let mut config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
             .transport_config(transport)
-            .server_addresses(args.server_addr.clone())
             .use_alternative_addresses(true);
         if let Some(kept) = &kept {
             config = kept.configure(config);
@@ -295,10 +306,11 @@ impl<'a> Sessions<'a> {
             let data = session.connection.handshake_data();
             *self.protocol.lock().unwrap_or_else(PoisonError::into_inner) =
                 data.and_then(|data| data.protocol);
-            let idle = (session.address, session.endpoint.clone());
+            let to = session.connection.remote_address();
+            let idle = to.map(|to| (to, session.endpoint.clone()));
             session.close().await;
             if self.reach.connections.drill.steps.is_empty() {
-                *self.idle() = Some(idle);
+                *self.idle() = idle;
             }
             if let Some(kept) = &self.kept {
                 kept.keep(&self.config);
@@ -308,54 +320,42 @@ impl<'a> Sessions<'a> {
 
     async fn connect(&self, url: &Uri) -> Result<Session, Failure> {
         let authority = authority(url)?;
-        let host = host(authority);
-        let mut failure = Cause::Name.failed(format_args!("{host} has no address"));
-        for address in self.addresses(url).await? {
-            let idle = self.idle().take().filter(|(to, _)| *to == address);
-            let endpoint = match idle {
-                Some((_, endpoint)) => Ok(endpoint),
-                None => self.endpoint(&self.reach.local, address),
-            };
-            let connected = match endpoint {
-                Ok(endpoint) => self.connect_to(endpoint, address, authority).await,
-                Err(error) => Err(error),
-            };
-            match connected {
-                Ok((endpoint, connection, zero_rtt)) => {
-                    if zero_rtt.is_none() {
-                        self.warn_if_single_path(&connection);
-                    }
-                    if !self.purpose.costs.is_empty() {
-                        let costs = self.purpose.costs.to_vec();
-                        cost::follow(&connection, costs, self.purpose.rate);
-                    }
-                    if !self.purpose.weights.is_empty() {
-                        let weights = self.weights.clone();
-                        weight::follow(&connection, self.purpose.weights.to_vec(), weights);
-                    }
-                    let steps = self.reach.connections.drill.steps.clone();
-                    drill::start(&connection, Some(&endpoint), steps);
-                    let zero_rtt = zero_rtt.map(FutureExt::shared);
-                    let mut clients = Clients::new(connection.clone());
-                    if let Some(accepted) = &zero_rtt {
-                        let protocol = self.protocol.lock();
-                        let protocol = protocol.unwrap_or_else(PoisonError::into_inner);
-                        clients = clients.with_zero_rtt(protocol.clone(), accepted.clone());
-                    }
-                    return Ok(Session {
-                        number: self.made.fetch_add(1, Ordering::Relaxed) + 1,
-                        endpoint,
-                        connection,
-                        address,
-                        authority: authority.to_string(),
-                        zero_rtt,
-                        clients: Arc::new(clients),
-                    });
-                }
-                Err(error) => failure = error,
-            }
+        let addresses = self.addresses(url).await?;
+        let idle = self.idle().take();
+        let endpoint = match idle.filter(|(to, _)| addresses.contains(to)) {
+            Some((_, endpoint)) => endpoint,
+            None => self.endpoint(&self.reach.local, &addresses)?,
+        };
+        let connected = self.connect_to(endpoint, &addresses, authority).await?;
+        let (endpoint, connection, zero_rtt) = connected;
+        if zero_rtt.is_none() {
+            self.warn_if_single_path(&connection);
         }
-        Err(failure)
+        if !self.purpose.costs.is_empty() {
+            let costs = self.purpose.costs.to_vec();
+            cost::follow(&connection, costs, self.purpose.rate);
+        }
+        if !self.purpose.weights.is_empty() {
+            let weights = self.weights.clone();
+            weight::follow(&connection, self.purpose.weights.to_vec(), weights);
+        }
+        let steps = self.reach.connections.drill.steps.clone();
+        drill::start(&connection, Some(&endpoint), steps);
+        let zero_rtt = zero_rtt.map(FutureExt::shared);
+        let mut clients = Clients::new(connection.clone());
+        if let Some(accepted) = &zero_rtt {
+            let protocol = self.protocol.lock();
+            let protocol = protocol.unwrap_or_else(PoisonError::into_inner);
+            clients = clients.with_zero_rtt(protocol.clone(), accepted.clone());
+        }
+        Ok(Session {
+            number: self.made.fetch_add(1, Ordering::Relaxed) + 1,
+            endpoint,
+            connection,
+            authority: authority.to_string(),
+            zero_rtt,
+            clients: Arc::new(clients),
+        })
     }
 
     fn idle(&self) -> MutexGuard<'_, Option<(SocketAddr, Endpoint)>> {
@@ -368,17 +368,18 @@ impl<'a> Sessions<'a> {
             return Ok(addresses.clone());
         }
         let authority = authority(url)?;
-        // --server-addr is for the servers of the command line, not for where they send us.
+        match self.named_addresses(authority) {
+            [] => resolve(host(authority), port(authority)).await,
+            named => Ok(named.to_vec()),
+        }
+    }
+
+    /// Those of --server-addr are for the servers of the command line, not for where they send us.
+    fn named_addresses(&self, authority: &Authority) -> &[SocketAddr] {
         let is_asked_for = |asked: &Uri| asked.authority() == Some(authority);
-        let is_elsewhere = !self.purpose.urls.iter().any(is_asked_for);
-        if self.reach.server_addr.is_empty() || is_elsewhere {
-            resolve(
-                host(authority),
-                authority.port_u16().unwrap_or(DEFAULT_PORT),
-            )
-            .await
-        } else {
-            Ok(self.reach.server_addr.clone())
+        match self.purpose.urls.iter().any(is_asked_for) {
+            true => &self.reach.server_addr,
+            false => &[],
         }
     }
 
@@ -395,25 +396,38 @@ impl<'a> Sessions<'a> {
         local: Option<&Local>,
         address: SocketAddr,
     ) -> Result<(Endpoint, Connection), Failure> {
-        let endpoint = self.endpoint(local.map_or(&[], std::slice::from_ref), address)?;
+        let addresses = [address];
+        let endpoint = self.endpoint(local.map_or(&[], std::slice::from_ref), &addresses)?;
         let authority = authority(url)?;
-        let (endpoint, connection, _) = self.connect_to(endpoint, address, authority).await?;
+        let connected = self.connect_to(endpoint, &addresses, authority).await?;
+        let (endpoint, connection, _) = connected;
         Ok((endpoint, connection))
     }
 
+    /// Connects to whichever of these addresses answers first.
     async fn connect_to(
         &self,
         endpoint: Endpoint,
-        address: SocketAddr,
+        addresses: &[SocketAddr],
         authority: &Authority,
     ) -> Result<(Endpoint, Connection, Option<ZeroRttAccepted>), Failure> {
-        let host = host(authority);
         let server = self.recall(authority)?;
+        let listed = listed(addresses);
         let cannot_connect = |error: &dyn Display| {
-            Cause::Connect.failed(format_args!("cannot connect to {address}: {error}"))
+            Cause::Connect.failed(format_args!("cannot connect to {listed}: {error}"))
         };
+        let seconds = self.reach.connect_timeout;
+        let limit = Duration::from_secs(seconds);
+        let bound = tokio::time::timeout(limit, has_socket(&endpoint)).await;
+        bound.map_err(|_| {
+            let none = format!("no interface of --local has had an address for {seconds} s");
+            cannot_connect(&none)
+        })?;
+        let named = self.named_addresses(authority).to_vec();
+        let config = self.config.clone().server_addresses(named);
+        let name = hosts::certified_name(authority.host());
         let mut connecting = endpoint
-            .connect_with(self.config.clone(), address, host)
+            .connect_any(config, addresses, &name)
             .map_err(|error| cannot_connect(&error))?;
         if self.purpose.early_data {
             connecting = match connecting.into_0rtt() {
@@ -421,11 +435,13 @@ impl<'a> Sessions<'a> {
                 Err(connecting) => connecting,
             };
         }
-        let seconds = self.reach.connect_timeout;
-        let limit = Duration::from_secs(seconds);
+        let closed = addresses
+            .iter()
+            .map(|address| knock::until_closed(*address));
         let connected = tokio::select! {
             connected = tokio::time::timeout(limit, connecting) => connected,
-            () = knock::until_closed(address), if self.way_out.is_none() => {
+            // Unless all are closed, one may answer.
+            _ = join_all(closed), if self.way_out.is_none() => {
                 return Err(cannot_connect(&ConnectionError::PortUnreachable));
             }
         };
@@ -436,7 +452,7 @@ impl<'a> Sessions<'a> {
             }
             Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => {
                 Err(Cause::Connect.failed(format!(
-                    "no answer from {address} for {seconds} s; is a QUIC server there, and does \
+                    "no answer from {listed} for {seconds} s; is a QUIC server there, and does \
                      a firewall let UDP through?"
                 )))
             }
@@ -448,7 +464,7 @@ impl<'a> Sessions<'a> {
     }
 
     /// Sockets for these local addresses, or for every interface.
-    fn endpoint(&self, locals: &[Local], server: SocketAddr) -> Result<Endpoint, Failure> {
+    fn endpoint(&self, locals: &[Local], servers: &[SocketAddr]) -> Result<Endpoint, Failure> {
         let args = self.reach;
         let unusable = |error: &dyn Display| {
             Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
@@ -466,11 +482,15 @@ impl<'a> Sessions<'a> {
         for local in locals {
             builder = match local {
                 Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
-                Local::Interface(name) => builder.bind_interface(name),
+                Local::Interface(name) => {
+                    let on_link = servers.iter().any(is_on_link);
+                    let at = on_link.then(|| hosts::link_local_addresses(name));
+                    let at = at.into_iter().flatten();
+                    at.fold(builder.bind_interface(name), EndpointBuilder::bind)
+                }
             };
         }
-        // A socket bound to a network interface cannot reach a server on the same machine.
-        if locals.is_empty() && !is_ours(server.ip()) {
+        if locals.is_empty() && !servers.iter().any(is_up_to_the_system) {
             let all = start().all_interfaces();
             let excluded = args.exclude.iter();
             let all = excluded.fold(all, |all, name| all.exclude_interface(name));
@@ -486,16 +506,17 @@ impl<'a> Sessions<'a> {
                 Err(_) => {}
             }
         }
-        if locals.is_empty() {
-            builder = builder.bind(SocketAddr::new(unspecified(server.ip()), 0));
+        if locals.is_empty()
+            && let Some(any) = unspecified(servers)
+        {
+            builder = builder.bind(SocketAddr::new(any, 0));
         }
         builder.build().map_err(|error| unusable(&error))
     }
 
     /// Tells the verifier what is known of a server, by the name that is returned.
     fn recall(&self, authority: &Authority) -> Result<String, Failure> {
-        let port = authority.port_u16().unwrap_or(DEFAULT_PORT);
-        let server = format!("{}:{port}", authority.host());
+        let server = format!("{}:{}", authority.host(), port(authority));
         if let Some(known) = &self.known_hosts {
             self.verifier.expect(known.find(&server)?);
         }
@@ -554,6 +575,13 @@ fn hold_to(transport: &mut TransportOptions, rate: Rate) {
     transport.controller = limited(transport.controller.clone(), wire);
 }
 
+/// Sockets come with the addresses of interfaces.
+async fn has_socket(endpoint: &Endpoint) {
+    while endpoint.local_addrs().is_empty() {
+        tokio::time::sleep(NOTICED).await;
+    }
+}
+
 fn authority(url: &Uri) -> Result<&Authority, Failure> {
     let authority = url.authority();
     authority.ok_or_else(|| Failure::usage("the URL names no host"))
@@ -564,18 +592,53 @@ fn host(authority: &Authority) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
+fn port(authority: &Authority) -> u16 {
+    authority.port_u16().unwrap_or(DEFAULT_PORT)
+}
+
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    if let Some(literal) = hosts::literal(host).map_err(Failure::usage)? {
+        return Ok(vec![literal.with_port(port)]);
+    }
     let addresses = tokio::net::lookup_host((host, port)).await;
     let addresses = addresses.map_err(|error| {
         Cause::Name.failed(format_args!("cannot find the address of {host}: {error}"))
     })?;
-    Ok(addresses.collect())
+    let addresses: Vec<_> = addresses.collect();
+    match addresses.is_empty() {
+        true => Err(Cause::Name.failed(format_args!("{host} has no address"))),
+        false => Ok(addresses),
+    }
 }
 
-fn unspecified(family: IpAddr) -> IpAddr {
-    match family {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+/// For messages.
+fn listed(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+    addresses.join(", ")
+}
+
+/// All addresses of the IP version that the servers have; `None` if they have both.
+fn unspecified(servers: &[SocketAddr]) -> Option<IpAddr> {
+    if servers.iter().all(SocketAddr::is_ipv4) {
+        Some(Ipv4Addr::UNSPECIFIED.into())
+    } else if servers.iter().all(SocketAddr::is_ipv6) {
+        Some(Ipv6Addr::UNSPECIFIED.into())
+    } else {
+        None
+    }
+}
+
+/// A socket bound to an address of a network interface cannot reach a server on the same machine, nor one
+/// of which only the link is known.
+fn is_up_to_the_system(server: &SocketAddr) -> bool {
+    is_on_link(server) || is_ours(server.ip())
+}
+
+/// The address is good on one link only.
+fn is_on_link(server: &SocketAddr) -> bool {
+    match server {
+        SocketAddr::V4(_) => false,
+        SocketAddr::V6(server) => server.ip().is_unicast_link_local(),
     }
 }
 

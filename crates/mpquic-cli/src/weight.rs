@@ -14,7 +14,7 @@ const MOST: f64 = 1000.0;
 /// The share of the paths from somewhere.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Weight {
-    from: Local,
+    pub(crate) from: Local,
     weight: f64,
 }
 
@@ -72,10 +72,9 @@ mod tests {
         for wrong in ["127.0.0.1=1001", "127.0.0.1=nan", "127.0.0.1=inf"] {
             assert!(parse_weight(wrong).unwrap_err().contains("up to 1000"));
         }
-        let missing = parse_weight("nothing=1").unwrap_err();
-        assert!(
-            missing.starts_with("no such address or interface"),
-            "{missing}"
-        );
+        let absent = Local::Interface("absent0".to_owned());
+        assert_eq!(parse_weight("absent0=1").unwrap().from, absent);
+        let wrong = parse_weight("no name=1").unwrap_err();
+        assert!(wrong.starts_with("neither an address nor"), "{wrong}");
     }
 }

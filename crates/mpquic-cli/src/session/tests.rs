@@ -15,11 +15,14 @@ fn names_and_addresses() {
         assert_eq!(host(authority(&url(text)).unwrap()), expected);
     }
     assert!(authority(&url("/x")).is_err());
-    let any = |text: &str| unspecified(text.parse().unwrap()).to_string();
-    assert_eq!(
-        (any("192.0.2.1"), any("::1")),
-        ("0.0.0.0".to_owned(), "::".to_owned())
-    );
+    let any = |all: &[&str]| {
+        let all: Vec<_> = all.iter().map(|text| text.parse().unwrap()).collect();
+        unspecified(&all).map(|any| any.to_string())
+    };
+    let (v4, v6) = ("192.0.2.1:1", "[2001:db8::1]:1");
+    assert_eq!(any(&[v4]).as_deref(), Some("0.0.0.0"));
+    assert_eq!(any(&[v6, v6]).as_deref(), Some("::"));
+    assert_eq!(any(&[v6, v4]), None);
     assert!(is_ours([127, 0, 0, 1].into()) && !is_ours([198, 51, 100, 77].into()));
 }
 
@@ -319,7 +322,7 @@ async fn sockets_are_where_paths_start() {
     let sessions = Sessions::new(&usual, look).unwrap();
     let at = |last| Local::Address([127, 0, 0, last].into());
     let ips = |locals: &[Local], server| {
-        let endpoint = sessions.endpoint(locals, server).unwrap();
+        let endpoint = sessions.endpoint(locals, &[server]).unwrap();
         let addresses = endpoint.local_addrs().into_iter();
         addresses
             .map(|address| address.ip().to_string())
@@ -339,7 +342,7 @@ async fn sockets_are_where_paths_start() {
     let options: Vec<_> = options.iter().map(String::as_str).collect();
     let reach = reach(&options);
     let sessions = Sessions::new(&reach, look).unwrap();
-    let failure = sessions.endpoint(&[], elsewhere).err().unwrap();
+    let failure = sessions.endpoint(&[], &[elsewhere]).err().unwrap();
     let told = failure.message();
     assert!(
         told.starts_with("cannot use the local addresses: "),
@@ -486,4 +489,54 @@ async fn steps_of_a_drill_are_taken_by_both_sides() {
         soon(taken).await;
         assert!(!is_backup(other));
     }
+}
+
+/// A link may be away when the program starts.
+#[tokio::test]
+async fn an_interface_that_is_away_is_told_once_and_waited_for() {
+    let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+    let url = served.url("/");
+    let purpose = Purpose {
+        quiet: false,
+        ..Purpose::look(&url, &[Alpn::H3])
+    };
+    let beside = ["--local", "127.0.0.1", "--local", "absent0"];
+    let reach = served.reach(&beside);
+    let heard = Heard::begin();
+    let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
+    let told = "mpquic: absent0 has no address yet; paths start there once it has one\n";
+    assert_eq!(heard.take()[1], told);
+    soon(sessions.connection(&url)).await.unwrap();
+    // Nothing else can be used.
+    let reach = served.reach(&["--local", "absent0", "--connect-timeout", "1"]);
+    let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
+    let failure = soon(sessions.connection(&url)).await.err().unwrap();
+    let told = format!(
+        "cannot connect to {}: no interface of --local has had an address for 1 s",
+        served.address
+    );
+    assert_eq!(failure.message(), told);
+    assert_eq!(failure.cause(), Some(Cause::Connect));
+}
+
+/// Both addresses of a name are used, and one that leads nowhere holds the other up for a moment.
+#[tokio::test]
+async fn addresses_of_a_name_are_tried_beside_each_other() {
+    let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let silent = socket.local_addr().unwrap();
+    let url = served.url("/");
+    let reach = served.reach(&[]);
+    let look = Purpose::look(&url, &[Alpn::H3]);
+    let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+    let authority = authority(&url).unwrap();
+    let both = [silent, served.address];
+    let began = tokio::time::Instant::now();
+    let endpoint = sessions.endpoint(&[], &both).unwrap();
+    let connected = sessions.connect_to(endpoint, &both, authority);
+    let (_endpoint, connection, _) = soon(connected).await.unwrap();
+    let took = began.elapsed();
+    assert_eq!(connection.remote_address(), Some(served.address));
+    // Not the time that a handshake may take.
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }

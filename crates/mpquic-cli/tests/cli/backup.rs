@@ -63,7 +63,14 @@ fn what_stands_by_must_be_used() {
             &["--backup", "127.0.0.3"][..],
             "--backup 127.0.0.3: no path starts from there",
         ),
-        (&["--backup", "nothing"], "no such address or interface"),
+        (
+            &["--backup", "nothing"],
+            "--backup nothing: no path starts from there",
+        ),
+        (
+            &["--backup", "a/b"],
+            "neither an address nor the name of an interface",
+        ),
     ] {
         let output = run(&[&["get", url, "-o", "-"], &TWO[..], more].concat());
         assert_exit(&output, 2);

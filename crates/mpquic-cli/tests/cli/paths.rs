@@ -84,8 +84,8 @@ fn what_does_not_work_is_told() {
             "cannot be used with",
         ),
         (
-            &["--exclude", "nothing"],
-            "no such address or interface; there are: ",
+            &["--exclude", "no name"],
+            "neither an address nor the name of an interface; there are: ",
         ),
         (
             &["--exclude", "127.0.0.1"],
