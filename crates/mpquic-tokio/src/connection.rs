@@ -428,6 +428,8 @@ impl Connection {
     /// Like [`Self::open_path`], with a status from the start: with [`PathStatus::Backup`], nothing but
     /// what opens the path travels on it before another one fails.
     ///
+    /// Not cancel-safe, as [`Self::open_path`].
+    ///
     /// # Errors
     ///
     /// Those of [`Self::open_path`].

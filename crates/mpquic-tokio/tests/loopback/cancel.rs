@@ -1,5 +1,7 @@
 //! What is said of futures: that they may be dropped, and that they may be sent to other threads.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -154,4 +156,62 @@ fn everything_is_send() {
         sends(events.next());
     };
     future_is_send(&all);
+}
+
+/// The public `async` methods in a source file, each with its documentation.
+fn documented(source: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut docs = String::new();
+    for line in source.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("///") {
+            docs.push_str(text);
+        } else if let Some(rest) = line.strip_prefix("pub async fn ") {
+            let name = rest
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next();
+            found.push((
+                name.unwrap_or_default().to_owned(),
+                std::mem::take(&mut docs),
+            ));
+        } else if !line.starts_with('#') {
+            docs.clear();
+        }
+    }
+    found
+}
+
+/// What is between backquotes.
+fn quoted(text: &str) -> BTreeSet<String> {
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Each method says whether its future may be dropped, and the page for embedders lists those that may
+/// not.
+#[test]
+fn the_page_and_the_methods_say_the_same_of_futures() -> TestResult {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut says = [BTreeSet::new(), BTreeSet::new()];
+    for file in fs::read_dir(root.join("src"))? {
+        let path = file?.path();
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        for (name, docs) in documented(&fs::read_to_string(&path)?) {
+            let is_unsafe = docs.contains("Not cancel-safe");
+            let is_told = is_unsafe || docs.contains("Cancel-safe");
+            assert!(is_told, "{}: {name}", path.display());
+            says[usize::from(is_unsafe)].insert(name);
+        }
+    }
+    let [safe, unsafe_ones] = says;
+    assert!(safe.len() > 20, "{safe:?}");
+    let page = fs::read_to_string(root.join("../../docs/embedding.md"))?;
+    let (_, rest) = page.split_once("with these exceptions:").ok_or("no list")?;
+    let (list, _) = rest.split_once(". ").ok_or("the list has no end")?;
+    assert_eq!(quoted(list), unsafe_ones);
+    Ok(())
 }
