@@ -142,6 +142,31 @@ fn a_path_is_opened_as_soon_as_the_handshake_is_complete() {
     }
 }
 
+/// The client's last message of the handshake is lost with the first link, as are its connection IDs for the
+/// other path.
+#[test]
+fn rfc_9001_4_1_2_a_client_whose_first_link_dies_is_confirmed_on_another() {
+    for setup in setups() {
+        let link = LinkConfig::new(100.0, 50 * MS);
+        let topology = Topology::new().path("only", link.clone());
+        let mut pair = Pair::new(&topology.path("other", link), setup);
+        pair.connect();
+        pair.run_until(60 * MS, |_| false).unwrap_err();
+        let [up, down] = pair.links()[0].links();
+        pair.network.change_link(up, &Change::Outage(true));
+        let available = Event::Path(PathEvent::Available);
+        pair.run_until(SECOND, |pair| pair.has_event(Side::Client, &available))
+            .unwrap();
+        pair.network.change_link(down, &Change::Outage(true));
+        let id = pair.open_path("other", PathStatus::Available).unwrap();
+        // A probe timeout is three round trips before there are more samples.
+        pair.run_until_confirmed(700 * MS).unwrap();
+        let established = Event::Path(PathEvent::Established(id));
+        assert!(pair.has_event(Side::Client, &established));
+        pair.close(Side::Client);
+    }
+}
+
 /// RFC 9001 section 5.7: a server keeps what comes over a shorter path until it has the end of the handshake. The time
 /// for that is no part of that path's round trip.
 #[test]

@@ -1,13 +1,12 @@
 //! [`Connecting`]: a connection before it is established.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpquic_core::crypto::HandshakeData;
 use mpquic_core::{ConnectionError, FourTuple, Side, ZeroRtt};
@@ -19,7 +18,8 @@ use crate::connection_state::SharedEndpoint;
 use crate::runtime::Timer;
 use crate::start;
 
-/// How long an attempt may stay unanswered before the next one starts beside it.
+/// How long nothing may come back on any attempt before the next one starts beside them; or a probe timeout
+/// of one that the server has answered, if that is longer.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 
 /// A handshake in progress. Await it for the [`Connection`]; drop it to give up. Cancel-safe: it can
@@ -36,15 +36,19 @@ pub struct Connecting {
 /// One handshake.
 struct Attempt {
     connection: ConnectionRef,
+    /// The datagrams that had arrived when this was looked at, and when there was a new one.
+    heard: (u64, Option<Instant>),
     established: Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send + Sync>>,
 }
 
-/// Addresses to try if the first attempt gets no answer.
+/// Addresses to try if the first attempt gets no answer, or none any more.
 struct Others {
     endpoint: Arc<SharedEndpoint>,
     config: ClientConfig,
     server_name: String,
-    four_tuples: VecDeque<FourTuple>,
+    /// The server's addresses.
+    remotes: Vec<SocketAddr>,
+    tried: Vec<FourTuple>,
     next: Pin<Box<dyn Timer>>,
 }
 
@@ -56,7 +60,7 @@ impl fmt::Debug for Attempt {
 
 impl fmt::Debug for Others {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.four_tuples.fmt(f)
+        self.remotes.fmt(f)
     }
 }
 
@@ -77,6 +81,7 @@ impl Attempt {
         });
         Self {
             connection,
+            heard: (0, None),
             established,
         }
     }
@@ -86,16 +91,31 @@ impl Attempt {
         self.connection.first_path().map(|tuple| tuple.remote)
     }
 
-    fn has_answer(&self) -> bool {
-        self.connection.lock().core.stats().datagrams_received > 0
+    /// True if the server has answered not long ago. Its link may be dead by now: then another one is
+    /// tried.
+    fn is_answered(&mut self, now: Instant) -> bool {
+        let engine = self.connection.lock();
+        let received = engine.core.stats().datagrams_received;
+        if received > self.heard.0 {
+            self.heard = (received, Some(now));
+        }
+        let paths = engine
+            .core
+            .paths()
+            .filter_map(|id| engine.core.path_stats(id));
+        let patience = paths.map(|path| path.probe_timeout.max(NEXT_ATTEMPT)).max();
+        let (heard, patience) = (self.heard.1, patience.unwrap_or(NEXT_ATTEMPT));
+        heard.is_some_and(|heard| now < heard + patience)
     }
 }
 
 impl Others {
-    /// Starts the next attempt, if there are addresses left.
+    /// Starts the next attempt, if there are addresses left. Local addresses may have come and gone.
     fn start(&mut self) -> Option<Attempt> {
         loop {
-            let four_tuple = self.four_tuples.pop_front()?;
+            let ways = start::ways(&self.endpoint, &self.config, &self.remotes);
+            let four_tuple = ways.into_iter().find(|way| !self.tried.contains(way))?;
+            self.tried.push(four_tuple);
             tracing::debug!(%four_tuple, "no answer, trying another way");
             let config = self.config.clone();
             if let Ok(connection) =
@@ -115,20 +135,21 @@ impl Connecting {
         }
     }
 
-    /// Tries these addresses as well while there is no answer.
+    /// Tries other ways to these addresses of the server while nothing is heard on the `first`.
     pub(crate) fn or_else(
         mut self,
         endpoint: &Arc<SharedEndpoint>,
         config: ClientConfig,
-        four_tuples: VecDeque<FourTuple>,
+        (first, remotes): (FourTuple, Vec<SocketAddr>),
         server_name: &str,
     ) -> Self {
-        if !four_tuples.is_empty() {
+        if config.automatic_paths {
             self.others = Some(Box::new(Others {
                 endpoint: endpoint.clone(),
                 config,
                 server_name: server_name.to_owned(),
-                four_tuples,
+                remotes,
+                tried: vec![first],
                 next: endpoint.runtime.timer(endpoint.now() + NEXT_ATTEMPT),
             }));
         }
@@ -216,8 +237,8 @@ impl Connecting {
                         ConnectionError::PortUnreachable => {
                             self.attempts.retain(|attempt| attempt.remote() != failed);
                             if let Some(others) = &mut self.others {
-                                let tuples = &mut others.four_tuples;
-                                tuples.retain(|tuple| Some(tuple.remote) != failed);
+                                let remotes = &mut others.remotes;
+                                remotes.retain(|remote| Some(*remote) != failed);
                             }
                             true
                         }
@@ -255,17 +276,16 @@ impl Future for Connecting {
             if others.next.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            let at = others.endpoint.now() + NEXT_ATTEMPT;
-            others.next.as_mut().reset(at);
-            if others.four_tuples.is_empty() || this.attempts.iter().any(Attempt::has_answer) {
-                // The timer has nothing to do if there is no other address, or once the server
-                // answers: an attempt that fails starts the next one without it.
-                if others.four_tuples.is_empty() {
-                    this.others = None;
-                }
-                continue;
+            let now = others.endpoint.now();
+            others.next.as_mut().reset(now + NEXT_ATTEMPT);
+            let mut answered = false;
+            for attempt in &mut this.attempts {
+                answered |= attempt.is_answered(now);
             }
-            this.attempts.extend(others.start());
+            // An attempt that fails starts the next one without the timer.
+            if !answered {
+                this.attempts.extend(others.start());
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tracing::Span;
 
+use crate::departures::Departures;
 use crate::endpoint_state::EndpointState;
 use crate::error_queue::Unreachable;
 #[cfg(feature = "metrics")]
@@ -96,6 +97,8 @@ pub(crate) struct Engine {
     pub(crate) pollers: Pollers,
     /// The paths to open; `None` on a server.
     pub(crate) plan: Option<Box<PathPlan>>,
+    /// Sockets that the endpoint has given up.
+    pub(crate) departures: Departures,
     listeners: Listeners,
     path_spans: PathSpans,
     #[cfg(feature = "metrics")]
@@ -163,6 +166,7 @@ impl ConnectionState {
                 finishing: FxHashMap::default(),
                 pollers: Pollers::default(),
                 plan: plan.map(Box::new),
+                departures: Departures::default(),
                 listeners: Listeners::default(),
                 path_spans: PathSpans::default(),
                 #[cfg(feature = "metrics")]
@@ -556,6 +560,9 @@ impl LockedConnection<'_> {
         let engine = &mut **self;
         engine.sending.retry_unreachable(&mut engine.core, now);
         engine.take_events(&connection.notifications, now);
+        if !engine.departures.is_empty() {
+            engine.leave_sockets(now);
+        }
         engine.tell_endpoint(connection);
     }
 
@@ -670,6 +677,12 @@ impl Engine {
         if let Some(plan) = &mut self.plan {
             plan.open(&mut self.core, now);
         }
+    }
+
+    /// Paths leave the sockets that the endpoint has given up, as far as they can.
+    pub(crate) fn leave_sockets(&mut self, now: Instant) {
+        let plan = self.plan.as_deref_mut();
+        self.departures.follow(&mut self.core, plan, now);
     }
 
     fn note_ways(&self, now: Instant) {

@@ -70,6 +70,7 @@ impl Drop for ConnectionTask {
         // The task is dropped early when the runtime ends: the connection must not keep the
         // endpoint alive then.
         let connection = &self.connection;
+        connection.lock().departures.clear();
         #[cfg(feature = "metrics")]
         connection
             .lock()

@@ -1,6 +1,5 @@
 //! [`Endpoint`]: a handle to a set of sockets and the connections that use them.
 
-use std::collections::VecDeque;
 use std::io;
 use std::iter;
 use std::net::{SocketAddr, UdpSocket};
@@ -23,7 +22,6 @@ use crate::incoming::Incoming;
 use crate::local_addresses;
 #[cfg(feature = "metrics")]
 use crate::metrics;
-use crate::path_plan::address_pairs;
 use crate::socket::Socket;
 use crate::start::{self, ConnectError};
 
@@ -149,7 +147,7 @@ impl Endpoint {
     }
 
     /// Connects. The handshake runs from the first local address of `addr`'s family; while the
-    /// server does not answer, other local addresses and server addresses are tried beside it. What an
+    /// server does not answer, or not any more, other local addresses and server addresses are tried beside it. What an
     /// earlier connection with the same configuration has heard of first is tried first.
     /// Further paths open on their own once the handshake is complete. With
     /// [`ClientConfig::automatic_paths`] off, there is one attempt and one path.
@@ -252,22 +250,11 @@ impl Endpoint {
     ) -> Result<Connecting, ConnectError> {
         let preferred = *remotes.first().ok_or(ConnectError::NoAddress)?;
         let state = self.state();
-        let mut tuples = address_pairs(&state.sockets.all(), remotes);
-        // Those of one version come first where the sockets of another one were bound before.
-        if let Some(first) = tuples.iter().position(|tuple| tuple.remote == preferred) {
-            tuples[..=first].rotate_right(1);
-        }
-        if config.automatic_paths {
-            config.ways.sort(&mut tuples, state.now());
-            tuples.sort_by_key(|tuple| state.sockets.is_backup(tuple.local));
-        } else {
-            tuples.truncate(1);
-        }
-        let mut tuples = VecDeque::from(tuples);
-        let no_socket = ConnectError::NoSocket(preferred);
-        let first = tuples.pop_front().ok_or(no_socket)?;
-        let first = start::connect(state, config.clone(), first, server_name)?;
-        Ok(Connecting::new(first).or_else(state, config, tuples, server_name))
+        let first = start::ways(state, &config, remotes).first().copied();
+        let first = first.ok_or(ConnectError::NoSocket(preferred))?;
+        let connection = start::connect(state, config.clone(), first, server_name)?;
+        let connecting = Connecting::new(connection);
+        Ok(connecting.or_else(state, config, (first, remotes.to_vec()), server_name))
     }
 
     /// Waits for the next client that wants to connect; `None` once the endpoint is closed.
@@ -494,7 +481,8 @@ impl Endpoint {
 
     /// Closes the socket with this address. Its paths are abandoned, but a connection's last path
     /// stays and moves to the next local address that appears. Returns false if there is no such
-    /// socket.
+    /// socket. A connection whose handshake is not confirmed must not leave its address: for such ones the socket
+    /// goes on until they have moved.
     pub fn remove_local(&self, addr: SocketAddr) -> bool {
         let state = self.state();
         let removed = state.sockets.remove(|socket| socket.local() == addr);
@@ -505,7 +493,8 @@ impl Endpoint {
     }
 
     /// Replaces all sockets by one that the application has bound. Every path of a client moves to
-    /// the new socket once the handshake is confirmed, if the server allows migration. A server's
+    /// the new socket once the handshake is confirmed, if the server allows migration; the old one stays
+    /// open until then. A server's
     /// paths go on only if the new socket has the address of the old one, because its clients know
     /// no other.
     ///

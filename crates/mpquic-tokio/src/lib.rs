@@ -91,6 +91,7 @@ mod connection_ref;
 mod connection_state;
 mod connection_task;
 mod datagram_socket;
+mod departures;
 mod endpoint;
 mod endpoint_state;
 mod error_queue;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_core::{
-    ClosePathError, Connection, FourTuple, OpenPathError, PathEvent, PathId, PathMut, PathState,
-    PathStatus, ServerAddress, TransportErrorCode,
+    ClosePathError, Connection, FourTuple, MigrateError, OpenPathError, PathEvent, PathId, PathMut,
+    PathState, PathStatus, ServerAddress, TransportErrorCode,
 };
 
 use crate::addresses::fit;
@@ -218,8 +218,19 @@ impl PathPlan {
     }
 
     /// Abandons paths whose local address is gone. If no path would be left, one of them is kept
-    /// and moves to a new local address as soon as there is one.
-    pub(crate) fn follow(&mut self, core: &mut Connection, now: Instant) {
+    /// and moves to a new local address as soon as there is one. Nothing happens before the handshake is
+    /// confirmed (RFC 9000 section 9): the other paths need the first one. True if a path waits
+    /// until it can move, at addresses where it `may_wait`.
+    pub(crate) fn follow(
+        &mut self,
+        core: &mut Connection,
+        now: Instant,
+        may_wait: impl Fn(FourTuple) -> bool,
+    ) -> bool {
+        if !core.is_handshake_confirmed() {
+            return true;
+        }
+        let mut waits = false;
         let locals = &self.locals;
         let is_gone = |target: &Target| !locals.iter().any(|s| s.owns(target.four_tuple.local));
         let mut alive = self
@@ -245,7 +256,12 @@ impl PathPlan {
                     let local = socket.local_towards(remote);
                     let is_lost = |old: FourTuple| !locals.iter().any(|s| s.owns(old.local));
                     let moves = |path: PathMut<'_>| move_path(path, now, local, is_lost);
-                    let has_moved = core.path_mut(path).is_ok_and(moves);
+                    let has_moved = core.path_mut(path).map_or(Move::Never, moves);
+                    if has_moved == Move::Later && may_wait(target.four_tuple) {
+                        (alive, waits) = (true, true);
+                        continue;
+                    }
+                    let has_moved = has_moved == Move::Done;
                     if has_moved {
                         alive = true;
                         target.four_tuple.local = local;
@@ -263,6 +279,7 @@ impl PathPlan {
         self.targets.retain(|target| {
             target.path.is_some() || !(is_gone(target) || Some(target.four_tuple) == moved)
         });
+        waits
     }
 
     /// The handshake is complete: paths may be opened if the peer supports multipath, once it has
@@ -576,19 +593,31 @@ fn suits(socket: &Socket, remote: SocketAddr, locals: &[Arc<Socket>]) -> bool {
     socket.reaches(remote) && !locals.iter().any(|other| is_better(other))
 }
 
-/// Moves a path to a local address; false if it cannot. If what it leaves is lost, it does not return
-/// there.
+/// What came of moving a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Move {
+    Done,
+    /// It can move once the handshake is confirmed, or the peer has issued another connection ID.
+    Later,
+    Never,
+}
+
+/// Moves a path to a local address. If what it leaves is lost, it does not return there.
 pub(crate) fn move_path(
     mut path: PathMut<'_>,
     now: Instant,
     local: SocketAddr,
     is_lost: impl Fn(FourTuple) -> bool,
-) -> bool {
-    let has_moved = path.set_local_address(now, local).is_ok();
+) -> Move {
+    let moved = match path.set_local_address(now, local) {
+        Ok(()) => Move::Done,
+        Err(MigrateError::NotConfirmed | MigrateError::NoConnectionId) => Move::Later,
+        Err(_) => Move::Never,
+    };
     if path.previous_addresses().is_some_and(is_lost) {
         path.forget_previous_addresses();
     }
-    has_moved
+    moved
 }
 
 #[cfg(test)]

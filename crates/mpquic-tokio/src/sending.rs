@@ -170,7 +170,7 @@ impl Sending {
                 self.first_header.extend_from_slice(header_of(first));
             }
             for (transmit, contents) in batch.trains() {
-                let Some(socket) = sockets.owner(transmit.four_tuple.local) else {
+                let Some(socket) = sockets.sender(transmit.four_tuple.local) else {
                     continue; // Its interface is gone; the path plan hears of it on its own.
                 };
                 if self.send(socket, *transmit, contents) == Sent::Unreachable

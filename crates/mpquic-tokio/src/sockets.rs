@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use crate::backups::Backups;
 use crate::runtime::Runtime;
@@ -14,6 +15,8 @@ use crate::socket::Socket;
 pub(crate) struct Sockets {
     runtime: Arc<dyn Runtime>,
     open: RwLock<Vec<Arc<Socket>>>,
+    /// Removed, but needed by a connection.
+    leaving: RwLock<Vec<Weak<Leaving>>>,
     /// Which of them paths start from that stand by.
     backups: OnceLock<Backups>,
     /// ICMP messages about what is sent matter: there are clients.
@@ -23,12 +26,37 @@ pub(crate) struct Sockets {
     send_queues: Mutex<SendQueues>,
 }
 
+/// A socket that was removed. It goes on until this is dropped, for those whose paths cannot leave it yet.
+#[derive(Debug)]
+pub(crate) struct Leaving(Arc<Socket>);
+
+impl Leaving {
+    /// True if it is this socket.
+    pub(crate) fn is(&self, socket: &Arc<Socket>) -> bool {
+        Arc::ptr_eq(&self.0, socket)
+    }
+}
+
+impl Deref for Leaving {
+    type Target = Socket;
+    fn deref(&self) -> &Socket {
+        &self.0
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 impl Sockets {
     /// No sockets yet. Kernel buffers of `buffer_size` bytes are requested for each that comes.
     pub(crate) fn new(runtime: Arc<dyn Runtime>, buffer_size: usize) -> Self {
         Self {
             runtime,
             open: RwLock::default(),
+            leaving: RwLock::default(),
             backups: OnceLock::new(),
             watches_errors: AtomicBool::new(false),
             buffer_size,
@@ -106,14 +134,33 @@ impl Sockets {
         addresses.find(|local| local.ip() == ip)
     }
 
-    /// Closes the sockets for which `matches` is true, and returns them.
-    pub(crate) fn remove(&self, matches: impl Fn(&Socket) -> bool) -> Vec<Arc<Socket>> {
+    /// Removes the sockets for which `matches` is true, and returns them. Each closes once nobody has it
+    /// any more.
+    pub(crate) fn remove(&self, matches: impl Fn(&Socket) -> bool) -> Vec<Arc<Leaving>> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let removed: Vec<_> = open.extract_if(.., |socket| matches(socket)).collect();
-        for socket in &removed {
-            socket.close();
-        }
+        let removed = open.extract_if(.., |socket| matches(socket));
+        let removed: Vec<_> = removed.map(|socket| Arc::new(Leaving(socket))).collect();
+        drop(open);
+        let leaving = &self.leaving;
+        let mut leaving = leaving.write().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|socket| socket.strong_count() > 0);
+        leaving.extend(removed.iter().map(Arc::downgrade));
         removed
+    }
+
+    /// The sockets that were removed and still go on.
+    pub(crate) fn leaving(&self) -> Vec<Arc<Leaving>> {
+        let leaving = self.leaving.read().unwrap_or_else(PoisonError::into_inner);
+        leaving.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The socket by which a path sends that begins at `local`: one that was removed if there is no other.
+    pub(crate) fn sender(&self, local: SocketAddr) -> Option<Arc<Socket>> {
+        self.owner(local).or_else(|| {
+            let mut leaving = self.leaving().into_iter();
+            let found = leaving.find(|socket| socket.owns(local));
+            found.map(|socket| socket.0.clone())
+        })
     }
 
     /// The send queues behind the sockets. To lock both, lock the connection first.

@@ -12,7 +12,7 @@ use crate::config::ClientConfig;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::{ConnectionState, SharedEndpoint, message_of};
 use crate::connection_task::ConnectionTask;
-use crate::path_plan::PathPlan;
+use crate::path_plan::{PathPlan, address_pairs};
 use crate::socket::Socket;
 use crate::socket_task::read_socket;
 
@@ -55,6 +55,28 @@ pub(crate) fn bind(
     let local = socket.local();
     read(endpoint, socket);
     Ok(local)
+}
+
+/// The ways from local addresses to these of a server, the most promising first; one if the configuration
+/// wants no more.
+pub(crate) fn ways(
+    endpoint: &SharedEndpoint,
+    config: &ClientConfig,
+    remotes: &[SocketAddr],
+) -> Vec<FourTuple> {
+    let mut ways = address_pairs(&endpoint.sockets.all(), remotes);
+    // The preferred address comes first, even where a socket of the other IP version was bound before.
+    let is_preferred = |way: &FourTuple| Some(&way.remote) == remotes.first();
+    if let Some(first) = ways.iter().position(is_preferred) {
+        ways[..=first].rotate_right(1);
+    }
+    if config.automatic_paths {
+        config.ways.sort(&mut ways, endpoint.now());
+        ways.sort_by_key(|way| endpoint.sockets.is_backup(way.local));
+    } else {
+        ways.truncate(1);
+    }
+    ways
 }
 
 /// Starts a connection as a client between these addresses.

@@ -65,6 +65,16 @@ impl Connection {
         }
     }
 
+    /// RFC 9001 section 4.1.2: for a client, the handshake is confirmed if a 1-RTT packet was acknowledged, as all
+    /// packets of paths are but those of path 0. HANDSHAKE_DONE may be lost with the first link.
+    #[inline]
+    pub(super) fn on_path_acked(&mut self, now: Instant, path: PathId) {
+        if path != PathId::ZERO && self.handshake.has_levels() {
+            self.handshake.on_one_rtt_confirms(&mut self.outbox);
+            self.follow_handshake_steps(now);
+        }
+    }
+
     fn on_handshake_complete(&mut self, now: Instant) {
         self.paths.on_handshake_complete();
         self.outbox.event(Event::Connected {

@@ -34,10 +34,12 @@ impl Connection {
         #[cfg(feature = "testing")]
         let handshake =
             handshake || (level.is_some() && self.injected.is_wanted(SpaceId::Handshake));
+        let handshake = handshake || !initial && self.repeats_handshake();
         if !initial && !handshake {
             return None;
         }
-        let path = self.paths.open(PathId::ZERO)?;
+        let path = self.paths.handshake_way()?;
+        let way = path.id;
         let four_tuple = path.four_tuple();
         let size = path.datagram_size().min(path.budget_for(four_tuple));
         // RFC 9000 section 14.1: datagrams with ack-eliciting Initial packets fill 1200 bytes.
@@ -57,7 +59,7 @@ impl Connection {
         }
         // Once, not piece by piece.
         buf.reserve(size);
-        let data = demand && handshake && self.may_follow_handshake(size);
+        let data = demand && handshake && way == PathId::ZERO && self.may_follow_handshake(size);
         let limit = if data { size - ONE_RTT_ROOM } else { size };
         if initial {
             let pad_to = (pad && !handshake).then_some(MIN_DATAGRAM);
@@ -82,9 +84,22 @@ impl Connection {
             plan
         });
         Some(Begun {
-            path: PathId::ZERO,
+            path: way,
             four_tuple,
             follow,
+        })
+    }
+
+    /// True if what has left in Handshake packets is to leave once more, from the addresses of another path.
+    fn repeats_handshake(&mut self) -> bool {
+        if !self.paths.take_next_handshake_way(&mut self.outbox) {
+            return false;
+        }
+        self.repeat_frames();
+        let level = self.handshake.level_mut(SpaceId::Handshake);
+        level.is_some_and(|level| {
+            level.crypto.resend();
+            level.crypto.wants_to_send()
         })
     }
 

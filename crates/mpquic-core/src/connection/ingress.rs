@@ -241,6 +241,7 @@ impl Connection {
             Frame::Ack(ack) => self.on_ack(arrival, opened, opened.space.for_plain_ack(), &ack)?,
             Frame::PathAck(PathAck { path_id, ack }) => {
                 self.on_ack(arrival, opened, SpaceId::Data(path_id), &ack)?;
+                self.on_path_acked(now, path_id);
             }
             Frame::ResetStream(frame) => self.streams.on_reset_stream(&frame, now)?,
             Frame::ResetStreamAt(frame) => self.streams.on_reset_stream_at(&frame, now)?,

@@ -170,6 +170,13 @@ impl Handshake {
         Ok(())
     }
 
+    /// The peer has acknowledged a 1-RTT packet of ours.
+    pub(crate) fn on_one_rtt_confirms(&mut self, outbox: &mut Outbox) {
+        if matches!(self.role, Role::Client(_)) && self.complete {
+            self.confirm(outbox);
+        }
+    }
+
     fn confirm(&mut self, outbox: &mut Outbox) {
         if !self.confirmed {
             self.confirmed = true;

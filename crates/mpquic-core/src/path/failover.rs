@@ -39,8 +39,8 @@ impl Path {
     /// The only path is silent: its probes repeat the oldest content (RFC 9002 section 6.2.4) and
     /// the current state of every control frame in flight. The peer may hear us although we do not
     /// hear it, and may be waiting for one of them, for example for the PATH_ABANDON of another
-    /// path.
-    fn repeat_content(&self, outbox: &mut Outbox) {
+    /// path. The data of so many packets is repeated.
+    fn repeat_content(&self, with_data: usize, outbox: &mut Outbox) {
         let packets = self.space.sent.iter();
         let eliciting = packets.filter(|(_, packet)| packet.ack_eliciting);
         for (age, (_, packet)) in eliciting.enumerate() {
@@ -48,7 +48,7 @@ impl Path {
                 matches!(delivery, Delivery::Stream(StreamDelivery::Data { .. }))
             };
             let of_packet = packet.deliveries.iter().copied();
-            outbox.repeat(of_packet.filter(|of| age < PROBE_PACKETS || !is_data(of)));
+            outbox.repeat(of_packet.filter(|of| age < with_data || !is_data(of)));
         }
     }
 }
@@ -62,7 +62,7 @@ impl Paths {
         };
         path.forget_unanswered(outbox);
         if is_alone {
-            path.repeat_content(outbox);
+            path.repeat_content(PROBE_PACKETS, outbox);
             return;
         }
         path.liveness.on_silent(id, outbox);
@@ -73,12 +73,47 @@ impl Paths {
     /// A probe timeout passed in a packet number space of the handshake. Once a client has 1-RTT keys,
     /// a 1-RTT packet goes along: a server for which the handshake is over has discarded the keys of
     /// all others, and might not learn otherwise that the client has another address by now.
+    ///
+    /// The link of path 0 may be dead. Without the client's last message the server can open no packet of
+    /// the other paths, which the client has opened since, so each of them repeats the message from its
+    /// addresses. Path 0 stays where it is (RFC 9000 section 9).
     pub(crate) fn on_handshake_probe(&mut self, id: PathId) {
-        if self.shared.handshake_complete
-            && let Some(path) = self.open_mut(id)
-        {
+        if !self.shared.handshake_complete {
+            return;
+        }
+        for path in self.iter_mut() {
+            path.repeats_handshake = path.id != id;
+        }
+        if let Some(path) = self.open_mut(id) {
             path.request_ping();
         }
+    }
+
+    /// The path between whose addresses Handshake packets leave now.
+    pub(crate) fn handshake_way(&self) -> Option<&Path> {
+        let way = self.open(self.shared.handshake_way);
+        way.or_else(|| self.open(PathId::ZERO))
+    }
+
+    /// All Handshake packets that were due have left. True if another path is to repeat them. A 1-RTT
+    /// packet with the control frames follows that nobody has acknowledged: without a connection ID of
+    /// the client the server can open no path.
+    pub(crate) fn take_next_handshake_way(&mut self, outbox: &mut Outbox) -> bool {
+        if self.iter().any(|path| path.carries_control) {
+            return false; // It leaves first.
+        }
+        let next = self.iter_mut().find(|path| path.repeats_handshake);
+        let Some(path) = next else {
+            self.shared.handshake_way = PathId::ZERO;
+            return false;
+        };
+        path.repeats_handshake = false;
+        path.carries_control = true;
+        self.shared.handshake_way = path.id;
+        if let Some(first) = self.open(PathId::ZERO) {
+            first.repeat_content(0, outbox);
+        }
+        true
     }
 
     /// An acknowledgement of an open path's packets arrived, perhaps of bare acknowledgements alone.

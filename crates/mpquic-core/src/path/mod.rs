@@ -102,6 +102,10 @@ pub(crate) struct Path {
     filled_packet: bool,
     /// A PING is to be sent.
     ping: bool,
+    /// The client's last message of the handshake is to be repeated from here.
+    repeats_handshake: bool,
+    /// A packet with control frames is to follow that.
+    carries_control: bool,
     /// The latency spin bit, and whether it is used. It is not used on one path in sixteen, so that
     /// connections that turn it off do not stand out (RFC 9000 section 17.4).
     spin: bool,
@@ -136,6 +140,8 @@ impl Path {
             local_queue: None,
             filled_packet: false,
             ping: false,
+            repeats_handshake: false,
+            carries_control: false,
             spin: false,
             spins: false,
             last_activity: now,

@@ -137,6 +137,11 @@ impl Paths {
             plan.management = true;
             return Some((plan, four_tuple));
         }
+        if std::mem::take(&mut path.carries_control) {
+            let mut plan = path.probe_plan();
+            plan.management = true;
+            return Some((plan, four_tuple));
+        }
         let plan = path.ping_or_mtu_plan(cx, established)?;
         Some((plan, four_tuple))
     }

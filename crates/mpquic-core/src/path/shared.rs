@@ -10,6 +10,7 @@ use super::server_addresses::ServerAddresses;
 use crate::cid::generator::CidSource;
 use crate::config::TransportConfig;
 use crate::crypto::tokens::ResetKey;
+use crate::ids::PathId;
 use crate::random::SeededRandom;
 use crate::recovery::ack_frequency::AckFrequencies;
 use crate::wire::transport_parameters::{PreferredAddress, TransportParameters};
@@ -29,6 +30,9 @@ pub(crate) struct Shared {
     pub(crate) handshake_address: SocketAddr,
     pub(crate) handshake_complete: bool,
     pub(crate) handshake_confirmed: bool,
+    /// The path between whose addresses Handshake packets leave: another one than path 0 while a client
+    /// repeats there what nobody has acknowledged.
+    pub(crate) handshake_way: PathId,
     /// Server: the client may leave the address of the handshake.
     pub(crate) allows_migration: bool,
     /// Client: it moves to the server's preferred address.
@@ -125,6 +129,7 @@ impl Shared {
             handshake_address: SocketAddr::from(([127, 0, 0, 1], 1)),
             handshake_complete: true,
             handshake_confirmed: true,
+            handshake_way: PathId::ZERO,
             allows_migration: true,
             uses_preferred_address: true,
             preferred: None,

@@ -144,12 +144,13 @@ impl Pair {
     /// The same without cryptography and with a fixed time of day, so that one run is like the other
     /// to the last bit.
     pub(crate) fn recorded(network: &Network, paths: usize) -> Result<Self, Error> {
-        let crypto = NullCrypto::new(ALPN[0]);
-        let mut server = ServerConfig::new(crypto.clone())?;
-        server.core.token_key = [3; 32];
-        server.core.time_source = Arc::new(Noon);
-        let configs = (server, ClientConfig::new(crypto));
-        Self::with_configs(network.clone(), configs, paths)
+        Self::with_configs(network.clone(), without_cryptography()?, paths)
+    }
+
+    /// The same with sockets on these addresses.
+    pub(crate) fn quick(at_server: &[&str], at_client: &[&str]) -> Result<Self, Error> {
+        let (server, client) = without_cryptography()?;
+        Self::new((server, at_server), (client, at_client))
     }
 
     fn with_configs(
@@ -198,6 +199,15 @@ impl Pair {
         }
         Ok((a, b))
     }
+}
+
+/// Configurations that cost little, at a fixed time of day.
+fn without_cryptography() -> Result<(ServerConfig, ClientConfig), Error> {
+    let crypto = NullCrypto::new(ALPN[0]);
+    let mut server = ServerConfig::new(crypto.clone())?;
+    server.core.token_key = [3; 32];
+    server.core.time_source = Arc::new(Noon);
+    Ok((server, ClientConfig::new(crypto)))
 }
 
 /// A client that trusts everybody.

@@ -8,6 +8,7 @@ mod failover;
 mod faults;
 mod full_sockets;
 mod handles;
+mod handshake_sweep;
 mod icmp;
 mod limits;
 #[cfg(feature = "metrics")]

@@ -1,0 +1,140 @@
+//! [`Departures`]: sockets that the endpoint has given up and that a connection still needs.
+//!
+//! A client must not move before its handshake is confirmed (RFC 9000 section 9), and not without
+//! another connection ID of the peer. Until then it goes on from the address that it has.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use mpquic_core::{Connection, FourTuple, PathState, Side};
+
+use crate::path_plan::{Move, PathPlan, move_path};
+use crate::socket::Socket;
+use crate::sockets::Leaving;
+
+/// The sockets that paths of one connection are to leave.
+#[derive(Debug, Default)]
+pub(crate) struct Departures {
+    left: Vec<Departure>,
+    /// The sockets that the endpoint has now.
+    locals: Vec<Arc<Socket>>,
+}
+
+/// A socket to leave, and the one that has taken its place, if there is one.
+#[derive(Debug)]
+struct Departure {
+    from: Arc<Leaving>,
+    to: Option<Arc<Socket>>,
+}
+
+impl Departures {
+    /// True if there is nothing to leave.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Nothing is sent any more.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The endpoint has given these sockets up, for another one if there is one, and has `locals` now.
+    pub(crate) fn add(
+        &mut self,
+        from: &[Arc<Leaving>],
+        to: Option<&Arc<Socket>>,
+        locals: Vec<Arc<Socket>>,
+    ) {
+        let is_gone = |socket: &Arc<Socket>| from.iter().any(|gone| gone.is(socket));
+        for departure in &mut self.left {
+            if departure.to.as_ref().is_some_and(is_gone) {
+                departure.to = to.cloned();
+            }
+        }
+        for from in from {
+            if !self.left.iter().any(|known| Arc::ptr_eq(&known.from, from)) {
+                let (from, to) = (from.clone(), to.cloned());
+                self.left.push(Departure { from, to });
+            }
+        }
+        self.locals = locals;
+    }
+
+    /// Moves what can move now, and lets go of the sockets that nothing waits at.
+    pub(crate) fn follow(
+        &mut self,
+        core: &mut Connection,
+        mut plan: Option<&mut PathPlan>,
+        now: Instant,
+    ) {
+        let mut waits = core.side() == Side::Client && !core.is_handshake_confirmed();
+        for departure in &self.left {
+            if let Some(to) = &departure.to {
+                waits |= self.move_paths(departure, to, core, &mut plan, now);
+            }
+        }
+        if let Some(plan) = plan {
+            let may_wait = |tuple: FourTuple| self.left.iter().any(|of| of.from.owns(tuple.local));
+            waits |= plan.follow(core, now, may_wait);
+        }
+        let paths = core.paths().filter_map(|path| core.path_stats(path));
+        let open = paths.filter(|path| path.state != PathState::Abandoned);
+        let used: Vec<FourTuple> = open.map(|path| path.four_tuple).collect();
+        let locals = &self.locals;
+        self.left.retain(|departure| {
+            waits && used.iter().any(|tuple| departure.is_lost(locals, *tuple))
+        });
+        if self.left.is_empty() {
+            self.clear(); // So that it keeps no socket.
+        }
+    }
+
+    /// Moves paths to the socket that has taken the place of theirs. True if one has to wait.
+    fn move_paths(
+        &self,
+        departure: &Departure,
+        to: &Socket,
+        core: &mut Connection,
+        plan: &mut Option<&mut PathPlan>,
+        now: Instant,
+    ) -> bool {
+        let mut waits = false;
+        let paths: Vec<_> = core.paths().collect();
+        for path in paths {
+            let stats = core.path_stats(path);
+            let four_tuple = stats.map(|stats| stats.four_tuple);
+            let Some(four_tuple) = four_tuple.filter(|of| departure.is_lost(&self.locals, *of))
+            else {
+                continue;
+            };
+            let local = to.local_towards(four_tuple.remote);
+            let is_lost = |tuple| {
+                self.left
+                    .iter()
+                    .any(|left| left.is_lost(&self.locals, tuple))
+            };
+            let moved = match core.path_mut(path) {
+                Ok(path) if to.reaches(four_tuple.remote) => move_path(path, now, local, is_lost),
+                Ok(_) | Err(_) => Move::Never,
+            };
+            if moved == Move::Later {
+                waits = true;
+                continue;
+            }
+            // Fails only if the path was abandoned: then nothing is sent on it anyway.
+            let _ = core.set_path_usable(now, path, moved == Move::Done);
+            if let (Move::Done, Some(plan)) = (moved, &mut *plan) {
+                plan.on_local_changed(path, local);
+            }
+        }
+        waits
+    }
+}
+
+impl Departure {
+    /// True if these addresses begin at the socket, and at none that the endpoint has now.
+    fn is_lost(&self, locals: &[Arc<Socket>], tuple: FourTuple) -> bool {
+        let owns = |socket: &Arc<Socket>| socket.owns(tuple.local);
+        self.from.owns(tuple.local) && !locals.iter().any(owns)
+    }
+}

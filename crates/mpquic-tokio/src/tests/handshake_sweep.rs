@@ -1,0 +1,261 @@
+//! Something happens to the network, to an address or to the connection at each millisecond of a
+//! handshake: who has a link that works is answered soon, and what was acknowledged is read.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::testing::{DELAY, Error, Pair, TestResult};
+use crate::{Connecting, Connection};
+
+const MS: Duration = Duration::from_millis(1);
+/// The handshake is confirmed after four delays.
+const LAST: u32 = 5 * DELAY.as_millis() as u32;
+/// The first probe timeout of a connection is about a second; all others here are much shorter. Then a
+/// handshake and an answer take some round trips.
+const SOON: Duration = Duration::from_millis(1100);
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// The client's first link is cut, and nobody is told.
+    Cut,
+    /// The server's first link is.
+    CutAtServer,
+    /// The client's first socket is removed.
+    Remove,
+    /// The same, and its network is gone.
+    RemoveAndCut,
+    /// The client has another address before its first one is removed.
+    AddAndRemove,
+    /// The client's first socket is replaced by one with another address.
+    Rebind,
+    /// The same, and the network of the former address is gone.
+    RebindAndCut,
+    /// The server's socket is replaced by one with the same address.
+    RebindServer,
+}
+
+impl Fate {
+    fn strike(self, pair: &Pair) -> TestResult {
+        let first = pair.at_client[0].local();
+        let client = &pair.client;
+        match self {
+            Self::Cut => pair.at_client[0].silence(true),
+            Self::CutAtServer => pair.at_server[0].silence(true),
+            Self::Remove => assert!(client.endpoint.remove_local(first)),
+            Self::RemoveAndCut => {
+                pair.at_client[0].silence(true);
+                assert!(client.endpoint.remove_local(first));
+            }
+            Self::AddAndRemove => {
+                client.bind("10.0.8.1:8")?;
+                assert!(client.endpoint.remove_local(first));
+            }
+            Self::Rebind => drop(client.replace(first, "10.0.9.1:9")?),
+            Self::RebindAndCut => {
+                pair.at_client[0].silence(true);
+                client.replace(first, "10.0.9.1:9")?;
+            }
+            Self::RebindServer => {
+                let address = pair.at_server[0].local();
+                pair.server.replace(address, &address.to_string())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Answers all clients.
+async fn serve(connecting: Connecting) -> TestResult {
+    let connection = connecting.await?;
+    loop {
+        let (mut send, mut receive) = connection.accept_bi().await?;
+        let question = receive.read_to_end(100).await?;
+        send.write_all(&question).await?;
+        send.finish()?;
+    }
+}
+
+async fn ask(connection: &Connection) -> TestResult {
+    let (mut send, mut receive) = connection.open_bi().await?;
+    send.write_all(b"question").await?;
+    send.finish()?;
+    assert_eq!(receive.read_to_end(100).await?, b"question");
+    Ok(())
+}
+
+fn start(pair: &Pair) -> Result<Connecting, Error> {
+    let to = pair.server.endpoint.local_addr()?;
+    Ok(pair.client.endpoint.connect(to, "localhost")?)
+}
+
+/// Strikes after a time. Returns how long the first answer took, and another one a second later.
+async fn answered(pair: &Pair, fate: Fate, at: Duration) -> Result<[Duration; 2], Error> {
+    let listening = pair.server.endpoint.clone();
+    tokio::spawn(async move {
+        while let Some(incoming) = listening.accept().await {
+            if let Ok(connecting) = incoming.accept() {
+                tokio::spawn(serve(connecting));
+            }
+        }
+    });
+    let begun = Instant::now();
+    let connecting = start(pair)?;
+    let client = async {
+        let connection = connecting.await?;
+        ask(&connection).await?;
+        let first = begun.elapsed();
+        sleep(2 * SOON).await;
+        let begun = Instant::now();
+        ask(&connection).await?;
+        connection.close(0u32.into(), b"");
+        Ok::<_, Error>([first, begun.elapsed()])
+    };
+    let strike = async {
+        sleep(at).await;
+        fate.strike(pair)
+    };
+    let (answered, struck) = tokio::join!(client, strike);
+    struck?;
+    answered
+}
+
+/// All that is wrong, so that one run shows it.
+async fn sweep(pair: impl Fn() -> Result<Pair, Error>, fates: &[Fate]) -> TestResult {
+    let mut faults = Vec::new();
+    for fate in fates {
+        for at in 0..=LAST {
+            let pair = pair()?;
+            match answered(&pair, *fate, at * MS).await {
+                Ok([first, second]) if first < SOON && second < SOON => {}
+                other => faults.push(format!("{fate:?} at {at} ms: {other:?}")),
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    Ok(())
+}
+
+/// Whatever happens to the address, there is a network.
+#[tokio::test(start_paused = true)]
+async fn one_link_that_changes_is_enough() -> TestResult {
+    let pair = || Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1"]);
+    let fates = [
+        Fate::AddAndRemove,
+        Fate::Rebind,
+        Fate::RebindAndCut,
+        Fate::RebindServer,
+    ];
+    sweep(pair, &fates).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_two_links_is_enough() -> TestResult {
+    let pair = || Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1", "10.0.2.1:1"]);
+    let fates = [
+        Fate::Cut,
+        Fate::Remove,
+        Fate::RemoveAndCut,
+        Fate::AddAndRemove,
+        Fate::Rebind,
+        Fate::RebindAndCut,
+        Fate::RebindServer,
+    ];
+    sweep(pair, &fates).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_two_addresses_of_a_server_is_enough() -> TestResult {
+    let at_server = ["10.0.0.1:443", "10.0.0.2:443"];
+    for at_client in [&["10.0.1.1:1"][..], &["10.0.1.1:1", "10.0.2.1:1"]] {
+        sweep(|| Pair::quick(&at_server, at_client), &[Fate::CutAtServer]).await?;
+    }
+    Ok(())
+}
+
+/// Without further paths, the only one moves as soon as it may.
+#[tokio::test(start_paused = true)]
+async fn a_path_of_the_application_moves_once_it_may() -> TestResult {
+    for at in 0..=LAST {
+        let pair = Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1"])?;
+        let (a, b) = {
+            let config = pair.client.state.lock().default_client.clone();
+            let config = config.ok_or("no configuration")?.automatic_paths(false);
+            let to = pair.server.endpoint.local_addr()?;
+            let connecting = pair.client.endpoint.connect_with(config, to, "localhost")?;
+            let rebind = async {
+                sleep(at * MS).await;
+                Fate::Rebind.strike(&pair)
+            };
+            let connect = async { Ok::<_, Error>(connecting.await?) };
+            let (a, b, ()) = tokio::try_join!(connect, pair.accept(), rebind)?;
+            (a, b)
+        };
+        crate::testing::transfer(&a, &b, 1000).await?;
+        sleep(SOON).await;
+        let to: SocketAddr = "10.0.9.1:9".parse()?;
+        assert_eq!(a.path_stats()[0].four_tuple.local, to, "{at} ms");
+        crate::testing::transfer(&b, &a, 1000).await?;
+        assert!(pair.client.state.sockets.leaving().is_empty(), "{at} ms");
+    }
+    Ok(())
+}
+
+/// Sends a message on a connection and closes it after a time. True if the peer has acknowledged all of it.
+async fn say_and_close(connecting: Connecting, begun: Instant, at: Duration) -> bool {
+    let say = async {
+        let connection = connecting.await?;
+        let mut stream = connection.open_uni().await?;
+        stream.write_all(b"order 66").await?;
+        stream.finish()?;
+        let acknowledged = stream.stopped().await?.is_none();
+        tokio::time::sleep_until(begun + at).await;
+        connection.close(7u32.into(), b"done");
+        Ok::<_, Error>(acknowledged)
+    };
+    timeout(at.saturating_sub(begun.elapsed()) + MS / 2, say)
+        .await
+        .is_ok_and(|said| said.unwrap_or(false))
+}
+
+/// Looks after a second for the first time.
+async fn look(connecting: Connecting) -> Result<Vec<u8>, Error> {
+    sleep(SOON).await;
+    let connection = connecting.await?;
+    let mut stream = connection.accept_uni().await?;
+    Ok(stream.read_to_end(100).await?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_acknowledged_before_a_close_is_read() -> TestResult {
+    let mut acknowledged = [0; 2];
+    for is_server in [false, true] {
+        for at in 0..=2 * LAST {
+            let pair = Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1", "10.0.2.1:1"])?;
+            let begun = Instant::now();
+            let here = start(&pair)?;
+            let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
+            let there = incoming.accept()?;
+            let (says, looks) = if is_server {
+                (there, here)
+            } else {
+                (here, there)
+            };
+            let (was, read) = tokio::join!(say_and_close(says, begun, at * MS), look(looks));
+            if was {
+                acknowledged[usize::from(is_server)] += 1;
+                assert_eq!(
+                    read?, b"order 66",
+                    "closed at {at} ms by the server: {is_server}"
+                );
+            }
+        }
+    }
+    assert!(
+        acknowledged.iter().all(|count| *count > 10),
+        "{acknowledged:?}"
+    );
+    Ok(())
+}
