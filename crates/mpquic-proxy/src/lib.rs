@@ -124,6 +124,7 @@ mod server;
 mod streams;
 mod target;
 mod transport;
+mod turns;
 
 pub use class::{Class, ClassRule, FlowKind, InvalidClass, InvalidClassRule};
 #[cfg(all(feature = "tun", target_os = "linux"))]

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::flow_table::{Carried, Flow};
 use crate::streams::{Gathered, Incoming, Outgoing};
+use crate::turns::Turns;
 
 /// The most that is read from TCP at a time, and so what waits for the stream.
 const PIECE: usize = 64 << 10;
@@ -39,7 +40,7 @@ pub(crate) trait Passing: Sync {
     /// # Errors
     ///
     /// If the flow cannot go on.
-    fn to_stream(&self, bytes: &mut BytesMut) -> Result<(), Broken>;
+    fn on_sent(&self, bytes: &mut BytesMut) -> Result<(), Broken>;
 
     /// Pieces came from the stream; none of them is its end. Those that are left are written to TCP, which is
     /// ended behind them if the answer is true.
@@ -47,18 +48,18 @@ pub(crate) trait Passing: Sync {
     /// # Errors
     ///
     /// If the flow cannot go on.
-    fn from_stream(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken>;
+    fn on_received(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken>;
 }
 
 /// Bytes pass as they are.
 pub(crate) struct Unchanged;
 
 impl Passing for Unchanged {
-    fn to_stream(&self, _: &mut BytesMut) -> Result<(), Broken> {
+    fn on_sent(&self, _: &mut BytesMut) -> Result<(), Broken> {
         Ok(())
     }
 
-    fn from_stream(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken> {
+    fn on_received(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken> {
         Ok(pieces.is_empty())
     }
 }
@@ -78,7 +79,7 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     (mut send, recv): (S, R),
     watch: &StreamWatch,
     idle: Duration,
-    (flow, passing): (&Flow, &impl Passing),
+    (flow, passing, turns): (&Flow, &impl Passing, &Turns),
 ) -> Result<(), Broken> {
     let carried = &flow.carried;
     let _ = watch.set_priority(flow.class().priority());
@@ -92,7 +93,7 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     let (read, write) = tcp.tcp.split();
     let both = async {
         tokio::try_join!(
-            to_stream(read, &mut send, watch, (flow, passing)),
+            to_stream(read, &mut send, watch, (flow, passing, turns)),
             from_stream(&mut recv, write, (carried, passing))
         )
     };
@@ -127,8 +128,11 @@ async fn to_stream(
     mut tcp: ReadHalf<'_>,
     send: &mut impl Outgoing,
     watch: &StreamWatch,
-    (flow, passing): (&Flow, &impl Passing),
+    (flow, passing, turns): (&Flow, &impl Passing, &Turns),
 ) -> Result<(), Broken> {
+    let prioritize = |priority| {
+        let _ = watch.set_priority(priority);
+    };
     let mut buffer = BytesMut::new();
     loop {
         let count = tokio::select! {
@@ -139,15 +143,16 @@ async fn to_stream(
         if count == 0 {
             return Ok(send.finish().await?);
         }
-        passing.to_stream(&mut buffer)?;
+        passing.on_sent(&mut buffer)?;
         let count = buffer.len();
         if count == 0 {
             continue;
         }
         if let Some(class) = flow.on_payload(count, Instant::now()) {
-            let _ = watch.set_priority(class.priority());
+            prioritize(class.priority());
         }
-        send.send(buffer.split().freeze()).await?;
+        let sending = send.send(buffer.split().freeze());
+        turns.send(flow.class(), prioritize, sending).await?;
         (flow.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
     }
 }
@@ -174,7 +179,7 @@ async fn from_stream<R: Incoming>(
     let mut pieces = Vec::new();
     loop {
         recv.read(&mut pieces, PIECES).await?;
-        let is_last = passing.from_stream(&mut pieces)?;
+        let is_last = passing.on_received(&mut pieces)?;
         let count: usize = pieces.iter().map(Bytes::len).sum();
         write_all(&mut tcp, &mut pieces)
             .await

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::capsule::{Capsules, DATAGRAM, udp_payload};
-use crate::class::{self, Class, ClassRule, FlowKind};
+use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, Seen, UdpSender};
 use crate::credentials::Credential;
 use crate::datagrams::{Deliver, Demux, Registered};
@@ -35,6 +35,7 @@ use crate::relay::{Passing, Unchanged, relay, until_idle};
 use crate::streams::Incoming;
 use crate::target::Target;
 use crate::transport::seek_large_packets;
+use crate::turns::Turns;
 
 /// Longest fields of an answer, bytes.
 const MAX_FIELDS: u32 = 16 << 10;
@@ -142,6 +143,7 @@ struct Session {
     demux: Arc<Demux>,
     /// The proxy has announced that it carries UDP.
     carries_udp: watch::Receiver<bool>,
+    turns: Arc<Turns>,
 }
 
 impl Session {
@@ -228,7 +230,7 @@ impl Client {
         seek_large_packets(&connection);
         let quic = mpquic_h3::Connection::new(connection.clone())
             .max_frame_size(MAX_FIELDS)
-            .request_priority(class::REQUEST);
+            .request_priority(Class::REQUEST);
         let mut builder = h3_client::builder();
         builder
             .max_field_section_size(MAX_FIELDS.into())
@@ -244,6 +246,7 @@ impl Client {
             requests,
             demux: demux.clone(),
             carries_udp,
+            turns: Arc::default(),
         }));
         // The driver reads the proxy's settings, so after each step they may be there.
         let driving = std::future::poll_fn(|cx| {
@@ -348,6 +351,7 @@ impl Client {
         Ok(TcpFlow {
             flow: self.0.flows.begin(FlowKind::Tcp, Some(target), None, said),
             client: self.clone(),
+            turns: session.turns,
             accepted: Some(accepted),
         })
     }
@@ -469,6 +473,7 @@ impl fmt::Display for Wanted {
 pub struct TcpFlow {
     client: Client,
     flow: OpenFlow,
+    turns: Arc<Turns>,
     /// `None` once it is joined.
     accepted: Option<Accepted>,
 }
@@ -497,7 +502,7 @@ impl TcpFlow {
             return;
         }
         let idle = self.client.0.options.tcp_idle;
-        let passing = (&**self.flow, passing);
+        let passing = (&**self.flow, passing, &*self.turns);
         let ended = relay(tcp, (send, recv), &watch, idle, passing).await;
         tracing::debug!(?ended, "a TCP flow is over");
     }

@@ -63,7 +63,7 @@ impl Exchange {
 }
 
 impl Passing for Exchange {
-    fn to_stream(&self, bytes: &mut BytesMut) -> Result<(), Broken> {
+    fn on_sent(&self, bytes: &mut BytesMut) -> Result<(), Broken> {
         let state = &mut *self.lock();
         if let Answer::Upgraded = state.answer {
             return Ok(());
@@ -77,7 +77,7 @@ impl Passing for Exchange {
         Ok(())
     }
 
-    fn from_stream(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken> {
+    fn on_received(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken> {
         let state = &mut *self.lock();
         let is_end = pieces.is_empty();
         let mut told = Vec::new();
@@ -181,7 +181,7 @@ mod tests {
         let mut got = Vec::new();
         for piece in answer.as_bytes().chunks(size) {
             let mut pieces = vec![Bytes::copy_from_slice(piece)];
-            let is_last = exchange.from_stream(&mut pieces).unwrap();
+            let is_last = exchange.on_received(&mut pieces).unwrap();
             got.extend(pieces.concat());
             if is_last {
                 return (String::from_utf8(got).unwrap(), true);
@@ -263,18 +263,18 @@ mod tests {
         let fetched = || head(request.as_bytes()).unwrap().unwrap().fetched.unwrap();
         let sent = |exchange: &Exchange| {
             let mut bytes = BytesMut::from(&b"frame"[..]);
-            exchange.to_stream(&mut bytes).map(|()| bytes.len())
+            exchange.on_sent(&mut bytes).map(|()| bytes.len())
         };
         let (exchange, _) = Exchange::begin(fetched(), b"").unwrap();
         assert!(sent(&exchange).is_err(), "before it has begun");
         let switch = Bytes::from_static(b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\nfirst");
         let mut pieces = vec![switch.clone()];
-        assert!(!exchange.from_stream(&mut pieces).unwrap());
+        assert!(!exchange.on_received(&mut pieces).unwrap());
         assert_eq!(pieces.concat(), switch);
         assert_eq!(sent(&exchange).unwrap(), 5);
         let (exchange, _) = Exchange::begin(fetched(), b"").unwrap();
         let no = Bytes::from_static(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        assert!(exchange.from_stream(&mut vec![no]).unwrap());
+        assert!(exchange.on_received(&mut vec![no]).unwrap());
         assert!(sent(&exchange).is_err(), "it did not begin");
     }
 }

@@ -34,7 +34,7 @@ use self::accounts::{Accounts, Counted};
 use self::failures::Failures;
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
-use crate::class::{self, Class, ClassRule, FlowKind};
+use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, UdpSender};
 use crate::credentials::Credentials;
 use crate::datagrams::Demux;
@@ -44,6 +44,7 @@ use crate::relay::{Unchanged, relay};
 use crate::rules::Rules;
 use crate::target::{InvalidTarget, Target};
 use crate::transport::seek_large_packets;
+use crate::turns::Turns;
 
 /// Longest request fields, bytes.
 pub const MAX_FIELDS: u32 = 16 << 10;
@@ -249,6 +250,7 @@ impl Server {
             client: client.map_or(IpAddr::from([0; 4]), |client| client.ip().to_canonical()),
             demux,
             right: Arc::default(),
+            turns: Arc::default(),
         };
         let options = self.0.options();
         match options.access {
@@ -307,6 +309,7 @@ pub struct ServerConnection {
     demux: Arc<Demux>,
     /// The hash of what was shown last that was right.
     right: Arc<Mutex<Option<[u8; 32]>>>,
+    turns: Arc<Turns>,
 }
 
 type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
@@ -362,7 +365,7 @@ impl ServerConnection {
             takes_copies: copies::are_offered(request.headers()),
         };
         // Answers wait behind no flow.
-        let _ = call.watch.set_priority(class::REQUEST);
+        let _ = call.watch.set_priority(Class::REQUEST);
         let method = match request.extensions().get::<Protocol>() {
             Some(_) if is_for_ip(&request) => "CONNECT-IP",
             Some(protocol) if *protocol == Protocol::CONNECT_UDP => "CONNECT-UDP",
@@ -636,7 +639,7 @@ impl Call<'_> {
         let _open = Open::new(&shared.open_tcp);
         if stream.send_response(Response::new(())).await.is_ok() {
             let halves: Halves = stream.split();
-            let passing = (flow, &Unchanged);
+            let passing = (flow, &Unchanged, &*self.connection.turns);
             let ended = relay(tcp, halves, &self.watch, options.tcp_idle, passing).await;
             tracing::debug!(%target, ?ended, "a TCP flow is over");
         }

@@ -212,7 +212,7 @@ async fn requests_are_more_urgent_than_all_flows() -> TestResult {
         TestResult::Ok(())
     })
     .await??;
-    assert_eq!(priority(0)?, 2);
+    assert_eq!(priority(0)?, 3);
     drop(application);
     within("its end", joining).await??;
     asking.abort();
