@@ -1,12 +1,12 @@
-//! What one side has learned must be what the other side did.
+//! Compares events that one side reports with the actions of the other side.
 
 use crate::transfers::{News, Transfers};
 
-/// Compares what the side `here` has learned with what the side `there` did.
+/// Compares an event that the side `here` reports with the actions of the side `there`.
 ///
 /// # Errors
 ///
-/// What is wrong, in words.
+/// A description of the contradiction.
 pub(crate) fn check(news: &News, here: &Transfers, there: &Transfers) -> Result<(), String> {
     match news {
         News::Finished(id) => {
@@ -48,7 +48,7 @@ pub(crate) fn check(news: &News, here: &Transfers, there: &Transfers) -> Result<
     Ok(())
 }
 
-/// Notes a DATAGRAM. Returns its bytes if it was received before, else 0.
+/// Notes a DATAGRAM. Returns its size in bytes if it was received before, otherwise 0.
 pub(crate) fn note(news: &News, here: &mut Transfers) -> u64 {
     match news {
         News::Datagram(datagram) if !here.note_number(datagram) => datagram.len() as u64,
@@ -56,11 +56,12 @@ pub(crate) fn note(news: &News, here: &mut Transfers) -> u64 {
     }
 }
 
-/// Checks that no more came twice than was sent twice: a scheduler or an application may want copies.
+/// Checks that no more bytes arrived twice than were sent twice, because a scheduler or an
+/// application may send copies.
 ///
 /// # Errors
 ///
-/// If more bytes of DATAGRAMs were received again than the other side repeated.
+/// If more bytes of DATAGRAMs arrived again than the other side repeated.
 pub(crate) fn check_copies(received_again: u64, repeated: u64) -> Result<(), String> {
     if received_again <= repeated {
         return Ok(());

@@ -1,16 +1,16 @@
-//! [`Application`]: what runs on top of a connection in the lab.
+//! [`Application`]: the code that uses a connection in the lab.
 
 use std::time::Instant;
 
 use mpquic_core::{Connection, Event};
 
-/// An application that uses a connection. Implement this trait to study workloads of your own;
+/// An application that uses a connection. Implement this trait to study your own workloads;
 /// [`crate::Transfers`] moves bulk data.
 pub trait Application {
-    /// Something happened to the connection.
+    /// The connection reported an event.
     fn on_event(&mut self, now: Instant, connection: &mut Connection, event: &Event);
 
-    /// When to be called with [`Self::on_timeout`].
+    /// When [`Self::on_timeout`] should be called.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }

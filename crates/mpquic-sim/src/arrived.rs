@@ -1,13 +1,13 @@
-//! [`Arrived`]: which bytes of a stream were read, if they are read in any order.
+//! [`Arrived`]: the bytes of a stream that were read, for streams that are read in any order.
 
 use std::collections::BTreeMap;
 
-/// Ranges of bytes, by where they start, and where they end. They neither overlap nor touch.
+/// Ranges of bytes: the end of each range by its start. Ranges neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Arrived(BTreeMap<u64, u64>);
 
 impl Arrived {
-    /// Adds bytes; false if one of them was there.
+    /// Adds a range of bytes; false if one of its bytes was already there.
     pub(crate) fn insert(&mut self, offset: u64, length: u64) -> bool {
         let (mut start, mut end) = (offset, offset + length);
         let before = self.0.range(..=offset).next_back();
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_that_comes_twice_is_noticed() {
+    fn byte_that_arrives_twice_is_noticed() {
         let mut arrived = Arrived::default();
         for (offset, length) in [(10, 10), (30, 10), (0, 10), (20, 10)] {
             assert!(arrived.insert(offset, length), "{offset}");

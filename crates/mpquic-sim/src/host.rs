@@ -18,12 +18,12 @@ use crate::observer::Observer;
 use crate::packet::Packet;
 use crate::socket_buffer::SocketBuffer;
 
-/// Datagrams leave in batches of at most this many, as with segmentation offload.
+/// Most datagrams in a batch, as with segmentation offload.
 const MAX_BATCH: usize = 64;
-/// Received datagrams are cut from blocks of this size.
+/// Size of the blocks that received datagrams are cut from, bytes.
 const BLOCK: usize = 64 << 10;
 
-/// What a server does with connection attempts.
+/// The reaction of a server to connection attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AcceptPolicy {
     /// Accepts every attempt.
@@ -37,34 +37,35 @@ pub enum AcceptPolicy {
     Ignore,
 }
 
-/// What a process that goes on after a stop does first.
+/// The first action of a process that continues after a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnResume {
-    /// It takes the packets that wait in its socket.
+    /// The process reads the packets in its socket.
     Packets,
-    /// It serves the timers that are overdue.
+    /// The process serves overdue timers.
     Timers,
 }
 
 /// A connection on a host, with its application.
 pub struct Hosted<A> {
-    /// The connection. After calling it directly, use [`Host::connection_mut`] so that the host
-    /// learns of the change.
+    /// The connection. After calling it directly, use [`Host::connection_mut`], so that the host
+    /// notices the change.
     pub connection: Connection,
-    /// The application that uses it.
+    /// The application on the connection.
     pub application: A,
     handle: ConnectionHandle,
     events: Vec<(Instant, Event)>,
     drained: bool,
     dirty: bool,
-    /// The wake-up that was asked for; outdated if the connection's next timeout is later now.
+    /// The time of the requested wake-up. It is outdated if the connection's next timeout is later
+    /// by now.
     wake: Option<Instant>,
     pub(crate) invariants: Invariants,
     observer: Observer,
 }
 
 impl<A> Hosted<A> {
-    /// Everything but stream activity that the connection reported, and when.
+    /// All events that the connection reported except stream activity, with their times.
     pub fn events(&self) -> &[(Instant, Event)] {
         &self.events
     }
@@ -80,7 +81,7 @@ pub struct Host<A> {
     endpoint: Endpoint,
     accept: AcceptPolicy,
     make_application: Box<dyn FnMut() -> A>,
-    /// Never shrinks, so that an index stays valid.
+    /// All connections ever made. The list never shrinks, so that an index stays valid.
     connections: Vec<Hosted<A>>,
     by_handle: BTreeMap<ConnectionHandle, usize>,
     dirty: Vec<usize>,
@@ -88,16 +89,16 @@ pub struct Host<A> {
     transmit_buffer: Vec<u8>,
     block: BytesMut,
     up: bool,
-    /// What waits for the process while it is stopped.
+    /// Packets that wait for the process while it is stopped.
     stopped: Option<SocketBuffer>,
-    /// How far its clock is ahead of the network's.
+    /// By how much the host's clock is ahead of the network's clock.
     ahead: Duration,
     checks: bool,
     shows_queues: bool,
 }
 
 impl<A: Application> Host<A> {
-    /// A host; `make_application` is called for each connection.
+    /// A host. `make_application` is called for each connection.
     pub fn new(
         config: EndpointConfig,
         server: Option<ServerConfig>,
@@ -124,28 +125,28 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// Sets what to do with connection attempts.
+    /// Sets the reaction to connection attempts.
     pub fn set_accept_policy(&mut self, accept: AcceptPolicy) {
         self.accept = accept;
     }
 
-    /// Sets whether invariants are checked after each event. On by default.
+    /// Sets whether invariants are checked after each event; on by default.
     pub fn set_checks(&mut self, checks: bool) {
         self.checks = checks;
     }
 
-    /// Sets whether connections are told how much waits on the first link of each path, as if it
-    /// were the queue of the host's own interface. Off by default.
+    /// Sets whether connections learn the length of the queue on the first link of each path, as if
+    /// it were the queue of the host's own interface. Off by default.
     pub fn show_queues(&mut self, show: bool) {
         self.shows_queues = show;
     }
 
-    /// Crashes the host: it receives and sends nothing until [`Self::restart`].
+    /// Crashes the host: it neither receives nor sends until [`Self::restart`].
     pub fn crash(&mut self) {
         self.up = false;
     }
 
-    /// Starts over with a new endpoint (the old one's state is lost) and no connections routed.
+    /// Restarts the host with a new endpoint, and without the connections of the old endpoint.
     pub fn restart(&mut self, endpoint: Endpoint) {
         self.endpoint = endpoint;
         self.by_handle.clear();
@@ -155,7 +156,7 @@ impl<A: Application> Host<A> {
         self.up = true;
     }
 
-    /// Stops the process: it does nothing until it goes on, and what arrives waits in its socket.
+    /// Stops the process until it is resumed. Packets that arrive wait in its socket.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert_default();
     }
@@ -165,7 +166,7 @@ impl<A: Application> Host<A> {
         self.stopped.is_some()
     }
 
-    /// Lets a stopped process go on.
+    /// Resumes a stopped process.
     pub(crate) fn resume(&mut self, now: Instant, first: OnResume, network: &mut Network) {
         let Some(waiting) = self.stopped.take() else {
             return;
@@ -182,7 +183,7 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// The host's clock jumps forward: all its timers end that much sooner.
+    /// Moves the host's clock forward, so that all its timers end earlier by that time.
     pub fn jump_clock(&mut self, by: Duration) {
         self.ahead += by;
         for index in 0..self.connections.len() {
@@ -190,12 +191,12 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// What the host's clock shows at a time of the network.
+    /// The time on the host's clock at a time of the network.
     pub fn time(&self, now: Instant) -> Instant {
         now + self.ahead
     }
 
-    /// Drops all connections and applications, and leaves the endpoint.
+    /// Drops all connections and applications, and returns the endpoint.
     pub fn into_endpoint(self) -> Endpoint {
         self.endpoint
     }
@@ -204,7 +205,7 @@ impl<A: Application> Host<A> {
     ///
     /// # Errors
     ///
-    /// What [`Endpoint::connect`] answers.
+    /// The error of [`Endpoint::connect`].
     pub fn connect(
         &mut self,
         now: Instant,
@@ -219,23 +220,23 @@ impl<A: Application> Host<A> {
         Ok(self.insert(handle, connection, Observer::default()))
     }
 
-    /// Connections ever made, by index.
+    /// All connections ever made, by index.
     pub fn connections(&self) -> &[Hosted<A>] {
         &self.connections
     }
 
-    /// A connection to call methods on; the host handles what follows from that at the next step.
+    /// A connection to call methods on. The host handles the consequences in the next step.
     pub fn connection_mut(&mut self, index: usize) -> &mut Hosted<A> {
         mark(&mut self.connections, &mut self.dirty, index);
         &mut self.connections[index]
     }
 
-    /// An application, to look at what it has gathered: calls on it change nothing of the connection.
+    /// An application, to read its results. Calls on it must not change the connection.
     pub(crate) fn application_mut(&mut self, index: usize) -> &mut A {
         &mut self.connections[index].application
     }
 
-    /// What the endpoint remembers of its connections.
+    /// Counts of the endpoint's records of its connections.
     pub fn routes(&self) -> RouteCounts {
         self.endpoint.routes()
     }
@@ -346,16 +347,16 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// The wake-up a connection waits for.
+    /// The wake-up that a connection waits for.
     pub(crate) fn wake_time(&self, index: usize) -> Option<Instant> {
         let hosted = &self.connections[index];
         hosted.wake.filter(|_| !hosted.drained)
     }
 
-    /// Calls what is due at `now` for a connection, if it is still due.
+    /// Serves a connection whose wake-up is due at `now`, if the wake-up is still valid.
     pub(crate) fn wake(&mut self, now: Instant, index: usize) {
         let hosted = &mut self.connections[index];
-        // The timeout has moved since, or this wake-up was served already.
+        // The timeout has moved since, or this wake-up was served before.
         if hosted.wake.is_none_or(|wake| wake > now) {
             return;
         }
@@ -381,12 +382,12 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// True if [`Self::service`] has something to do.
+    /// True if [`Self::service`] has work to do.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
 
-    /// Serves all connections that something happened to: events, datagrams, timers.
+    /// Serves all connections that changed: events, datagrams, timers.
     pub(crate) fn service(&mut self, now: Instant, network: &mut Network) {
         while let Some(index) = self.dirty.pop() {
             self.connections[index].dirty = false;
@@ -435,7 +436,7 @@ impl<A: Application> Host<A> {
         self.arm(index);
     }
 
-    /// Asks to be woken if that is now needed earlier than asked before.
+    /// Requests a wake-up, if the requested wake-up would come too late.
     fn arm(&mut self, index: usize) {
         let hosted = &mut self.connections[index];
         let timeout = hosted.connection.poll_timeout().map(|(time, _)| time);
@@ -469,12 +470,12 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// Wake-ups asked for since the last call: when, and for which connection.
+    /// Wake-ups requested since the last call: the time and the connection.
     pub(crate) fn take_wake_ups(&mut self) -> std::vec::Drain<'_, (Instant, usize)> {
         self.wake_ups.drain(..)
     }
 
-    /// Sends what an endpoint wrote into the transmit buffer.
+    /// Sends the datagrams that an endpoint wrote into the transmit buffer.
     fn transmit(&mut self, transmit: &Transmit, network: &mut Network) {
         let buffer = std::mem::take(&mut self.transmit_buffer);
         self.send_batch(transmit, &buffer, network);
@@ -489,7 +490,7 @@ impl<A: Application> Host<A> {
         let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
         for datagram in bytes.chunks(segment) {
             if self.block.capacity() < datagram.len() {
-                // Reuses the block if all that was cut from it is gone.
+                // Reuses the block once all datagrams cut from it are gone.
                 self.block.reserve(BLOCK);
             }
             self.block.extend_from_slice(datagram);
@@ -508,7 +509,7 @@ fn tell_queues(connection: &mut Connection, network: &mut Network) {
         };
         let FourTuple { local, remote } = stats.four_tuple;
         let queue = network.local_queue(now, local, remote);
-        // A path that was closed sends nothing more, so its queue is of no use.
+        // A closed path sends no more packets, so its queue does not matter.
         if let Ok(mut path) = connection.path_mut(path) {
             path.set_local_queue(queue);
         }
@@ -539,13 +540,13 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_crashed_neither_takes_nor_sends_anything() {
+    fn crashed_host_neither_receives_nor_sends() {
         let mut pair = pair();
         let server = pair.host_id(Side::Server);
         pair.host_mut(server).crash();
         let sent = pair.counters("a")[1].packets_in;
         let now = pair.now();
-        // Of its own accord, or when it is asked for something.
+        // Neither because of its timers nor when the application sends.
         let hosted = pair.hosted_mut(Side::Server);
         hosted.application.send(now, &mut hosted.connection, 5000);
         pair.send(Side::Client, 5000);
@@ -555,8 +556,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_host_serves_its_timers_or_its_packets_first() {
-        // The client waits for longer than it has for an answer, which arrives meanwhile.
+    fn resumed_host_serves_timers_or_packets_first_as_told() {
+        // The client's probe timeout passes while it is stopped, and the answer arrives in the
+        // meantime.
         let lost = |first| {
             let mut pair = pair();
             pair.send(Side::Client, 20_000);
@@ -577,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_ends_timers_sooner() {
+    fn clock_that_jumps_forward_ends_timers_earlier() {
         let idle_for = |by: Duration| {
             let mut pair = pair();
             let start = pair.now();
@@ -598,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_kept_but_for_those_of_streams_and_datagrams() {
+    fn events_are_kept_except_those_of_streams_and_datagrams() {
         let mut pair = pair();
         pair.transfer(Side::Client, 5000, SECOND);
         let hosted = pair.hosted_mut(Side::Server);
@@ -616,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_does_is_watched_unless_it_is_not_to_be() {
+    fn invariants_are_checked_only_if_checks_are_on() {
         let link = LinkConfig::new(8.0, 10 * MS);
         let topology = Topology::new().path("a", link);
         for checks in [true, false] {
@@ -634,7 +636,7 @@ mod tests {
                     assert_eq!(watched.contains(nothing), !checks, "{nothing}: {watched}");
                 }
             }
-            // That time passes is always watched, and so is what arrives.
+            // Timeouts and received packets are always watched.
             let client = pair.hosted(Side::Client).unwrap();
             let invariants = format!("{:?}", client.invariants);
             assert!(!invariants.contains("last_timeout: None"), "{invariants}");

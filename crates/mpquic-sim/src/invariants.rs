@@ -1,15 +1,16 @@
-//! What must hold after every step of every connection.
+//! Rules that must hold after every step of every connection.
 
 use std::time::Instant;
 
 use mpquic_core::{Connection, PathState, Transmit};
 
-/// Timeouts one connection may handle at one instant.
+/// Most timeouts of one connection at one instant.
 const MAX_TIMEOUTS_AT_ONCE: u32 = 100;
-/// Statistics are checked once in this many steps, because that costs time.
+/// Statistics are checked once in this many steps, because a check takes time.
 const CHECK_EVERY: u32 = 16;
 
-/// Watches one connection and panics when it breaks a rule: a broken simulation must not go on.
+/// Watches one connection and panics when it breaks a rule, because a broken simulation must not go
+/// on.
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
     last_timeout: Option<Instant>,
@@ -20,7 +21,7 @@ pub(crate) struct Invariants {
 }
 
 impl Invariants {
-    /// Time must pass: a timer that fires again and again at one instant never ends.
+    /// Time must pass: a timer that fires again and again at one instant would never end.
     pub(crate) fn on_timeout(&mut self, now: Instant, connection: &Connection) {
         if self.last_timeout != Some(now) {
             self.last_timeout = Some(now);
@@ -45,7 +46,7 @@ impl Invariants {
         self.bytes_sent += transmit.size as u64;
     }
 
-    /// Statistics must agree with what was sent and with each other.
+    /// Statistics must agree with the sent bytes and with each other.
     pub(crate) fn check(&mut self, now: Instant, connection: &Connection) {
         self.steps += 1;
         if !self.steps.is_multiple_of(CHECK_EVERY) || connection.is_drained() {
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_may_fire_a_hundred_times_at_once() {
+    fn timer_may_fire_a_hundred_times_at_one_instant() {
         let (mut pair, mut invariants) = (pair(), Invariants::default());
         fire(&mut invariants, &mut pair, 100, 0);
         fire(&mut invariants, &mut pair, 100, 1);
@@ -110,13 +111,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "fires without end")]
-    fn a_timer_that_fires_without_end_is_seen() {
+    fn timer_that_fires_without_end_is_noticed() {
         fire(&mut Invariants::default(), &mut pair(), 101, 0);
     }
 
     #[test]
     #[should_panic(expected = "bytes sent")]
-    fn bytes_that_nobody_saw_leave_are_noticed() {
+    fn bytes_sent_without_a_transmit_are_noticed() {
         let (mut pair, mut invariants) = (pair(), Invariants::default());
         for _ in 0..CHECK_EVERY {
             let now = pair.now();
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_are_looked_at_once_in_sixteen_steps() {
+    fn statistics_are_checked_once_in_sixteen_steps() {
         let (mut pair, mut invariants) = (pair(), Invariants::default());
         let now = pair.now();
         for _ in 1..CHECK_EVERY {
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "size of the batch")]
-    fn a_batch_of_another_size_is_noticed() {
+    fn batch_of_a_wrong_size_is_noticed() {
         Invariants::default().on_transmit(&transmit(31, None), &[0; 30]);
     }
 

@@ -19,7 +19,7 @@ pub struct TimedOut {
     pub limit: Duration,
 }
 
-/// The instant virtual time starts at: the same for all labs of a process.
+/// The instant at which virtual time starts, equal for all labs of a process.
 #[expect(
     clippy::disallowed_methods,
     reason = "virtual time must start at some instant; only differences matter"
@@ -31,20 +31,20 @@ pub(crate) fn epoch() -> Instant {
 
 /// Hosts with endpoints, joined by a network, in virtual time.
 ///
-/// Time passes only in [`Self::step`], which handles all events of the next instant that has any.
+/// Time passes only in [`Self::step`], which handles all events at the instant of the next event.
 /// Equal seeds and equal calls give equal runs.
 pub struct Lab<A> {
     now: Instant,
     /// The network.
     pub network: Network,
     hosts: Vec<Host<A>>,
-    /// When connections want to be woken: time, host, connection.
+    /// Wake-ups that connections requested: time, host, connection.
     wake_ups: BinaryHeap<Reverse<(Instant, usize, usize)>>,
     steps: u64,
 }
 
 impl<A: Application> Lab<A> {
-    /// An empty lab; links draw their randomness from `seed`.
+    /// An empty lab. Links draw their random numbers from `seed`.
     pub fn new(seed: u64) -> Self {
         let now = epoch();
         Self {
@@ -72,12 +72,12 @@ impl<A: Application> Lab<A> {
         &mut self.hosts[id.0]
     }
 
-    /// Lets a stopped host go on.
+    /// Resumes a stopped host.
     pub fn resume(&mut self, id: HostId, first: OnResume) {
         self.hosts[id.0].resume(self.now, first, &mut self.network);
     }
 
-    /// The hosts, in the order in which they were added: the network ends, with all in it.
+    /// The hosts, in the order in which they were added. The network and its packets are dropped.
     pub fn into_hosts(self) -> Vec<Host<A>> {
         self.hosts
     }
@@ -92,12 +92,12 @@ impl<A: Application> Lab<A> {
         self.now - epoch()
     }
 
-    /// Instants at which something happened.
+    /// Number of instants with events so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// When something happens next; `None` if nothing ever will.
+    /// The time of the next event; `None` if no event will ever come.
     pub fn next_event(&mut self) -> Option<Instant> {
         self.service();
         let is_stale = |(time, host, connection): (Instant, usize, usize)| {
@@ -113,8 +113,8 @@ impl<A: Application> Lab<A> {
         }
     }
 
-    /// Advances to the next event and handles everything that happens at that instant. False if
-    /// nothing is left to happen.
+    /// Advances to the next event and handles all events at that instant. False if no event will
+    /// come.
     pub fn step(&mut self) -> bool {
         let Some(time) = self.next_event() else {
             return false;
@@ -123,7 +123,7 @@ impl<A: Application> Lab<A> {
         true
     }
 
-    /// Handles everything that happens at the instant of the next event.
+    /// Handles all events at the instant of the next event.
     fn step_to(&mut self, time: Instant) {
         self.advance_to(time);
         while let Some((host, packet)) = self.network.poll(self.now) {
@@ -149,11 +149,11 @@ impl<A: Application> Lab<A> {
         self.advance_to(end);
     }
 
-    /// Steps until `done`, and returns the time that took.
+    /// Steps until `done` holds. Returns the virtual time until then.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`] if it does not happen within `limit`, or never can.
+    /// [`TimedOut`] if `done` does not hold within `limit`, or can never hold.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -235,22 +235,23 @@ mod tests {
     }
 
     #[test]
-    fn a_step_handles_all_of_an_instant_and_what_follows_from_it() {
+    fn step_handles_all_events_of_an_instant_and_their_consequences() {
         let mut pair = pair();
         pair.connect();
-        // The Initial leaves before time passes, and takes 1.228 ms at the rate and 10 on the way.
+        // The Initial leaves before time passes. It takes 1.228 ms at the rate of the link, and 10
+        // ms of propagation.
         let arrival = 10 * MS + Duration::from_micros(1228);
         let start = pair.now();
         assert_eq!(pair.next_event(), Some(start + arrival));
         assert_eq!((pair.steps(), pair.elapsed()), (0, Duration::ZERO));
         assert!(pair.step());
         assert_eq!((pair.steps(), pair.elapsed()), (1, arrival));
-        // Its answer has left already.
+        // The server's answer has left already.
         assert!(pair.counters("a")[1].packets_in > 0);
     }
 
     #[test]
-    fn time_is_driven_to_its_end_with_all_that_happens_before() {
+    fn drive_handles_all_events_up_to_its_end() {
         let mut pair = pair();
         pair.connect();
         let lab: &mut Lab<Transfers> = &mut pair;

@@ -1,7 +1,7 @@
 //! mpquic-sim: a laboratory for multipath QUIC.
 //!
-//! The protocol core does no I/O and reads no clock, so the code that runs on real machines runs
-//! here unchanged, on links with any rate, delay, loss and schedule, in virtual time: a minute of
+//! The protocol core does no I/O and reads no clock. So the code of real machines runs here
+//! unchanged, in virtual time, on links with any rate, delay, loss and schedule. A minute of
 //! transfer takes seconds, and equal seeds give equal packets.
 //!
 //! ```
@@ -19,10 +19,10 @@
 //! # }
 //! ```
 //!
-//! From the bottom up: a [`Link`] is one direction, a [`Network`] joins links, NAT boxes and
-//! addresses by routes, a [`Host`] has an endpoint and connections with an [`Application`] on
-//! each, a [`Lab`] puts hosts on a network and moves the clock, and a [`Pair`] is a lab with a
-//! client and a server on the paths of a [`Topology`].
+//! From the bottom up: a [`Link`] is one direction of a path. A [`Network`] joins links, NAT boxes
+//! and addresses by routes. A [`Host`] has an endpoint, and connections with an [`Application`] on
+//! each. A [`Lab`] puts hosts on a network and moves the clock. A [`Pair`] is a lab with a client
+//! and a server on the paths of a [`Topology`].
 
 mod agreement;
 mod application;

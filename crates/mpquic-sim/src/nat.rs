@@ -1,16 +1,16 @@
-//! [`Nat`]: an address translator that can be told to drop its bindings.
+//! [`Nat`]: an address translator whose bindings tests can drop.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Translates inside addresses to ports of one outside IP at a time.
+/// Translates inside addresses to ports of one outside IP.
 ///
-/// Bindings do not depend on the destination and never expire by themselves; [`Self::rebind`]
-/// drops them all, as a reboot or an idle timeout would.
+/// Bindings do not depend on the destination and never expire. [`Self::rebind`] drops all bindings,
+/// as a reboot or an idle timeout does.
 #[derive(Debug, Clone)]
 pub struct Nat {
     outside: IpAddr,
     next_port: u16,
-    /// Inside and outside addresses; a handful at most.
+    /// Inside and outside addresses of a few bindings.
     bindings: Vec<(SocketAddr, SocketAddr)>,
 }
 
@@ -23,18 +23,19 @@ impl Nat {
         }
     }
 
-    /// Forgets all bindings: the next packet out gets a new port, packets to old ports are lost.
+    /// Forgets all bindings: the next outgoing packet gets a new port, and packets to old ports are
+    /// lost.
     pub fn rebind(&mut self) {
         self.bindings.clear();
     }
 
-    /// Forgets all bindings and takes another outside IP, which must be routed.
+    /// Forgets all bindings and changes to another outside IP, which must have routes.
     pub fn rebind_to(&mut self, outside: IpAddr) {
         self.outside = outside;
         self.rebind();
     }
 
-    /// The outside address an inside address appears as, if it is bound.
+    /// The outside address of an inside address, if a binding exists.
     pub fn outside_of(&self, inside: SocketAddr) -> Option<SocketAddr> {
         let mut bindings = self.bindings.iter();
         let binding = bindings.find(|(bound, _)| *bound == inside);
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_given_one_after_the_other_and_begin_anew() {
+    fn ports_are_assigned_in_ascending_order() {
         let mut nat = Nat::new("192.0.2.1".parse().unwrap());
         let mut port = |inside: u16| {
             nat.outbound(SocketAddr::from(([10, 0, 0, 1], inside)))

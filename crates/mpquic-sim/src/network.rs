@@ -14,7 +14,7 @@ use crate::packet::Packet;
 use crate::record::Hash;
 use crate::traffic::{Source, Traffic};
 
-/// The address that cross traffic comes from and goes to.
+/// The address of both ends of cross traffic.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Bytes of IP and UDP headers in front of the payload of cross traffic.
 const HEADERS: usize = 28;
@@ -44,30 +44,30 @@ pub enum Hop {
 
 struct Route {
     hops: Vec<Hop>,
-    /// `None` for cross traffic, which vanishes at the end.
+    /// `None` for cross traffic, whose packets vanish at the end of the route.
     to: Option<HostId>,
 }
 
-/// Links, NAT boxes and routes. Knows nothing of QUIC.
+/// Links, NAT boxes and routes; independent of QUIC.
 pub struct Network {
     seed: u64,
     now: Instant,
     links: Vec<Link>,
     nats: Vec<Nat>,
     routes: Vec<Route>,
-    /// From source and destination IP to a route.
+    /// The index of a route, by source and destination IP.
     table: BTreeMap<(IpAddr, IpAddr), usize>,
-    /// When links have something due; an entry that differs from `scheduled` is outdated.
+    /// When links have an event due. An entry that differs from `scheduled` is outdated.
     events: BinaryHeap<Reverse<(Instant, usize)>>,
     scheduled: Vec<Option<Instant>>,
     sources: Vec<Source>,
     unroutable: u64,
-    /// When recording began, and what was sent since.
+    /// When recording began, and the hash of all packets sent since.
     record: Option<(Instant, Hash)>,
 }
 
 impl Network {
-    /// An empty network at a time; links draw their randomness from `seed`.
+    /// An empty network at time `now`. Links draw their random numbers from `seed`.
     pub fn new(seed: u64, now: Instant) -> Self {
         Self {
             seed,
@@ -84,8 +84,7 @@ impl Network {
         }
     }
 
-    /// From now on, keeps a hash of all packets that hosts send: when, between which addresses, with which ECN
-    /// codepoint, and what is in them.
+    /// Starts to hash all packets that hosts send: time, addresses, ECN codepoint and content.
     pub fn record(&mut self) {
         self.record = Some((self.now, Hash::default()));
     }
@@ -95,10 +94,10 @@ impl Network {
         self.record.map(|(_, hash)| hash)
     }
 
-    /// Adds a link; its schedule starts now.
+    /// Adds a link, whose schedule starts now.
     pub fn add_link(&mut self, config: LinkConfig) -> LinkId {
         let id = self.links.len();
-        // Distinct streams for distinct links of one seed.
+        // Links of one seed draw different random numbers.
         let seed = self.seed ^ (id as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.links.push(Link::new(config, seed, self.now));
         self.scheduled.push(None);
@@ -111,8 +110,8 @@ impl Network {
         NatId(self.nats.len() - 1)
     }
 
-    /// Adds a route: packets from one IP to another take these hops to a host. It replaces an
-    /// earlier route between the same IPs.
+    /// Adds a route: packets from one IP to another take these hops to a host. The route replaces
+    /// an earlier route between the same IPs.
     pub fn add_route(&mut self, from: IpAddr, to: IpAddr, hops: Vec<Hop>, host: HostId) {
         self.table.insert((from, to), self.routes.len());
         self.routes.push(Route {
@@ -121,7 +120,7 @@ impl Network {
         });
     }
 
-    /// Sends cross traffic over links. The packets vanish behind the last one.
+    /// Sends cross traffic over links. Its packets vanish behind the last link.
     pub fn add_traffic(&mut self, traffic: Traffic, links: &[LinkId]) {
         let hops = links.iter().copied().map(Hop::Link).collect();
         let route = self.routes.len();
@@ -130,7 +129,7 @@ impl Network {
         self.sources.push(Source::new(traffic, route, seed));
     }
 
-    /// Sends a packet on its way; without a route it is dropped.
+    /// Sends a packet; without a route, it is dropped.
     pub fn send(&mut self, now: Instant, packet: Packet) {
         let route = self.route(packet.source, packet.destination);
         self.send_on(now, route, packet);
@@ -141,7 +140,7 @@ impl Network {
         self.table.get(&(source.ip(), destination.ip())).copied()
     }
 
-    /// Like [`Self::send`] with the route already known.
+    /// Like [`Self::send`], with a known route.
     pub(crate) fn send_on(&mut self, now: Instant, route: Option<usize>, mut packet: Packet) {
         if let Some((since, hash)) = &mut self.record {
             hash.add(now.saturating_duration_since(*since).as_nanos() as u64);
@@ -158,7 +157,7 @@ impl Network {
         packet.route = route;
         packet.hop = 0;
         if self.forward(now, packet).is_some() {
-            // A route needs at least one link: otherwise the packet would arrive during this call.
+            // A route needs at least one link. Otherwise the packet would arrive during this call.
             self.unroutable += 1;
         }
     }
@@ -186,7 +185,7 @@ impl Network {
         self.links[index].queue_bytes(now)
     }
 
-    /// When [`Self::poll`] may have something next.
+    /// The time of the next event of [`Self::poll`].
     pub fn next_event(&self) -> Option<Instant> {
         let link = self.events.peek().map(|Reverse((time, _))| *time);
         let source = self.next_source().map(|(time, _)| time);
@@ -196,7 +195,7 @@ impl Network {
         }
     }
 
-    /// The source that sends next, and when.
+    /// The next packet of a source: its time, and the source.
     fn next_source(&self) -> Option<(Instant, usize)> {
         let sources = self.sources.iter().enumerate();
         sources
@@ -204,7 +203,7 @@ impl Network {
             .min()
     }
 
-    /// Sends the packets of cross traffic that are due before any other event.
+    /// Sends packets of cross traffic that are due before any other event.
     fn run_sources(&mut self, now: Instant) {
         while let Some((time, index)) = self.next_source() {
             let link = self.events.peek().map(|Reverse((time, _))| *time);
@@ -299,7 +298,7 @@ impl Network {
         self.schedule(id.0);
     }
 
-    /// Counts delivered bytes per interval on all links there are.
+    /// Counts delivered bytes per interval on all present links.
     pub fn trace(&mut self, interval: Duration) {
         for link in &mut self.links {
             link.trace(interval);
@@ -311,22 +310,22 @@ impl Network {
         &mut self.nats[id.0]
     }
 
-    /// Packets on their way.
+    /// Number of packets on links.
     pub fn packets(&self) -> usize {
         self.links.iter().map(Link::packets).sum()
     }
 
-    /// Packets dropped because no route or no NAT binding existed.
+    /// Number of packets dropped because there was no route or no NAT binding.
     pub fn unroutable(&self) -> u64 {
         self.unroutable
     }
 
-    /// The time.
+    /// The current time.
     pub(crate) fn now(&self) -> Instant {
         self.now
     }
 
-    /// Tells the network the time, for changes made between events.
+    /// Advances the network's time, for changes between events.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
@@ -349,7 +348,7 @@ mod tests {
         Packet::new(from, to, None, BytesMut::zeroed(972))
     }
 
-    /// Everything that arrives, with its time since the start.
+    /// All packets that arrive, with their times since the start.
     fn run(network: &mut Network, start: Instant) -> Vec<(Duration, HostId, Packet)> {
         let mut arrived = Vec::new();
         while let Some(time) = network.next_event() {
@@ -385,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nat_box_translates_both_ways_and_forgets() {
+    fn nat_box_translates_both_ways_until_rebound() {
         let start = crate::lab::epoch();
         let mut network = Network::new(1, start);
         let [up, down] = [(); 2].map(|()| network.add_link(LinkConfig::new(8.0, MS)));
@@ -410,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn cross_traffic_is_marked_as_it_was_said() {
+    fn cross_traffic_has_the_configured_ecn_codepoint() {
         let start = crate::lab::epoch();
         for (ecn, marked) in [(None, 0), (Some(EcnCodepoint::Ect1), 10)] {
             let mut network = Network::new(1, start);
@@ -431,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn cross_traffic_takes_its_share_of_a_link_and_vanishes() {
+    fn cross_traffic_uses_its_share_of_a_link_and_vanishes() {
         let start = crate::lab::epoch();
         let mut network = Network::new(1, start);
         let link = network.add_link(LinkConfig::new(8.0, MS));
@@ -451,17 +450,17 @@ mod tests {
         network.send(start, packet(client, server));
         network.send(start + MS, packet(client, server));
         let arrived = run(&mut network, start);
-        // The second packet waits for the first, the cross traffic comes behind both.
+        // The second packet waits for the first, and the cross traffic follows both.
         let times: Vec<_> = arrived.iter().map(|(time, ..)| *time).collect();
         assert_eq!(times, [2 * MS, 3 * MS]);
         let sent = network.link(link).counters().packets_out - 2;
-        // 499 at equal distances, and as many at random within four standard deviations.
+        // 499 packets at equal intervals, and as many at random, within four standard deviations.
         assert!((499 + 410..=499 + 590).contains(&sent), "{sent}");
         assert_eq!(network.packets(), 0);
     }
 
     #[test]
-    fn what_hosts_send_is_recorded_with_all_that_is_in_it() {
+    fn record_of_a_packet_covers_time_addresses_ecn_and_content() {
         let (a, b) = (address("10.0.0.1:1"), address("10.0.0.2:1"));
         let recorded = |wait: u32, from: SocketAddr, ecn, byte: u8| {
             let start = crate::lab::epoch();
@@ -494,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_without_a_way_are_counted() {
+    fn packets_without_a_route_are_counted() {
         let start = crate::lab::epoch();
         let mut network = Network::new(1, start);
         let link = network.add_link(LinkConfig::new(8.0, MS));
@@ -516,20 +515,20 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_in_force_at_once_for_what_is_on_its_way() {
+    fn changed_rate_applies_at_once_to_packets_on_the_link() {
         let start = crate::lab::epoch();
         let mut network = Network::new(1, start);
         let [link, other] = [(); 2].map(|()| network.add_link(LinkConfig::new(0.008, MS)));
         let (a, b) = (address("10.0.0.1:1"), address("10.0.0.2:1"));
         network.add_route(a.ip(), b.ip(), vec![Hop::Link(link)], HostId(0));
         network.trace(10 * MS);
-        // A second for each at this rate.
+        // Each packet takes a second at this rate.
         network.send(start, packet(a, b));
         network.set_now(start + 500 * MS);
         network.set_now(start);
         assert_eq!(network.now(), start + 500 * MS, "time does not go back");
         network.change_link(link, &Change::Rate(8.0));
-        // Half of it is left, a thousandth of the time.
+        // Half of the first packet is left; at the new rate it takes a thousandth of the time.
         let expected = 500 * MS + MS / 2 + MS;
         assert_eq!(network.next_event(), Some(start + expected));
         let arrived = run(&mut network, start);
@@ -541,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_of_the_first_link_is_that_of_the_interface() {
+    fn local_queue_is_that_of_the_first_link() {
         let start = crate::lab::epoch();
         let mut network = Network::new(1, start);
         let first = network.add_link(LinkConfig::new(8.0, MS));

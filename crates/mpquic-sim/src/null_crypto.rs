@@ -1,9 +1,9 @@
-//! A replacement for TLS without cryptography: it has the messages and levels of a handshake, but
+//! A replacement for TLS without cryptography. It has the messages and levels of a handshake, but
 //! no secrets.
 //!
-//! Packets are not encrypted. The tag holds what the nonce and the key would depend on (level,
-//! direction, generation, path, packet number), so a packet opened with the wrong key or on the
-//! wrong path still fails as it would with real keys. Never use it outside of the lab.
+//! Packets are not encrypted. The tag holds the inputs of nonce and key (level, direction,
+//! generation, path, packet number). So a packet that is opened with the wrong key or on the wrong
+//! path fails, as with real keys. Never use it outside of the lab.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,18 +17,22 @@ use mpquic_core::{
     ConnectionId, Fault, PathId, Side, TlsFailure, TransportError, TransportParameters, Version,
 };
 
-/// As long as the tags of AES-GCM and ChaCha20-Poly1305.
+/// Length of a tag, bytes, as in AES-GCM and ChaCha20-Poly1305.
 const TAG_LENGTH: usize = 16;
-/// Bytes of header protection sample.
+/// Length of a header protection sample, bytes.
 const SAMPLE_LENGTH: usize = 16;
-/// Sizes of the messages, as with a typical small certificate: the server's flight fits the
-/// anti-amplification limit.
+/// Length of the client's first message, bytes, as in a typical handshake.
 const CLIENT_HELLO_LENGTH: usize = 280;
+/// Length of the server's first message, bytes.
 const SERVER_HELLO_LENGTH: usize = 90;
+/// Length of the certificate message, bytes: that of a small certificate, so that the server's
+/// flight fits the anti-amplification limit.
 const CERTIFICATE_LENGTH: usize = 700;
+/// Length of a finished message, bytes.
 const FINISHED_LENGTH: usize = 36;
-/// TLS alerts (RFC 8446 section 6).
+/// TLS alert for an unexpected message (RFC 8446 section 6).
 const UNEXPECTED_MESSAGE: u8 = 10;
+/// TLS alert for a malformed message (RFC 8446 section 6).
 const DECODE_ERROR: u8 = 50;
 
 /// Crypto configuration of both sides.
@@ -47,8 +51,8 @@ impl NullCrypto {
         })
     }
 
-    /// Announces these encoded transport parameters as well: how tests play a peer that knows what
-    /// we do not.
+    /// Also announces these encoded transport parameters, for tests of a peer with parameters that
+    /// we do not know.
     pub fn announcing(self: Arc<Self>, parameters: &[u8]) -> Arc<Self> {
         Arc::new(Self {
             alpn: self.alpn.clone(),
@@ -56,7 +60,7 @@ impl NullCrypto {
         })
     }
 
-    /// A core client configuration with it.
+    /// A core client configuration with this crypto configuration.
     pub fn client(
         self: Arc<Self>,
         transport: Arc<TransportConfig>,
@@ -64,7 +68,7 @@ impl NullCrypto {
         mpquic_core::config::ClientConfig::new(self, transport)
     }
 
-    /// A core server configuration with it.
+    /// A core server configuration with this crypto configuration.
     pub fn server(
         self: Arc<Self>,
         transport: Arc<TransportConfig>,
@@ -73,10 +77,10 @@ impl NullCrypto {
     }
 }
 
-/// What a key depends on.
+/// The inputs of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct NullKey {
-    /// 0 for Initial, 1 for Handshake, 2 and up for generations of 1-RTT.
+    /// 0 for Initial, 1 for Handshake, 2 and above for the generations of 1-RTT.
     generation: u32,
     sender: Side,
     /// Keys depend on the version, Initial keys also on the connection ID.
@@ -155,7 +159,7 @@ impl PacketKey for NullKey {
     }
 }
 
-/// Leaves headers as they are.
+/// Leaves headers unchanged.
 struct NullHeaderKey;
 
 impl HeaderKey for NullHeaderKey {
@@ -166,7 +170,7 @@ impl HeaderKey for NullHeaderKey {
     fn encrypt(&self, _offset: usize, _packet: &mut [u8]) {}
 }
 
-/// What tells the keys of versions apart.
+/// A number that separates the keys of QUIC versions.
 fn salt(version: Version) -> u32 {
     match version {
         Version::V1 => 0,
@@ -174,7 +178,7 @@ fn salt(version: Version) -> u32 {
     }
 }
 
-/// A hash (FNV-1a) that spreads values but hides nothing.
+/// A hash (FNV-1a) without any security.
 fn digest(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
@@ -292,7 +296,7 @@ struct NullSession {
     side: Side,
     version: Version,
     config: Arc<NullCrypto>,
-    /// The server's own, to be sent with its certificate.
+    /// The server's own parameters, to be sent with its certificate.
     local_parameters: Vec<u8>,
     peer_parameters: Option<Vec<u8>>,
     server_name: Option<String>,
@@ -432,7 +436,7 @@ impl Session for NullSession {
 mod tests {
     use super::*;
 
-    /// Writes until nothing comes; returns messages and keys in order.
+    /// Writes until no message is left. Returns messages and keys in order.
     fn flush(session: &mut dyn Session) -> Vec<(Vec<u8>, Option<Keys>)> {
         let mut out = Vec::new();
         loop {
@@ -475,7 +479,7 @@ mod tests {
 
         let hello = flush(&mut *client);
         assert_eq!(hello.len(), 1);
-        // In pieces, as CRYPTO frames may bring it.
+        // In pieces, as CRYPTO frames may deliver it.
         for piece in hello[0].0.chunks(100) {
             assert!(flush(&mut *server).is_empty());
             server.read_handshake(piece).unwrap();
@@ -533,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_the_sizes_of_a_small_certificate() {
+    fn messages_have_the_sizes_of_a_handshake_with_a_small_certificate() {
         let parameters = TransportParameters::default();
         let more = [0x40, 0x99, 2, 7, 7];
         let config = NullCrypto::new(b"test").announcing(&more);
@@ -548,7 +552,7 @@ mod tests {
         };
         let (of_client, of_server) = (encoded(Side::Client), encoded(Side::Server));
         let hello = flush(&mut *client).remove(0).0;
-        // The fields come on top: protocol, name and parameters.
+        // The fields are added to the fixed length: protocol, name and parameters.
         assert_eq!(hello.len(), 280 + 4 + 6 + of_client.len());
         let ends = |of: &[u8]| of.windows(more.len()).any(|part| part == more);
         assert!(ends(&hello), "what is announced beside what is known");
@@ -565,12 +569,12 @@ mod tests {
         client.read_handshake(&flight[1].0).unwrap();
         let finished = flush(&mut *client).pop().unwrap().0;
         assert_eq!(finished.len(), 36);
-        // Type and length as those of TLS.
+        // Type and length as in TLS.
         assert_eq!(finished[..4], [20, 0, 0, 32]);
     }
 
     #[test]
-    fn tags_hold_what_keys_and_nonces_depend_on() {
+    fn tags_hold_the_inputs_of_keys_and_nonces() {
         let key = |generation, sender, salt| NullKey {
             generation,
             sender,
@@ -585,7 +589,7 @@ mod tests {
         assert_eq!(pair.local.tag_length(), 16);
         assert_eq!(pair.local.confidentiality_limit(), 1 << 23);
         assert_eq!(pair.local.integrity_limit(), 1 << 52);
-        // As the sample of header protection would: 4 bytes of packet number, then 16.
+        // The sample of header protection needs 4 bytes of packet number and 16 more.
         let header = NullHeaderKey;
         let lengths = [27, 28].map(|length| header.decrypt(8, &mut vec![0; length]));
         assert_eq!(lengths, [false, true]);
@@ -658,7 +662,7 @@ mod tests {
         session
             .export_keying_material(&mut output, b"foobar", b"")
             .unwrap();
-        // 0xbf9cf968 and 0x811c9dc5 turned by 16 bits, the lowest byte first.
+        // 0xbf9cf968 and 0x811c9dc5 rotated by 16 bits, the lowest byte first.
         let seed = 0xbf9c_f968_u32 ^ 0x9dc5_811c;
         let bytes = seed.to_le_bytes();
         assert_eq!(output[..4], bytes);
@@ -666,7 +670,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_flight_is_read_when_all_of_it_is_there() {
+    fn first_flight_is_read_once_it_is_complete() {
         let config = NullCrypto::new(b"a");
         let parameters = TransportParameters::default();
         let mut client =

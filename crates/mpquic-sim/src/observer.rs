@@ -1,14 +1,14 @@
-//! Rules that an observer of the wire can check, without the connection's own state.
+//! Rules that an observer of the wire can check without the state of the connection.
 
 use std::collections::{BTreeMap, HashSet};
 
 use mpquic_core::{Connection, FourTuple, PathId, PathStats, Transmit};
 
-/// The bytes at the end of a datagram that no other datagram of the connection may end with: the
-/// AEAD's tag, or what null crypto puts in its place.
+/// Length of the end of a datagram that must be unique within the connection, bytes. It is the
+/// AEAD's tag, or its replacement in null crypto.
 const TAG_LENGTH: usize = 16;
-/// The most that may leave beyond three times what came for an address that answered on an earlier connection: the
-/// largest first window there is.
+/// Most bytes that may leave, beyond three times the received bytes, towards an address that
+/// answered on an earlier connection: the largest initial window.
 const MOST_VOUCHED: u64 = 32 * 1500;
 
 /// Traffic between two addresses, as a server sees it.
@@ -16,26 +16,27 @@ const MOST_VOUCHED: u64 = 32 * 1500;
 struct Exchange {
     received: u64,
     sent: u64,
-    /// A datagram arrived after one was sent, so the client may have proven that it has the
-    /// address, even if its NAT has given it another one since (RFC 9000 section 8.2.3).
+    /// A datagram arrived after one was sent, so the client may have proven its address. This holds
+    /// even if its NAT has changed the address since (RFC 9000 section 8.2.3).
     answered: bool,
 }
 
-/// Watches what one connection sends and panics when it breaks a rule.
+/// Watches the datagrams of one connection and panics when the connection breaks a rule.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
-    /// Only servers are held to the 3x limit.
+    /// True for servers; clients are not bound to the 3x limit.
     limited: bool,
     exchanges: BTreeMap<FourTuple, Exchange>,
-    /// Where the client answered on earlier connections.
+    /// Addresses from which the client answered on earlier connections.
     earlier: HashSet<FourTuple>,
     tags: HashSet<[u8; TAG_LENGTH]>,
-    /// Bytes in flight, and probe timeouts, before the connection was asked to send.
+    /// Bytes in flight and probe timeouts before the connection was asked to send.
     before: BTreeMap<PathId, PathStats>,
 }
 
 impl Observer {
-    /// For a server that accepts a client from this address, proven if it came with a token.
+    /// An observer of a server's connection. The client's address is proven if it came with a
+    /// token.
     pub(crate) fn of_server(four_tuple: FourTuple, first_datagram: usize, proven: bool) -> Self {
         let exchange = Exchange {
             received: first_datagram as u64,
@@ -49,7 +50,7 @@ impl Observer {
         }
     }
 
-    /// With where clients answered that other connections of the server saw.
+    /// Adds the addresses from which clients answered on other connections of the server.
     pub(crate) fn after<'a>(mut self, others: impl Iterator<Item = &'a Self>) -> Self {
         for (four_tuple, exchange) in others.flat_map(|other| &other.exchanges) {
             if exchange.answered {
@@ -59,7 +60,7 @@ impl Observer {
         self
     }
 
-    /// The connection is given a datagram.
+    /// The connection gets a datagram.
     pub(crate) fn on_received(&mut self, four_tuple: FourTuple, size: usize) {
         let exchange = self.exchanges.entry(four_tuple).or_default();
         exchange.received += size as u64;
@@ -68,7 +69,7 @@ impl Observer {
         }
     }
 
-    /// The connection is about to be asked for something to send.
+    /// The connection is about to be asked for datagrams to send.
     pub(crate) fn before_transmit(&mut self, connection: &Connection) {
         self.before.clear();
         let stats = |path| Some((path, connection.path_stats(path)?));
@@ -98,8 +99,9 @@ impl Observer {
         assert!(self.tags.insert(tag), "a nonce or a path ID was used twice");
     }
 
-    /// RFC 9000 sections 8 and 9.3: at most three times what was received, until the client can
-    /// have proven its address; a first window where it did so on an earlier connection.
+    /// RFC 9000 sections 8 and 9.3: at most three times the received bytes may be sent until the
+    /// client can have proven its address. An address that was proven on an earlier
+    /// connection may get an initial window more.
     fn check_amplification(&mut self, transmit: &Transmit) {
         let exchange = self.exchanges.entry(transmit.four_tuple).or_default();
         exchange.sent += transmit.size as u64;
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "used twice")]
-    fn a_tag_that_comes_twice_is_seen() {
+    fn repeated_tag_is_noticed() {
         let mut observer = Observer::default();
         observer.check_nonce(&[1; 40]);
         observer.check_nonce(&[2; 40]);
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Exchange")]
-    fn more_than_three_times_is_seen() {
+    fn more_than_three_times_the_received_bytes_is_noticed() {
         let mut observer = Observer::of_server(four_tuple(), 1200, false);
         observer.check_amplification(&transmit(3600));
         observer.check_amplification(&transmit(1));
@@ -174,7 +176,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Exchange")]
-    fn an_address_that_answered_earlier_gets_no_more_than_a_window() {
+    fn address_that_answered_earlier_gets_at_most_a_window_more() {
         let earlier = Observer::of_server(four_tuple(), 1200, true);
         let observer = Observer::of_server(four_tuple(), 1200, false);
         let mut observer = observer.after([earlier].iter());
@@ -183,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_address_that_was_answered_is_proven() {
+    fn datagram_is_an_answer_only_if_one_was_sent_before() {
         let other = FourTuple::new(([10, 0, 0, 9], 443).into(), ([10, 0, 0, 2], 5000).into());
         let mut observer = Observer::of_server(four_tuple(), 1200, false);
-        // Nothing was sent yet, so that nothing can be an answer.
+        // No datagram was sent yet, so this datagram cannot be an answer.
         observer.on_received(four_tuple(), 100);
         assert!(!observer.exchanges[&four_tuple()].answered);
         observer.check_amplification(&transmit(100));
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_may_send_what_it_wants() {
+    fn client_is_not_bound_to_the_3x_limit() {
         let mut observer = Observer::default();
         observer.check_amplification(&transmit(100_000));
         assert_eq!(observer.exchanges[&four_tuple()].sent, 100_000);
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "used twice")]
-    fn each_datagram_of_a_batch_is_looked_at() {
+    fn tag_of_each_datagram_in_a_batch_is_checked() {
         let link = crate::LinkConfig::new(8.0, std::time::Duration::from_millis(10));
         let topology = crate::Topology::new().path("a", link);
         let mut pair = crate::Pair::connected(&topology, crate::Setup::new());
@@ -231,7 +233,7 @@ mod tests {
         let topology = crate::Topology::new().path("a", link);
         let mut pair = crate::Pair::connected(&topology, crate::Setup::new());
         pair.send(crate::Side::Client, 10_000_000);
-        // After a loss the window is smaller than what is on its way.
+        // After a loss, the window is smaller than the bytes in flight.
         let stats = |pair: &mut crate::Pair| pair.client().path_stats(PathId::ZERO).unwrap();
         let second = Duration::from_secs(10);
         pair.run_until(second, |pair| {

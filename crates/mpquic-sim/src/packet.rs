@@ -8,16 +8,17 @@ use mpquic_core::EcnCodepoint;
 /// One UDP datagram in its IP packet.
 #[derive(Debug, Clone)]
 pub struct Packet {
-    /// Who sent it; NAT boxes rewrite it.
+    /// Address of the sender; NAT boxes rewrite it.
     pub source: SocketAddr,
-    /// Whom it is for; NAT boxes rewrite it.
+    /// Address of the receiver; NAT boxes rewrite it.
     pub destination: SocketAddr,
-    /// Its ECN codepoint; links may turn ECT into CE.
+    /// ECN codepoint; links may turn ECT into CE.
     pub ecn: Option<EcnCodepoint>,
     /// The UDP payload.
     pub data: BytesMut,
-    /// Set by the network: the route it travels and the hops it has taken.
+    /// Index of the packet's route; set by the network.
     pub(crate) route: usize,
+    /// Number of hops that the packet has taken.
     pub(crate) hop: usize,
 }
 
@@ -39,8 +40,8 @@ impl Packet {
         }
     }
 
-    /// Bytes of the IP packet: payload, 8 bytes of UDP and 20 or 40 of IP. Rates, queues and MTUs
-    /// count these.
+    /// Size of the IP packet, bytes: payload, 8 bytes of UDP and 20 or 40 bytes of IP. Rates,
+    /// queues and MTUs count this size.
     pub fn wire_size(&self) -> usize {
         let header = if self.source.is_ipv4() { 28 } else { 48 };
         self.data.len() + header
@@ -66,13 +67,13 @@ mod tests {
     }
 
     #[test]
-    fn headers_count_for_the_size() {
+    fn wire_size_includes_headers() {
         assert_eq!(packet("10.0.0.1:1", None).wire_size(), 128);
         assert_eq!(packet("[fd00::1]:1", None).wire_size(), 148);
     }
 
     #[test]
-    fn only_what_can_be_marked_is() {
+    fn only_ecn_capable_packets_are_marked() {
         for ecn in [EcnCodepoint::Ect0, EcnCodepoint::Ect1, EcnCodepoint::Ce] {
             let mut packet = packet("10.0.0.1:1", Some(ecn));
             assert!(packet.mark_ce());

@@ -29,8 +29,9 @@ mod recorded;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// UDP ports of the two sides.
+/// UDP port of the client.
 const CLIENT_PORT: u16 = 50_000;
+/// UDP port of the server.
 const SERVER_PORT: u16 = 4433;
 const ALPN: &[u8] = b"mpquic-sim";
 
@@ -40,7 +41,8 @@ pub enum Crypto {
     /// No protection: fast, and enough to study transport behaviour.
     #[default]
     Null,
-    /// TLS 1.3 as on the wire. Give two pairs clones of one [`Tls`] and the second can resume.
+    /// TLS 1.3 as on the wire. If two pairs get clones of one [`Tls`], the second can resume a
+    /// session.
     Tls(Tls),
 }
 
@@ -51,28 +53,29 @@ impl Crypto {
     }
 }
 
-/// What a pair is made from.
+/// The setup of a pair.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The seed from which everything random is derived.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// How packets are protected.
     pub crypto: Crypto,
-    /// The client's transport.
+    /// The client's transport options.
     pub client: TransportOptions,
-    /// The server's transport.
+    /// The server's transport options.
     pub server: TransportOptions,
-    /// How connection IDs are made, on both sides.
+    /// How both sides generate connection IDs.
     pub connection_ids: ConnectionIds,
-    /// What the server does with connection attempts.
+    /// The server's reaction to connection attempts.
     pub accept: AcceptPolicy,
     /// Whether the server accepts address changes of the client.
     pub migration: bool,
-    /// Versions of QUIC the client speaks, the preferred one first.
+    /// QUIC versions of the client, the preferred one first.
     pub client_versions: Vec<Version>,
-    /// Versions of QUIC the server speaks, the preferred one first.
+    /// QUIC versions of the server, the preferred one first.
     pub server_versions: Vec<Version>,
-    /// An IPv4 address the server asks clients to move to; routes to it are the caller's.
+    /// An IPv4 address to which the server asks clients to move. The caller has to add routes to
+    /// it.
     pub preferred_address: Option<SocketAddrV4>,
     /// Whether the invariants of both connections are checked after each event.
     pub checks: bool,
@@ -119,7 +122,7 @@ impl Setup {
         self
     }
 
-    /// Changes both sides' transport.
+    /// Changes the transport options of both sides.
     #[must_use]
     pub fn transport(mut self, change: impl Fn(&mut TransportOptions)) -> Self {
         change(&mut self.client);
@@ -168,7 +171,7 @@ impl Setup {
     }
 }
 
-/// The time of day that tokens of servers are dated with: always the same, so that equal seeds give equal bytes.
+/// The time of day in the server's tokens. It is constant, so that equal seeds give equal bytes.
 struct SameTime;
 
 impl TimeSource for SameTime {
@@ -177,7 +180,8 @@ impl TimeSource for SameTime {
     }
 }
 
-/// A pair is for tests and experiments: the options it is given are right, or it is a mistake there.
+/// Unwraps built options. Pairs are for tests and experiments, so wrong options are a mistake
+/// there.
 fn valid<T>(built: Result<T, InvalidOption>) -> T {
     built.unwrap_or_else(|error| panic!("{error}"))
 }
@@ -188,7 +192,7 @@ impl Default for Setup {
     }
 }
 
-/// True if nothing of a stream is missing.
+/// True if the receiver has all data of a stream.
 fn is_delivered(outgoing: &Outgoing, incoming: &Incoming) -> bool {
     if incoming.finished.is_some() {
         return incoming.received == outgoing.size;
@@ -196,12 +200,12 @@ fn is_delivered(outgoing: &Outgoing, incoming: &Incoming) -> bool {
     incoming.is_over()
 }
 
-/// Which side of a pair.
+/// One side of a pair.
 pub use mpquic_core::Side;
 
 /// A client host and a server host, joined by the paths of a topology.
 ///
-/// It dereferences to its [`Lab`] for everything that concerns time and network.
+/// A pair dereferences to its [`Lab`], which has the methods for time and network.
 pub struct Pair {
     lab: Lab<Transfers>,
     setup: Setup,
@@ -210,7 +214,7 @@ pub struct Pair {
     paths: Vec<PathLinks>,
     client: Option<usize>,
     restarts: u8,
-    /// Of the client.
+    /// Address validation tokens of the client.
     tokens: Arc<TokenMemoryCache>,
 }
 
@@ -262,7 +266,7 @@ impl Pair {
         }
     }
 
-    /// Both hosts, connected: the handshake is confirmed, on the first path of the topology.
+    /// Both hosts, connected over the first path of the topology, with a confirmed handshake.
     pub fn connected(topology: &Topology, setup: Setup) -> Self {
         let mut pair = Self::new(topology, setup);
         pair.connect();
@@ -272,13 +276,13 @@ impl Pair {
         pair
     }
 
-    /// Starts a connection over the first path. A second call starts another one, and the methods
-    /// of this type then refer to that one.
+    /// Starts a connection over the first path. A second call starts another connection, and the
+    /// methods of this type then refer to that connection.
     pub fn connect(&mut self) {
         self.connect_over(0);
     }
 
-    /// The setup of further connections. Changes to the server's part have no effect any more.
+    /// The setup of further connections. Changes to the server's options have no effect any more.
     pub fn setup_mut(&mut self) -> &mut Setup {
         &mut self.setup
     }
@@ -324,12 +328,12 @@ impl Pair {
         }
     }
 
-    /// Makes a named path a black hole, or ends that.
+    /// Makes a named path a black hole, or ends the black hole.
     pub fn set_outage(&mut self, name: &str, outage: bool) {
         self.change(name, Change::Outage(outage));
     }
 
-    /// Rebinds the NAT box of a named path: to another port, or to another IP as well.
+    /// Rebinds the NAT box of a named path to another port, or also to another IP.
     pub fn rebind(&mut self, name: &str, other_ip: bool) {
         let path = &self.paths[self.index_of(name)];
         let Some((nat, outside)) = &path.nat else {
@@ -343,25 +347,25 @@ impl Pair {
         }
     }
 
-    /// Counters of both links of a named path: from the client, and to it.
+    /// Counters of both links of a named path: from the client, and to the client.
     pub fn counters(&self, name: &str) -> [&LinkCounters; 2] {
         let links = self.paths[self.index_of(name)].links();
         links.map(|link| self.lab.network.link(link).counters())
     }
 
-    /// Packets that a link, a shared one too, did not deliver, or not as they were sent.
+    /// Number of packets that links, including shared links, dropped or corrupted.
     pub fn damaged(&self) -> u64 {
         let links = self.lab.network.links().iter().map(Link::counters);
         links.map(|link| link.dropped() + link.corrupted).sum()
     }
 
-    /// The most packets that a link lost at random in a row.
+    /// Largest number of consecutive packets that a link lost at random.
     pub fn longest_loss(&self) -> u64 {
         let links = self.lab.network.links().iter().map(Link::counters);
         links.map(|link| link.longest_loss).max().unwrap_or(0)
     }
 
-    /// The hosts' IDs.
+    /// The ID of a side's host.
     pub fn host_id(&self, side: Side) -> HostId {
         match side {
             Side::Client => self.client_host,
@@ -369,7 +373,7 @@ impl Pair {
         }
     }
 
-    /// What a side's clock shows: what its connection must be told.
+    /// The time on a side's clock, as its connection must be told.
     pub fn time(&self, side: Side) -> Instant {
         self.lab.host(self.host_id(side)).time(self.lab.now())
     }
@@ -380,31 +384,31 @@ impl Pair {
         self.lab.host_mut(host).stop();
     }
 
-    /// Lets a side's stopped process go on.
+    /// Resumes a side's stopped process.
     pub fn resume(&mut self, side: Side, first: OnResume) {
         let host = self.host_id(side);
         self.lab.resume(host, first);
     }
 
-    /// A side's clock jumps forward.
+    /// Moves a side's clock forward.
     pub fn jump_clock(&mut self, side: Side, by: Duration) {
         let host = self.host_id(side);
         self.lab.host_mut(host).jump_clock(by);
     }
 
-    /// Drops the connections and the network; what is left are the endpoints of client and server.
+    /// Drops the connections and the network, and returns the endpoints of client and server.
     pub fn into_endpoints(self) -> [Endpoint; 2] {
         let mut endpoints = self.lab.into_hosts().into_iter().map(Host::into_endpoint);
-        // They were added in this order.
+        // The client's host was added first.
         match (endpoints.next(), endpoints.next()) {
             (Some(client), Some(server)) => [client, server],
             _ => unreachable!("a pair has two hosts"),
         }
     }
 
-    /// The index of the current connection on its host, once there is one. Connections appear on
-    /// the server in the order their Initials arrive, and a client whose first one died of silence
-    /// is accepted once more.
+    /// The index of the current connection on its host, once it exists. On the server, connections
+    /// appear in the order in which their Initials arrive. A client whose first attempt timed out
+    /// is accepted again.
     fn index(&self, side: Side) -> Option<usize> {
         let client = self.client?;
         if side == Side::Client {
@@ -421,7 +425,7 @@ impl Pair {
         Some(&self.lab.host(self.host_id(side)).connections()[index])
     }
 
-    /// The same, to call methods on.
+    /// Like [`Self::hosted`], to call methods on.
     pub fn hosted_mut(&mut self, side: Side) -> &mut Hosted<Transfers> {
         let Some(index) = self.index(side) else {
             panic!("the {side:?} has no connection yet");
@@ -444,7 +448,7 @@ impl Pair {
         self.connection(Side::Server)
     }
 
-    /// What a side's connection reported so far, without stream activity.
+    /// The events that a side's connection has reported, without stream activity.
     pub fn events(&self, side: Side) -> Vec<Event> {
         let events = self.hosted(side).map(Hosted::events).unwrap_or_default();
         events.iter().map(|(_, event)| event.clone()).collect()
@@ -461,11 +465,11 @@ impl Pair {
         self.has_event(side, &Event::Path(wanted.clone()))
     }
 
-    /// Steps until `done`, and returns the time that took.
+    /// Steps until `done` holds. Returns the virtual time until then.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`] if it does not happen within `limit`, or never can.
+    /// [`TimedOut`] if `done` does not hold within `limit`, or can never hold.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -481,20 +485,21 @@ impl Pair {
         Ok(self.now() - start)
     }
 
-    /// Advances to the next event and handles everything that happens at that instant. False if
-    /// nothing is left to happen.
+    /// Advances to the next event and handles all events at that instant. False if no event will
+    /// come.
     ///
     /// # Panics
     ///
-    /// If a stream delivered anything but all that its sender wrote, if a reset, a stop or a numbered
-    /// DATAGRAM is not what the other side did, or if an invariant does not hold.
+    /// - If a stream did not deliver exactly the bytes that its sender wrote.
+    /// - If a reset, a stop or a numbered DATAGRAM does not match the other side's actions.
+    /// - If an invariant does not hold.
     pub fn step(&mut self) -> bool {
         let stepped = self.lab.step();
         self.compare();
         stepped
     }
 
-    /// Compares what each side has learned with what the other one did.
+    /// Compares the events of each side with the actions of the other side.
     fn compare(&mut self) {
         for side in [Side::Client, Side::Server] {
             let Some(index) = self.index(side) else {
@@ -541,7 +546,7 @@ impl Pair {
     ///
     /// # Errors
     ///
-    /// [`TimedOut`].
+    /// [`TimedOut`] if that takes longer than `limit`.
     pub fn run_until_confirmed(&mut self, limit: Duration) -> Result<Duration, TimedOut> {
         self.run_until(limit, |pair| {
             pair.has_event(Side::Client, &Event::HandshakeConfirmed)
@@ -552,20 +557,21 @@ impl Pair {
     ///
     /// # Errors
     ///
-    /// What [`Connection::open_path`] answers.
+    /// The error of [`Connection::open_path`].
     pub fn open_path(&mut self, name: &str, status: PathStatus) -> Result<PathId, OpenPathError> {
         let four_tuple = self.four_tuple(self.index_of(name));
         let now = self.time(Side::Client);
         self.client().open_path(now, four_tuple, status)
     }
 
-    /// Opens all further paths of the topology, waiting where the peer must first allow them, and
-    /// until all are established on both sides. A path whose validation fails on a bad network is
-    /// opened again, with another ID. Returns the IDs, path 0 included.
+    /// Opens all further paths of the topology, and waits until all paths are established on both
+    /// sides. If the peer does not allow a path yet, waits for it. If the validation of a path
+    /// fails on a bad network, opens the path again with another ID. Returns the IDs of all paths,
+    /// including path 0.
     ///
     /// # Panics
     ///
-    /// If that takes a minute.
+    /// If that takes longer than a minute.
     pub fn open_all_paths(&mut self) -> Vec<PathId> {
         let limit = Duration::from_secs(60);
         let names: Vec<_> = self.paths.iter().map(|path| path.name.clone()).collect();
@@ -596,8 +602,8 @@ impl Pair {
                 .all(|side| self.has_path_event(side, &established))
     }
 
-    /// Opens a bidirectional stream from a side and sends `size` generated bytes on it, which the
-    /// other side answers with `answer` bytes.
+    /// Opens a bidirectional stream from a side and sends `size` generated bytes on it. The other
+    /// side answers with `answer` bytes.
     pub fn ask(&mut self, from: Side, size: u64, answer: u64) -> Option<StreamId> {
         let now = self.time(from);
         let number = self.hosted_mut(from).application.asked();
@@ -607,27 +613,27 @@ impl Pair {
         hosted.application.ask(now, &mut hosted.connection, size)
     }
 
-    /// Starts a transfer of `size` generated bytes from a side to the other.
+    /// Starts a transfer of `size` generated bytes from one side to the other.
     pub fn send(&mut self, from: Side, size: u64) -> Option<StreamId> {
         let now = self.time(from);
         let hosted = self.hosted_mut(from);
         hosted.application.send(now, &mut hosted.connection, size)
     }
 
-    /// Runs until all that either side sent was read by the other to its end (or the stream was
-    /// reset or stopped), and returns the time that took.
+    /// Runs until each side has read all streams of the other side to their end, or to a reset or
+    /// stop. Returns the virtual time until then.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`].
+    /// [`TimedOut`] if that takes longer than `limit`.
     pub fn run_transfers(&mut self, limit: Duration) -> Result<Duration, TimedOut> {
         self.run_until(limit, |pair| {
             pair.is_delivered(Side::Client) && pair.is_delivered(Side::Server)
         })
     }
 
-    /// True if all that a side sent was read by the other: every byte and the end. Of streams that
-    /// were reset, the reset; those that were stopped do not count.
+    /// True if the other side has read all streams of a side: every byte and the end, or the reset
+    /// of a stream that was reset. Stopped streams do not count.
     pub fn is_delivered(&self, from: Side) -> bool {
         let (Some(sender), Some(receiver)) = (self.hosted(from), self.hosted(!from)) else {
             return false;
@@ -639,12 +645,11 @@ impl Pair {
             })
     }
 
-    /// Sends `size` bytes from a side and returns how long that took, until the last byte was
-    /// read.
+    /// Sends `size` bytes from a side. Returns the virtual time until the last byte was read.
     ///
     /// # Panics
     ///
-    /// If it takes longer than `limit`.
+    /// If that takes longer than `limit`.
     pub fn transfer(&mut self, from: Side, size: u64, limit: Duration) -> Duration {
         self.send(from, size);
         match self.run_transfers(limit) {
@@ -682,7 +687,7 @@ impl Pair {
     ///
     /// # Panics
     ///
-    /// If state is left after a minute.
+    /// If an endpoint still has state after a minute.
     pub fn close(&mut self, side: Side) {
         let now = self.time(side);
         self.connection(side)
@@ -690,7 +695,7 @@ impl Pair {
         self.run_until_drained(Duration::from_secs(60));
     }
 
-    /// Runs until both endpoints have forgotten the connection, then checks that nothing is left.
+    /// Runs until both endpoints have forgotten the connection. Then checks that no state is left.
     ///
     /// # Panics
     ///
@@ -721,19 +726,19 @@ impl Pair {
         }
     }
 
-    /// Connections a side's endpoint still knows.
+    /// Number of connections that a side's endpoint still has.
     pub fn open_connections(&mut self, side: Side) -> usize {
         let host = self.host_id(side);
         self.lab.host_mut(host).endpoint().open_connections()
     }
 
-    /// What a side's endpoint remembers of its connections.
+    /// Counts of the records that a side's endpoint has of its connections.
     pub fn routes(&self, side: Side) -> RouteCounts {
         self.lab.host(self.host_id(side)).routes()
     }
 
-    /// Loses all of the server's state, session tickets too; its certificate and reset key stay. It
-    /// takes packets again at once.
+    /// Drops all of the server's state, including session tickets. Its certificate and reset key
+    /// stay. The new server accepts packets at once.
     pub fn restart_server(&mut self) {
         if let Crypto::Tls(tls) = &mut self.setup.crypto {
             *tls = tls.with_fresh_server(ALPN);

@@ -1,5 +1,5 @@
-//! The bytes that transfers carry: known for every stream, direction and offset, so that any
-//! misplaced or altered byte is noticed.
+//! The bytes that transfers carry. They are known for every stream, direction and offset, so that
+//! any misplaced or altered byte is noticed.
 
 use std::sync::OnceLock;
 
@@ -8,9 +8,10 @@ use mpquic_core::{Side, StreamId};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
-/// A prime, so that shifts by powers of two and packet sizes are noticed.
+/// Length of the pattern, bytes. It is a prime, so that shifts by powers of two and by packet sizes
+/// are noticed.
 const PERIOD: u64 = 65_537;
-/// Most bytes one call gives.
+/// Most bytes per call of [`chunk`].
 const MAX_CHUNK: u64 = 65_536;
 
 fn pattern() -> &'static Bytes {
@@ -24,19 +25,19 @@ fn pattern() -> &'static Bytes {
     })
 }
 
-/// Which bytes: those of a direction of a stream, or of a DATAGRAM.
+/// The source of bytes: a direction of a stream, or a DATAGRAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// What the side that opened the stream sends on it.
+    /// Bytes from the side that opened the stream.
     Opener(StreamId),
-    /// What the other side sends on it.
+    /// Bytes from the other side.
     Answer(StreamId),
-    /// The DATAGRAM of this number.
+    /// The DATAGRAM with this number.
     Datagram(u64),
 }
 
 impl Origin {
-    /// What a side sends on a stream.
+    /// The bytes that a side sends on a stream.
     pub(crate) fn of(stream: StreamId, sender: Side) -> Self {
         if stream.initiator() == sender {
             Self::Opener(stream)
@@ -62,7 +63,7 @@ pub(crate) fn chunk(origin: Origin, offset: u64, length: u64) -> Bytes {
     pattern().slice(start..start + length)
 }
 
-/// True if `data` is what the origin has at `offset`.
+/// True if `data` equals the bytes of the origin at `offset`.
 pub(crate) fn matches(origin: Origin, offset: u64, data: &[u8]) -> bool {
     let mut offset = offset;
     data.chunks(MAX_CHUNK as usize).all(|part| {
@@ -78,7 +79,7 @@ mod tests {
     use mpquic_core::Dir;
 
     #[test]
-    fn a_shifted_or_foreign_byte_is_noticed() {
+    fn shifted_or_foreign_byte_is_noticed() {
         let id = StreamId::new(Side::Client, Dir::Bi, 0);
         let stream = Origin::of(id, Side::Client);
         let answer = Origin::of(id, Side::Server);
@@ -97,9 +98,9 @@ mod tests {
     }
 
     #[test]
-    fn each_origin_begins_somewhere_else() {
+    fn each_origin_starts_at_another_offset_of_the_pattern() {
         let id = |index| StreamId::new(Side::Client, Dir::Bi, index);
-        // Client's bidirectional streams have the numbers 0, 4, 8 and so on.
+        // The client's bidirectional streams have the numbers 0, 4, 8 and so on.
         assert_eq!(Origin::Opener(id(0)).start(), 0);
         assert_eq!(Origin::Opener(id(2)).start(), 8 * 7919);
         assert_eq!(Origin::Answer(id(2)).start(), 8 * 7919 + 31_337);
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(Origin::Datagram(65_537).start(), 12_345);
         assert_eq!(Origin::of(id(1), Side::Client), Origin::Opener(id(1)));
         assert_eq!(Origin::of(id(1), Side::Server), Origin::Answer(id(1)));
-        // It repeats after a prime number of bytes, and no call gives more than 64 KiB.
+        // The pattern repeats after a prime number of bytes, and a call returns at most 64 KiB.
         let stream = Origin::Opener(id(0));
         let bytes = |offset, length| chunk(stream, offset, length);
         assert_eq!(bytes(0, 99), bytes(65_537, 99));

@@ -7,7 +7,7 @@ use mpquic_core::sched::{self, Scheduler, SchedulerFactory};
 use thiserror::Error;
 
 /// The schedulers and controllers that experiments may name: those of `mpquic-sched` and
-/// `mpquic-cc`, and others that were added.
+/// `mpquic-cc`, and added ones.
 ///
 /// ```
 /// use mpquic_sim::Policies;
@@ -24,11 +24,11 @@ pub struct Policies {
     controllers: Vec<(&'static str, Arc<dyn ControllerFactory>)>,
 }
 
-/// No policy has this name.
+/// No policy has the requested name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{known}{}{}", if added.is_empty() { "" } else { "; added: " }, added.join(", "))]
 pub struct UnknownPolicy {
-    /// Which name is not known, and which built-in ones there are.
+    /// A message with the unknown name and all built-in names.
     known: String,
     added: Vec<&'static str>,
 }
@@ -45,20 +45,20 @@ fn names<T>(added: &[(&'static str, T)]) -> impl Iterator<Item = &'static str> {
     added.iter().map(|(name, _)| *name)
 }
 
-/// Finds a policy by name, the one added last if there are several.
+/// Finds a policy by name; among equal names, the one added last.
 fn find<'a, T>(added: &'a [(&'static str, T)], name: &str) -> Option<&'a T> {
     let found = added.iter().rfind(|(other, _)| *other == name);
     found.map(|(_, factory)| factory)
 }
 
 impl Policies {
-    /// Those that come with mpquic.
+    /// The policies that come with mpquic.
     pub fn built_in() -> Self {
         Self::default()
     }
 
-    /// Adds a scheduler, made by `make` once for each end of each connection. It takes the place
-    /// of a built-in one of the same name. Names consist of letters, digits and `-`.
+    /// Adds a scheduler. `make` is called once for each side of each connection. The scheduler
+    /// replaces a built-in one with the same name. Names consist of letters, digits and `-`.
     #[must_use]
     pub fn with_scheduler<F>(mut self, name: &'static str, make: F) -> Self
     where
@@ -79,7 +79,8 @@ impl Policies {
         self
     }
 
-    /// The single-path controller to compare this one with: the algorithm it couples, or itself.
+    /// The single-path controller to compare with: the algorithm that this controller couples, or
+    /// the controller itself.
     pub fn single_path<'a>(&self, controller: &'a str) -> &'a str {
         let built_in = || {
             mpquic_cc::list()
@@ -92,19 +93,19 @@ impl Policies {
         }
     }
 
-    /// The scheduler of this name, which may be followed by re-injection policies as in
+    /// The scheduler with this name. Names of re-injection policies may follow, as in
     /// [`mpquic_sched::by_name`].
     ///
     /// # Errors
     ///
-    /// [`UnknownPolicy`], whose message lists the names there are.
+    /// [`UnknownPolicy`] if no scheduler has this name. The message lists all names.
     pub fn scheduler(&self, name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownPolicy> {
         let mut parts = name.split('+');
         let added = parts.next().and_then(|first| find(&self.schedulers, first));
         let added = added.cloned();
         match added.and_then(|factory| mpquic_sched::with_reinjections(factory, parts)) {
             Some(factory) => Ok(factory),
-            // Its error also tells which re-injection policies there are.
+            // This error also lists the re-injection policies.
             None => mpquic_sched::by_name(name).map_err(|error| UnknownPolicy {
                 known: error.to_string(),
                 added: names(&self.schedulers).collect(),
@@ -112,11 +113,11 @@ impl Policies {
         }
     }
 
-    /// The controller of this name.
+    /// The controller with this name.
     ///
     /// # Errors
     ///
-    /// [`UnknownPolicy`], whose message lists the names there are.
+    /// [`UnknownPolicy`] if no controller has this name. The message lists all names.
     pub fn controller(&self, name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownPolicy> {
         if let Some(factory) = find(&self.controllers, name) {
             return Ok(factory.clone());
@@ -127,13 +128,13 @@ impl Policies {
         })
     }
 
-    /// The names of all schedulers, those that were added last.
+    /// The names of all schedulers, the added ones last.
     pub fn scheduler_names(&self) -> Vec<String> {
         let built_in = mpquic_sched::list().iter().map(|info| info.name);
         distinct(built_in.chain(names(&self.schedulers)))
     }
 
-    /// The names of all controllers, those that were added last.
+    /// The names of all controllers, the added ones last.
     pub fn controller_names(&self) -> Vec<String> {
         let built_in = mpquic_cc::list().iter().map(|info| info.name);
         distinct(built_in.chain(names(&self.controllers)))
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_mean_what_was_added() {
+    fn added_policies_replace_built_in_ones() {
         let policies = Policies::built_in()
             .with_scheduler("own", || Box::new(mpquic_sched::Redundant))
             .with_scheduler("lrf", || Box::new(mpquic_sched::RoundRobin::default()))
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_answered_with_all_there_are() {
+    fn error_for_an_unknown_name_lists_all_names() {
         let policies =
             Policies::built_in().with_scheduler("own", || Box::new(mpquic_sched::Redundant));
         for (name, expected) in [("won", "own"), ("won", "lrf"), ("own+always", "deadline")] {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_compared_by_what_was_added() {
+    fn policies_are_compared_by_added_names() {
         let built_in = Policies::built_in;
         let scheduler =
             |name| built_in().with_scheduler(name, || Box::new(mpquic_sched::Redundant));
@@ -202,7 +203,7 @@ mod tests {
         assert_ne!(controller("a"), controller("b"));
         assert_ne!(scheduler("a"), controller("a"));
         assert_ne!(scheduler("a"), built_in());
-        // The last of one name counts; one that was added couples nothing.
+        // The last policy of a name counts; an added controller couples no other algorithm.
         let twice =
             scheduler("a").with_scheduler("a", || Box::new(mpquic_sched::RoundRobin::default()));
         assert_eq!(twice.scheduler("a").unwrap().build().name(), "round-robin");

@@ -1,7 +1,7 @@
-//! [`SplitMix64`]: numbers from a seed.
+//! [`SplitMix64`]: pseudo-random numbers from a seed.
 
-/// Numbers that look random, the same for equal seeds: for what needs them to be the same on every
-/// machine and in every version, such as recorded worlds and resampled runs.
+/// Pseudo-random numbers that depend only on the seed. They are the same on every machine and in
+/// every version, as recorded worlds and resampled runs need.
 ///
 /// ```
 /// // The first number of the generator's reference implementation for the seed 0.
@@ -11,7 +11,7 @@
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// Numbers that follow from this seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -28,7 +28,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `count`, which is more than zero.
+    /// A number below `count`, which must be more than zero.
     pub fn below(&mut self, count: u64) -> u64 {
         self.next() % count
     }
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_reference() {
-        // The first ones of the reference implementation for the seed 1234567.
+        // The first numbers of the reference implementation for the seed 1234567.
         let mut numbers = SplitMix64::new(1_234_567);
         let first = [(); 5].map(|()| numbers.next());
         assert_eq!(

@@ -1,12 +1,12 @@
-//! Records: what code does in worlds that are always the same, kept in a file. Other tests say what is
-//! right; a record says whether anything is different, so that who changes one thing sees which others
-//! change with it, and accepts that on purpose.
+//! Records: files with the results of code in worlds that are always the same. Other tests check
+//! that results are right; a record shows whether any result changed. So a change shows everything
+//! that it affects, and the new results have to be accepted on purpose.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-/// A hash of numbers in their order (FNV-1a).
+/// A hash (FNV-1a) of a sequence of numbers.
 ///
 /// ```
 /// let mut hash = mpquic_sim::record::Hash::default();
@@ -23,12 +23,12 @@ impl Default for Hash {
 }
 
 impl Hash {
-    /// The next number.
+    /// Adds a number.
     pub fn add(&mut self, value: u64) {
         self.bytes(&value.to_le_bytes());
     }
 
-    /// The bytes of what has a length of its own, and that length.
+    /// Adds bytes of variable length, together with their number.
     pub fn add_bytes(&mut self, bytes: &[u8]) {
         self.bytes(bytes);
         self.add(bytes.len() as u64);
@@ -46,12 +46,13 @@ impl Hash {
     }
 }
 
-/// Compares a record with the one in a file, line by line; what is before a line's colon says what it
-/// is about. If the environment variable `accept` is set, the file is written first.
+/// Compares a record with a recorded file, line by line. The part of a line before its colon is the
+/// key of the line. If the environment variable `accept` is set, the file is written first.
 ///
 /// # Errors
 ///
-/// The lines that differ, as they were and as they are, or why the file could not be written.
+/// The lines that differ, with old and new content, or the reason why the file could not be
+/// written.
 pub fn compare(file: impl AsRef<Path>, accept: &str, now: &str) -> Result<(), String> {
     let file = file.as_ref();
     if env::var_os(accept).is_some() {
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_came_or_went_is_said() {
+    fn changed_added_and_removed_lines_are_reported() {
         let before = "a: 1\nb: 2\nc: 3\n";
         assert_eq!(changes(before, before), "");
         let now = "b: 4\nc: 3\nd: 5\n";
@@ -109,13 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_came_twice_is_said() {
+    fn repeated_line_is_reported() {
         assert_eq!(changes("a: 1\na: 1\n", "a: 1\n"), "was 2 lines\nnow 1\n");
     }
 
     #[test]
     fn the_hash_is_fnv_1a() {
-        // Of "a" and seven zero bytes: the known value for "a", times the prime for each of the others.
+        // The hash of "a" and seven zero bytes: the known value for "a", multiplied by the prime
+        // for each zero byte.
         let mut hash = Hash::default();
         hash.add(u64::from(b'a'));
         let prime = 0x0100_0000_01b3_u64;
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_written_if_that_is_wanted_and_compared_else() {
+    fn record_is_written_only_if_the_variable_is_set() {
         let name = format!("mpquic-record-{}.txt", std::process::id());
         let file = env::temp_dir().join(name);
         let unset = "A_VARIABLE_THAT_NOBODY_SETS";
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_a_length_of_their_own() {
+    fn hash_of_bytes_includes_their_number() {
         let of = |parts: &[&[u8]]| {
             let mut hash = Hash::default();
             parts.iter().for_each(|part| hash.add_bytes(part));

@@ -1,13 +1,13 @@
-//! [`SocketBuffer`]: what arrives for a process that is stopped.
+//! [`SocketBuffer`]: packets that arrive for a stopped process.
 
 use std::collections::VecDeque;
 
 use crate::packet::Packet;
 
-/// Bytes of payload it takes, as much as a UDP socket of Linux does by default.
+/// Size of the buffer, bytes of payload: the default of a UDP socket in Linux.
 const ROOM: usize = 212_992;
 
-/// The receive buffer of a host's socket. What does not fit is lost.
+/// The receive buffer of a host's socket. Packets that do not fit are lost.
 #[derive(Debug, Default)]
 pub(crate) struct SocketBuffer {
     packets: VecDeque<Packet>,
@@ -28,7 +28,7 @@ impl IntoIterator for SocketBuffer {
     type Item = Packet;
     type IntoIter = std::collections::vec_deque::IntoIter<Packet>;
 
-    /// The packets, in the order in which they arrived.
+    /// The packets, in the order of their arrival.
     fn into_iter(self) -> Self::IntoIter {
         self.packets.into_iter()
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_takes_what_fits_in_the_order_of_arrival() {
+    fn packets_that_fit_are_kept_in_order_of_arrival() {
         let address = "10.0.0.1:1".parse().unwrap();
         let packet = |bytes| Packet::new(address, address, None, BytesMut::zeroed(bytes));
         let mut buffer = SocketBuffer::default();

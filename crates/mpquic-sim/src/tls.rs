@@ -10,8 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 /// The name in the certificate.
 pub const SERVER_NAME: &str = "server.test";
 
-/// An Ed25519 key in PKCS #8: a fixed prefix and 32 bytes of seed. It protects nothing; being
-/// constant, it makes handshakes equally long in every run.
+/// An Ed25519 key in PKCS #8: a fixed prefix and 32 bytes of seed. It protects nothing. Because it
+/// is constant, handshakes are equally long in every run.
 const KEY: [u8; 48] = {
     let prefix = [
         0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04,
@@ -26,8 +26,8 @@ const KEY: [u8; 48] = {
     key
 };
 
-/// A certificate for that key, valid until the year 4096. It is part of the source so that
-/// simulations need no library that makes certificates.
+/// A certificate for [`KEY`], valid until the year 4096. It is part of the source, so that
+/// simulations need no library to make certificates.
 const CERTIFICATE: &[u8] = include_bytes!("certificate.der");
 
 /// TLS configuration of both sides: the client trusts the server's certificate.
@@ -56,7 +56,7 @@ impl Tls {
         }
     }
 
-    /// The same client with a server that knows none of its session tickets.
+    /// The same client, with a new server that cannot read its session tickets.
     #[must_use]
     pub fn with_fresh_server(&self, alpn: &[u8]) -> Self {
         Self {
@@ -65,18 +65,18 @@ impl Tls {
         }
     }
 
-    /// A core client configuration with it. Configurations of one `Tls` share session tickets.
+    /// A core client configuration. All configurations of one `Tls` share session tickets.
     pub fn client(&self, transport: Arc<TransportConfig>) -> ClientConfig {
         ClientConfig::new(self.client.clone(), transport)
     }
 
-    /// A core server configuration with it.
+    /// A core server configuration.
     pub fn server(&self, transport: Arc<TransportConfig>) -> ServerConfig {
         ServerConfig::new(self.server.clone(), transport, [7; 32])
     }
 }
 
-/// A self-signed certificate for [`SERVER_NAME`] and its key: the same each time.
+/// A self-signed certificate for [`SERVER_NAME`] and its key, the same in each call.
 pub fn certificate() -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
     let key = PrivatePkcs8KeyDer::from(KEY.to_vec());
     (CertificateDer::from(CERTIFICATE), key.into())

@@ -1,12 +1,12 @@
-//! [`Topology`]: which paths join a client and a server, written as a list.
+//! [`Topology`]: a list of the paths between a client and a server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::link::LinkConfig;
 use crate::network::{Hop, HostId, LinkId, NatId, Network};
 
-/// Paths between two hosts. Each has a client address and, unless told otherwise, a server
-/// address of its own.
+/// Paths between two hosts. Each path has a client address and, by default, a server address of its
+/// own.
 ///
 /// ```
 /// use mpquic_sim::{LinkConfig, Topology};
@@ -36,7 +36,7 @@ struct PathPlan {
 /// A path of a topology in a network.
 #[derive(Debug, Clone)]
 pub struct PathLinks {
-    /// Its name.
+    /// The name of the path.
     pub name: String,
     /// The link from the client to the server.
     pub up: LinkId,
@@ -46,12 +46,12 @@ pub struct PathLinks {
     pub client: IpAddr,
     /// The server's IP.
     pub server: IpAddr,
-    /// The NAT box before the client, and the outside IPs it may use.
+    /// The NAT box in front of the client, and the outside IPs that it may use.
     pub nat: Option<(NatId, Vec<IpAddr>)>,
 }
 
 impl Topology {
-    /// No paths.
+    /// A topology without paths.
     pub fn new() -> Self {
         Self::default()
     }
@@ -62,7 +62,7 @@ impl Topology {
         self.asymmetric_path(name, link.clone(), link)
     }
 
-    /// Adds a path with a link from the client (`up`) and one from the server (`down`).
+    /// Adds a path with one link from the client (`up`) and another from the server (`down`).
     #[must_use]
     pub fn asymmetric_path(mut self, name: &str, up: LinkConfig, down: LinkConfig) -> Self {
         self.paths.push(PathPlan {
@@ -74,7 +74,7 @@ impl Topology {
         self
     }
 
-    /// Adds a path with a NAT box before the client.
+    /// Adds a path with a NAT box in front of the client.
     #[must_use]
     pub fn natted_path(self, name: &str, link: LinkConfig) -> Self {
         let mut topology = self.path(name, link);
@@ -84,7 +84,7 @@ impl Topology {
         topology
     }
 
-    /// Gives the server one address for all paths instead of one for each.
+    /// Gives the server one address for all paths, instead of one per path.
     #[must_use]
     pub fn single_server_address(mut self) -> Self {
         self.single_server_address = true;
@@ -98,7 +98,7 @@ impl Topology {
         self
     }
 
-    /// Leads all paths through one more link per direction, shared by all.
+    /// Adds one more link per direction that all paths share.
     #[must_use]
     pub fn shared_bottleneck(mut self, link: LinkConfig) -> Self {
         self.bottleneck = Some((link.clone(), link));
@@ -110,8 +110,8 @@ impl Topology {
         self.paths.iter().map(|path| path.name.as_str())
     }
 
-    /// Adds links and routes between two hosts to a network. `group` keeps the addresses of
-    /// several topologies apart.
+    /// Adds links and routes between two hosts to a network. `group` keeps the addresses of several
+    /// topologies apart.
     pub fn build(
         &self,
         network: &mut Network,
@@ -171,7 +171,7 @@ impl Topology {
 }
 
 impl PathLinks {
-    /// Both links.
+    /// The links in both directions.
     pub fn links(&self) -> [LinkId; 2] {
         [self.up, self.down]
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_find_their_way_in_both_directions() {
+    fn packets_reach_both_hosts() {
         use crate::packet::Packet;
         let topology = Topology::new()
             .path("a", link(f64::INFINITY))

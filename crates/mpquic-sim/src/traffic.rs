@@ -6,29 +6,30 @@ use mpquic_core::EcnCodepoint;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-/// When packets of cross traffic are sent.
+/// The times of packets of cross traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
     /// At equal intervals.
     Constant,
-    /// At random: the intervals are exponentially distributed.
+    /// At random: intervals are exponentially distributed.
     Poisson,
 }
 
-/// Cross traffic of one rate.
+/// Cross traffic with a constant mean rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Traffic {
-    /// Bit/s of IP packets; positive.
+    /// Rate in bit/s of IP packets; positive.
     pub rate: f64,
-    /// Bytes of each IP packet; at least 28.
+    /// Size of each IP packet, bytes; at least 28.
     pub packet_bytes: usize,
     /// When packets are sent.
     pub arrivals: Arrivals,
-    /// How they are marked; [`EcnCodepoint::Ect1`] for senders that keep queues short (L4S).
+    /// The ECN codepoint of the packets; [`EcnCodepoint::Ect1`] for senders that keep queues short
+    /// (L4S).
     pub ecn: Option<EcnCodepoint>,
-    /// When it starts.
+    /// When the traffic starts.
     pub from: Instant,
-    /// When it ends; `None` for never.
+    /// When the traffic ends; `None` for never.
     pub to: Option<Instant>,
 }
 
@@ -52,12 +53,12 @@ impl Source {
         source
     }
 
-    /// When it sends its next packet.
+    /// When the next packet leaves.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Sends a packet: its size in IP bytes, and its mark.
+    /// Sends a packet. Returns its size in IP bytes and its ECN codepoint.
     pub(crate) fn send(&mut self, now: Instant) -> (usize, Option<EcnCodepoint>) {
         self.schedule(now);
         (self.traffic.packet_bytes, self.traffic.ecn)
@@ -91,7 +92,7 @@ mod tests {
         (Source::new(traffic, 3, 1), start)
     }
 
-    /// When a source sends, in ms.
+    /// The times at which a source sends, ms.
     fn times((mut source, start): (Source, Instant), most: usize) -> Vec<f64> {
         let mut times = Vec::new();
         while let Some(next) = source.next().filter(|_| times.len() < most) {
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_leave_one_distance_after_the_start_and_before_the_end() {
+    fn packets_leave_from_one_interval_after_the_start_until_the_end() {
         let (source, _) = source(Arrivals::Constant, None);
         assert_eq!(source.route, 3);
         assert_eq!(
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn random_distances_have_the_same_mean_and_vary() {
+    fn random_intervals_have_the_same_mean_and_vary() {
         let times = times(source(Arrivals::Poisson, None), 20_000);
         assert!(
             (times[19_999] - 20_005.0).abs() < 600.0,

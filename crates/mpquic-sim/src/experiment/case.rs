@@ -7,6 +7,6 @@ use crate::scenario::Position;
 pub(super) struct Case {
     /// Index into the scenario's contenders.
     pub(super) contender: usize,
-    /// Where the values of its parameters come from.
+    /// The position that determines the values of the parameters.
     pub(super) position: Position,
 }

@@ -1,13 +1,14 @@
-//! How likely a difference is if there is none: single tests, and many of them together.
+//! Significance of differences: single tests, and corrections for many tests.
 
-/// A verdict is decided if it could be chance in no more than this share of cases. With what the two
-/// early looks may be wrong in, these are 0.05.
+/// Significance level of a verdict. Together with the two early looks at [`EARLY_LEVEL`], the total
+/// level is 0.05.
 pub(super) const LEVEL: f64 = 0.04;
-/// The same for each of the two looks at a part of the runs, which may end an experiment.
+/// Significance level of each of the two early looks at a part of the runs, which may end an
+/// experiment.
 pub(super) const EARLY_LEVEL: f64 = 0.005;
 
-/// The chance of a value of Student's distribution that is this far from zero, in either direction
-/// (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+/// The probability that a value of Student's distribution is at least this far from zero, in either
+/// direction (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 pub(super) fn student(distance: f64, degrees: usize) -> f64 {
     if degrees == 0 {
         return 1.0;
@@ -15,7 +16,7 @@ pub(super) fn student(distance: f64, degrees: usize) -> f64 {
     let angle = (distance.abs() / (degrees as f64).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
     let odd = degrees % 2 == 1;
-    // Each term is the one before times cos² and the next ratio of even to odd numbers.
+    // Each term is the term before it, times cos² and the next ratio of even to odd numbers.
     let (mut term, mut sum) = (if odd { cosine } else { 1.0 }, 0.0);
     let first = if odd { 2 } else { 1 };
     for index in (first..degrees.saturating_sub(1)).step_by(2) {
@@ -32,8 +33,8 @@ pub(super) fn student(distance: f64, degrees: usize) -> f64 {
     (1.0 - within).clamp(0.0, 1.0)
 }
 
-/// The chance that a difference is not within `bound` of zero if its mean is `mean`: of Student's
-/// distribution, in one direction.
+/// The probability that a difference with this mean is not within `bound` of zero, by one tail of
+/// Student's distribution.
 pub(super) fn beyond(mean: f64, error: f64, count: usize, bound: f64) -> f64 {
     let left = bound - mean.abs();
     match (count, error > 0.0) {
@@ -44,8 +45,8 @@ pub(super) fn beyond(mean: f64, error: f64, count: usize, bound: f64) -> f64 {
     }
 }
 
-/// The chance of a value of the normal distribution that is this far from zero, in either direction
-/// (Abramowitz and Stegun, 26.2.17: good to 1.5e-7).
+/// The probability that a value of the normal distribution is at least this far from zero, in
+/// either direction (Abramowitz and Stegun, 26.2.17: good to 1.5e-7).
 fn normal(distance: f64) -> f64 {
     let x = distance.abs();
     let t = 1.0 / (1.0 + 0.231_641_9 * x);
@@ -61,7 +62,7 @@ fn normal(distance: f64) -> f64 {
     (2.0 * density * series).min(1.0)
 }
 
-/// How far from zero a value of the normal distribution with this chance is.
+/// The distance from zero that a value of the normal distribution exceeds with this probability.
 fn distance(chance: f64) -> f64 {
     let (mut near, mut far) = (0.0, 10.0);
     for _ in 0..60 {
@@ -74,8 +75,8 @@ fn distance(chance: f64) -> f64 {
     near
 }
 
-/// The chance that the share behind `hits` of `count` runs is this far from `wanted` if that is the
-/// true one: the test that Wilson's interval turns around.
+/// The probability of a share at least this far from `wanted`, if `wanted` is the true share.
+/// `hits` of `count` runs have the property. This test matches Wilson's interval.
 pub(super) fn of_share(hits: usize, count: usize, wanted: f64) -> f64 {
     let found = hits as f64 / count as f64;
     let deviation = (wanted * (1.0 - wanted) / count as f64).sqrt();
@@ -85,9 +86,9 @@ pub(super) fn of_share(hits: usize, count: usize, wanted: f64) -> f64 {
     }
 }
 
-/// The chances of several tests that are to be right together, with 95 % confidence that all are
-/// (Holm, Scandinavian Journal of Statistics 6, 1979): a test counts as decided if the corrected
-/// chance is at most the level that one alone would have to reach.
+/// Corrects the chances of several tests, so that with 95 % confidence all verdicts are right
+/// together (Holm, Scandinavian Journal of Statistics 6, 1979). A test is decided if its corrected
+/// chance is at most the level of a single test.
 ///
 /// ```
 /// use mpquic_sim::experiment::corrected;
@@ -106,9 +107,10 @@ pub fn corrected(chances: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// About how many runs would decide a test that `runs` of this chance, `corrected` for others, do
-/// not, if they went on as they began: the distance from the edge grows with the square root of
-/// their number. `None` for more than a hundred times as many: the truth is on the edge.
+/// About how many runs would decide a test that is undecided after `runs` runs, if further runs
+/// were like these. `chance` is the test's own chance, `corrected` its chance among other tests.
+/// The distance from the edge grows with the square root of the number of runs. `None` above a
+/// hundred times the present number of runs: the true value is on the edge.
 pub(super) fn runs_to_decide(runs: usize, chance: f64, corrected: f64) -> Option<usize> {
     let tests = (corrected / chance).max(1.0);
     let factor = (distance(LEVEL / tests) / distance(chance)).powi(2);
@@ -163,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn one_of_twenty_tests_is_not_news() {
+    fn one_significant_test_of_twenty_is_not_significant_together() {
         let mut chances = vec![0.5; 19];
         chances.push(0.04);
         assert!(corrected(&chances).iter().all(|chance| *chance > LEVEL));
-        // A test cannot be decided if a stronger one is not.
+        // A test cannot be decided if a test with a smaller chance is not.
         assert_eq!(corrected(&[0.03, 0.031]), [0.06, 0.06]);
         assert_eq!(corrected(&[0.001, 0.04, 0.04]), [0.003, 0.08, 0.08]);
         assert_eq!(corrected(&[]), [0.0; 0]);
@@ -175,18 +177,18 @@ mod tests {
 
     #[test]
     fn more_runs_move_an_interval_off_the_edge() {
-        // Half the distance (2.054 for a chance of 0.04) needs four times as many.
+        // Half the distance (2.054 for a chance of 0.04) needs four times as many runs.
         let chance = normal(1.026_874);
         let needed = runs_to_decide(10, chance, chance).unwrap();
         assert!((40..=41).contains(&needed), "{needed}");
-        // Among ten tests: (2.878 / 2.054)² as many as for one.
+        // Among ten tests, (2.878 / 2.054)² as many runs as for one.
         let needed = runs_to_decide(10, chance, 10.0 * chance).unwrap();
         assert!((78..=80).contains(&needed), "{needed}");
         assert_eq!(runs_to_decide(10, 1.0, 1.0), None);
     }
 
     #[test]
-    fn what_is_beyond_a_bound_by_hand() {
+    fn chance_beyond_a_bound_is_half_of_both_tails() {
         // Half of both tails of Student's distribution.
         let (mean, error) = (-0.02, 0.01);
         assert_eq!(beyond(mean, error, 5, 0.05), student(3.0, 4) / 2.0);
@@ -196,7 +198,7 @@ mod tests {
         for count in [0, 1] {
             assert_eq!(beyond(0.0, error, count, 0.05), 1.0);
         }
-        // Without any error it is within or it is not.
+        // Without any error, the difference is certainly within the bound or certainly not.
         assert_eq!(beyond(0.06, 0.0, 5, 0.05), 1.0);
         assert_eq!(beyond(0.05, 0.0, 5, 0.05), 0.0);
     }
@@ -206,14 +208,14 @@ mod tests {
         // 60 of 100 are two standard deviations of 0.05 above one half.
         assert!((of_share(60, 100, 0.5) - 0.045_500).abs() < 1e-6);
         assert!((of_share(40, 100, 0.5) - 0.045_500).abs() < 1e-6);
-        // 20 of 100 where 0.1 is wanted: 0.1 / 0.03.
+        // 20 of 100 where 0.1 is wanted: 0.1 / 0.03 standard deviations.
         assert!((of_share(20, 100, 0.1) - normal(10.0 / 3.0)).abs() < 1e-12);
         assert!(of_share(5, 10, 0.5) > 1.0 - 1e-7);
         assert_eq!((of_share(0, 3, 0.0), of_share(1, 3, 0.0)), (1.0, 0.0));
     }
 
     #[test]
-    fn a_hundred_times_as_many_runs_are_the_most_that_is_told() {
+    fn runs_to_decide_is_none_above_a_hundred_times_as_many() {
         let chance = |share: f64| normal(distance(LEVEL) * share);
         let needed = runs_to_decide(7, chance(0.1005), chance(0.1005)).unwrap();
         assert_eq!(needed, (7.0 / 0.1005_f64.powi(2)).ceil() as usize);

@@ -1,10 +1,10 @@
-//! Results as comma-separated values, one number per line, for any tool to read.
+//! Results as comma-separated values, with one number per line.
 
 use std::fmt::Write as _;
 
 use super::results::{Results, ScenarioResults, State, Trace};
 
-/// A field as RFC 4180 section 2 wants it.
+/// A field as RFC 4180 section 2 requires it.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -13,7 +13,7 @@ fn field(text: &str) -> String {
     }
 }
 
-/// A combination of swept values, as `wifi.rate_mbit=20;lte.rate_mbit=5`.
+/// The label of a combination of swept values, as `wifi.rate_mbit=20;lte.rate_mbit=5`.
 pub fn sweep_label(sweep: &[(String, String)]) -> String {
     let labels: Vec<_> = sweep
         .iter()
@@ -34,7 +34,7 @@ impl ScenarioResults {
 }
 
 impl Results {
-    /// One line per number of each run.
+    /// One line per metric of each run.
     pub fn runs_csv(&self) -> String {
         let mut csv = "scenario,sweep,contender,point,run,state,name,value\n".to_owned();
         for scenario in &self.scenarios {
@@ -125,7 +125,7 @@ fn write_trace(csv: &mut String, scenario: &ScenarioResults, trace: &Trace) {
     let prefix = format!("{prefix},{},{}", trace.point, trace.run);
     let mut series = |name: String, values: Vec<f64>| {
         for (index, value) in values.into_iter().enumerate() {
-            // Multiples of the interval, without the digits floats add.
+            // Multiples of the interval, without rounding errors of floats.
             let seconds = (index as f64 * trace.interval_s * 1e6).round() / 1e6;
             let _ = writeln!(csv, "{prefix},{seconds},{},{value}", field(&name));
         }
@@ -164,7 +164,7 @@ mod tests {
     use crate::experiment::{Experiment, PathResult, Run};
     use crate::scenario::Scenario;
 
-    /// Two runs of one contender, which is called `a,"b"`, beside a competitor.
+    /// Two runs of a contender with the name `a,"b"`, beside a competitor.
     fn results() -> Results {
         let text = "schedulers = \"lrf\"\nworkload = { kind = \"file\", size_mb = 1 }\nruns = 2\n\
                     [[path]]\nname = \"p\"\nrate_mbit = 1\nowd_ms = [3, 4]\nloss_pct = \"0..1\"\n\
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// The lines behind the first one, without what they have in common.
+    /// The lines after the first one, without their common part.
     fn lines<'a>(csv: &'a str, common: &str) -> Vec<&'a str> {
         let lines = csv.lines().skip(1);
         lines.filter_map(|line| line.strip_prefix(common)).collect()
@@ -256,7 +256,7 @@ mod tests {
         let confidence = 12.706 * 2.0_f64.sqrt() / 2.0_f64.sqrt();
         let expected = format!("completion_s,2,1,1,3,{confidence},3,2.2,3.8,2,4,1");
         assert_eq!(lines(&csv, CELL), [expected]);
-        // There are no runs of the other combination.
+        // The other combination has no runs.
         let none = lines(&csv, "x,p.owd_ms=3,\"a,\"\"b\"\"\",");
         assert_eq!(none, ["completion_s,0,0,0,0,0,0,0,0,0,0,"]);
     }

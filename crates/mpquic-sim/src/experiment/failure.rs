@@ -1,21 +1,21 @@
-//! Ending a run from inside a policy.
+//! Ends a run from inside a policy.
 
 use std::any::Any;
 use std::panic::resume_unwind;
 
-/// The payload with which [`fail_run`] unwinds.
+/// The payload of the panic by which [`fail_run`] unwinds.
 struct Reason(String);
 
-/// Ends the run that calls it as [`State::Failed`](super::State::Failed), with this reason. It is
-/// for schedulers and controllers that cannot go on, for example because a program outside the
-/// simulation that they ask is gone, and whose results must not count.
+/// Ends the current run as [`State::Failed`](super::State::Failed) with this reason. For schedulers
+/// and controllers that cannot go on and whose results must not count, for example because an
+/// external program that they ask has exited.
 ///
-/// It unwinds, so it may only be called in runs of an [`Experiment`](super::Experiment).
+/// Unwinds the stack, so it may only be called in runs of an [`Experiment`](super::Experiment).
 pub fn fail_run(reason: impl Into<String>) -> ! {
     resume_unwind(Box::new(Reason(reason.into())))
 }
 
-/// Why a run unwound.
+/// The reason for which a run unwound.
 pub(super) fn reason(panic: &(dyn Any + Send)) -> String {
     if let Some(Reason(reason)) = panic.downcast_ref() {
         return reason.clone();
@@ -34,7 +34,7 @@ mod tests {
     use crate::policies::Policies;
     use crate::scenario::Scenario;
 
-    /// Sends its first packets, then gives up.
+    /// A scheduler that sends its first packets, then gives up.
     #[derive(Debug, Default)]
     struct GivesUp {
         sent: usize,

@@ -7,12 +7,12 @@ use mpquic_core::{Dir, SendStream, StreamId, WriteError};
 use super::plan::Request;
 use crate::pattern::{self, Origin};
 
-/// The fewest bytes that a source of constant rate produces at a time.
+/// Fewest bytes that a source of constant rate produces at a time.
 const MIN_BURST: f64 = 1200.0;
-/// The shortest time between two bursts of a source of constant rate, seconds.
+/// Shortest time between two bursts of a source of constant rate, seconds.
 const MIN_GAP: f64 = 1e-3;
 
-/// Where the bytes of a stream come from.
+/// The source of a stream's bytes.
 #[derive(Debug)]
 pub(super) struct Feed {
     size: u64,
@@ -53,13 +53,13 @@ impl Feed {
         }
     }
 
-    /// When a source of constant rate produces something next.
+    /// When a source of constant rate produces its next bytes.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.source.as_ref().map(ConstantRate::next)
     }
 
-    /// Writes as much of what is there as the stream accepts. True if everything was written, or
-    /// the stream is gone.
+    /// Writes as many of the available bytes as the stream accepts. True if all bytes were written,
+    /// or the stream is gone.
     pub(super) fn write(
         &mut self,
         now: Instant,
@@ -74,7 +74,7 @@ impl Feed {
             source.produced += 1;
             bursts += 1;
         }
-        // The source does not wait: what the stream does not accept now is lost.
+        // The source does not wait: bytes that the stream does not accept now are lost.
         let bytes = bursts * source.burst;
         self.write_up_to(bytes, id, stream)
     }
@@ -97,8 +97,8 @@ impl Feed {
     }
 }
 
-/// What an object is made of, on the stream that carries it: uploads are sent by the side that opens
-/// the stream, downloads by the other one.
+/// The origin of an object's bytes on its stream. Uploads are sent by the side that opens the
+/// stream, downloads by the other side.
 pub(super) fn origin(id: StreamId) -> Origin {
     match id.dir() {
         Dir::Uni => Origin::Opener(id),
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_of_constant_rate_produces_bursts_at_equal_distances() {
+    fn source_of_constant_rate_produces_bursts_at_equal_intervals() {
         let start = crate::lab::epoch();
         let feed = |rate| {
             let request = Request {
@@ -123,7 +123,8 @@ mod tests {
         };
         assert_eq!(feed(0.0).next_timeout(), None, "all at once");
         assert_eq!(feed(0.5).next_timeout(), Some(start));
-        // 8 Mbit/s are 1000 bytes in a millisecond, which is less than a burst; 80 Mbit/s are more.
+        // 8 Mbit/s are 1000 bytes in a millisecond, less than a burst; 80 Mbit/s are more than a
+        // burst.
         for (rate, burst, gap) in [(8e6, 1200, 1.2e-3), (80e6, 10_000, 1e-3)] {
             let mut source = feed(rate).source.unwrap();
             assert_eq!(source.burst, burst);

@@ -1,4 +1,4 @@
-//! [`Informed`]: a scheduler that is told the rates of the paths beforehand.
+//! [`Informed`]: a scheduler that knows the rates of the paths beforehand.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,13 +7,14 @@ use mpquic_core::sched::{
     Decision, Needs, PathView, Scheduler, SchedulerEvent, SchedulerFactory, View,
 };
 
-/// A scheduler that sees the true rate of a path unless a higher one was measured. Some
-/// publications give their algorithms this knowledge, so their results can only be repeated with
+/// A scheduler that sees the true rate of a path, unless a higher rate was measured. Some
+/// publications give their algorithms this knowledge, and their results can only be repeated with
 /// it.
 #[derive(Debug)]
 pub(super) struct Informed {
     inner: Box<dyn Scheduler>,
-    /// Bytes per second, by path ID: paths are opened in the order in which they are used.
+    /// Bytes per second, by path ID. Path IDs follow the order in which the contender uses its
+    /// paths.
     rates: Arc<[u64]>,
     paths: Vec<PathView>,
 }
@@ -35,7 +36,7 @@ impl SchedulerFactory for Factory {
 }
 
 impl Informed {
-    /// Tells the schedulers of a factory these rates, in bit/s, by path ID.
+    /// Gives the schedulers of a factory these rates, in bit/s, by path ID.
     pub(super) fn factory(
         inner: Arc<dyn SchedulerFactory>,
         rates: Vec<f64>,
@@ -44,7 +45,8 @@ impl Informed {
         Arc::new(Factory { inner, rates })
     }
 
-    /// The scheduler inside, and the view with the rates, which is kept in [`Self::paths`].
+    /// The inner scheduler, and the view with the rates. [`Self::paths`] holds the changed paths of
+    /// the view.
     fn inform<'a>(&'a mut self, view: &View<'a>) -> (&'a mut dyn Scheduler, View<'a>) {
         self.paths.clear();
         self.paths.extend_from_slice(view.paths);
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_told_in_bytes_per_second_by_path() {
+    fn rates_appear_as_delivery_rates_in_bytes_per_second() {
         let inner = mpquic_sched::default();
         let name = inner.build().name();
         let factory = Informed::factory(inner, vec![8e6, 20e6, f64::INFINITY]);

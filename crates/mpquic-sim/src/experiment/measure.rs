@@ -1,4 +1,4 @@
-//! From a finished run to numbers.
+//! Measures a finished run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn client(stage: &Stage) -> Option<&Client> {
     stage.player(0, Side::Client)?.client.as_ref()
 }
 
-/// True if all of the workload was transferred.
+/// True if the whole workload was transferred.
 pub(super) fn is_done(stage: &Stage) -> bool {
     let Some(client) = client(stage) else {
         return false;
@@ -34,7 +34,7 @@ pub(super) fn is_done(stage: &Stage) -> bool {
     }
 }
 
-/// Since when each object was due and when it had arrived, from the receiver's point of view.
+/// When each object was due, and when it had arrived at the receiver.
 fn finish_times(stage: &Stage, client: &Client) -> Vec<(Progress, Option<Instant>)> {
     let mut times: Vec<_> = client
         .progress
@@ -53,7 +53,7 @@ fn finish_times(stage: &Stage, client: &Client) -> Vec<(Progress, Option<Instant
     times
 }
 
-/// What was received at some instant, per flow.
+/// Bytes received so far, per flow.
 pub(super) type Received = Vec<u64>;
 
 pub(super) fn received(stage: &Stage) -> Received {
@@ -73,7 +73,7 @@ pub(super) fn throughputs(stage: &Stage, since: Duration, before: &Received) -> 
     flows.map(rate).collect()
 }
 
-/// The metrics of the workload. Times of what has not arrived are `limit`.
+/// The metrics of the workload. The time of an object that has not arrived is `limit`.
 pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let Some(client) = client(stage) else {
@@ -156,7 +156,7 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
     metrics
 }
 
-/// The longest time in which nothing arrived, until everything had or the run ended.
+/// Adds the longest time without arriving bytes, up to the end of the transfer or the run.
 fn add_waits(
     stage: &Stage,
     times: &[(Progress, Option<Instant>)],
@@ -171,7 +171,7 @@ fn add_waits(
     metrics.insert(GAP.into(), receiver.gap.until(end).as_secs_f64());
 }
 
-/// How long objects take.
+/// Adds percentiles of the times that objects take.
 fn add_percentiles(mut took: Vec<f64>, metrics: &mut BTreeMap<String, f64>) {
     took.sort_by(f64::total_cmp);
     for (name, part) in PERCENTILES {
@@ -179,7 +179,7 @@ fn add_percentiles(mut took: Vec<f64>, metrics: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// Mbit/s of the objects that arrived, up to the end of the last or of the run.
+/// Goodput of the objects that arrived, Mbit/s, up to the end of the last object or of the run.
 fn goodput(client: &Client, times: &[(Progress, Option<Instant>)], completion: f64) -> f64 {
     let objects = client.plan.objects().iter().zip(times);
     let arrived = objects.filter(|(_, (_, end))| end.is_some());
@@ -187,7 +187,7 @@ fn goodput(client: &Client, times: &[(Progress, Option<Instant>)], completion: f
     bytes as f64 * 8.0 / 1e6 / completion.max(1e-9)
 }
 
-/// Metrics of the network: loss, delay, and bytes beyond those asked for.
+/// Adds metrics of the network: loss, delay, and bytes beyond the requested bytes.
 fn add_network(stage: &Stage, metrics: &mut BTreeMap<String, f64>) {
     let (mut dropped, mut packets, mut delay) = (0, 0, 0.0);
     for path in &stage.flows[0].paths {
@@ -216,7 +216,7 @@ fn add_network(stage: &Stage, metrics: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// What each path did.
+/// The measurements of each path.
 pub(super) fn paths(stage: &Stage) -> Vec<PathResult> {
     let stats = stage.path_stats(0);
     let result = |path: &usize| {
@@ -281,10 +281,10 @@ mod tests {
         let path = &run.paths[0];
         let overhead = path.bytes as f64 / 1e6 - 1.0;
         assert!((run.metrics[OVERHEAD] - 100.0 * overhead).abs() < 1e-9);
-        // A round trip, and the first flights at the rate.
+        // A round trip, and the first flights at the rate of the path.
         let handshake = run.metrics[HANDSHAKE];
         assert!((0.02..0.025).contains(&handshake), "{handshake}");
-        // Propagation and what packets waited.
+        // The delay is the propagation delay and the wait of packets.
         let delay = run.metrics[DELAY];
         assert!((delay - 10.0 - path.queue_ms).abs() < 1e-6, "{delay}");
         assert_eq!(
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_arrived_has_neither_gap_nor_overhead() {
+    fn transfer_without_arrivals_has_neither_gap_nor_overhead() {
         let text = "workload = { kind = \"file\", size_mb = 1, direction = \"upload\" }";
         let dead = format!(
             "schedulers = \"lrf\"\nlimit_s = 60\n{text}\n\

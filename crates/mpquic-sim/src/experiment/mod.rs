@@ -1,4 +1,5 @@
-//! Experiments: the runs of a [`Scenario`](crate::scenario::Scenario), on all cores, and their results.
+//! Experiments: all runs of a [`Scenario`](crate::scenario::Scenario), on all cores, and their
+//! results.
 //!
 //! ```
 //! use mpquic_sim::experiment::Experiment;

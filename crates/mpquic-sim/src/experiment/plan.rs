@@ -1,4 +1,4 @@
-//! [`Plan`]: what a client asks for and when, with all numbers fixed for one run.
+//! [`Plan`]: the requests of a client and their times, with all numbers fixed for one run.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use super::video::Video;
 use crate::scenario::{Kind, Page, Workload};
 
-/// Size of an object that never ends.
+/// Size of an object that never ends, bytes.
 pub(super) const ENDLESS: u64 = 1 << 60;
 
 /// An object that is transferred on a stream of its own.
@@ -17,20 +17,20 @@ pub(super) const ENDLESS: u64 = 1 << 60;
 pub(super) struct Object {
     /// Index into the names of the plan.
     pub(super) kind: usize,
-    /// Bytes.
+    /// Size, rate and priority.
     pub(super) request: Request,
-    /// Objects that must have arrived before it is asked for.
+    /// Objects that must have arrived before this object is requested.
     pub(super) after: Vec<Range<usize>>,
-    /// How long after them it is asked for, or after the beginning.
+    /// Delay of the request after these objects have arrived, or after the beginning.
     pub(super) wait: Duration,
 }
 
-/// What is asked for.
+/// A request for an object.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Request {
     /// Bytes.
     pub(super) size: u64,
-    /// Bit/s the source produces; 0 for as much as is taken.
+    /// Rate of the source, bit/s; 0 for as fast as the stream accepts bytes.
     pub(super) rate: f64,
     /// Stream priority.
     pub(super) priority: i32,
@@ -59,7 +59,7 @@ impl Request {
     }
 }
 
-/// What a client transfers.
+/// The transfers of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Plan {
     /// These objects.
@@ -71,7 +71,7 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    /// `seed` is for what is random in the plan.
+    /// `seed` is the seed of the random parts of the plan.
     pub(super) fn new(workload: &Workload, values: &[f64], seed: u64) -> Self {
         let endless = |rate: f64| Request {
             size: ENDLESS,
@@ -108,7 +108,7 @@ impl Plan {
         }
     }
 
-    /// All objects, if it consists of objects.
+    /// All objects, if the plan consists of objects.
     pub(super) fn objects(&self) -> &[Object] {
         match self {
             Self::Objects(objects) => objects,
@@ -125,7 +125,7 @@ impl Plan {
         }
     }
 
-    /// Transfers as much as possible, or so many Mbit/s, until it is stopped.
+    /// A plan that transfers as much as possible, or at `rate` in Mbit/s, until it is stopped.
     pub(super) fn competitor(rate: Option<f64>) -> Self {
         let request = Request {
             size: ENDLESS,
@@ -150,7 +150,7 @@ fn flows(count: usize, size: u64) -> Vec<Object> {
     (0..count).map(object).collect()
 }
 
-/// When messages begin; the first one begins at once.
+/// The times at which messages begin; the first begins at once.
 fn times(every: Duration, poisson: bool, duration: Duration, seed: u64) -> Vec<Duration> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut at = Duration::ZERO;
@@ -202,10 +202,10 @@ fn page_objects(page: &Page, values: &[f64]) -> Vec<Object> {
     objects
 }
 
-/// How far the transfer of an object is.
+/// The progress of an object's transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Progress {
-    /// Once it was asked for: since when that was due.
+    /// When the request became due; set when the object was requested.
     pub(super) ready: Option<Instant>,
     pub(super) finished: Option<Instant>,
 }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_at_equal_distances_or_at_random() {
+    fn messages_begin_at_equal_or_random_intervals() {
         let (every, second) = (Duration::from_millis(10), Duration::from_secs(1));
         let equal = times(every, false, second, 1);
         assert_eq!(equal.len(), 100);
@@ -223,9 +223,9 @@ mod tests {
         let random = times(every, true, 100 * second, 1);
         assert_eq!(random, times(every, true, 100 * second, 1));
         assert_ne!(random, times(every, true, 100 * second, 2));
-        // 10000 are to be expected, give or take four deviations.
+        // 10000 messages are expected, within four standard deviations.
         assert!((9600..10_400).contains(&random.len()), "{}", random.len());
-        // A share of 1/e of the distances is longer than the mean.
+        // A share of 1/e of the intervals is longer than the mean.
         let long = random.windows(2).filter(|pair| pair[1] - pair[0] > every);
         let share = long.count() as f64 / random.len() as f64;
         assert!((share - 0.368).abs() < 0.02, "{share}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_a_page_wait_for_those_they_need() {
+    fn objects_of_a_page_wait_for_the_objects_they_need() {
         let mut page = plan(
             "workload = { kind = \"streams\", streams = [\n\
              { name = \"x\", size_kb = 1, count = 2 },\n\

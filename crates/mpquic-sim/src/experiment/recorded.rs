@@ -1,12 +1,15 @@
-//! What one short run of every built-in scenario measures, as it was recorded in `recorded.txt`.
+//! The measurements of one short run of every built-in scenario. `recorded.txt` holds the results
+//! of an earlier run.
 //!
-//! The other tests say what is right; this one says whether anything is different: who changes how a scenario
-//! is read, played or measured sees which others change with it, and accepts that on purpose. It changes with
-//! the core, schedulers and controllers as well.
+//! Other tests check that results are right. This test shows whether any result changed. So a
+//! change to the reading, playing or measuring of scenarios shows all scenarios that it affects,
+//! and the new results have to be accepted on purpose. The record also changes with the core,
+//! schedulers and controllers.
 //!
 //!     ACCEPT_SCENARIOS=1 cargo test -p mpquic-sim --lib experiment::recorded
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-// Logarithms and roots are those of the system's library, and may differ in their last bit elsewhere.
+// Logarithms and roots come from the library of the system, and may differ in the last bit
+// elsewhere.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -40,7 +43,7 @@ fn line(index: usize, id: &str, text: &str) -> String {
     scenario.runs = 1;
     let mut experiment = Experiment::new(scenario);
     experiment.set_traces(Traces::All);
-    // Another contender and another point in each.
+    // Another contender and another point in each scenario.
     let count = experiment.count();
     let case = experiment.case(index * 7 % count);
     let (run, trace) = experiment.run_case(case);

@@ -1,18 +1,19 @@
-//! Intervals of what was measured: by resampling runs, and for shares of runs.
+//! Confidence intervals of measurements: by resampling runs, and for shares of runs.
 
 use crate::random::SplitMix64;
 
-/// How often runs are resampled. One in so many is the least chance that can be told from none: it
-/// has to be small beside 0.05 divided by the number of comparisons of a scenario.
+/// Number of resamples. The smallest chance that can be told from zero is one divided by this
+/// number. It has to be small compared with 0.05 divided by the number of comparisons of a
+/// scenario.
 const RESAMPLES: usize = 4000;
-/// Fewer runs than this decide nothing: the extremes of five runs miss the median in one of
-/// sixteen cases, those of six in one of 32, so that only from six on their span holds it with 95 %
-/// confidence.
+/// Fewer runs than this decide no claim. The range of five runs misses the median in one of 16
+/// cases, that of six runs in one of 32. So only from six runs on, the range contains the median
+/// with 95 % confidence.
 pub(super) const MIN_RUNS: usize = 6;
 /// The quantile of the normal distribution for 95 % confidence, two-sided.
 const NORMAL: f64 = 1.96;
 
-/// What a statistic could have been: its values for resampled runs, sorted.
+/// The values of a statistic for resampled runs, sorted.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Resampled(Vec<f64>);
 
@@ -23,13 +24,13 @@ impl Resampled {
         (quantile(0.025), quantile(0.975))
     }
 
-    /// Whether the statistic is within these bounds, and the chance that this is wrong: of all
-    /// intervals with equal tails, the widest that is inside or outside of the bounds as a whole
-    /// leaves that out.
+    /// Whether the statistic is within these bounds, and the chance that this answer is wrong. The
+    /// chance is the part outside of the widest interval with equal tails that is completely inside
+    /// or outside of the bounds.
     pub(super) fn is_within(&self, (least, most): (f64, f64)) -> (bool, f64) {
         let below = |bound: f64| self.0.partition_point(|value| *value < bound);
         let all = self.0.len();
-        // Slightly more, because decimal fractions are not exact.
+        // The bounds are slightly wider, because decimal fractions are not exact.
         let too_little = below(least - 1e-9);
         let too_much = all - below(most + 1e-9);
         let wrong_if_inside = too_little.max(too_much);
@@ -42,9 +43,9 @@ impl Resampled {
     }
 }
 
-/// Resamples a statistic of several groups of runs: the percentile bootstrap, each group by itself.
-/// A run is all that was measured in it, so that what belongs together stays together. `None`
-/// without runs.
+/// Resamples a statistic of several groups of runs: the percentile bootstrap, each group
+/// separately. A run holds all of its measurements, so that these stay together. `None` without
+/// runs.
 pub(super) fn bootstrap<T: Copy>(
     groups: &[Vec<T>],
     statistic: impl Fn(&[Vec<T>]) -> f64,
@@ -52,7 +53,7 @@ pub(super) fn bootstrap<T: Copy>(
     if groups.iter().all(Vec::is_empty) {
         return None;
     }
-    // The same in every call.
+    // The same numbers in every call.
     let mut numbers = SplitMix64::new(1);
     let mut resampled = groups.to_vec();
     let mut values = Vec::with_capacity(RESAMPLES);
@@ -68,8 +69,8 @@ pub(super) fn bootstrap<T: Copy>(
     Some(Resampled(values))
 }
 
-/// The 95 % interval of the share behind `hits` of `count` runs (Wilson, JASA 1927). `None` without
-/// runs.
+/// The 95 % interval of the share that `hits` of `count` runs show (Wilson, JASA 1927). `None`
+/// without runs.
 pub(super) fn share(hits: usize, count: usize) -> Option<(f64, f64)> {
     if count == 0 {
         return None;
@@ -113,7 +114,7 @@ mod tests {
         let (low, high) = resampled.interval();
         assert!((low - (50.5 - 5.66)).abs() < 0.6, "{low}");
         assert!((high - (50.5 + 5.66)).abs() < 0.6, "{high}");
-        // Bounds at the ends of the interval are what it could just be confined to.
+        // Bounds at the ends of the interval give a chance of 0.05.
         let (inside, chance) = resampled.is_within((low, high));
         assert!(inside && (chance - 0.05).abs() < 0.003, "{chance}");
         let (inside, chance) = resampled.is_within((high, 100.0));
@@ -124,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_resampled_by_themselves() {
-        // However the runs of each group are drawn, the groups stay what they are.
+    fn groups_are_resampled_separately() {
+        // However the runs of each group are drawn, the groups are not mixed.
         let groups = vec![vec![1.0; 5], vec![3.0; 2]];
         let sum = |groups: &[Vec<f64>]| groups[0][0] + groups[1][0];
         assert_eq!(bootstrap(&groups, sum).unwrap().interval(), (4.0, 4.0));
@@ -133,14 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn the_chance_counts_what_is_beyond_the_bounds() {
+    fn chance_counts_values_beyond_the_bounds() {
         let resampled = Resampled((1..=9).map(f64::from).collect());
-        // Two above and one below; six would have to be inside for the other verdict.
+        // Two values are above and one is below; for the other verdict, six would have to be
+        // inside.
         assert_eq!(resampled.is_within((1.5, 7.5)), (true, 2.0 * 3.0 / 10.0));
         assert_eq!(resampled.is_within((0.0, 9.0)), (true, 0.2));
         assert_eq!(resampled.is_within((9.5, 20.0)), (false, 0.2));
         assert_eq!(resampled.is_within((-5.0, 1.5)), (false, 0.4));
-        // The bounds belong to it, and no chance is above one.
+        // The bounds belong to the interval, and no chance exceeds one.
         assert_eq!(resampled.is_within((9.0, 20.0)), (false, 0.4));
         assert_eq!(resampled.is_within((4.5, 4.5)), (false, 1.0));
         let (low, high) = resampled.interval();

@@ -1,4 +1,4 @@
-//! Results of experiments, as they are kept in files.
+//! Results of experiments, in the form of result files.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::scenario::{Published, Words};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Everything was transferred.
+    /// The whole workload was transferred.
     Finished,
-    /// The virtual time limit was reached first: times are lower bounds.
+    /// The virtual time limit came first: times are lower bounds.
     Unfinished,
-    /// The connection broke, for this reason.
+    /// The connection failed, for this reason.
     Failed(String),
 }
 
@@ -25,11 +25,11 @@ pub struct Run {
     pub contender: usize,
     /// Index into [`ScenarioResults::sweeps`].
     pub sweep: usize,
-    /// The space-filling point.
+    /// Index of the space-filling point.
     pub point: usize,
-    /// The repetition.
+    /// Index of the repetition.
     pub run: usize,
-    /// How it ended.
+    /// How the run ended.
     pub state: State,
     /// The values of the parameters, in the order of [`ScenarioResults::parameters`].
     pub values: Vec<f64>,
@@ -37,8 +37,8 @@ pub struct Run {
     pub metrics: BTreeMap<String, f64>,
     /// Measurements of each path that the contender used.
     pub paths: Vec<PathResult>,
-    /// Throughput of each connection from the warm-up on, Mbit/s: the measured one first, then the
-    /// competitors.
+    /// Throughput of each connection from the warm-up on, Mbit/s: first the measured connection,
+    /// then the competitors.
     pub flows: Vec<f64>,
 }
 
@@ -47,17 +47,17 @@ pub struct Run {
 pub struct PathResult {
     /// Index into [`ScenarioResults::paths`].
     pub path: usize,
-    /// Bytes of datagrams sent on it.
+    /// Bytes of datagrams sent on the path.
     pub bytes: u64,
-    /// Packets its sender declared lost.
+    /// Packets that the sender declared lost.
     pub lost: u64,
-    /// Packets its link dropped because the queue was full, those of other connections included.
+    /// Packets that the link dropped because of its queue, including packets of other connections.
     pub dropped_queue: u64,
-    /// Packets its link lost at random, those of other connections included.
+    /// Packets that the link lost at random, including packets of other connections.
     pub dropped_loss: u64,
-    /// Mean time that packets waited in its queue.
+    /// Mean time that packets waited in the queue, ms.
     pub queue_ms: f64,
-    /// Smoothed RTT at the end.
+    /// Smoothed RTT at the end, ms.
     pub rtt_ms: f64,
 }
 
@@ -72,22 +72,22 @@ pub struct Trace {
     pub point: usize,
     /// The repetition.
     pub run: usize,
-    /// Time between samples. The first sample is at the start.
+    /// Time between samples, seconds. The first sample is at the start.
     pub interval_s: f64,
-    /// Stream bytes received by then, per connection.
+    /// Stream bytes received up to each sample, per connection.
     pub received: Vec<Vec<u64>>,
-    /// Datagram bytes received by then, per path.
+    /// Datagram bytes received up to each sample, per path.
     pub path_bytes: Vec<Vec<u64>>,
-    /// Congestion window, per path.
+    /// Congestion window in bytes, per path.
     pub window: Vec<Vec<u64>>,
-    /// Smoothed RTT, per path.
+    /// Smoothed RTT in ms, per path.
     pub rtt_ms: Vec<Vec<f64>>,
-    /// Packets that the sender had declared lost by then, per path.
+    /// Packets that the sender had declared lost up to each sample, per path.
     pub lost: Vec<Vec<u64>>,
-    /// Whether the sender suspected the path, because it did not answer, per path.
+    /// Whether the sender suspected the path because it did not answer, per path.
     pub silent: Vec<Vec<bool>>,
-    /// Bytes that waited on the links of each path then, those of others and on shared links included;
-    /// empty in results of versions that did not record it.
+    /// Bytes in the queues of the links of each path, including shared links and packets of other
+    /// connections. Empty in results of versions that did not record it.
     #[serde(default)]
     pub queue: Vec<Vec<u64>>,
 }
@@ -101,23 +101,23 @@ pub struct ScenarioResults {
     pub title: String,
     /// The paper that published the experiment.
     pub paper: String,
-    /// The figure or table of the paper that it repeats.
+    /// The figure or table of the paper that the scenario repeats.
     pub figure: String,
-    /// The seed from which everything random was derived.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// What it is about, in words.
+    /// A description of the scenario in words.
     pub words: Words,
-    /// The command that repeats it; empty if it was not run by a command.
+    /// The command that repeats the experiment; empty if it was not run by a command.
     pub command: String,
-    /// The version of mpquic that ran it.
+    /// The version of mpquic that ran the experiment.
     pub version: String,
-    /// Virtual time after which a run counted as unfinished.
+    /// Virtual time after which a run counted as unfinished, seconds.
     pub limit_s: f64,
     /// The metric by which contenders are compared.
     pub metric: String,
     /// The contender that the others are compared with.
     pub baseline: String,
-    /// Names of what was compared.
+    /// Names of the compared contenders.
     pub contenders: Vec<String>,
     /// Names of the paths.
     pub paths: Vec<String>,
@@ -125,22 +125,24 @@ pub struct ScenarioResults {
     pub competitors: Vec<String>,
     /// Names of the parameters: numbers that differ between runs.
     pub parameters: Vec<String>,
-    /// The combinations of swept values: name, label.
+    /// The combinations of swept values, each a list of name and label.
     pub sweeps: Vec<Vec<(String, String)>>,
     /// The published claims about the experiment.
     pub published: Vec<Published>,
-    /// Contenders, and those that follow the code which the publication measured in their place.
+    /// Pairs of contenders: a contender, and its form that follows the code which the publication
+    /// measured.
     pub as_published: Vec<(String, String)>,
-    /// The scenario with the same claims of which this is another reading; empty if there is none.
+    /// The scenario with the same claims of which this scenario is another reading; empty if there
+    /// is none.
     pub variant_of: String,
     /// The runs, by sweep, point, repetition, contender.
     pub runs: Vec<Run>,
-    /// Runs over time, in the order of runs; the first of each contender and sweep unless others
-    /// were asked for.
+    /// Traces, in the order of runs. By default, only the first run of each contender and sweep has
+    /// one.
     pub traces: Vec<Trace>,
 }
 
-/// The results of all scenarios that were run.
+/// The results of several scenarios.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Results {
     /// One entry per scenario.

@@ -1,4 +1,4 @@
-//! [`Experiment`]: a scenario with all its runs, and each of them by itself.
+//! [`Experiment`]: a scenario with all its runs, and the simulation of a single run.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,13 +11,13 @@ use super::trace::Tracer;
 use super::{failure, measure};
 use crate::scenario::{Points, Position, Scenario, default_metric, is_lower_better};
 
-/// Into how many parts the repetitions of an experiment fall that stops early.
+/// Number of parts of the repetitions of an experiment that may stop early.
 pub(super) const PARTS: usize = 3;
 
-/// How often a run checks whether its workload is done.
+/// Virtual time between two checks whether the workload is done.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Runs by index, each with its trace if one was recorded.
+/// Finished runs by index, with their traces if recorded.
 pub(super) type Outcomes = BTreeMap<usize, (Run, Option<Trace>)>;
 
 /// A scenario with all its runs.
@@ -29,12 +29,12 @@ pub struct Experiment {
     stops_early: bool,
 }
 
-/// Which runs of an experiment are recorded over time.
+/// The runs of an experiment that are recorded over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Traces {
     /// None.
     None,
-    /// The first of each contender and combination of swept values.
+    /// The first run of each contender and combination of swept values.
     #[default]
     First,
     /// All.
@@ -54,13 +54,13 @@ impl Experiment {
     }
 
     /// Stops after a third or two thirds of the repetitions if all published claims of the scenario
-    /// are decided by then, with 99.5 % confidence; and goes on to the end if it makes none that its
-    /// own runs could decide. The results are the same for any number of threads.
+    /// are decided by then, with 99.5 % confidence. Without claims that its own runs can decide,
+    /// the experiment runs to the end. The results are the same for any number of threads.
     pub fn stop_early(&mut self) {
         self.stops_early = true;
     }
 
-    /// Records these runs over time.
+    /// Selects the runs that are recorded over time.
     pub fn set_traces(&mut self, traces: Traces) {
         self.traces = traces;
     }
@@ -70,14 +70,15 @@ impl Experiment {
         &self.scenario
     }
 
-    /// How many runs there are.
+    /// The number of runs.
     pub fn count(&self) -> usize {
         let contenders = self.scenario.contenders.len();
         self.points.sweeps() * self.points.points() * self.scenario.runs * contenders
     }
 
-    /// The runs of a part of the repetitions: all of them are in the first, unless it stops early. A
-    /// part has every third repetition, because points that follow each other are near each other.
+    /// The runs of a part of the repetitions. Unless the experiment stops early, all runs are in
+    /// the first part. A part has every third repetition, because consecutive points are close to
+    /// each other.
     pub(super) fn part(&self, part: usize) -> impl Iterator<Item = usize> {
         let contenders = self.scenario.contenders.len();
         let repetitions = self.points.points() * self.scenario.runs;
@@ -111,14 +112,14 @@ impl Experiment {
     }
 
     pub(super) fn run_case(&self, case: Case) -> (Run, Option<Trace>) {
-        // A broken invariant ends one run, not all of them.
+        // A broken invariant ends one run, not the experiment.
         let result = catch_unwind(AssertUnwindSafe(|| self.simulate(case)));
         let reason = match result {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(reason)) => reason,
             Err(panic) => failure::reason(&*panic),
         };
-        // A failed run counts with the worst value, so that statistics do not leave it out.
+        // A failed run counts with the worst value, so that statistics include it.
         let metric = self.metric();
         let worst = if is_lower_better(&metric) {
             self.scenario.limit.as_secs_f64()
@@ -139,7 +140,7 @@ impl Experiment {
         (run, None)
     }
 
-    /// The seed of a run's network and hosts: contenders of one position meet the same network.
+    /// The seed of a run's network and hosts. All contenders of one position meet the same network.
     fn seed(&self, position: Position) -> u64 {
         let mut seed = self.scenario.seed;
         for index in [position.sweep, position.point, position.run] {
@@ -199,7 +200,7 @@ impl Experiment {
         Ok((run, is_kept.then(|| tracer.finish(case))))
     }
 
-    /// How a run has ended, if it has.
+    /// How a run has ended, if it has ended.
     fn state(&self, stage: &mut Stage) -> Option<State> {
         if measure::is_done(stage) {
             return Some(State::Finished);
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn results_say_what_was_run() {
+    fn results_describe_the_experiment() {
         let results = experiment("").results(Vec::new(), Vec::new());
         let texts = [
             &results.id,
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn each_position_has_a_seed_and_it_is_the_same_for_all_contenders() {
+    fn seed_depends_on_the_position_but_not_on_the_contender() {
         let experiment = experiment("");
         let seeds = (0..12).map(|index| experiment.seed(experiment.case(index).position));
         let seeds: Vec<_> = seeds.collect();
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_are_kept_of_the_runs_that_were_asked_for() {
+    fn traces_are_kept_of_the_selected_runs() {
         let kept = |traces| {
             let mut experiment = experiment("");
             experiment.set_traces(traces);

@@ -1,4 +1,4 @@
-//! The runs of several experiments on several threads.
+//! Runs several experiments on several threads.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -7,8 +7,8 @@ use super::results::{Run, ScenarioResults, Trace};
 use super::runs::{Experiment, Outcomes, PARTS};
 
 /// Does all runs of several experiments in this many threads, and calls `progress` after each run.
-/// `done` gets the results of each experiment, in order, as soon as these and those of all earlier
-/// experiments are complete. The results do not depend on the number of threads.
+/// `done` gets the results of each experiment, in order, as soon as the results of this and all
+/// earlier experiments are complete. The results do not depend on the number of threads.
 pub fn run_all(
     experiments: &[Experiment],
     threads: usize,
@@ -53,7 +53,7 @@ pub fn run_all(
 }
 
 impl Experiment {
-    /// Does all runs in this many threads, and calls `progress` after each. The results do not
+    /// Does all runs in this many threads, and calls `progress` after each run. The results do not
     /// depend on the number of threads.
     pub fn run(&self, threads: usize, progress: &(dyn Fn() + Sync)) -> ScenarioResults {
         let mut results = None;
@@ -67,27 +67,27 @@ impl Experiment {
     }
 }
 
-/// What is left to run.
+/// The runs that are left to do.
 struct Work<'a> {
     experiments: &'a [Experiment],
     state: Mutex<Vec<State>>,
-    /// Something was added, or all is done.
+    /// Runs were added, or all runs are done.
     changed: Condvar,
 }
 
-/// How far an experiment has come.
+/// The progress of an experiment.
 #[derive(Default)]
 struct State {
-    /// Parts that have begun.
+    /// Number of parts that have begun.
     parts: usize,
-    /// Runs of these that nobody has taken yet.
+    /// Runs of these parts that no thread has taken yet.
     waiting: VecDeque<usize>,
     running: usize,
     outcomes: Outcomes,
 }
 
 impl State {
-    /// Begins the next part that has any runs.
+    /// Begins the next part that has runs.
     fn begin_next(&mut self, experiment: &Experiment) {
         while self.waiting.is_empty() && self.parts < PARTS {
             self.waiting.extend(experiment.part(self.parts));
@@ -111,11 +111,11 @@ impl<'a> Work<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<State>> {
-        // Nothing is left half done when a thread panics with it.
+        // No state is left half changed when a thread panics with the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next run: its experiment and index. Waits if others may still turn out to be needed.
+    /// The next run: its experiment and index. Waits as long as further parts may still be needed.
     fn take(&self) -> Option<(usize, usize)> {
         let mut states = self.lock();
         loop {
@@ -133,7 +133,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Keeps what came of a run. The last of an experiment gets all of them.
+    /// Stores the outcome of a run. Returns all outcomes of the experiment after its last run.
     fn put(&self, index: usize, case: usize, outcome: (Run, Option<Trace>)) -> Option<Outcomes> {
         let experiment = &self.experiments[index];
         let mut states = self.lock();
@@ -143,7 +143,7 @@ impl<'a> Work<'a> {
             state.running -= 1;
             return None;
         }
-        // Nobody else is busy with this experiment while it is looked at.
+        // No other thread is busy with this experiment while its outcomes are examined.
         let outcomes = std::mem::take(&mut state.outcomes);
         let more = state.parts < PARTS;
         drop(states);

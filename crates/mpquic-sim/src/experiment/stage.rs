@@ -1,4 +1,4 @@
-//! [`Stage`]: a scenario built up for one run: links, hosts, connections, and the clock.
+//! [`Stage`]: a scenario set up for one run: links, hosts, connections, and the clock.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,30 +29,30 @@ mod tests;
 
 const CLIENT_PORT: u16 = 50_000;
 const SERVER_PORT: u16 = 4433;
-/// How many streams a client may have open; pages have hundreds of objects.
+/// Most streams that a client may have open; pages have hundreds of objects.
 const MAX_STREAMS: u64 = 1000;
-/// The UDP payload of a connection inside of another one.
+/// UDP payload of an inner connection, bytes.
 const INNER_MTU: u16 = 1200;
-/// Keeps the seed of a connection inside of another one away from those of competitors.
+/// Keeps the seed of an inner connection apart from the seeds of competitors.
 const INNER_SEED: u64 = 1 << 20;
 
-/// A connection of a run, from both ends.
+/// A connection of a run, with both sides.
 pub(super) struct Flow {
     client: HostId,
     server: HostId,
     setup: Setup,
     pub(super) upload: bool,
-    /// Which of the scenario's paths it uses, the one of the handshake first.
+    /// Indices of the scenario's paths that the connection uses, the path of the handshake first.
     pub(super) paths: Vec<usize>,
     pub(super) start: Duration,
     stop: Option<Duration>,
     /// A change of address that is still to come.
     migration: Option<Migration>,
-    /// How many of its paths it has from the start.
+    /// Number of paths that the connection has from the start.
     starts_with: usize,
-    /// It asks before the handshake is complete.
+    /// The client sends requests before the handshake is complete.
     is_early: bool,
-    /// What the connection inside of this one is made from, if there is one.
+    /// The setup of the inner connection, if there is one.
     inner: Option<Setup>,
     connected: bool,
     stopped: bool,
@@ -77,15 +77,15 @@ impl Flow {
     }
 }
 
-/// A scenario built up for one run. Flow 0 is the one that is measured.
+/// A scenario set up for one run. Flow 0 is the measured connection.
 pub(super) struct Stage {
     lab: Lab<Player>,
     pub(super) flows: Vec<Flow>,
-    /// The links of each path: from the client, to the client.
+    /// The links of each path: from the client, and to the client.
     paths: Vec<[LinkId; 2]>,
     /// The shared links behind each path, in both directions.
     vias: Vec<Vec<[LinkId; 2]>>,
-    /// Propagation delays of each path, the shared links included.
+    /// Propagation delays of each path, including the shared links.
     one_way: Vec<[Duration; 2]>,
 }
 
@@ -102,8 +102,8 @@ fn four_tuple(flow: usize, path: usize) -> FourTuple {
 }
 
 impl Stage {
-    /// Builds everything a run of the scenario needs; nothing has been sent yet. Equal arguments
-    /// give equal runs.
+    /// Builds everything that a run of the scenario needs, before any packet is sent. Equal
+    /// arguments give equal runs.
     pub(super) fn new(
         scenario: &Scenario,
         contender: &Contender,
@@ -323,7 +323,7 @@ impl Stage {
         self.flows.push(flow);
     }
 
-    /// The links of a path: from the client, to the client.
+    /// The links of a path: from the client, and to the client.
     fn hops(&self, path: usize) -> [Vec<Hop>; 2] {
         let via = &self.vias[path];
         let shared = |direction: usize| via.iter().map(move |link| Hop::Link(link[direction]));
@@ -345,7 +345,8 @@ impl Stage {
         }
     }
 
-    /// Routes between the client's address on a path and the server's address on the first one.
+    /// Adds routes between the client's address on a path and the server's address on the first
+    /// path.
     fn add_way_back(&mut self, flow: usize, path: usize) {
         let Flow { client, server, .. } = self.flows[flow];
         let Some(first) = self.flows[flow].paths.first() else {
@@ -371,7 +372,7 @@ impl Stage {
         epoch() + self.flows[flow].start
     }
 
-    /// Lets time pass up to `end`, starting and stopping flows on the way.
+    /// Lets time pass up to `end`. Starts and stops flows at their times.
     pub(super) fn run_until(&mut self, end: Duration) -> Result<(), String> {
         loop {
             let starts = self.flows.iter().filter(|flow| !flow.connected);
@@ -427,7 +428,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Lets the client of a flow have the address that it is to have by now.
+    /// Gives the client of a flow the address that it should have by now.
     fn migrate(&mut self, index: usize) -> Result<(), String> {
         let (now, elapsed) = (self.lab.now(), self.lab.elapsed());
         let flow = &mut self.flows[index];
@@ -442,7 +443,7 @@ impl Stage {
             .map_err(|error| error.to_string())
     }
 
-    /// True if nothing will ever happen any more.
+    /// True if no further event will ever come.
     pub(super) fn is_over(&mut self) -> bool {
         self.lab.next_event().is_none() && self.flows.iter().all(|flow| flow.connected)
     }
@@ -468,14 +469,14 @@ impl Stage {
         hosted.application.measured()
     }
 
-    /// Why the first flow's connection ended, if it did.
+    /// Why the connection of the first flow ended, if it did.
     pub(super) fn lost(&self) -> Option<String> {
         let hosts = [self.flows[0].client, self.flows[0].server];
         let lost = |host| self.hosted(host)?.application.lost().cloned();
         hosts.into_iter().find_map(lost)
     }
 
-    /// What a flow's sender and receiver know of each of the scenario's paths they use.
+    /// The statistics of a flow's sender and receiver, by index of the scenario's path.
     pub(super) fn path_stats(&self, flow: usize) -> BTreeMap<usize, [Option<PathStats>; 2]> {
         let mut by_path = BTreeMap::new();
         let hosts = [self.flows[flow].sender(), self.flows[flow].receiver()];
@@ -486,7 +487,8 @@ impl Stage {
             let connection = &hosted.connection;
             let ids: Vec<PathId> = connection.paths().collect();
             for stats in ids.iter().filter_map(|id| connection.path_stats(*id)) {
-                // The client's address says which path it is: the server's stays.
+                // The client's address identifies the path, because the server's address stays the
+                // same.
                 let FourTuple { local, remote } = stats.four_tuple;
                 let client = match host == self.flows[flow].client {
                     true => local,
@@ -502,8 +504,8 @@ impl Stage {
         by_path
     }
 
-    /// Bytes that wait on the links of a path, shared ones included, in the direction of the first
-    /// flow's data: those of everybody.
+    /// Bytes in the queues of a path's links, including shared links and packets of other flows, in
+    /// the direction of the first flow's data.
     pub(super) fn queued(&mut self, path: usize) -> u64 {
         let now = self.now();
         let direction = usize::from(!self.flows[0].upload);
@@ -562,7 +564,7 @@ fn setup(
     }))
 }
 
-/// Lets the client have a session ticket of the server, and nothing else that it could remember.
+/// Gives the client a session ticket of the server, but no other knowledge.
 fn connect_before(setup: &Setup) {
     let setup = setup.clone().transport(|transport| {
         transport.path_memory = None;
@@ -572,7 +574,7 @@ fn connect_before(setup: &Setup) {
     pair.drive(Duration::from_secs(1));
 }
 
-/// What a connection is made from that runs inside of another one, over one path.
+/// The setup of an inner connection, which runs over a single path.
 fn inner_setup(scenario: &Scenario, controller: &str, seed: u64) -> Result<Setup, String> {
     let setup = setup(scenario, mpquic_sched::default(), controller)?;
     let setup = setup.transport(|config| {
@@ -590,7 +592,7 @@ fn rate(scenario: &Scenario, path: usize, values: &[f64]) -> f64 {
     links[direction].rate.unwrap_or(f64::INFINITY)
 }
 
-/// The paths a contender uses, the one of the handshake first.
+/// The paths of a contender, the path of the handshake first.
 fn used_paths(scenario: &Scenario, used: UsedPaths, values: &[f64]) -> Vec<usize> {
     let Workload {
         paths,

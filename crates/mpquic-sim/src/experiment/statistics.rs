@@ -1,7 +1,7 @@
 //! Statistics of repeated runs.
 
-/// Quantiles of Student's t distribution for 95 % confidence, two-sided, by degrees of freedom
-/// from 1.
+/// Quantiles of Student's t distribution for 95 % confidence, two-sided, by degrees of freedom from
+/// 1.
 const STUDENT: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
@@ -11,21 +11,21 @@ const STUDENT: [f64; 30] = [
 /// Statistics of a set of values.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Statistics {
-    /// How many values there are.
+    /// Number of values.
     pub count: usize,
-    /// Their mean.
+    /// Mean of the values.
     pub mean: f64,
-    /// The 95 % confidence interval of the mean is plus or minus this; 0 for a single value.
+    /// Half the width of the 95 % confidence interval of the mean; 0 for a single value.
     pub confidence: f64,
-    /// Their median.
+    /// Median of the values.
     pub median: f64,
-    /// A tenth is below this.
+    /// Tenth percentile.
     pub tenth: f64,
-    /// A tenth is above this.
+    /// Ninetieth percentile.
     pub ninetieth: f64,
-    /// The least.
+    /// Smallest value.
     pub min: f64,
-    /// The greatest.
+    /// Largest value.
     pub max: f64,
 }
 
@@ -70,7 +70,7 @@ impl Statistics {
 }
 
 fn student(degrees: usize) -> f64 {
-    // The expansion is good to three digits beyond the table.
+    // Beyond the table, this expansion is good to three digits.
     let further = || 1.960 + 2.372 / degrees as f64 + 2.82 / (degrees as f64).powi(2);
     STUDENT
         .get(degrees.wrapping_sub(1))
@@ -78,8 +78,8 @@ fn student(degrees: usize) -> f64 {
         .unwrap_or_else(further)
 }
 
-/// The median alone, which needs no sorting: resampling asks for it thousands of times. 0 without
-/// values.
+/// The median alone. It needs no sorting, because resampling computes it thousands of times. 0
+/// without values.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     let Some(last) = values.len().checked_sub(1) else {
@@ -94,7 +94,7 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     lower + (*upper - lower) * 0.5
 }
 
-/// A quantile of sorted values, interpolated between the two nearest.
+/// A quantile of sorted values, interpolated between the two nearest values.
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let position = share.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64;
     let (below, above) = (position.floor() as usize, position.ceil() as usize);
@@ -168,7 +168,7 @@ mod tests {
         let statistics = Statistics::of([4.0, 1.0, 2.0]);
         assert_eq!((statistics.tenth, statistics.median), (1.2, 2.0));
         assert!((statistics.ninetieth - 3.6).abs() < 1e-12);
-        // Two values: 12.706 times the deviation by the root of two.
+        // Two values: 12.706 times the deviation divided by the square root of two.
         assert!((Statistics::of([1.0, 3.0]).confidence - 12.706).abs() < 1e-9);
     }
 }

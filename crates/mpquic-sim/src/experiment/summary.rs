@@ -20,40 +20,41 @@ pub struct Cell {
 /// One metric of the runs of one cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// Unfinished runs count with the time limit: statistics are then bounds.
+    /// Statistics of the metric. Unfinished runs count with the time limit, so the statistics are
+    /// then bounds.
     pub statistics: Statistics,
-    /// Runs that did not finish in time.
+    /// Number of runs that did not finish in time.
     pub unfinished: usize,
-    /// Runs that failed.
+    /// Number of runs that failed.
     pub failed: usize,
 }
 
-/// One contender against another one, run by run.
+/// One contender compared with another, run by run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
     /// The ratio of the medians.
     pub ratio: f64,
     /// The geometric mean of the ratios of single runs.
     pub paired: f64,
-    /// Its 95 % confidence interval, by Student's distribution of the logarithms; without bounds for a
-    /// single run.
+    /// The 95 % confidence interval of `paired`, by Student's distribution of the logarithms;
+    /// without bounds for a single run.
     pub paired_interval: (f64, f64),
-    /// How likely a mean this far from 1 is if there is no difference, in either direction; 1 for a
-    /// single run.
+    /// The probability of a mean at least this far from 1, in either direction, if there is no
+    /// difference; 1 for a single run.
     pub chance: f64,
-    /// The standard error of the mean of the logarithms of the ratios, and how many these are.
+    /// The standard error of the mean of the logarithms of the ratios, and the number of ratios.
     pub(super) error: (f64, usize),
     /// The share of runs in which the contender was better.
     pub better: f64,
 }
 
 impl Comparison {
-    /// True if the difference is significant, at 95 % confidence.
+    /// True if the difference is significant at 95 % confidence.
     pub fn is_significant(&self) -> bool {
         self.paired_interval.0 > 1.0 || self.paired_interval.1 < 1.0
     }
 
-    /// Compares pairs of values: the contender's and the other's.
+    /// Compares pairs of values: first the contender's, then the other's.
     pub fn of(pairs: &[(f64, f64)], lower_is_better: bool) -> Option<Self> {
         let ours = Statistics::of(pairs.iter().map(|(ours, _)| *ours));
         let theirs = Statistics::of(pairs.iter().map(|(_, theirs)| *theirs));
@@ -74,7 +75,7 @@ impl Comparison {
             }
         };
         let better = pairs.iter().filter(is_better).count();
-        // A single run says nothing about others.
+        // A single run shows nothing about others.
         let half = match logarithms.count {
             1 => f64::INFINITY,
             _ => logarithms.confidence,
@@ -98,7 +99,8 @@ impl Comparison {
     }
 }
 
-/// What counts for nothing at all, such as no late message: half of the least that was seen, so that the run is not left out.
+/// The value that zeros count as, such as no late messages at all: half of the smallest positive
+/// value, so that ratios are defined.
 fn least_of(pairs: &[(f64, f64)]) -> f64 {
     let values = pairs.iter().flat_map(|(ours, theirs)| [*ours, *theirs]);
     let seen = values.filter(|value| *value > 0.0);
@@ -122,7 +124,7 @@ impl ScenarioResults {
         })
     }
 
-    /// Names of all metrics, the one that counts first.
+    /// Names of all metrics, the scenario's own metric first.
     pub fn metrics(&self) -> Vec<&str> {
         let all: BTreeSet<&str> = self
             .runs
@@ -148,7 +150,7 @@ impl ScenarioResults {
         }
     }
 
-    /// True if there are runs of a cell, and none of them went well enough to say anything.
+    /// True if a cell has runs, and all of them failed.
     pub fn all_failed(&self, cell: Cell) -> bool {
         let mut runs = self.runs_of(cell).peekable();
         runs.peek().is_some() && runs.all(|run| matches!(run.state, State::Failed(_)))
@@ -195,7 +197,7 @@ impl ScenarioResults {
         (logarithms.count > 0).then(|| logarithms.mean.exp())
     }
 
-    /// A contender against another one.
+    /// One contender compared with another.
     pub fn comparison(&self, cell: Cell, other: usize, metric: &str) -> Option<Comparison> {
         let pairs = self.pairs(cell.sweep, cell.contender, other, metric);
         Comparison::of(&pairs, is_lower_better(metric))
@@ -207,8 +209,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comparison_is_what_can_be_worked_out_by_hand() {
-        // Halves in three runs, and a third more in one.
+    fn comparison_matches_a_calculation_by_hand() {
+        // Half the time in three runs, and a third more in one.
         let pairs = [(1.0, 2.0), (2.0, 4.0), (3.0, 6.0), (4.0, 3.0)];
         let compared = Comparison::of(&pairs, true).unwrap();
         assert_eq!((compared.ratio, compared.better), (2.5 / 3.5, 0.75));
@@ -231,11 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn one_run_or_equal_ones_are_cases_of_their_own() {
+    fn single_run_and_equal_runs_are_special_cases() {
         let one = Comparison::of(&[(1.0, 2.0)], true).unwrap();
         assert_eq!((one.chance, one.is_significant()), (1.0, false));
         assert_eq!(one.paired_interval, (0.0, f64::INFINITY));
-        // All agree to the last digit: on nothing, or on a difference.
+        // All runs agree to the last digit: without a difference, or with the same difference.
         let equal = Comparison::of(&[(2.0, 2.0); 3], true).unwrap();
         assert_eq!((equal.chance, equal.paired, equal.better), (1.0, 1.0, 0.0));
         assert!(!equal.is_significant());
@@ -246,7 +248,7 @@ mod tests {
         assert!(half.is_significant());
         assert_eq!(Comparison::of(&[], true), None);
         assert_eq!(Comparison::of(&[(1.0, 0.0), (1.0, 0.0)], true), None);
-        // Nothing counts as half of the least there is.
+        // Zero counts as half of the smallest positive value.
         assert_eq!(least_of(&[(0.0, 3.0), (2.0, 0.0)]), 1.0);
         let some = Comparison::of(&[(0.0, 2.0), (2.0, 2.0)], true).unwrap();
         assert!((some.paired - 0.5_f64.sqrt()).abs() < 1e-12);

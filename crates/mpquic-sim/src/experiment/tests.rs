@@ -70,7 +70,7 @@ fn a_file_comes_over_both_paths_faster_than_the_better_one_could_carry_it() {
     let results = run(&text);
     assert_all_finished(&results);
     for run in 0..2 {
-        // 10 MB take 4 s on the better path alone and 2.7 s on both.
+        // 10 MB take 4 s on the better path alone, and 2.7 s on both.
         let took = metric(&results, run, "completion_s");
         assert!((2.7..3.8).contains(&took), "{took}");
         let paths = &results.runs[run].paths;
@@ -84,7 +84,7 @@ fn a_file_comes_over_both_paths_faster_than_the_better_one_could_carry_it() {
 }
 
 #[test]
-fn the_longest_silence_is_measured() {
+fn longest_time_without_arrivals_is_measured() {
     let one_path = "
         schedulers = [\"lrf\"]
         [[path]]
@@ -97,14 +97,14 @@ fn the_longest_silence_is_measured() {
         size_mb = 5
     ";
     let dead = metric(&run(one_path), 0, "gap_s");
-    // Probe timeouts have doubled to half of it by then.
+    // By the end of the outage, probe timeouts have doubled to half of its length.
     assert!((1.0..1.6).contains(&dead), "{dead}");
     let alive = metric(
         &run(&one_path.replace("from = 1, to = 2", "from = 50")),
         0,
         "gap_s",
     );
-    // What follows a lost packet waits for its repetition, behind a full queue.
+    // Packets behind a lost packet wait for its repetition, behind a full queue.
     assert!(alive < 0.1, "{alive}");
     let cut_short = format!("limit_s = 1.5\n{one_path}");
     let until_the_end = metric(&run(&cut_short), 0, "gap_s");
@@ -154,7 +154,7 @@ fn a_connection_that_cannot_be_made_is_counted_as_failed() {
 }
 
 #[test]
-fn objects_wait_for_what_they_depend_on() {
+fn objects_wait_for_their_dependencies() {
     let text = format!(
         "{TWO_PATHS}
         [workload]
@@ -179,7 +179,7 @@ fn objects_wait_for_what_they_depend_on() {
         .map(|sweep| sweep_label(sweep))
         .collect();
     assert_eq!(labels, ["page=flat", "page=deep"]);
-    // The shorter round trip is 20 ms: one for the handshake, then one per level at least.
+    // The shorter RTT is 20 ms: one round trip for the handshake, then at least one per level.
     let deep = metric(&results, 2, "page_s");
     assert!((0.08..0.4).contains(&deep), "{deep}");
     let flat = metric(&results, 0, "page_s");
@@ -315,7 +315,7 @@ fn a_video_takes_the_quality_the_paths_can_carry() {
 }
 
 #[test]
-fn paths_change_places() {
+fn swap_of_two_paths_is_measured() {
     let text = format!("{TWO_PATHS}\n[workload]\nkind = \"bulk\"\nduration_s = 10")
         + "\n[[swap]]\nt = 5\npaths = [\"a\", \"b\"]\n";
     let results = run(&text.replace("\"0..0.5\"", "0"));
@@ -377,7 +377,7 @@ fn an_experiment_stops_when_its_claims_are_decided() {
         experiment.stop_early();
         experiment
     };
-    // One path alone is slower every time.
+    // One path alone is slower in every run.
     let clear = text("lrf", "backup");
     let experiments = [experiment(&clear), experiment(&text("backup", "lrf"))];
     let run = |threads| {
@@ -395,20 +395,20 @@ fn an_experiment_stops_when_its_claims_are_decided() {
     );
     assert_eq!(alone[0].traces.len(), 3);
     assert_eq!(alone, run(4));
-    // They are every third of all, and the same.
+    // The runs are every third of all runs, with equal results.
     let all = self::run(&clear);
     assert_eq!(all.runs.len(), 81);
     for run in &alone[0].runs {
         assert!(run.run % 3 == 0 && all.runs.contains(run));
     }
     let in_words = clear.replace("order = ", "text = \"in words\" # ");
-    // Four repetitions decide nothing, however clear.
+    // Four repetitions decide no claim, however clear the difference is.
     let too_few = clear.replace("runs = 27", "runs = 6");
     let counts = [in_words, too_few].map(|text| run_alone(&experiment(&text)));
     assert_eq!(counts, [81, 18]);
 }
 
-/// How many runs an experiment comes to.
+/// The number of runs that an experiment does.
 fn run_alone(experiment: &Experiment) -> usize {
     experiment.run(2, &|| ()).runs.len()
 }
@@ -451,7 +451,7 @@ fn contenders_may_know_rates_and_ignore_priorities() {
     assert!(time(lrf, "stream_A_s") < 0.8 * time(in_turn, "stream_A_s"));
 }
 
-/// Sends one datagram at a time, and fails the run unless local queues are as it expects.
+/// Sends one datagram at a time. Fails the run unless local queues are known as expected.
 #[derive(Debug)]
 struct QueueReader {
     wanted: bool,
@@ -466,7 +466,7 @@ impl Scheduler for QueueReader {
             if known != (self.wanted && self.shown) {
                 fail_run(format!("{:?}: {:?}", path.id, path.local_queue));
             }
-            // 20 or 10 Mbit/s.
+            // Rates of 20 or 10 Mbit/s.
             let drain = path.local_drain_rate;
             if known && !matches!(drain, Some(2_500_000 | 1_250_000)) {
                 fail_run(format!("{drain:?}"));
@@ -492,7 +492,7 @@ impl Scheduler for QueueReader {
 }
 
 #[test]
-fn senders_that_want_it_see_what_waits_on_their_first_links() {
+fn schedulers_see_local_queues_if_the_scenario_shows_them() {
     for (wanted, shown) in [(true, true), (true, false), (false, true)] {
         let most = Arc::<AtomicU64>::default();
         let seen = most.clone();
@@ -518,7 +518,7 @@ fn senders_that_want_it_see_what_waits_on_their_first_links() {
     }
 }
 
-/// A path of 8 Mbit/s and 20 ms, with a workload.
+/// The results of a workload on one path of 8 Mbit/s and 20 ms.
 fn one_path(workload: &str) -> ScenarioResults {
     run(&format!(
         "schedulers = \"lrf\"
@@ -546,7 +546,8 @@ fn messages_begin_at_their_times_and_those_that_take_longer_are_late() {
             results.runs[0].paths[0].bytes,
         )
     };
-    // A round trip, and 1 ms at the rate, for each of 200; some of which follow each other in a datagram.
+    // A round trip and 1 ms of transmission for each of 200 messages; some messages share a
+    // datagram.
     let (late, median, bytes) = messages(30, "");
     assert!(late < 2.0, "{late}");
     assert!((0.02..0.03).contains(&median), "{median}");
@@ -556,7 +557,7 @@ fn messages_begin_at_their_times_and_those_that_take_longer_are_late() {
     let (late, median, _) = messages(15, ", direction = \"upload\"");
     assert!(late < 2.0, "{late}");
     assert!((0.01..0.015).contains(&median), "{median}");
-    // At random there are as many, but they wait for each other.
+    // Random times give as many messages, but some messages wait for others.
     let (late, _, bytes) = messages(30, ", arrivals = \"poisson\"");
     assert!((0.0..20.0).contains(&late), "{late}");
     assert!((150_000..320_000).contains(&bytes), "{bytes}");
@@ -564,7 +565,8 @@ fn messages_begin_at_their_times_and_those_that_take_longer_are_late() {
 
 #[test]
 fn messages_that_wait_for_a_stream_are_timed_from_when_they_were_due() {
-    // 2000 in 0.2 s, of which 1000 may be open at a time; together they take 2 s at the rate.
+    // 2000 messages in 0.2 s, of which 1000 may be open at a time; together they take 2 s at the
+    // rate of the path.
     let results = one_path(
         "workload = { kind = \"messages\", every_ms = 0.1, size_kb = 1, duration_s = 0.2 }",
     );
@@ -592,7 +594,8 @@ fn objects_wait_for_all_they_need_and_for_the_client() {
             metric(&results, 0, "page_s"),
         )
     };
-    // What needs 500 kB comes after them: a round trip of 20 ms, less what it took from them before.
+    // The object that needs 500 kB is requested after them: a round trip of 20 ms later, less the
+    // time that it took from them before.
     let (_, early) = page("after = \"small\"");
     let (_, late) = page("after = [\"small\", \"large\"]");
     assert!((0.016..0.06).contains(&(late - early)), "{early} {late}");
@@ -602,7 +605,7 @@ fn objects_wait_for_all_they_need_and_for_the_client() {
 }
 
 #[test]
-fn tens_of_others_share_a_link_and_send_no_more_than_they_have() {
+fn many_competitors_share_a_link_within_their_source_rates() {
     let results = one_path(
         "workload = { kind = \"bulk\", duration_s = 10 }
         [[competitor]]
@@ -651,14 +654,15 @@ fn queues_are_recorded_over_time_on_all_links_of_a_path() {
         backup = true");
     let queue = &results.traces[0].queue;
     let most = queue[0].iter().max().unwrap();
-    // 40 packets of 1228 bytes are there before the first loss, and few when a sample is taken.
+    // 40 packets of 1228 bytes are in the queue before the first loss, and fewer when a sample is
+    // taken.
     assert!((25_000..=49_120).contains(most), "{most}");
     assert!(queue[1].iter().max().unwrap() < &5_000, "{:?}", queue[1]);
     assert_eq!(queue[0].len(), results.traces[0].rtt_ms[0].len());
 }
 
 #[test]
-fn a_connection_inside_of_another_one_transfers_everything() {
+fn inner_connection_transfers_the_whole_workload() {
     let inner = |more: &str| {
         let text = TWO_PATHS.replace("[\"lrf\", \"round-robin\"]", "\"lrf\"");
         let workload = format!("kind = \"file\"\nsize_mb = 2\nwait_for_paths = true\n{more}");
@@ -674,12 +678,12 @@ fn a_connection_inside_of_another_one_transfers_everything() {
     let (took, inner_handshake, inner_overhead) = inner("inner = \"cubic\"");
     // Two megabytes at 30 Mbit/s take 0.53 s at least; over one of the paths, 0.8 s.
     assert!((0.6..2.0).contains(&took), "{took}");
-    // Its handshake begins when the paths are open.
+    // The inner handshake begins when the paths are open.
     assert!(
         inner_handshake > 2.0 * handshake,
         "{handshake} {inner_handshake}"
     );
-    // Each of its packets has two headers.
+    // Each packet of the inner connection has two headers.
     assert!(
         inner_overhead > overhead + 3.0,
         "{overhead} {inner_overhead}"
@@ -708,7 +712,7 @@ fn a_client_with_a_ticket_sends_a_round_trip_earlier() {
 }
 
 #[test]
-fn a_client_whose_address_changes_goes_on_there() {
+fn client_with_a_changed_address_continues_on_the_new_path() {
     let run = |more: &str| {
         run(&format!(
             "limit_s = 20
@@ -736,7 +740,7 @@ fn a_client_whose_address_changes_goes_on_there() {
 }
 
 #[test]
-fn a_scalable_flow_waits_for_little_in_the_dual_queue_and_leaves_the_other_its_share() {
+fn scalable_flow_has_a_short_queue_and_leaves_the_classic_flow_its_share() {
     let flow = |controller: &str| {
         let results = run(&format!(
             "limit_s = 40
@@ -765,12 +769,12 @@ fn a_scalable_flow_waits_for_little_in_the_dual_queue_and_leaves_the_other_its_s
 }
 
 #[test]
-fn runs_with_nothing_late_count() {
+fn runs_without_late_messages_count() {
     let pairs = [(0.0, 1.4), (0.0, 1.2), (0.0, 1.6), (0.3, 1.4), (0.0, 1.5)];
     let compared = Comparison::of(&pairs, true).unwrap();
     assert_eq!((compared.ratio, compared.better), (0.0, 1.0));
     assert!(compared.is_significant() && compared.paired < 0.5);
-    // Equal runs differ by nothing, also if nothing was late in both.
+    // Equal runs do not differ, even if no message was late in both.
     let alike = Comparison::of(&[(0.0, 0.0), (2.0, 2.0), (2.0, 2.0)], true);
     assert_eq!(alike.unwrap().paired, 1.0);
 }

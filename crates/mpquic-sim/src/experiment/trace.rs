@@ -11,12 +11,12 @@ use super::stage::Stage;
 use crate::scenario::metric::{CROSSOVER, WINDOW_GAP};
 use crate::scenario::{Kind, Scenario, Swap};
 
-/// The bytes that paths carry are compared over intervals of this length.
+/// Interval over which the bytes of two paths are compared.
 const CROSSOVER_WINDOW: Duration = Duration::from_millis(200);
 
-/// Samples are this far apart at first.
+/// Time between samples at first.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// When there are this many, every second one is dropped and the interval doubles.
+/// At this number of samples, every second sample is dropped and the interval doubles.
 const MAX_SAMPLES: usize = 400;
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl Tracer {
         }
     }
 
-    /// Takes a sample if it is time for one.
+    /// Takes a sample if one is due.
     pub(super) fn sample(&mut self, stage: &mut Stage) {
         let next = self.interval * u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
         if stage.elapsed() < next {
@@ -71,7 +71,7 @@ impl Tracer {
         };
         for path in 0..self.paths {
             let [sender, receiver] = stats.get(&path).cloned().unwrap_or_default();
-            // A closed path keeps the values it had.
+            // A closed path keeps its last values.
             let before = |of: fn(&Sample) -> &Vec<u64>| {
                 let last = self.samples.last();
                 last.map_or(0, |sample| of(sample)[path])
@@ -102,7 +102,7 @@ impl Tracer {
         }
     }
 
-    /// Metrics that need the course of a run over time.
+    /// Metrics that need the whole course of a run.
     pub(super) fn metrics(&self, scenario: &Scenario) -> Vec<(String, f64)> {
         let mut metrics = Vec::new();
         if let (Kind::Bulk { .. }, Some(gap)) = (&scenario.workload.kind, self.window_gap()) {
@@ -114,7 +114,7 @@ impl Tracer {
         metrics
     }
 
-    /// How much smaller the smallest window is than the largest, on average over time.
+    /// By which part the smallest window is smaller than the largest, on average over time.
     fn window_gap(&self) -> Option<f64> {
         let gap = |sample: &Sample| {
             let largest = *sample.window.iter().max()? as f64;
@@ -125,7 +125,7 @@ impl Tracer {
         (!gaps.is_empty()).then(|| gaps.iter().sum::<f64>() / gaps.len() as f64)
     }
 
-    /// Time from a swap of two paths until the one that carried less carries more; the rest of the
+    /// Time from a swap of two paths until the path that carried less carries more. The rest of the
     /// run if that never happens.
     fn crossover(&self, swap: &Swap) -> Duration {
         let at = |time: Duration| {
@@ -213,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn the_gap_of_windows_is_a_mean_over_time() {
-        // Nothing, a half, and nine tenths; without a window there is none.
+    fn window_gap_is_a_mean_over_time() {
+        // No gap, a half, and nine tenths; a sample with a window of zero does not count.
         let gap = tracer(20, [[5, 5], [4, 8], [10, 1], [0, 9]]).window_gap();
         assert!((gap.unwrap() - (0.0 + 0.5 + 0.9) / 3.0).abs() < 1e-12);
         assert_eq!(tracer(20, [[0, 9]]).window_gap(), None);
@@ -235,12 +235,12 @@ mod tests {
             let tracer = tracer(interval, (0..=end).map(at));
             tracer.crossover(&swap).as_millis()
         };
-        // Half of the 200 ms over which they are compared, and a sample more.
+        // Half of the 200 ms over which paths are compared, and one sample more.
         assert_eq!(crossed(20, 75), 620);
         assert_eq!(crossed(40, 50), 1120);
-        // Never: the rest of the run.
+        // The paths never cross: the rest of the run.
         assert_eq!(crossed(20, 1000), 3000);
-        // It does not matter which one carried more.
+        // The result does not depend on which path carried more.
         let mirrored = |index: u64| {
             let (before, after) = (index.min(75), index.saturating_sub(75));
             [before + 3 * after, 3 * before + after]
@@ -282,7 +282,7 @@ mod tests {
             .map(|sample| sample.path_bytes[0])
             .collect();
         run(&mut tracer, 399 * 20);
-        // Every second one is left, from the first on.
+        // Every second sample is left, beginning with the first.
         assert_eq!((tracer.samples.len(), tracer.interval), (200, 2 * INTERVAL));
         let left = tracer.samples.iter().map(|sample| sample.path_bytes[0]);
         let expected: Vec<_> = before.into_iter().step_by(2).collect();
@@ -311,7 +311,7 @@ mod tests {
             trace.queue[0].len(),
         ];
         assert_eq!(lengths, [201; 7]);
-        // 5 ms each way, and what waits: in milliseconds with three digits.
+        // 5 ms each way, plus the queue: in milliseconds with three digits.
         let rtt = trace.rtt_ms[0][200];
         assert!((10.0..3000.0).contains(&rtt), "{rtt}");
         assert!(((rtt * 1e3).round() - rtt * 1e3).abs() < 1e-6);

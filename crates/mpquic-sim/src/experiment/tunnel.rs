@@ -1,4 +1,4 @@
-//! [`Tunnel`]: a connection inside of another one, whose packets are DATAGRAMs of that.
+//! [`Tunnel`]: an inner connection, whose packets are DATAGRAMs of an outer connection.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,29 +15,30 @@ use crate::packet::Packet;
 use crate::pair::Setup;
 use crate::tls::SERVER_NAME;
 
-/// The addresses inside of the tunnel.
+/// Address of the client inside of the tunnel.
 const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1);
+/// Address of the server inside of the tunnel.
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 2);
 
-/// One end of a connection inside of another one. What the outer one does not take is dropped, as
-/// a full interface does.
+/// One side of an inner connection. Packets that the outer connection does not take are dropped, as
+/// by a full network interface.
 pub(super) struct Tunnel<A> {
     setup: Setup,
     side: Side,
     host: Host<A>,
-    /// What the host sends waits here for the outer connection.
+    /// Packets of the host wait here for the outer connection.
     network: Network,
 }
 
 impl<A: Application> Tunnel<A> {
-    /// The client's end, with what makes the application inside.
+    /// The client's side. `application` makes the inner application.
     pub(super) fn client(setup: Setup, application: impl FnMut() -> A + 'static) -> Self {
         let config = setup.endpoint_config(Side::Client);
         let host = Host::new(config, None, setup.seed.wrapping_mul(2), application);
         Self::new(setup, Side::Client, host)
     }
 
-    /// The server's end, with what makes the application inside.
+    /// The server's side. `application` makes the inner application.
     pub(super) fn server(setup: Setup, application: impl FnMut() -> A + 'static) -> Self {
         let config = setup.endpoint_config(Side::Server);
         let server = Some(setup.server_config());
@@ -64,13 +65,13 @@ impl<A: Application> Tunnel<A> {
         }
     }
 
-    /// The application inside, once there is a connection.
+    /// The inner application, once there is a connection.
     pub(super) fn application(&self) -> Option<&A> {
         let hosted = self.host.connections().first();
         hosted.map(|hosted| &hosted.application)
     }
 
-    /// Connects, through the tunnel.
+    /// Connects through the tunnel.
     pub(super) fn connect(&mut self, now: Instant, outer: &mut Connection) -> Result<(), String> {
         self.network.set_now(now);
         let config = self.setup.client_config();
@@ -81,7 +82,7 @@ impl<A: Application> Tunnel<A> {
         Ok(())
     }
 
-    /// Takes what has arrived.
+    /// Takes DATAGRAMs that have arrived.
     pub(super) fn receive(&mut self, now: Instant, outer: &mut Connection) {
         self.network.set_now(now);
         let (source, destination) = match self.side {
@@ -95,7 +96,7 @@ impl<A: Application> Tunnel<A> {
         self.serve(now, outer);
     }
 
-    /// When to be called with [`Self::on_timeout`].
+    /// When [`Self::on_timeout`] should be called.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let connected = !self.host.connections().is_empty();
         connected.then(|| self.host.wake_time(0)).flatten()
@@ -110,13 +111,13 @@ impl<A: Application> Tunnel<A> {
         }
     }
 
-    /// Gives what the host sends to the outer connection.
+    /// Passes the host's packets to the outer connection.
     fn serve(&mut self, now: Instant, outer: &mut Connection) {
         self.host.service(now, &mut self.network);
-        // There is one connection, which is asked for its time.
+        // The wake-up of the only connection is read from [`Host::wake_time`] instead.
         self.host.take_wake_ups();
         while let Some((_, packet)) = self.network.poll(now) {
-            // If it is not taken, it is lost.
+            // A packet that the outer connection does not take is lost.
             let _ = outer.datagrams().send(packet.data.freeze());
         }
     }

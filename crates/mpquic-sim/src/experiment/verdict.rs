@@ -1,4 +1,4 @@
-//! Published claims compared with our runs.
+//! Compares published claims with our runs.
 
 use super::chance::{self, EARLY_LEVEL, LEVEL, corrected};
 use super::is_lower_better;
@@ -11,25 +11,26 @@ use crate::scenario::{Claim, Published};
 #[cfg(test)]
 mod tests;
 
-/// A published ratio agrees with ours if they differ by no more than this.
+/// A published ratio agrees with our ratio if they differ by no more than this.
 pub const TOLERANCE: f64 = 0.10;
-/// Contenders that differ by less than this count as equal, however significant the difference is.
+/// Contenders that differ by less than this count as equal, even if the difference is significant.
 const NEGLIGIBLE: f64 = 0.01;
-/// A verdict that could be chance in more cases than this is near its edge.
+/// A verdict whose chance exceeds this level is near its edge.
 const SURE: f64 = 0.01;
 
-/// Whether our runs confirm a published claim. What could be chance at 95 % confidence for all claims
-/// that are tested together, and what fewer than six runs say of a number, is [`Self::Open`].
+/// Whether our runs confirm a published claim. A result is [`Self::Open`] if it could be chance, at
+/// 95 % confidence for all claims that are tested together, or if a number comes from fewer than
+/// six runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The claim is in words alone: there is nothing to compare with numbers.
+    /// The claim has no numbers to compare with.
     Words,
-    /// A contender or scenario that it mentions was not run.
+    /// A contender or scenario of the claim was not run.
     NotRun,
-    /// Our result agrees: it is within [`TOLERANCE`] of a ratio or at least a share, or every pair
-    /// of an order is as claimed.
+    /// Our result agrees. A ratio is within [`TOLERANCE`], a share is at least as large, or every
+    /// pair of an order is as claimed.
     Confirmed,
-    /// Part of the claimed order is found here as well; the rest is not, or is undecided.
+    /// A part of the claimed order is confirmed; the rest is not, or is undecided.
     InPart,
     /// The difference could be chance, or is negligible.
     Open,
@@ -37,51 +38,53 @@ pub enum Outcome {
     Refuted,
 }
 
-/// A published claim and the result of our runs.
+/// A published claim, compared with our runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// Whether it is confirmed.
+    /// Whether the claim is confirmed.
     pub outcome: Outcome,
     /// Our number, for claims of a number: one per combination of swept values.
     pub values: Vec<f64>,
-    /// The 95 % interval of [`Self::mean`], for claims of a number or a share. It is of this claim
-    /// alone: the verdict, which holds for all claims together, may need a wider one.
+    /// The 95 % interval of [`Self::mean`], for claims of a number or a share. It is the interval
+    /// of this claim alone. The verdict holds for all claims together and may need a wider
+    /// interval.
     pub interval: Option<(f64, f64)>,
-    /// The geometric mean of the ratios of single runs, for claims of a ratio: steadier than the
-    /// ratio of medians where runs differ much from each other.
+    /// The geometric mean of the ratios of single runs, for claims of a ratio. If runs differ
+    /// much, this mean is steadier than the ratio of medians.
     pub paired: Option<f64>,
-    /// Pairs of contenders that are as claimed, undecided, and the other way round, for claims
-    /// about orders: over all combinations of swept values.
+    /// For claims of an order, the number of pairs of contenders that are as claimed, undecided,
+    /// and reversed, over all combinations of swept values.
     pub pairs: [usize; 3],
-    /// How sure the verdict is, for claims of a number or a share.
+    /// How certain the verdict is, for claims of a number or a share.
     pub edge: Edge,
 }
 
-/// How far a verdict is from its edge.
+/// The distance of a verdict from its edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// Far enough, or it does not apply.
+    /// The verdict is far from its edge, or has none.
     Far,
-    /// It is decided with 95 % confidence, but not with 99 %.
+    /// The verdict is decided with 95 % confidence, but not with 99 %.
     Near,
-    /// It is undecided, and about this many runs would decide it if they went on as they began.
+    /// The verdict is undecided. About this many runs would decide it, if further runs were like
+    /// the present runs.
     Runs(usize),
-    /// It is undecided, and more runs than is reasonable would not decide it.
+    /// The verdict is undecided, and no reasonable number of runs would decide it.
     On,
 }
 
-/// Values that agree with a claim: from one to another.
+/// Least and greatest value that agrees with a claim.
 type Agreeing = (f64, f64);
 
-/// What runs say about one comparison of a claim.
+/// The result of one comparison of a claim.
 #[derive(Debug, Clone, Copy)]
 struct Test {
-    /// It is as claimed, rather than different; `None` if too few runs or too small a difference
-    /// leave that open, however sure it is.
+    /// True if the result agrees with the claim, false if it contradicts the claim. `None` if there
+    /// are too few runs, or if the difference is negligible.
     says: Option<bool>,
-    /// The difference is too small to matter: `chance` is that of a larger one.
+    /// The difference is too small to matter; `chance` is the chance of a larger difference.
     is_negligible: bool,
-    /// How likely that is if the truth is on the edge.
+    /// The probability of this result if the true value is on the edge.
     chance: f64,
     runs: usize,
 }
@@ -91,9 +94,9 @@ impl Test {
         self.says.filter(|_| corrected <= LEVEL)
     }
 
-    /// True if more runs would not change what it says.
+    /// True if more runs would not change the result.
     fn is_settled(&self, corrected: f64) -> bool {
-        // So few runs may all be on one side by chance, whatever resampling says of them.
+        // A few runs may all be on one side by chance, even if resampling gives a clear result.
         let by_sign = 0.5_f64.powi(self.runs.saturating_sub(1).min(1_000) as i32);
         let is_decided = self.says.is_some() && corrected.max(by_sign) <= EARLY_LEVEL;
         is_decided || self.is_negligible && corrected <= EARLY_LEVEL
@@ -123,7 +126,7 @@ impl Draft {
         }
     }
 
-    /// A number per combination of swept values, of which the mean decides.
+    /// A number per combination of swept values; their mean decides.
     fn number(values: Vec<f64>, interval: (f64, f64), test: Test) -> Self {
         let mut draft = Self::bare(Outcome::Open);
         draft.finding.values = values;
@@ -144,7 +147,7 @@ impl Draft {
         }
     }
 
-    /// The finding, with the chances of its tests as they are among all that are made together.
+    /// The finding, with chances that are corrected for all tests made together.
     fn finished(mut self, corrected: &[f64]) -> Finding {
         let decided = self.tests.iter().zip(corrected);
         let decided: Vec<_> = decided
@@ -200,7 +203,7 @@ impl Finding {
     }
 }
 
-/// What resampled runs say about a number.
+/// Tests a number by resampled runs.
 fn test(resampled: &Resampled, runs: usize, agreeing: Agreeing) -> Test {
     let (agrees, chance) = resampled.is_within(agreeing);
     Test {
@@ -215,7 +218,7 @@ fn near(value: f64) -> Agreeing {
     (value - TOLERANCE, value + TOLERANCE)
 }
 
-/// The mean over groups of pairs of the ratios of their medians.
+/// The mean, over groups of pairs, of the ratios of their medians.
 fn mean_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
     let ratio = |pairs: &Vec<(f64, f64)>| {
         median(pairs.iter().map(|(ours, _)| *ours)) / median(pairs.iter().map(|(_, other)| *other))
@@ -224,8 +227,8 @@ fn mean_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
 }
 
 impl Results {
-    /// Compares published claims about one of the scenarios with our runs. They are tested together:
-    /// with 95 % confidence, no verdict about any of them is wrong.
+    /// Compares published claims about one of the scenarios with our runs. The claims are tested
+    /// together: with 95 % confidence, all verdicts are right.
     pub fn findings(&self, of: &ScenarioResults, claims: &[Published]) -> Vec<Finding> {
         let drafts: Vec<_> = claims.iter().map(|claim| self.draft(of, claim)).collect();
         let tests = drafts.iter().flat_map(|draft| &draft.tests);
@@ -276,7 +279,7 @@ impl ScenarioResults {
         Some(values.collect())
     }
 
-    /// The combinations of swept values a claim is about.
+    /// The combinations of swept values that a claim covers.
     pub fn sweeps_of(&self, published: &Published) -> impl Iterator<Item = usize> {
         let about = |labels: &Vec<(String, String)>| {
             published.at.is_empty()
@@ -290,7 +293,7 @@ impl ScenarioResults {
             .map(|(index, _)| index)
     }
 
-    /// Two contenders run by run, and in how many runs.
+    /// Two contenders compared run by run, and the number of runs.
     fn compared(
         &self,
         sweep: usize,
@@ -310,8 +313,8 @@ impl ScenarioResults {
         ))
     }
 
-    /// A metric of two contenders in the same runs, for each combination of swept values that a
-    /// claim is about and that has any.
+    /// A metric of two contenders in the same runs, for each combination of swept values that the
+    /// claim covers and that has runs.
     fn pairs_of(&self, published: &Published, ours: &str, theirs: &str) -> Vec<Vec<(f64, f64)>> {
         let (Some(ours), Some(theirs)) = (self.contender(ours), self.contender(theirs)) else {
             return Vec::new();
@@ -321,15 +324,15 @@ impl ScenarioResults {
         groups.filter(|pairs| !pairs.is_empty()).collect()
     }
 
-    /// True if it makes claims that its own runs decide, and they do: further runs would not change
-    /// what is said of any of them.
+    /// True if the scenario has claims that its own runs can decide, and these runs decide all of
+    /// them: further runs would not change a verdict.
     pub(super) fn is_decided(&self) -> bool {
         let forms = self.published.iter();
         let forms = forms.filter_map(|claim| claim.of_published(&self.as_published));
         let columns = [self.published.clone(), forms.collect()];
         let is_settled = |claims: &Vec<Published>| {
             let drafts: Vec<_> = claims.iter().map(|claim| self.draft(claim)).collect();
-            // Those of contenders that do not run are not decided, and never will be.
+            // Claims about contenders that are not run can never be decided.
             let says_nothing =
                 |draft: &Draft| draft.tests.is_empty() && draft.finding.outcome != Outcome::Words;
             if drafts.iter().any(says_nothing) {
@@ -348,7 +351,7 @@ impl ScenarioResults {
         let kinds: Vec<_> = self.published.iter().filter_map(of_itself).collect();
         let enough = |cell| self.runs_of(cell).count() >= MIN_RUNS;
         let is_own = !kinds.is_empty() && kinds.into_iter().all(|own| own);
-        // Nothing decides what is said of contenders that do not run.
+        // Claims about contenders that are not run stay undecided.
         let is_open = |claim: &Published| self.draft(claim).finding.outcome == Outcome::NotRun;
         is_own
             && !self.published.iter().any(is_open)
@@ -428,7 +431,8 @@ impl ScenarioResults {
         draft
     }
 
-    /// The share of runs in which the first is better than the second by this much.
+    /// The share of runs in which the first contender is better than the second by at least this
+    /// much.
     fn found_share(&self, published: &Published, of: [&str; 2], wanted: f64, by: f64) -> Draft {
         let groups = self.pairs_of(published, of[0], of[1]);
         let gain = |(ours, theirs): &(f64, f64)| match is_lower_better(&published.metric) {
@@ -455,7 +459,7 @@ impl ScenarioResults {
         Draft::number(shares.collect(), interval, test)
     }
 
-    /// For each pair of contenders from different groups: whether it is as claimed.
+    /// Tests each pair of contenders from different groups for the claimed order.
     fn ordered(&self, sweep: usize, groups: &[Vec<String>], metric: &str) -> Vec<Test> {
         let sign = if is_lower_better(metric) { 1.0 } else { -1.0 };
         let mut pairs = Vec::new();
@@ -482,7 +486,7 @@ impl ScenarioResults {
         pairs
     }
 
-    /// For each pair with the first: whether it is equal.
+    /// Tests each contender for equality with the first.
     fn equal(&self, published: &Published, names: &[String]) -> Vec<Test> {
         let Some((first, others)) = names.split_first() else {
             return Vec::new();

@@ -4,19 +4,19 @@ use std::time::{Duration, Instant};
 
 /// How far ahead of the playing position segments are fetched.
 const MAX_AHEAD: Duration = Duration::from_secs(30);
-/// Share of the measured throughput that is trusted to last.
+/// Share of the measured throughput that is expected to last.
 const TRUST: f64 = 0.9;
-/// Segments the throughput is averaged over.
+/// Number of segments over which the throughput is averaged.
 const MEMORY: usize = 3;
 
-/// A video player: its position, and what it asks for next.
+/// A video player: its position, and its requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Video {
-    /// Bit/s, rising.
+    /// Bit rates, bit/s, rising.
     rates: Vec<f64>,
     segment: Duration,
     segments: usize,
-    /// Bit rate of each segment asked for.
+    /// Bit rate of each requested segment, bit/s.
     chosen: Vec<f64>,
     asked: Option<Instant>,
     arrived: usize,
@@ -27,7 +27,7 @@ pub(super) struct Video {
 }
 
 impl Video {
-    /// Bit rates in Mbit/s.
+    /// A player for bit rates in Mbit/s.
     pub(super) fn new(rates: Vec<f64>, segment: Duration, duration: Duration) -> Self {
         let segments = (duration.as_secs_f64() / segment.as_secs_f64()).ceil();
         Self {
@@ -47,22 +47,23 @@ impl Video {
         self.arrived == self.segments
     }
 
-    /// When to ask for the next segment; `None` while one is under way, or after the last.
+    /// When to request the next segment; `None` while a segment is being fetched, or after the
+    /// last.
     pub(super) fn next_request(&self) -> Option<Instant> {
         if self.asked.is_some() || self.chosen.len() == self.segments {
             return None;
         }
         let ahead = MAX_AHEAD.max(self.segment);
-        // The first segment is asked for at once, so any time in the past will do.
+        // The first segments are requested at once, so any time in the past is right.
         self.plays_until
             .map(|until| until.checked_sub(ahead).unwrap_or(until))
     }
 
-    /// Asks for the next segment: its size in bytes.
+    /// Requests the next segment. Returns its size in bytes.
     pub(super) fn request(&mut self, now: Instant) -> u64 {
         let expected = self.throughputs.iter().rev().take(MEMORY);
         let count = expected.len() as f64;
-        // The harmonic mean: slow segments count for more.
+        // The harmonic mean gives slow segments more weight.
         let expected = TRUST * count / expected.map(|rate| 1.0 / rate).sum::<f64>();
         let affordable = self.rates.iter().rev().find(|rate| **rate <= expected);
         let rate = *affordable.unwrap_or(&self.rates[0]);
@@ -71,7 +72,7 @@ impl Video {
         (rate * self.segment.as_secs_f64() / 8.0) as u64
     }
 
-    /// The segment that was asked for has arrived.
+    /// The requested segment has arrived.
     pub(super) fn on_segment(&mut self, now: Instant) {
         let (Some(asked), Some(rate)) = (self.asked.take(), self.chosen.last()) else {
             return;
@@ -85,13 +86,13 @@ impl Video {
         self.plays_until = Some(plays_until.max(now) + self.segment);
     }
 
-    /// The mean bit rate of the segments that arrived, Mbit/s.
+    /// Mean bit rate of the segments that arrived, Mbit/s.
     pub(super) fn mean_rate(&self) -> f64 {
         let arrived = &self.chosen[..self.arrived];
         arrived.iter().sum::<f64>() / arrived.len().max(1) as f64 / 1e6
     }
 
-    /// How long playing was stalled.
+    /// Total time for which playing was stalled.
     pub(super) fn stalled(&self) -> Duration {
         self.stalled
     }
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(video.request(now), 500_000);
         now += SECOND;
         video.on_segment(now);
-        // 4 Mbit/s were measured; 4 is a little too much.
+        // The measured throughput is 4 Mbit/s; 90 % of it are too little for a rate of 4 Mbit/s.
         assert!(video.next_request().is_some_and(|time| time <= now));
         assert_eq!(video.request(now), 1_000_000);
         now += 6 * SECOND;
@@ -149,11 +150,11 @@ mod tests {
             video.request(start);
             video.on_segment(start);
         }
-        // It plays for 36 s from here: the next one is asked for when 30 of these are left.
+        // The video plays for 36 s from here. The next segment is requested when 30 s are left.
         assert_eq!(video.next_request(), Some(start + 6 * SECOND));
         video.request(start + 6 * SECOND);
         assert_eq!(video.next_request(), None, "one is under way");
-        // Of segments that are longer, one is fetched ahead.
+        // Of longer segments, one is fetched ahead.
         let mut long = Video::new(vec![1.0], 50 * SECOND, 200 * SECOND);
         for _ in 0..2 {
             long.request(start);
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_three_segments_are_what_counts() {
+    fn throughput_is_averaged_over_the_last_three_segments() {
         let mut now = crate::lab::epoch();
         let mut video = video(400);
         let mut fetch = |video: &mut Video, millis: u64| {
@@ -181,14 +182,14 @@ mod tests {
         assert_eq!(fetch(&mut video, 1000), 500_000);
         // 8 Mbit in 0.5 s.
         assert_eq!(fetch(&mut video, 500), 1_000_000);
-        // 0.9 times the harmonic mean of 4 and 16 is 5.76: 16 Mbit, in 40 s.
+        // 0.9 times the harmonic mean of 4 and 16 is 5.76. The segment of 16 Mbit takes 40 s.
         assert_eq!(fetch(&mut video, 40_000), 2_000_000);
-        // Of 4, 16 and 0.4 it is below 1.
+        // With 4, 16 and 0.4, the result is below 1.
         assert_eq!(fetch(&mut video, 1), 500_000);
-        // Of 16, 0.4 and 4000: 1.05.
+        // With 16, 0.4 and 4000, it is 1.05.
         assert_eq!(fetch(&mut video, 1), 500_000);
         assert_eq!(fetch(&mut video, 1), 500_000);
-        // The slow one is forgotten.
+        // The slow segment is forgotten.
         assert_eq!(fetch(&mut video, 1), 2_000_000);
     }
 }

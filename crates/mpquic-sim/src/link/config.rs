@@ -1,9 +1,9 @@
-//! [`LinkConfig`]: what a link does to packets, now and later.
+//! [`LinkConfig`]: the effect of a link on packets, now and later.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Parameters of one direction. Probabilities are shares from 0 to 1.
+/// Parameters of one direction of a path. Probabilities are shares from 0 to 1.
 ///
 /// ```
 /// use mpquic_sim::LinkConfig;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkConfig {
-    /// Rate in bit/s of IP packets; `None` takes no time to serialise.
+    /// Rate in bit/s of IP packets; with `None`, serialisation takes no time.
     pub rate: Option<f64>,
     /// Propagation delay.
     pub delay: Duration,
@@ -20,22 +20,28 @@ pub struct LinkConfig {
     pub jitter: Jitter,
     /// Whether jitter and shrinking delays may change the order of packets.
     pub jitter_reorders: bool,
-    /// Random loss. It happens after serialisation: a lost packet has used its share of the rate.
+    /// Random loss. It happens after serialisation, so a lost packet has used its share of the
+    /// rate.
     pub loss: Loss,
-    /// Share of packets delivered twice.
+    /// Share of packets that are delivered twice.
     pub duplicate: f64,
-    /// Share of packets that arrive `reorder_delay` late, so that later ones overtake them.
+    /// Share of packets that arrive `reorder_delay` late, so that later packets overtake them.
     pub reorder: f64,
-    /// How late those packets are.
+    /// Additional delay of reordered packets.
     pub reorder_delay: Duration,
-    /// Share of packets in which one bit of the payload is flipped. UDP's checksum drops nearly all
-    /// of these in the real world; an endpoint must survive the rest.
+    /// Share of packets in which one bit of the payload is flipped. In the real world, UDP's
+    /// checksum drops nearly all such packets; an endpoint must survive the rest.
     pub corrupt: f64,
-    /// When the queue is full; `None` allows one round trip (twice the delay) or 50 ms of the rate,
-    /// whichever is larger; with active management 1000 packets, 10240 for all flows
-    /// ([`Discipline::FqCoDel`]), or 250 ms of the rate ([`Discipline::DualPi2`]).
+    /// Limit of the queue. Defaults with `None`:
+    ///
+    /// - without active management, one round trip (twice the delay) or 50 ms of the rate,
+    ///   whichever is larger
+    /// - with active management, 1000 packets
+    /// - with [`Discipline::FqCoDel`], 10240 packets for all flows together
+    /// - with [`Discipline::DualPi2`], 250 ms of the rate
     pub queue: Option<Backlog>,
-    /// In which order packets leave the queue, and which are dropped before it is full.
+    /// The order in which packets leave the queue, and which packets are dropped before the queue
+    /// is full.
     pub discipline: Discipline,
     /// Backlog above which ECN-capable packets are marked CE; `None` never marks.
     pub ecn: Option<Backlog>,
@@ -43,16 +49,16 @@ pub struct LinkConfig {
     pub mtu: usize,
     /// True if the link drops everything.
     pub outage: bool,
-    /// What changes later, by time since the link was made.
+    /// Later changes, by time since the link was made.
     pub schedule: Vec<(Duration, Change)>,
-    /// Rates as somebody recorded them.
+    /// Recorded rates, which replace `rate`.
     pub trace: Option<RateTrace>,
     /// Regular random variation around the values in force.
     pub variation: Option<Variation>,
 }
 
 impl LinkConfig {
-    /// A loss-free link with a rate in Mbit/s (infinite for none) and a delay.
+    /// A loss-free link with a rate in Mbit/s (infinite for no limit) and a delay.
     pub fn new(rate_mbit: f64, delay: Duration) -> Self {
         Self {
             rate: rate_mbit.is_finite().then_some(rate_mbit * 1e6),
@@ -82,7 +88,8 @@ impl LinkConfig {
         self
     }
 
-    /// Loses packets in bursts: this share in the mean, in bursts of this mean length.
+    /// Loses packets in bursts: `mean` is the share of lost packets, `burst` the mean length of a
+    /// burst.
     #[must_use]
     pub fn burst_loss(mut self, mean: f64, burst: f64) -> Self {
         self.loss = Loss::gilbert(mean, burst);
@@ -110,7 +117,7 @@ impl LinkConfig {
         self
     }
 
-    /// Delays this share of packets by `delay`, past their successors.
+    /// Delays this share of packets by `delay`, so that later packets overtake them.
     #[must_use]
     pub fn reorder(mut self, probability: f64, delay: Duration) -> Self {
         self.reorder = probability;
@@ -132,14 +139,14 @@ impl LinkConfig {
         self
     }
 
-    /// Sets the order of the queue and its management.
+    /// Sets the discipline of the queue.
     #[must_use]
     pub fn discipline(mut self, discipline: Discipline) -> Self {
         self.discipline = discipline;
         self
     }
 
-    /// Marks CE above this backlog.
+    /// Marks packets CE above this backlog.
     #[must_use]
     pub fn ecn(mut self, threshold: Backlog) -> Self {
         self.ecn = Some(threshold);
@@ -167,7 +174,7 @@ impl LinkConfig {
             .at(to, Change::Outage(false))
     }
 
-    /// Takes the rates of a trace, one after the other, instead of its own.
+    /// Uses the rates of a trace, one after the other, instead of a constant rate.
     #[must_use]
     pub fn trace(mut self, trace: RateTrace) -> Self {
         self.trace = Some(trace);
@@ -185,7 +192,7 @@ impl LinkConfig {
     pub(super) fn queue_limit(&self) -> Backlog {
         self.queue.unwrap_or_else(|| match self.discipline {
             Discipline::Fifo => Backlog::time((self.delay * 2).max(Duration::from_millis(50))),
-            // What Linux allows.
+            // The default of Linux.
             Discipline::CoDel | Discipline::Pie => Backlog::packets(1000),
             Discipline::FqCoDel => Backlog::packets(10_240),
             // RFC 9332 appendix A.1.
@@ -193,7 +200,7 @@ impl LinkConfig {
         })
     }
 
-    /// The shortest time a packet can spend after serialisation.
+    /// The shortest time from serialisation to delivery.
     pub(super) fn min_delay(&self) -> Duration {
         match self.jitter {
             Jitter::None => self.delay,
@@ -229,25 +236,26 @@ impl LinkConfig {
     }
 }
 
-/// In which order packets leave a queue, and which are dropped (or marked, if they are ECN-capable)
-/// before it is full.
+/// The order in which packets leave a queue, and which packets are dropped before the queue is
+/// full. ECN-capable packets are marked instead of dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discipline {
-    /// In the order of their arrival; a full queue drops what arrives.
+    /// In order of arrival; a full queue drops arriving packets.
     #[default]
     Fifo,
-    /// The same, with controlled delay: once packets have waited for more than 5 ms for 100 ms, some
-    /// are dropped (RFC 8289).
+    /// In order of arrival with controlled delay: once packets have waited more than 5 ms for 100
+    /// ms, some are dropped (RFC 8289).
     CoDel,
-    /// Each flow in turn and with controlled delay, new ones first; a full queue drops packets of the
-    /// flow that has most in it (RFC 8290).
+    /// Each flow in turn and with controlled delay, new flows first. A full queue drops packets of
+    /// the flow with most bytes in it (RFC 8290).
     FqCoDel,
-    /// In the order of their arrival; what arrives is dropped with a probability that follows the
-    /// delay, so that this is about 15 ms (RFC 8033).
+    /// In order of arrival. Arriving packets are dropped with a probability that follows the delay,
+    /// so that the delay is about 15 ms (RFC 8033).
     Pie,
-    /// Two queues: packets that are ECT(1) or CE first, marked once they have waited for about 1 ms;
-    /// all others with at least a tenth of the rate, and dropped so that they wait for about 15 ms. The
-    /// marks of the first follow the drops of the second (RFC 9332). mpquic's own packets are ECT(0).
+    /// Two queues (RFC 9332). Packets with ECT(1) or CE leave first, and are marked once they have
+    /// waited about 1 ms. All other packets get at least a tenth of the rate, and are dropped so
+    /// that they wait about 15 ms. Marks of the first queue follow drops of the second. mpquic's
+    /// own packets are ECT(0).
     DualPi2,
 }
 
@@ -256,7 +264,7 @@ pub enum Discipline {
 pub enum Jitter {
     /// None.
     None,
-    /// Uniform within plus or minus this.
+    /// Uniform within plus or minus this value.
     Uniform(Duration),
     /// Normal with this standard deviation; the delay never becomes negative.
     Normal(Duration),
@@ -271,9 +279,9 @@ pub enum Loss {
     Bernoulli(f64),
     /// The Gilbert-Elliott model: a good and a bad state, one step per packet.
     GilbertElliott {
-        /// Probability of turning bad.
+        /// Probability of changing to the bad state.
         to_bad: f64,
-        /// Probability of turning good.
+        /// Probability of changing to the good state.
         to_good: f64,
         /// Loss in the good state.
         loss_good: f64,
@@ -292,8 +300,8 @@ impl Loss {
         }
     }
 
-    /// Everything is lost in the bad state, nothing in the good one: bursts of `burst` packets in
-    /// the mean (at least 1), `mean` (below 1) of all packets.
+    /// All packets are lost in the bad state, none in the good state. `burst` is the mean length of
+    /// a burst in packets (at least 1), `mean` the share of lost packets (below 1).
     pub fn gilbert(mean: f64, burst: f64) -> Self {
         let to_good = 1.0 / burst.max(1.0);
         Self::GilbertElliott {
@@ -305,8 +313,8 @@ impl Loss {
     }
 }
 
-/// A limit on what waits in a queue, the packet being sent included; a packet that would exceed
-/// any of the three is over it.
+/// A limit of a queue, including the packet being sent. A packet that would exceed any of the three
+/// limits is over the limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backlog {
     /// Bytes of IP packets.
@@ -362,9 +370,9 @@ impl Backlog {
 /// A change of a link's parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
-    /// The rate in Mbit/s; infinite for none. The packet being sent continues at the new rate.
+    /// The rate in Mbit/s; infinite for no limit. The packet being sent continues at the new rate.
     Rate(f64),
-    /// The propagation delay, for packets that have not yet been serialised.
+    /// The propagation delay, for packets that have not been serialised yet.
     Delay(Duration),
     /// The jitter.
     Jitter(Jitter),
@@ -372,7 +380,7 @@ pub enum Change {
     Loss(Loss),
     /// The share of duplicates.
     Duplicate(f64),
-    /// The share of late packets, and how late.
+    /// The share of reordered packets, and their additional delay.
     Reorder(f64, Duration),
     /// The share of corrupted packets.
     Corrupt(f64),
@@ -386,7 +394,7 @@ pub enum Change {
     Outage(bool),
 }
 
-/// Rates at equal intervals, which begin anew after the last one.
+/// Rates at equal intervals. After the last rate, the first one follows again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateTrace {
     /// How long each rate is in force.
@@ -400,12 +408,12 @@ pub struct RateTrace {
 pub struct Variation {
     /// How often new values are drawn.
     pub every: Duration,
-    /// Of the rate: plus or minus this share.
+    /// Range of the rate: plus or minus this share.
     pub rate: f64,
-    /// Of the delay: plus or minus this share.
+    /// Range of the delay: plus or minus this share.
     pub delay: f64,
-    /// Of the probability of an additional, independent loss: drawn around zero, plus or minus
-    /// this, negative draws counting as zero when there is no Bernoulli loss to lower.
+    /// Range of the probability of an additional, independent loss: plus or minus this value, drawn
+    /// around zero. Without a Bernoulli loss that could be lowered, negative draws count as zero.
     pub loss: f64,
     /// Seed of the draws: links with equal seeds vary alike.
     pub seed: u64,
@@ -438,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_exceeded_by_what_is_above_it() {
+    fn backlog_at_its_limit_is_not_exceeded() {
         let exceeded =
             |limit: Backlog, bytes, packets| limit.is_exceeded(bytes, packets, Some(8e6));
         let limits = [

@@ -1,4 +1,4 @@
-//! [`LinkCounters`]: what a link did.
+//! [`LinkCounters`]: counters of a link's packets.
 
 use std::time::{Duration, Instant};
 
@@ -7,37 +7,37 @@ use std::time::{Duration, Instant};
 pub struct LinkCounters {
     /// Packets that arrived at the queue.
     pub packets_in: u64,
-    /// Their IP bytes.
+    /// IP bytes that arrived at the queue.
     pub bytes_in: u64,
-    /// Packets handed out at the far end, duplicates included.
+    /// Packets delivered, including duplicates.
     pub packets_out: u64,
-    /// Their IP bytes.
+    /// IP bytes delivered, including duplicates.
     pub bytes_out: u64,
-    /// Dropped because the queue was full, or by its management.
+    /// Packets dropped because the queue was full, or by its discipline.
     pub dropped_queue: u64,
-    /// Lost at random.
+    /// Packets lost at random.
     pub dropped_loss: u64,
-    /// The most that were lost at random in a row.
+    /// Largest number of consecutive packets that were lost at random.
     pub longest_loss: u64,
-    /// Lost since the last one that was not.
+    /// Packets lost at random since the last packet that was not lost.
     lost_in_a_row: u64,
-    /// Dropped by a black hole.
+    /// Packets dropped by a black hole.
     pub dropped_outage: u64,
-    /// Dropped for their size.
+    /// Packets dropped because of their size.
     pub dropped_mtu: u64,
-    /// Marked CE.
+    /// Packets marked CE.
     pub ce_marked: u64,
-    /// Delivered twice.
+    /// Packets delivered twice.
     pub duplicated: u64,
-    /// Made late.
+    /// Packets made late.
     pub reordered: u64,
-    /// Delivered with a flipped bit.
+    /// Packets delivered with a flipped bit.
     pub corrupted: u64,
     /// Largest backlog, bytes.
     pub max_queue_bytes: u64,
-    /// Longest wait for the packets ahead.
+    /// Longest wait of a packet in the queue.
     pub max_queue_delay: Duration,
-    /// Sum of all waits.
+    /// Sum of the waits of all packets.
     pub total_queue_delay: Duration,
     /// Packets serialised.
     pub departed: u64,
@@ -73,7 +73,7 @@ impl LinkCounters {
         }
     }
 
-    /// All packets that did not come out.
+    /// Number of all dropped and lost packets.
     pub fn dropped(&self) -> u64 {
         self.dropped_queue + self.dropped_loss + self.dropped_outage + self.dropped_mtu
     }
@@ -84,7 +84,7 @@ impl LinkCounters {
         self.longest_loss = self.longest_loss.max(self.lost_in_a_row);
     }
 
-    /// Mean wait in the queue.
+    /// Mean wait of a packet in the queue.
     pub fn mean_queue_delay(&self) -> Duration {
         let departed = u32::try_from(self.departed).unwrap_or(u32::MAX);
         self.total_queue_delay
@@ -92,7 +92,7 @@ impl LinkCounters {
             .unwrap_or_default()
     }
 
-    /// IP bytes handed out in each interval, if the link is traced.
+    /// IP bytes delivered in each interval, if the link is traced.
     pub fn bytes_per_interval(&self) -> &[u64] {
         &self.intervals
     }
@@ -129,7 +129,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn losses_in_a_row_are_counted() {
+    fn longest_run_of_losses_is_counted() {
         let mut counters = LinkCounters::new(crate::lab::epoch());
         for lost in [true, true, true, false, true, true, false, true] {
             counters.on_chance(lost);

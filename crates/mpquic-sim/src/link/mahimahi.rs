@@ -1,5 +1,5 @@
-//! Traces in the format of Mahimahi's `mm-link`: a line for each packet that a link can carry, with
-//! the time in milliseconds.
+//! Traces in the format of Mahimahi's `mm-link`. Each line is the time in milliseconds at which the
+//! link can carry a packet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use thiserror::Error;
 
 use super::RateTrace;
 
-/// What a line stands for, bytes of an IP packet.
+/// Size of the IP packet that a line stands for, bytes.
 const PACKET: f64 = 1500.0;
-/// A rate where the trace has none, Mbit/s: a link never stands still.
+/// Rate of intervals without a packet in the trace, Mbit/s. A link must never stand still.
 const STANDSTILL: f64 = 0.01;
-/// A trace has no more rates than this.
+/// Most intervals in a trace.
 const MOST: u64 = 1_000_000;
 
-/// A file is no such trace.
+/// A mistake in a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MahimahiError {
@@ -25,17 +25,17 @@ pub enum MahimahiError {
     /// A line is earlier than the one before.
     #[error("line {0} is earlier than the line before")]
     Earlier(usize),
-    /// The last line is how long the trace is: there is none, or it is 0.
+    /// The trace has no time after 0. The last line is the length of the trace.
     #[error("there is no time after 0: the last one is how long the trace is")]
     Empty,
-    /// So long a trace would have too many rates.
+    /// The trace has too many intervals.
     #[error("it has more than 1000000 intervals: choose longer ones")]
     TooLong,
 }
 
 impl RateTrace {
-    /// The rates of a trace of Mahimahi in intervals of this length (at least 1 ms, in whole ones).
-    /// Where it has no packet, the rate is 0.01 Mbit/s.
+    /// Converts a trace of Mahimahi to rates in intervals of length `every`, in whole milliseconds,
+    /// at least 1 ms. The rate of an interval without a packet is 0.01 Mbit/s.
     ///
     /// ```
     /// use mpquic_sim::RateTrace;
@@ -48,7 +48,7 @@ impl RateTrace {
     ///
     /// # Errors
     ///
-    /// [`MahimahiError`] says what is wrong with the text.
+    /// [`MahimahiError`] describes the mistake in the text.
     pub fn mahimahi(text: &str, every: Duration) -> Result<Self, MahimahiError> {
         let every = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut packets: Vec<u64> = Vec::new();
@@ -65,7 +65,7 @@ impl RateTrace {
                 return Err(MahimahiError::Earlier(line_number));
             }
             last = time;
-            // What can leave at the end of an interval belongs to it.
+            // A packet at the end of an interval belongs to that interval.
             let interval = time.saturating_sub(1) / every;
             if interval >= MOST {
                 return Err(MahimahiError::TooLong);
@@ -79,7 +79,8 @@ impl RateTrace {
         if last == 0 {
             return Err(MahimahiError::Empty);
         }
-        // What is left over at the end is no interval, unless there is no other: a rate lasts for a whole one.
+        // An incomplete interval at the end is left out, unless it is the only one, because each
+        // rate lasts for a whole interval.
         let milliseconds = match packets.len() {
             1 => last,
             _ => every,
@@ -109,7 +110,8 @@ mod tests {
 
     #[test]
     fn packets_become_rates() {
-        // One each millisecond is 12 Mbit/s; then nothing for 5 ms, then one each other millisecond.
+        // A packet in each millisecond is 12 Mbit/s. Then come 5 ms without a packet, then a packet
+        // in every other millisecond.
         let times: Vec<_> = (1..=10).chain((15..=20).step_by(2)).collect();
         let text: String = times.iter().map(|time| format!("{time}\n")).collect();
         assert_eq!(read(&text, 5).unwrap(), [12.0, 12.0, 2.4]);
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_line() {
+    fn error_names_the_line_of_the_mistake() {
         for (text, error) in [
             ("", MahimahiError::Empty),
             ("0\n", MahimahiError::Empty),
@@ -140,9 +142,9 @@ mod tests {
             (1_000_000, 0.01, 12.0)
         );
         assert_eq!(read("1000001\n", 1), Err(MahimahiError::TooLong));
-        // Of longer ones there are fewer.
+        // With longer intervals, there are fewer of them.
         assert_eq!(read("1000001\n", 2).unwrap().len(), 500_000);
-        // Nothing is shorter than a millisecond.
+        // The shortest interval is a millisecond.
         let trace = RateTrace::mahimahi("1\n2\n", Duration::ZERO).unwrap();
         assert_eq!(
             (trace.every, trace.mbit.len()),

@@ -4,8 +4,8 @@
 //! send -> queue -> serialisation at the rate -> outage, loss -> delay -> receive
 //! ```
 //!
-//! When the link is used, it first computes the exact times of all departures since it was last
-//! used. So it costs one event per packet, however long its queue is.
+//! Each call first computes the exact times of all departures since the last call. So a link costs
+//! one event per packet, however long its queue is.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ struct Flying {
     packet: Packet,
 }
 
-/// One direction of a path: takes packets, and hands them out when they are due.
+/// One direction of a path: takes packets, and delivers them when they are due.
 pub struct Link {
     start: Instant,
     /// Parameters as scheduled, before variation.
@@ -42,7 +42,7 @@ pub struct Link {
     /// Parameters in force.
     current: LinkConfig,
     next_change: usize,
-    /// When the rate of the trace changes, and which comes then.
+    /// When the rate of the trace changes next, and the index of the new rate.
     next_step: Option<(Instant, usize)>,
     next_variation: Option<Instant>,
     random: Xoshiro256PlusPlus,
@@ -50,7 +50,7 @@ pub struct Link {
     bad_state: bool,
     /// The packet that is being sent.
     head: Option<Queued>,
-    /// What waits behind it.
+    /// Packets that wait behind `head`.
     queue: Box<dyn Queue>,
     head_started: Instant,
     head_finishes: Instant,
@@ -65,7 +65,7 @@ impl Link {
     pub fn new(mut config: LinkConfig, seed: u64, now: Instant) -> Self {
         config.schedule.sort_by_key(|(time, _)| *time);
         let variation = config.variation;
-        // Not the draws of losses, so that these are the same with any queue.
+        // The queue has a generator of its own, so that random losses are the same with any queue.
         let queue = queue::new(config.discipline, !seed);
         Self {
             start: now,
@@ -90,7 +90,7 @@ impl Link {
         }
     }
 
-    /// Takes a packet; it may be dropped at once.
+    /// Takes a packet, which may be dropped at once.
     pub fn send(&mut self, now: Instant, mut packet: Packet) {
         self.advance(now);
         let size = packet.wire_size();
@@ -127,7 +127,7 @@ impl Link {
         }
     }
 
-    /// Bytes and packets with another packet of this size, the one being sent included.
+    /// Bytes and packets including another packet of this size and the packet being sent.
     fn backlog_with(&self, size: usize) -> (u64, usize) {
         let head = self.head.as_ref();
         let head_bytes = head.map_or(0, |head| head.packet.wire_size() as u64);
@@ -141,7 +141,7 @@ impl Link {
         usize::from(self.head.is_some()) + self.queue.packets()
     }
 
-    /// True if a packet of this size does not fit. One that finds the queue empty always does.
+    /// True if a packet of this size does not fit. A packet always fits into an empty queue.
     fn is_exceeded_by(&self, size: usize) -> bool {
         let (bytes, packets) = self.backlog_with(size);
         let limit = self.current.queue_limit();
@@ -156,7 +156,8 @@ impl Link {
         self.head = Some(queued);
     }
 
-    /// When to call [`Self::receive`] next. Nothing is due before, but it may return nothing then.
+    /// When to call [`Self::receive`] next. No packet is due earlier, but `receive` may return
+    /// `None` then.
     pub fn next_arrival(&self) -> Option<Instant> {
         let flying = self.flying.front().map(|packet| packet.due);
         if self.head.is_none() {
@@ -166,7 +167,7 @@ impl Link {
         if !self.current.jitter_reorders {
             queued = queued.max(self.last_due);
         }
-        // A change may shorten the delay of what is still queued.
+        // A change may shorten the delay of queued packets.
         if let Some(change) = self.next_scheduled() {
             queued = queued.min(change.max(self.head_finishes));
         }
@@ -193,12 +194,12 @@ impl Link {
         self.set(now, config);
     }
 
-    /// Counters of what happened so far.
+    /// Counters of all packets so far.
     pub fn counters(&self) -> &LinkCounters {
         &self.counters
     }
 
-    /// Counts delivered bytes per interval from the start on.
+    /// Starts to count delivered bytes per interval.
     pub fn trace(&mut self, interval: Duration) {
         self.counters.trace(interval);
     }
@@ -208,12 +209,12 @@ impl Link {
         &self.current
     }
 
-    /// Packets inside, queued or on their way.
+    /// Number of packets in the queue or in flight.
     pub fn packets(&self) -> usize {
         self.packets_queued() + self.flying.len()
     }
 
-    /// Bytes in the queue at `now`, the packet being sent included.
+    /// Bytes in the queue at `now`, including the packet being sent.
     pub fn queue_bytes(&mut self, now: Instant) -> u64 {
         self.advance(now);
         self.backlog_with(0).0

@@ -1,5 +1,5 @@
-//! What waits for a link, in one line or in several, and what is dropped or marked before the queue is
-//! full.
+//! Packets that wait for a link, in one line or several. Disciplines decide which packets are
+//! dropped or marked before the queue is full.
 
 mod codel;
 mod dual;
@@ -18,7 +18,7 @@ use pie::Pie;
 
 pub(super) use line::{Queue, Queued};
 
-/// An empty queue; what it drops by chance, it draws from `seed`.
+/// An empty queue. Random drops use `seed`.
 pub(super) fn new(discipline: Discipline, seed: u64) -> Box<dyn Queue> {
     match discipline {
         Discipline::Fifo => Box::new(Line::default()),

@@ -1,11 +1,14 @@
-//! What links do in worlds that are drawn and always the same, as it was recorded in `recorded.txt`.
+//! The behaviour of links in random worlds that are always the same. `recorded.txt` holds the
+//! results of an earlier run.
 //!
-//! The other tests say what is right; this one says whether anything is different, down to a nanosecond:
-//! who changes a queue sees what else changes with it, and accepts that on purpose.
+//! Other tests check that results are right. This test shows whether any result changed, down to a
+//! nanosecond. So a change to a queue shows everything that it affects, and the new results have to
+//! be accepted on purpose:
 //!
 //!     ACCEPT_LINKS=1 cargo test -p mpquic-sim --lib link::recorded
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-// Logarithms and roots are those of the system's library, and may differ in their last bit elsewhere.
+// Logarithms and roots come from the library of the system, and may differ in the last bit
+// elsewhere.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -34,7 +37,7 @@ impl Drawn {
         all[self.0.below(all.len() as u64) as usize]
     }
 
-    /// True in one of so many cases.
+    /// True in one of `cases` cases, on average.
     fn rarely(&mut self, cases: u64) -> bool {
         self.0.below(cases) == 0
     }
@@ -132,7 +135,7 @@ impl Drawn {
     }
 }
 
-/// Takes out what is there at its times, up to `now`.
+/// Takes all packets that are due up to `now`, at their times.
 fn receive(link: &mut Link, start: Instant, now: Instant, hash: &mut Hash) {
     while let Some(time) = link.next_arrival().filter(|time| *time <= now) {
         hash.add((time - start).as_nanos() as u64);
@@ -154,7 +157,7 @@ fn line(number: u64, start: Instant) -> String {
     }
     let mut hash = Hash::default();
     let mut now = start;
-    // From a trickle to floods.
+    // From few packets to floods of packets.
     let pauses = drawn.one_of(&[1, 3, 10, 40]);
     for packet in 0..PACKETS {
         if !drawn.rarely(3) {
@@ -203,7 +206,7 @@ fn line(number: u64, start: Instant) -> String {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "any instant will do")]
-fn links_do_what_was_recorded() {
+fn links_behave_as_recorded() {
     let start = Instant::now();
     let mut now = String::from(
         "Packets in, bytes in, packets and bytes out, dropped by queues, lost, most in a row, outages, MTU, marked, twice, late, corrupted, largest backlog, serialised, all dropped; hash of all that came out.\n",

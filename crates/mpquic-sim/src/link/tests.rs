@@ -21,7 +21,7 @@ fn number(packet: &Packet) -> u32 {
     u32::from_be_bytes(packet.data[..4].try_into().unwrap())
 }
 
-/// Everything that comes out, at the times the link asks to be looked at.
+/// All packets that come out, at the times at which the link asks to be polled.
 fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
     let mut out = Vec::new();
     while let Some(time) = link.next_arrival() {
@@ -54,7 +54,7 @@ fn rate_and_delay_set_arrival_times() {
 }
 
 #[test]
-fn a_trace_sets_the_rate_again_and_again() {
+fn trace_sets_the_rate_and_repeats() {
     let t = start();
     let trace = RateTrace {
         every: 10 * MS,
@@ -65,7 +65,7 @@ fn a_trace_sets_the_rate_again_and_again() {
     for i in 0..30 {
         link.send(t, packet(1000, i));
     }
-    // 1 ms each for ten, then 2 ms each for five, and so on.
+    // Ten packets of 1 ms each, then five packets of 2 ms each, and so on.
     let out = drain(&mut link);
     let at = |index: usize| out[index].0 - t;
     let times = [0, 9, 10, 14, 15, 24, 25, 29].map(at);
@@ -220,7 +220,7 @@ fn the_schedule_changes_rate_in_mid_packet_and_opens_outages() {
         .outage(10 * MS, 20 * MS);
     let mut link = Link::new(config, 1, t);
     link.send(t, packet(1000, 0));
-    // Half of it at 8 Mbit/s, half at 4, and 1 ms on the way.
+    // Half of the packet at 8 Mbit/s, half at 4 Mbit/s, and 1 ms of propagation.
     assert_eq!(drain(&mut link)[0].0 - t, Duration::from_micros(2500));
     link.send(t + 9 * MS, packet(1000, 1)); // still being sent when the outage starts
     link.send(t + 15 * MS, packet(1000, 2));
@@ -289,8 +289,8 @@ fn equal_seeds_give_equal_runs_and_tracing_counts_every_byte() {
     assert_ne!(run(1), run(2));
 }
 
-/// Delays over a link without a rate, in ms, of packets that are alone on it, so that they come out
-/// only when the link asks to be looked at.
+/// Delays in ms of packets over a link without a rate. Each packet is alone on the link, so it
+/// comes out only when the link asks to be polled.
 fn delays(config: LinkConfig, count: u32) -> Vec<f64> {
     let t = start();
     let mut link = Link::new(config, 11, t);
@@ -316,7 +316,8 @@ fn normal_jitter_has_its_deviation() {
         / count;
     assert!((mean - 50.0).abs() < 0.3, "{mean}");
     assert!((variance.sqrt() - 5.0).abs() < 0.3, "{}", variance.sqrt());
-    // Not uniform: a twentieth is more than two deviations away, and nothing near as far as ten.
+    // The distribution is not uniform: a twentieth of the delays deviates by more than two standard
+    // deviations.
     let far = delays.iter().filter(|delay| (*delay - mean).abs() > 10.0);
     let share = far.count() as f64 / count;
     assert!((0.03..0.06).contains(&share), "{share}");
@@ -324,7 +325,7 @@ fn normal_jitter_has_its_deviation() {
 }
 
 #[test]
-fn late_packets_are_late_by_what_was_said() {
+fn reordered_packets_are_late_by_the_given_delay() {
     let config = LinkConfig::new(f64::INFINITY, 2 * MS).reorder(0.25, 5 * MS);
     let mut delays: Vec<_> = delays(config, 1000)
         .into_iter()
@@ -336,7 +337,7 @@ fn late_packets_are_late_by_what_was_said() {
 }
 
 #[test]
-fn both_states_of_bursts_lose_their_share() {
+fn both_states_of_the_gilbert_elliott_model_lose_their_share() {
     let t = start();
     let mut config = LinkConfig::new(f64::INFINITY, MS);
     config.loss = Loss::GilbertElliott {
@@ -351,7 +352,7 @@ fn both_states_of_bursts_lose_their_share() {
         link.send(t, packet(100, i));
     }
     let share = f64::from(count - drain(&mut link).len() as u32) / f64::from(count);
-    // A quarter of the time in the bad state.
+    // The link is in the bad state for a quarter of the time.
     let mean = 0.25 * 0.5 + 0.75 * 0.1;
     assert!((share - mean).abs() < 0.01, "{share}");
     let longest = link.counters().longest_loss;
@@ -373,7 +374,7 @@ fn variation_moves_delay_and_loss() {
         Loss::Bernoulli(probability) => probability,
         Loss::GilbertElliott { .. } => panic!("another model"),
     };
-    // Half of the draws around zero are negative, and lose nothing.
+    // Half of the draws around zero are negative, so these intervals lose no packets.
     for (base, range, zeros) in [(0.0, 0.0..=0.2, 30..=70), (0.3, 0.1..=0.5, 0..=0)] {
         let config = LinkConfig::new(8.0, 100 * MS).loss(base).vary(variation);
         let mut link = Link::new(config, 1, t);
@@ -389,13 +390,13 @@ fn variation_moves_delay_and_loss() {
         losses.dedup();
         assert!(losses.len() > 40, "{}", losses.len());
         delays.dedup();
-        // A value for each interval, and not for every second one.
+        // A value for each interval, not for every second interval.
         assert!(delays.len() > 90, "{}", delays.len());
     }
 }
 
 #[test]
-fn a_delay_that_shrinks_counts_for_what_is_queued() {
+fn shorter_delay_applies_to_queued_packets() {
     let t = start();
     let config = LinkConfig::new(8.0, 100 * MS).at(MS / 2, Change::Delay(MS));
     let mut link = Link::new(config, 1, t);

@@ -1,12 +1,15 @@
-//! What pairs of hosts do in worlds that are drawn and always the same, as it was recorded in `recorded.txt`.
+//! The behaviour of pairs of hosts in random worlds that are always the same. `recorded.txt` holds
+//! the results of an earlier run.
 //!
-//! The other tests say what is right; this one says whether anything is different: who changes how packets
-//! travel, how hosts are served or what transfers send sees which worlds change with it, and accepts that on
-//! purpose. It changes with the core, schedulers and controllers as well.
+//! Other tests check that results are right. This test shows whether any result changed. So a
+//! change to the travel of packets, the service of hosts or the content of transfers shows all
+//! worlds that it affects, and the new results have to be accepted on purpose. The record also
+//! changes with the core, schedulers and controllers.
 //!
 //!     ACCEPT_PAIRS=1 cargo test -p mpquic-sim --lib pair::recorded
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-// Logarithms and roots are those of the system's library, and may differ in their last bit elsewhere.
+// Logarithms and roots come from the library of the system, and may differ in the last bit
+// elsewhere.
 
 use std::fmt::Write as _;
 
@@ -27,7 +30,7 @@ impl Drawn {
         all[self.0.below(all.len() as u64) as usize]
     }
 
-    /// True in one of so many cases.
+    /// True in one of `cases` cases, on average.
     fn rarely(&mut self, cases: u64) -> bool {
         self.0.below(cases) == 0
     }
@@ -89,7 +92,7 @@ impl Drawn {
     }
 }
 
-/// Does one thing to the pair, or to a connection of it.
+/// Applies one random operation to the pair, or to one of its connections.
 fn operate(pair: &mut Pair, drawn: &mut Drawn) {
     let (side, name) = (drawn.side(), drawn.one_of(&NAMES));
     let size = drawn.one_of(&[0, 1, 700, 20_000, 150_000]);
@@ -157,7 +160,7 @@ fn operate(pair: &mut Pair, drawn: &mut Drawn) {
     }
 }
 
-/// What a side has come to.
+/// Adds the state of a side to the hash.
 fn add_side(hash: &mut Hash, pair: &Pair, side: Side, start: Instant) {
     let Some(hosted) = pair.hosted(side) else {
         return;
@@ -257,7 +260,7 @@ fn line(number: u64) -> String {
 }
 
 #[test]
-fn pairs_do_what_was_recorded() {
+fn pairs_behave_as_recorded() {
     let mut now = String::from(
         "When the handshake was confirmed, instants at which something happened, packets that were damaged, most lost in a row, without a route; hashes of all packets sent and of what both sides have come to.\n",
     );

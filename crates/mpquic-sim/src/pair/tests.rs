@@ -1,4 +1,4 @@
-//! What a pair does for those who use it, and what it does not let pass.
+//! The methods of a pair, and the mistakes that it notices.
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::{ConnectionError, Dir};
@@ -72,7 +72,7 @@ fn a_setup_is_made_for_both_sides() {
     setup.preferred_address = Some(preferred);
     let config = setup.server_config();
     assert_eq!(config.options().preferred_address_v4, Some(preferred));
-    // Tokens are dated with this day, in each run.
+    // Tokens are dated with this constant day in each run.
     let day = config.options().time_source.now();
     let since = day.duration_since(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(since.as_secs(), 1_800_000_000);
@@ -143,7 +143,7 @@ fn all_paths_go_through_a_shared_bottleneck() {
     pair.open_all_paths();
     let rtt = pair.client().path_stats(PathId::ZERO).unwrap().min_rtt;
     assert!((80 * MS..85 * MS).contains(&rtt), "{rtt:?}");
-    // Both together carry what the bottleneck can.
+    // Both paths together carry the rate of the bottleneck.
     for from in SIDES {
         let took = pair.transfer(from, 1_000_000, 3 * SECOND);
         assert!(took > SECOND, "{took:?}");
@@ -151,7 +151,7 @@ fn all_paths_go_through_a_shared_bottleneck() {
 }
 
 #[test]
-fn what_links_did_to_packets_is_counted() {
+fn drops_and_corruption_on_links_are_counted() {
     let up = [link().corrupt(1.0), link().loss(1.0), link()];
     let mut topology = Topology::new();
     for (name, up) in ["a", "b", "c"].into_iter().zip(up) {
@@ -163,7 +163,7 @@ fn what_links_did_to_packets_is_counted() {
     for (path, count) in [(0, 3), (1, 4), (2, 1)] {
         for _ in 0..count {
             let FourTuple { local, remote } = pair.four_tuple(path);
-            // So little is not answered.
+            // A datagram as short as this gets no answer.
             let packet = Packet::new(local, remote, None, BytesMut::zeroed(10));
             let now = pair.now();
             pair.network.send(now, packet);
@@ -184,7 +184,7 @@ fn what_links_did_to_packets_is_counted() {
 }
 
 #[test]
-fn a_change_concerns_both_directions_of_one_path() {
+fn change_applies_to_both_directions_of_one_path() {
     let mut pair = Pair::new(&two_paths(), Setup::new());
     pair.change("b", Change::Rate(2.0));
     let rates: Vec<_> = pair.links().iter().flat_map(PathLinks::links).collect();
@@ -237,13 +237,13 @@ fn each_side_has_a_clock_and_can_stop() {
     assert!(!pair.host(pair.host_id(Side::Client)).is_stopped());
     pair.resume(Side::Server, OnResume::Packets);
     assert!(!pair.host(server).is_stopped());
-    // What waited in its socket is there at once.
+    // Packets that waited in the socket are delivered at once.
     let took = pair.run_transfers(SECOND).unwrap();
     assert!(took < 100 * MS, "{took:?}");
 }
 
 #[test]
-fn the_newest_connection_is_the_one_that_is_meant() {
+fn methods_refer_to_the_newest_connection() {
     let mut pair = connected();
     assert_eq!(
         pair.send(Side::Client, 1),
@@ -271,7 +271,7 @@ fn the_newest_connection_is_the_one_that_is_meant() {
 }
 
 #[test]
-fn the_endpoints_are_left_in_their_order() {
+fn into_endpoints_returns_client_and_server() {
     let mut pair = Pair::new(&two_paths(), Setup::new());
     pair.connect();
     let [client, server] = pair.into_endpoints();
@@ -364,7 +364,7 @@ fn a_transfer_that_takes_too_long_panics() {
 }
 
 #[test]
-fn a_closed_pair_leaves_nothing() {
+fn closed_pair_has_no_state_left() {
     let mut pair = connected();
     pair.close(Side::Client);
     let Some(ConnectionError::ApplicationClosed(close)) = lost(&pair, Side::Server) else {
@@ -380,12 +380,12 @@ fn a_closed_pair_leaves_nothing() {
 
 #[test]
 #[should_panic(expected = "state is left: it did not happen within 10ms")]
-fn what_is_left_after_a_close_is_told() {
+fn remaining_state_after_a_close_is_reported() {
     connected().run_until_drained(10 * MS);
 }
 
 #[test]
-fn a_restarted_server_knows_nothing_and_is_there_for_others() {
+fn restarted_server_has_no_state_and_accepts_new_connections() {
     let mut pair = connected();
     pair.restart_server();
     assert_eq!(pair.open_connections(Side::Server), 0);
@@ -401,7 +401,7 @@ fn a_restarted_server_knows_nothing_and_is_there_for_others() {
 }
 
 #[test]
-fn a_server_accepts_refuses_asks_again_or_is_silent() {
+fn accept_policy_decides_on_connection_attempts() {
     let pair = |accept| {
         let mut setup = Setup::new();
         setup.accept = accept;
@@ -435,7 +435,7 @@ fn a_server_accepts_refuses_asks_again_or_is_silent() {
 
 #[test]
 #[should_panic(expected = "the Server read wrong bytes on stream")]
-fn bytes_that_nobody_generated_are_noticed() {
+fn bytes_that_were_not_generated_are_noticed() {
     let mut pair = connected();
     let client = pair.client();
     let id = client.streams().open(Dir::Uni).unwrap();
@@ -443,7 +443,7 @@ fn bytes_that_nobody_generated_are_noticed() {
     pair.drive(SECOND);
 }
 
-/// A stream of the client with bytes that are right, which its application knows nothing of.
+/// A stream of the client with correct bytes that its application does not know.
 fn unknown_stream(pair: &mut Pair) -> StreamId {
     let client = pair.client();
     let id = client.streams().open(Dir::Uni).unwrap();
@@ -454,7 +454,7 @@ fn unknown_stream(pair: &mut Pair) -> StreamId {
 
 #[test]
 #[should_panic(expected = "ended after Some(100) bytes: None")]
-fn an_end_that_nobody_meant_is_noticed() {
+fn unexpected_end_of_a_stream_is_noticed() {
     let mut pair = connected();
     let id = unknown_stream(&mut pair);
     pair.client().send_stream(id).finish().unwrap();
@@ -463,7 +463,7 @@ fn an_end_that_nobody_meant_is_noticed() {
 
 #[test]
 #[should_panic(expected = "was reset: None")]
-fn a_reset_that_nobody_meant_is_noticed() {
+fn unexpected_reset_is_noticed() {
     let mut pair = connected();
     let id = unknown_stream(&mut pair);
     let code = VarInt::from_u32(5);
@@ -473,7 +473,7 @@ fn a_reset_that_nobody_meant_is_noticed() {
 
 #[test]
 #[should_panic(expected = "was stopped: None")]
-fn a_stop_that_nobody_meant_is_noticed() {
+fn unexpected_stop_is_noticed() {
     let mut pair = connected();
     let id = pair.send(Side::Client, 1_000_000).unwrap();
     pair.drive(50 * MS);
@@ -484,7 +484,7 @@ fn a_stop_that_nobody_meant_is_noticed() {
 
 #[test]
 #[should_panic(expected = "this datagram was not sent")]
-fn a_datagram_that_nobody_sent_is_noticed() {
+fn datagram_that_was_not_sent_is_noticed() {
     let mut pair = connected();
     on(&mut pair, Side::Client, |application, connection, _| {
         application.send_datagram(connection, 20).unwrap();
@@ -496,7 +496,7 @@ fn a_datagram_that_nobody_sent_is_noticed() {
 
 #[test]
 #[should_panic(expected = "20 bytes of datagrams came again, but only 0 were repeated")]
-fn a_datagram_that_comes_twice_is_noticed() {
+fn repeated_datagram_is_noticed() {
     let mut pair = connected();
     on(&mut pair, Side::Client, |application, connection, _| {
         application.send_datagram(connection, 20).unwrap();
@@ -509,7 +509,7 @@ fn a_datagram_that_comes_twice_is_noticed() {
 #[test]
 fn datagrams_arrive_as_they_were_sent() {
     let mut pair = connected();
-    // Without numbers nothing is compared.
+    // DATAGRAMs without numbers are not compared.
     on(&mut pair, Side::Client, |_, connection, _| {
         connection
             .datagrams()

@@ -1,4 +1,4 @@
-//! Who takes part: what is compared, who competes, and which results were published.
+//! The participants of a scenario: contenders, competitors and cross traffic.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use super::reader::{Item, Result, Table, controller, scheduler};
 use super::workload::{read_arrivals, read_paths};
 use crate::policies::Policies;
 
-/// One of the things a scenario compares.
+/// A contender: one of the compared configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contender {
-    /// Its name in results.
+    /// The contender's name in results.
     pub name: String,
     /// The name of its scheduler, one of the scenario's policies.
     pub scheduler: String,
     /// The name of its congestion controller, one of the scenario's policies.
     pub controller: String,
-    /// Which paths it uses.
+    /// The paths that the contender uses.
     pub paths: UsedPaths,
-    /// True if streams have the priorities of their objects; otherwise all take turns.
+    /// True if streams have the priorities of their objects; otherwise all streams take turns.
     pub priorities: bool,
-    /// True if its scheduler is told the rates of the paths beforehand, as delivery rates.
+    /// True if the scheduler knows the rates of the paths beforehand, as delivery rates.
     pub know_rates: bool,
-    /// How its connection starts.
+    /// How the contender's connection starts.
     pub handshake: Handshake,
-    /// When its one path gets another address, if it does.
+    /// The change of address of its only path, if there is one.
     pub migration: Option<Migration>,
 }
 
@@ -38,21 +38,21 @@ pub enum Handshake {
     Full,
     /// The client has a session ticket of an earlier connection, and waits for the handshake.
     Resumed,
-    /// The client has one, and asks with its first packets.
+    /// The client has a session ticket, and sends requests with its first packets (0-RTT).
     Early,
 }
 
-/// The address of a path changes (RFC 9000 section 9).
+/// A change of a path's address (RFC 9000 section 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
-    /// When.
+    /// When the address changes.
     pub at: Duration,
-    /// To which of the scenario's paths.
+    /// Index of the scenario's path to which it changes.
     pub to: usize,
 }
 
 impl Contender {
-    /// A contender that uses all paths and has defaults for everything else.
+    /// A contender that uses all paths, with defaults for all other fields.
     pub fn new(name: &str, scheduler: &str, controller: &str) -> Self {
         Self {
             name: name.into(),
@@ -67,17 +67,17 @@ impl Contender {
     }
 }
 
-/// Which of its paths a contender uses.
+/// The paths that a contender uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UsedPaths {
-    /// All of them.
+    /// All paths.
     #[default]
     All,
-    /// The one with the lowest delay, without multipath.
+    /// The path with the lowest delay, without multipath.
     LowestDelay,
-    /// The one with the highest rate, without multipath.
+    /// The path with the highest rate, without multipath.
     HighestRate,
-    /// The one with this index, without multipath.
+    /// The path with this index, without multipath.
     Only(usize),
 }
 
@@ -110,7 +110,7 @@ fn read_names(
     names.iter().map(|(item, name)| check(item, name)).collect()
 }
 
-/// Every scheduler with every controller; their names say what differs.
+/// Every scheduler with every controller. Names contain only the part that differs.
 fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> {
     let name = |scheduler: &String, controller: &String| match (schedulers.len(), controllers.len())
     {
@@ -128,8 +128,8 @@ fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> {
     contenders
 }
 
-/// These contenders with every one of these controllers instead of their own. What differed in the
-/// controller alone becomes one.
+/// Each contender with every one of these controllers instead of its own. Contenders that differed
+/// only in the controller become one.
 pub fn with_controllers(contenders: &[Contender], controllers: &[String]) -> Vec<Contender> {
     let mut bases: Vec<Contender> = Vec::new();
     for contender in contenders {
@@ -172,7 +172,8 @@ pub fn with_controllers(contenders: &[Contender], controllers: &[String]) -> Vec
     bases.iter().flat_map(each).collect()
 }
 
-/// Reads `schedulers`, `controllers` and the list of `[[contender]]`, which may name one of these paths.
+/// Reads `schedulers`, `controllers` and the list of `[[contender]]`, which may refer to these
+/// paths.
 pub(super) fn read_contenders(root: &Table<'_>, paths: &[String]) -> Result<Vec<Contender>> {
     let schedulers = read_names(
         root.optional("schedulers"),
@@ -235,7 +236,8 @@ pub(super) fn read_contenders(root: &Table<'_>, paths: &[String]) -> Result<Vec<
     Ok(contenders)
 }
 
-/// Reads `migrate_s` and `migrate_to`, which come together, beside `paths` with the name of one.
+/// Reads `migrate_s` and `migrate_to`, which need each other, and `paths` with the name of a single
+/// path.
 fn read_migration(table: &Table<'_>, only: &[(&str, UsedPaths)]) -> Result<Option<Migration>> {
     let (at, to) = (table.optional("migrate_s"), table.optional("migrate_to"));
     let (at, to) = match (at, to) {
@@ -257,16 +259,17 @@ fn read_migration(table: &Table<'_>, only: &[(&str, UsedPaths)]) -> Result<Optio
     }
 }
 
-/// Another connection that sends as much as it can, or what its source produces.
+/// A competitor: another connection that sends as fast as possible, or at the rate of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Competitor {
-    /// Its name.
+    /// The competitor's name.
     pub name: String,
-    /// Its scheduler.
+    /// The name of its scheduler.
     pub scheduler: String,
-    /// Its congestion controller; `None` for the single-path counterpart of the contender's.
+    /// The name of its congestion controller; `None` for the single-path counterpart of the
+    /// contender's controller.
     pub controller: Option<String>,
-    /// Which of the scenario's paths it uses.
+    /// Indices of the scenario's paths that it uses.
     pub paths: Vec<usize>,
     /// True if it sends from the client to the server.
     pub upload: bool,
@@ -274,7 +277,7 @@ pub struct Competitor {
     pub start: Duration,
     /// When it stops; `None` for the end of the run.
     pub stop: Option<Duration>,
-    /// What its source produces, Mbit/s; `None` for as much as it can send.
+    /// Rate of its source, Mbit/s; `None` for as much as it can send.
     pub rate: Option<f64>,
 }
 
@@ -283,7 +286,7 @@ const RATE: Limits = Limits::new(0.001, 1e6, "Mbit/s");
 /// Addresses have one byte for the number of a connection.
 const MAX_COMPETITORS: u64 = 200;
 /// The value of a competitor's `controller` that stands for the single-path counterpart of the
-/// contender's.
+/// contender's controller.
 const SINGLE_PATH: &str = "single-path";
 
 /// Reads the list of `[[competitor]]`.
@@ -354,7 +357,7 @@ fn read_time(table: &Table<'_>, key: &'static str) -> Result<Option<Duration>> {
     item.map(|item| item.duration(TIME, 1.0)).transpose()
 }
 
-/// The time when something ends, which has to be after this start.
+/// Reads the time when a participant stops, which has to be after its start.
 fn read_end(table: &Table<'_>, key: &'static str, start: Duration) -> Result<Option<Duration>> {
     let end = read_time(table, key)?;
     match table.optional(key).filter(|_| end <= Some(start)) {
@@ -369,21 +372,21 @@ fn read_end(table: &Table<'_>, key: &'static str, start: Duration) -> Result<Opt
 /// Cross traffic: packets that belong to no connection and use up the rate of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossTraffic {
-    /// The path it takes.
+    /// Index of the path.
     pub path: usize,
-    /// True if it goes from the client to the server; otherwise the other way.
+    /// True if the traffic goes from the client to the server, false if it goes to the client.
     pub up: bool,
-    /// Mbit/s of IP packets.
+    /// Rate in Mbit/s of IP packets.
     pub rate: Number,
-    /// Bytes of each IP packet.
+    /// Size of each IP packet, bytes.
     pub packet_bytes: usize,
-    /// True for random gaps between packets, false for equal ones.
+    /// True for random intervals between packets, false for equal intervals.
     pub poisson: bool,
-    /// How the packets are marked.
+    /// The ECN codepoint of the packets.
     pub ecn: Option<EcnCodepoint>,
-    /// When it starts.
+    /// When the traffic starts.
     pub from: Duration,
-    /// When it stops; `None` for the end of the run.
+    /// When the traffic stops; `None` for the end of the run.
     pub to: Option<Duration>,
 }
 

@@ -1,11 +1,11 @@
-//! The scenarios that come with the crate: the experiments of the papers, and what users feel.
+//! The built-in scenarios: experiments of papers, and experiments for the experience of users.
 
-/// A scenario that comes with the crate.
+/// A built-in scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuiltIn {
-    /// Its name.
+    /// The name of the scenario.
     pub id: &'static str,
-    /// Its file.
+    /// The text of its file.
     pub text: &'static str,
 }
 
@@ -148,7 +148,7 @@ static FILES: &[BuiltIn] = files! {
     "migration"
 };
 
-/// All scenarios that come with the crate.
+/// All built-in scenarios.
 pub fn built_in() -> &'static [BuiltIn] {
     FILES
 }

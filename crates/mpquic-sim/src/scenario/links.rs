@@ -1,4 +1,4 @@
-//! Links of a scenario: what the fields of a `[[path]]` or `[[link]]` mean.
+//! Links of a scenario: the fields of a `[[path]]` or `[[link]]`.
 
 mod words;
 
@@ -13,7 +13,7 @@ const TIME: Limits = Limits::new(0.0, 1e5, "ms");
 const SHARE: Limits = Limits::new(0.0, 100.0, "%");
 const BACKLOG: Limits = Limits::new(1.0, 1e9, "an empty queue cannot send");
 const SECONDS: Limits = Limits::new(0.0, 1e5, "s");
-/// Names of disciplines.
+/// Names of queue disciplines.
 const AQM: [(&str, Discipline); 5] = [
     ("none", Discipline::Fifo),
     ("codel", Discipline::CoDel),
@@ -21,19 +21,19 @@ const AQM: [(&str, Discipline); 5] = [
     ("pie", Discipline::Pie),
     ("dualpi2", Discipline::DualPi2),
 ];
-/// A queue of some bandwidth-delay products holds at least this much.
+/// Smallest queue that is given in bandwidth-delay products, bytes.
 const MIN_QUEUE_BYTES: f64 = 20.0 * 1500.0;
 
 /// Both directions of a link or path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkPair {
-    /// From the client to the server.
+    /// The link from the client to the server.
     pub up: LinkSpec,
-    /// From the server to the client.
+    /// The link from the server to the client.
     pub down: LinkSpec,
 }
 
-/// One direction, with numbers that may differ between runs.
+/// One direction of a link, with numbers that may differ between runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkSpec {
     fields: Fields,
@@ -43,7 +43,7 @@ pub struct LinkSpec {
     vary: Option<Vary>,
 }
 
-/// A round trip time or a one-way delay.
+/// An RTT or a one-way delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Delay {
     OneWay(Number),
@@ -59,7 +59,7 @@ enum QueueSpec {
     Limited([Option<Number>; 3]),
 }
 
-/// Fields that may be given for both directions, for one, and for a later time.
+/// Fields that may be given for both directions, for one direction, and for a later time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Fields {
     rate: Option<Number>,
@@ -76,7 +76,8 @@ struct Fields {
     ecn: Option<[Option<Number>; 3]>,
     /// An index into [`AQM`].
     aqm: Option<Number>,
-    /// Half the width of the ranges of rate and delay, as shares, if they are drawn again and again.
+    /// Half the widths of the ranges of rate and delay, as shares, if their values are drawn
+    /// repeatedly.
     redraw: (f64, f64),
 }
 
@@ -154,7 +155,7 @@ impl Fields {
         Ok(fields)
     }
 
-    /// These fields, and for those not given the ones of `below`.
+    /// These fields; fields that are not given have the values of `below`.
     fn over(self, below: Self) -> Self {
         Self {
             rate: self.rate.or(below.rate),
@@ -195,7 +196,7 @@ impl Fields {
         }
     }
 
-    /// Sets what is given on a link whose path has this round trip time.
+    /// The changes by the given fields, for a link whose path has this RTT.
     fn changes(&self, values: &[f64], rtt: Duration) -> Vec<Change> {
         let at = |number: Option<Number>| number.map(|number| number.at(values));
         let milliseconds = |value: f64| Duration::from_secs_f64(value / 1e3);
@@ -258,7 +259,7 @@ fn read_gilbert(item: &Item<'_>) -> Result<(f64, f64)> {
     Ok((mean, burst))
 }
 
-/// Which directions a change concerns: from the client, to the client.
+/// Reads the directions of a change: from the client, and to the client.
 fn read_direction(table: &Table<'_>) -> Result<(bool, bool)> {
     let Some(item) = table.optional("dir") else {
         return Ok((true, true));
@@ -271,7 +272,7 @@ fn read_direction(table: &Table<'_>) -> Result<(bool, bool)> {
 }
 
 impl LinkPair {
-    /// Reads the fields of a `[[path]]` or `[[link]]` called `name` that concern links.
+    /// Reads the link fields of a `[[path]]` or `[[link]]` with the name `name`.
     pub(super) fn read(table: &Table<'_>, name: &str) -> Result<Self> {
         let redraw = table.optional("redraw_ms");
         let redraw_every = redraw
@@ -424,8 +425,8 @@ impl LinkPair {
         Ok(())
     }
 
-    /// The links for these values of the parameters: from the client, to the client. `seed` is for
-    /// what varies regularly.
+    /// The links for these values of the parameters: from the client, and to the client. `seed` is
+    /// the seed of regular variation.
     pub fn links(&self, values: &[f64], seed: u64) -> [LinkConfig; 2] {
         let rtt = self.one_way(values).iter().sum();
         let seed_down = seed ^ u64::from(!self.down.vary.is_some_and(|vary| vary.shared));
@@ -435,7 +436,7 @@ impl LinkPair {
         ]
     }
 
-    /// Propagation delays: from the client, to the client.
+    /// Propagation delays: from the client, and to the client.
     pub fn one_way(&self, values: &[f64]) -> [Duration; 2] {
         [&self.up, &self.down]
             .map(|spec| Duration::from_secs_f64(spec.fields.one_way_ms(values) / 1e3))
@@ -461,7 +462,7 @@ impl LinkSpec {
             config.discipline = *discipline;
         }
         for (time, fields) in &self.changes {
-            // A queue that follows the bandwidth-delay product follows it to the new values.
+            // A queue that is given in bandwidth-delay products follows the new values.
             let mut fields = *fields;
             if let Some(QueueSpec::Products(_)) = self.fields.queue {
                 fields.queue = fields.queue.or(self.fields.queue);
@@ -493,7 +494,7 @@ impl LinkSpec {
     }
 }
 
-/// Lets a link take over rate, delay, loss and queue of another one at a time.
+/// Makes a link take over rate, delay, loss and queue of another link at this time.
 pub(crate) fn take_over(config: &mut LinkConfig, other: &LinkConfig, time: Duration) {
     let rate = other.rate.map_or(f64::INFINITY, |rate| rate / 1e6);
     let queue = other.queue.map(Change::Queue);

@@ -65,7 +65,7 @@ pub fn is_lower_better(metric: &str) -> bool {
 }
 
 impl Scenario {
-    /// The names of all metrics of its runs, the default one first.
+    /// The names of all metrics of the scenario's runs, the default metric first.
     pub fn metrics(&self) -> Vec<String> {
         let kind = &self.workload.kind;
         let of_kind: &[&str] = match kind {

@@ -1,8 +1,8 @@
 //! Scenarios: experiments as TOML files.
 //!
-//! A file says which paths there are, what is transferred over them, what is compared (schedulers,
-//! controllers) and how often it is repeated. The `README.md` beside the files in `scenarios/`
-//! lists all fields; links are described as in the files of netlab.
+//! A file describes the paths, the transfers over them, the compared schedulers and controllers,
+//! and the number of repetitions. The `README.md` beside the files in `scenarios/` lists all
+//! fields. Links are described as in the files of netlab.
 
 mod contender;
 mod library;

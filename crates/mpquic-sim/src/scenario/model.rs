@@ -1,4 +1,4 @@
-//! [`Scenario`]: what a scenario file says.
+//! [`Scenario`]: the content of a scenario file.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::policies::Policies;
 /// An experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// Its name, which is that of its file.
+    /// The name of the scenario, equal to that of its file.
     pub id: String,
-    /// What it is about, in a few words.
+    /// The subject of the scenario in a few words.
     pub title: String,
     /// The paper that published the experiment.
     pub paper: String,
-    /// The figure or table of the paper that it repeats.
+    /// The figure or table of the paper that the scenario repeats.
     pub figure: String,
-    /// The seed from which everything random is derived.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Repetitions of each point.
+    /// Number of repetitions of each point.
     pub runs: usize,
     /// How drawn parameters get their values.
     pub draw: Draw,
@@ -32,9 +32,9 @@ pub struct Scenario {
     pub limit: Duration,
     /// Virtual time at the start that does not count for throughputs.
     pub warm_up: Duration,
-    /// The metric by which contenders are compared; empty for the workload's own.
+    /// The metric by which contenders are compared; empty for the workload's own metric.
     pub metric: String,
-    /// The contenders: what is compared.
+    /// The contenders, which are compared with each other.
     pub contenders: Vec<Contender>,
     /// The contender that the others are compared with.
     pub baseline: String,
@@ -42,21 +42,23 @@ pub struct Scenario {
     pub links: Vec<SharedLink>,
     /// The paths.
     pub paths: Vec<PathSpec>,
-    /// Paths that swap their links during a run.
+    /// Swaps of the links of two paths during a run.
     pub swaps: Vec<Swap>,
-    /// What is transferred.
+    /// The workload that is transferred.
     pub workload: Workload,
     /// Competitors: other connections.
     pub competitors: Vec<Competitor>,
     /// Cross traffic.
     pub cross_traffic: Vec<CrossTraffic>,
-    /// How the connections behave.
+    /// Transport parameters of the connections.
     pub transport: Transport,
     /// The published claims about the experiment.
     pub published: Vec<Published>,
-    /// Contenders and those that follow the code which the publication measured in their place.
+    /// Pairs of contenders: a contender, and its form that follows the code which the publication
+    /// measured.
     pub as_published: Vec<(String, String)>,
-    /// The scenario with the same claims of which this is another reading; empty if there is none.
+    /// The scenario with the same claims of which this scenario is another reading; empty if there
+    /// is none.
     pub variant_of: String,
     /// Numbers that differ between runs.
     pub parameters: Vec<Parameter>,
@@ -64,7 +66,7 @@ pub struct Scenario {
     pub policies: Policies,
 }
 
-/// A link that several paths go through.
+/// A link that several paths share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedLink {
     /// Its name.
@@ -78,29 +80,30 @@ pub struct SharedLink {
 pub struct PathSpec {
     /// Its name.
     pub name: String,
-    /// Its own links.
+    /// The path's own links.
     pub links: LinkPair,
-    /// Shared links behind them, seen from the client.
+    /// Indices of shared links behind its own links, seen from the client.
     pub via: Vec<usize>,
-    /// True if it is a backup, used only while no other path works.
+    /// True if the path is a backup, used only while no other path works.
     pub backup: bool,
 }
 
-/// Two paths swap their links.
+/// A swap of the links of two paths.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Swap {
-    /// When they do.
+    /// When the paths swap their links.
     pub time: Duration,
     /// The indices of the two paths.
     pub paths: [usize; 2],
 }
 
-/// How connections behave.
+/// Transport parameters of connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transport {
     /// UDP payload of a full datagram at the start, bytes.
     pub mtu: u16,
-    /// Larger datagrams are looked for up to this (RFC 8899); as large as `mtu` unless said otherwise.
+    /// Largest UDP payload that path MTU discovery tries (RFC 8899), bytes; by default as large as
+    /// `mtu`.
     pub max_mtu: u16,
     /// Receive window from the start, bytes; `None` lets it grow as needed.
     pub receive_window: Option<u64>,
@@ -108,17 +111,18 @@ pub struct Transport {
     pub send_buffer: Option<u64>,
     /// Longest delay of acknowledgements.
     pub max_ack_delay: Duration,
-    /// Receivers acknowledge every so many packets at once.
+    /// Receivers send an acknowledgement at once after this many packets.
     pub ack_every: u64,
-    /// A packet counts as lost when one sent so many packets later was acknowledged,
+    /// A packet is lost when a packet sent this many packets later was acknowledged.
     pub packet_threshold: u64,
-    /// and when it is overdue by so many round trips.
+    /// A packet is lost when it is overdue by this many round trips.
     pub time_threshold: f64,
     /// Whether packets are paced.
     pub pacing: bool,
-    /// Acknowledgements travel on another path if that is much shorter.
+    /// Acknowledgements take another path if that path is much shorter.
     pub ack_on_fastest_path: bool,
-    /// Show senders what waits on the first link of each path, as if it were their own interface.
+    /// Senders see the queue of the first link of each path, as if it were the queue of their own
+    /// interface.
     pub show_queues: bool,
 }
 
@@ -143,16 +147,16 @@ impl Default for Transport {
 /// How drawn parameters get their values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Draw {
-    /// Anew in each run.
+    /// Drawn anew in each run.
     Uniform,
-    /// From this many points that lie evenly in the space of all possible values; every point
-    /// serves all runs.
+    /// Taken from this many points that fill the space of all possible values evenly; every point
+    /// serves all repetitions.
     SpaceFilling(usize),
 }
 
 impl Scenario {
-    /// Compares these contenders instead of the scenario's own, and forgets published forms that are not
-    /// among them.
+    /// Replaces the scenario's contenders. Drops published forms that are not among the new
+    /// contenders.
     pub fn set_contenders(&mut self, contenders: Vec<Contender>) {
         if !contenders
             .iter()
@@ -166,7 +170,7 @@ impl Scenario {
     }
 }
 
-/// Lowest RTT first if it takes part, otherwise the first.
+/// Lowest RTT first if it takes part, otherwise the first contender.
 pub(super) fn default_baseline(contenders: &[Contender]) -> String {
     let lrf = contenders.iter().find(|contender| contender.name == "lrf");
     let baseline = lrf.or(contenders.first());

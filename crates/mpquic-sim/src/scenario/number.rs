@@ -1,8 +1,8 @@
-//! Numbers of a scenario: fixed, drawn anew for each run, or swept over a list.
+//! Numbers of a scenario: fixed, drawn for each run, or swept over a list.
 
 use std::fmt;
 
-/// What a number must lie within.
+/// The limits of a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     min: f64,
@@ -21,7 +21,7 @@ impl Limits {
         }
     }
 
-    /// Infinity is possible too.
+    /// Also allows infinity.
     pub(super) const fn or_infinite(mut self) -> Self {
         self.infinite = true;
         self
@@ -48,14 +48,14 @@ impl fmt::Display for Limits {
 /// A number of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// The same in all runs.
+    /// The same value in all runs.
     Fixed(f64),
     /// The parameter with this index.
     Varied(usize),
 }
 
 impl Number {
-    /// Its value for these values of the parameters.
+    /// The value of the number for these values of the parameters.
     pub fn at(self, values: &[f64]) -> f64 {
         match self {
             Self::Fixed(value) => value,
@@ -63,7 +63,8 @@ impl Number {
         }
     }
 
-    /// "10", "20 to 40" or "1, 2 or 5", each value multiplied.
+    /// The number in words: "10", "20 to 40" or "1, 2 or 5", with each value multiplied by
+    /// `factor`.
     pub(super) fn words(self, parameters: &[Parameter], factor: f64) -> String {
         let short = |value: f64| ((value * factor * 1e4).round() / 1e4).to_string();
         let parameter = match self {
@@ -89,7 +90,7 @@ impl Number {
     }
 }
 
-/// How a parameter gets its values.
+/// The source of a parameter's values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// Drawn uniformly between two bounds.
@@ -103,9 +104,9 @@ pub enum Source {
 /// A number that differs between runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// What it is called, as `wifi.rate_mbit`.
+    /// The name of the parameter, as `wifi.rate_mbit`.
     pub name: String,
-    /// How it gets its values.
+    /// The source of its values.
     pub source: Source,
 }
 
@@ -141,7 +142,7 @@ impl Parameter {
         }
     }
 
-    /// The least and the greatest value.
+    /// The smallest and the largest value.
     pub(super) fn bounds(&self) -> (f64, f64) {
         match &self.source {
             Source::Uniform(low, high) => (*low, *high),
@@ -154,7 +155,8 @@ impl Parameter {
         }
     }
 
-    /// The value at a share of the distribution, 0 to 1; the first value if it is swept.
+    /// The quantile of the distribution at this share, 0 to 1; the first value of a swept
+    /// parameter.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         match &self.source {
             Source::Uniform(low, high) => low + (high - low) * share,
@@ -171,7 +173,7 @@ fn binomial_quantile(trials: u32, probability: f64, share: f64) -> f64 {
         return f64::from(trials);
     }
     let odds = probability / (1.0 - probability);
-    // In logarithms, because the first terms may be smaller than a float can be.
+    // In logarithms, because the first terms may be too small for a float.
     let mut term = f64::from(trials) * (1.0 - probability).ln();
     let mut sum = term.exp();
     for successes in 0..trials {
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused() {
+    fn text_that_is_no_distribution_is_refused() {
         for text in [
             "",
             "5",
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certain_is_drawn_always() {
+    fn certain_value_is_always_drawn() {
         let of = |text: &str| Parameter::parse("x", text).unwrap();
         let draws = |text: &str| [0.0, 0.3, 0.999_999].map(|share| of(text).quantile(share));
         assert_eq!(draws("binomial(5, 1)"), [5.0; 3]);
@@ -230,14 +232,14 @@ mod tests {
         assert_eq!(draws("7..7"), [7.0; 3]);
         assert_eq!(of("binomial(100000, 0.5)").bounds(), (0.0, 1e5));
         assert_eq!(Parameter::parse("x", "binomial(100001, 0.5)"), None);
-        // One of two heads: a quarter, a half, a quarter.
+        // Heads of two coins: a quarter none, a half one, a quarter two.
         let coins = of("binomial(2, 0.5)");
         let at = [0.2, 0.3, 0.7, 0.8].map(|share| coins.quantile(share));
         assert_eq!(at, [0.0, 1.0, 1.0, 2.0]);
     }
 
     #[test]
-    fn numbers_are_told_in_words() {
+    fn numbers_are_described_in_words() {
         let parameters = [
             Parameter::parse("a", "2..4").unwrap(),
             Parameter::parse("b", "binomial(10, 0.5)").unwrap(),

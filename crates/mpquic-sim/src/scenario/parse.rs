@@ -1,4 +1,4 @@
-//! From the text of a file to a [`Scenario`].
+//! Reads a [`Scenario`] from the text of a file.
 
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use super::reader::{Item, Result, Table, Text};
 use super::workload::{Kind, Workload, read_pages};
 use crate::policies::Policies;
 
-/// The UDP payload of a connection from which on its DATAGRAMs carry the packets of another one.
+/// Smallest UDP payload of a connection whose DATAGRAMs carry the packets of an inner connection,
+/// bytes.
 const MTU_WITH_INNER: u16 = 1280;
 
-/// Addresses have room for no more.
+/// Most paths, because addresses have room for no more.
 const MAX_PATHS: usize = 8;
 
 impl Scenario {
-    /// Reads a scenario. `file` is how messages name the text; its name without directories and
-    /// extension becomes the scenario's.
+    /// Reads a scenario. `file` is the name of the text in messages. Without directories and
+    /// extension, it becomes the name of the scenario.
     ///
     /// # Errors
     ///
@@ -30,7 +31,7 @@ impl Scenario {
         Self::parse_with(&Policies::built_in(), file, text)
     }
 
-    /// The same, for a scenario that may name policies that were added.
+    /// Like [`Self::parse`], for a scenario that may name added policies.
     ///
     /// # Errors
     ///
@@ -92,7 +93,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// A connection gets another address while it lasts.
+    /// Checks that changes of address come during the connection.
     fn check_migrations(&self, root: &Table<'_>) -> Result<()> {
         let (start, limit) = (self.workload.start, self.limit);
         let mut times = self.contenders.iter().filter_map(|one| one.migration);

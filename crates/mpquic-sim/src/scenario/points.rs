@@ -6,12 +6,12 @@ use rand::{RngExt, SeedableRng};
 use super::model::{Draw, Scenario};
 use super::number::{Parameter, Source};
 
-/// Candidates the space-filling points are chosen from, for each point wanted.
+/// Candidates per wanted space-filling point.
 const CANDIDATES_PER_POINT: usize = 50;
-/// Halvings in the search for the distance that gives the wanted number of points.
+/// Steps of the search for the distance that gives the wanted number of points.
 const SEARCH_STEPS: usize = 30;
 
-/// What decides on the values of a run's parameters; the same for all contenders.
+/// The indices that determine the parameter values of a run; the same for all contenders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// Index of the combination of swept values.
@@ -55,17 +55,17 @@ impl Points {
         }
     }
 
-    /// How many combinations of swept values there are.
+    /// The number of combinations of swept values.
     pub fn sweeps(&self) -> usize {
         self.sweeps.len()
     }
 
-    /// How many points there are.
+    /// The number of points.
     pub fn points(&self) -> usize {
         self.points.len()
     }
 
-    /// The swept parameters of a combination: name, label.
+    /// The swept parameters of a combination: name and label.
     pub fn labels(&self, sweep: usize) -> Vec<(String, String)> {
         let swept = self.parameters.iter().filter_map(|parameter| {
             let Source::Swept(values) = &parameter.source else {
@@ -131,14 +131,15 @@ fn combinations(parameters: &[Parameter], zip: bool) -> Vec<Vec<usize>> {
 }
 
 /// Chooses `count` points of the unit cube that are far from each other, by the method of Wootton,
-/// Sergent and Phan-Tan-Luu (WSP): of many random points, keep one, remove all that are too close
-/// to it, and continue with the nearest one left.
+/// Sergent and Phan-Tan-Luu (WSP): keep one of many random points, remove all points that are too
+/// close to it, and go on with the nearest remaining point.
 fn space_filling(dimensions: usize, count: usize, seed: u64) -> Vec<Vec<f64>> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x5753_5000);
     let crowd: Vec<Vec<f64>> = (0..count.max(4) * CANDIDATES_PER_POINT)
         .map(|_| (0..dimensions).map(|_| random.random()).collect())
         .collect();
-    // The larger the distance, the fewer points remain: look for the largest that leaves enough.
+    // The larger the distance, the fewer points remain. Looks for the largest distance that leaves
+    // enough points.
     let (mut enough, mut too_few) = (0.0, (dimensions as f64).sqrt());
     for _ in 0..SEARCH_STEPS {
         let distance = f64::midpoint(enough, too_few);
@@ -190,7 +191,7 @@ mod tests {
                 .iter()
                 .map(|b| apart(a, b))
                 .fold(9.0, f64::min);
-            // Twenty points placed at random come closer than 0.05 nearly always.
+            // Twenty points placed at random nearly always come closer than 0.05.
             assert!(nearest > 0.12, "{a:?} {nearest}");
         }
         for corner in [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.5, 0.5]] {
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn points_are_selected_from_the_nearest_on() {
         let crowd = [0.0, 0.3, 0.1, 0.9, 0.5, 0.45].map(|x| vec![x]);
-        // From the first to the nearest that is far enough away, and so on.
+        // From the first point to the nearest point that is far enough away, and so on.
         assert_eq!(select(&crowd, 0.2), [0, 1, 4, 3]);
         assert_eq!(select(&crowd, 0.0), [0, 2, 1, 5, 4, 3]);
         assert_eq!(select(&crowd, 2.0), [0]);

@@ -1,4 +1,4 @@
-//! What was published about the experiment a scenario repeats.
+//! Published results of the experiment that a scenario repeats.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,18 +6,19 @@ use super::contender::Contender;
 use super::number::Limits;
 use super::reader::{Item, Result, Table};
 
-/// A result somebody published for the experiment a scenario repeats.
+/// A published result of the experiment that a scenario repeats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// The result in words.
     pub text: String,
-    /// The metric it is about; empty for the scenario's own.
+    /// The metric of the result; empty for the scenario's own metric.
     pub metric: String,
-    /// The only swept value it is about, as `workload.size_mb=100`; empty if it is about all.
+    /// The only swept value that the result covers, as `workload.size_mb=100`; empty if it covers
+    /// all.
     pub at: String,
-    /// Why our result differs from it; empty if it does not.
+    /// Why our result differs; empty if it does not differ.
     pub reason: String,
-    /// The result in numbers, which can be compared with ours.
+    /// The result in numbers that can be compared with ours.
     pub claim: Claim,
 }
 
@@ -42,7 +43,7 @@ pub enum Claim {
         against: String,
         /// The ratio.
         ratio: f64,
-        /// The ratio is a bound: a better one confirms the claim too.
+        /// The ratio is a bound: a better ratio confirms the claim, too.
         or_better: bool,
     },
     /// The ratio of a contender's median here to its median in another scenario.
@@ -54,29 +55,30 @@ pub enum Claim {
         /// The ratio.
         ratio: f64,
     },
-    /// Contenders from the best to the worst, in groups; nothing is claimed about the order within
-    /// a group.
+    /// Contenders from the best to the worst, in groups. The order within a group is not claimed.
     Order(Vec<Vec<String>>),
     /// None of these contenders differs much from the others.
     Equal(Vec<String>),
     /// A contender is better than another one in at least this share of runs.
     Better {
-        /// The contender that is better.
+        /// The better contender.
         contender: String,
-        /// The contender it is better than.
+        /// The other contender.
         against: String,
         /// The share, 0 to 1.
         share: f64,
-        /// By how much it must be better: with 0.2, the other one's value is at least 1.2 times
-        /// this one's if less is better, and this one's 1.2 times the other's if more is better.
+        /// By how much the contender must be better. With 0.2, the other's value is at least 1.2
+        /// times its value if less is better, and its value is at least 1.2 times the other's if
+        /// more is better.
         by: f64,
     },
 }
 
 impl Published {
-    /// The same result, claimed of what the publication compared: contenders are replaced by those
-    /// that follow its code ([`Scenario::as_published`](super::Scenario::as_published)). `None` if
-    /// it names none of them.
+    /// The same result, claimed about the compared code of the publication: contenders are replaced
+    /// by their forms that follow that code
+    /// ([`Scenario::as_published`](super::Scenario::as_published)). `None` if the claim names no
+    /// contender with such a form.
     pub fn of_published(&self, forms: &[(String, String)]) -> Option<Self> {
         let claim = self.claim.renamed(|name| {
             let form = forms.iter().find(|(ours, _)| ours == name);
@@ -90,7 +92,7 @@ impl Published {
 }
 
 impl Claim {
-    /// The contenders that it names.
+    /// The contenders that the claim names.
     pub fn contenders(&self) -> Vec<&str> {
         match self {
             Self::Words => Vec::new(),
@@ -243,7 +245,7 @@ pub(super) fn read_published(root: &Table<'_>, contenders: &[Contender]) -> Resu
             let keys = "`text`, `order`, `equal`, `ratio`, `better_pct` or `value` is missing";
             return Err(table.error(keys));
         }
-        // Fields that are read above only for some kinds of claims.
+        // Fields that only some kinds of claims read.
         table.also_known(&["contender", "against", "scenario", "by_pct", "or_better"]);
         table.finish()?;
         Ok(published)

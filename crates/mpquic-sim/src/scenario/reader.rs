@@ -17,13 +17,13 @@ pub struct ScenarioError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The field, and what is wrong with it and accepted instead.
+    /// The field, its mistake, and the accepted values.
     pub problem: String,
 }
 
 pub(super) type Result<T> = std::result::Result<T, ScenarioError>;
 
-/// The text being read, and the parameters found in it so far.
+/// The text that is read, and the parameters found so far.
 pub(super) struct Text<'a> {
     file: &'a str,
     text: &'a str,
@@ -67,7 +67,8 @@ fn one_line(message: &str) -> String {
 pub(super) struct Table<'a> {
     text: &'a Text<'a>,
     table: &'a DeTable<'a>,
-    /// What the table describes, before the names of its fields: empty or `path wifi: `.
+    /// A description of the table that precedes the names of its fields in messages: empty or `path
+    /// wifi: `.
     place: String,
     offset: usize,
     known: RefCell<Vec<&'static str>>,
@@ -84,7 +85,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Says in messages what this table is.
+    /// Sets the description of the table for messages.
     pub(super) fn named(mut self, place: &str) -> Self {
         self.place = format!("{place}: ");
         self
@@ -131,12 +132,12 @@ impl<'a> Table<'a> {
         &self.place
     }
 
-    /// Marks fields as known that were not read.
+    /// Marks fields as known although they were not read.
     pub(super) fn also_known(&self, keys: &[&'static str]) {
         self.known.borrow_mut().extend(keys);
     }
 
-    /// Ends reading; all fields have been asked for.
+    /// Ends reading; all known fields have been read.
     pub(super) fn finish(self) -> Result<()> {
         let known = self.known.borrow();
         for key in self.table.keys() {
@@ -167,7 +168,7 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// What names of schedulers and controllers mean.
+    /// The policies that names of schedulers and controllers refer to.
     pub(super) fn policies(&self) -> &'a Policies {
         self.text.policies
     }
@@ -177,7 +178,7 @@ impl<'a> Item<'a> {
             .error(self.offset, format!("{}: {problem}", self.field))
     }
 
-    /// The value that was given is not possible; this is.
+    /// An error with the given value and the accepted values.
     pub(super) fn expected(&self, what: &str) -> ScenarioError {
         let given = match self.value {
             DeValue::String(text) => format!("\"{text}\""),
@@ -201,7 +202,7 @@ impl<'a> Item<'a> {
             .ok_or_else(|| self.expected("true or false"))
     }
 
-    /// One of a list of names.
+    /// The value of one of these names.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
         let chosen = choices
             .iter()
@@ -253,7 +254,7 @@ impl<'a> Item<'a> {
     }
 
     /// A number that may differ between runs: a number, `"LO..HI"` (drawn), `"binomial(N, P)"`
-    /// (drawn) or a list of numbers (swept). `name` is what results call it.
+    /// (drawn) or a list of numbers (swept). `name` is its name in results.
     pub(super) fn number(&self, limits: Limits, name: &str) -> Result<Number> {
         if let Some(value) = self.float() {
             return self.check(value, &limits).map(Number::Fixed);
@@ -284,7 +285,7 @@ impl<'a> Item<'a> {
         Ok(self.register(parameter))
     }
 
-    /// The bounds of `"LO..HI"`, or nothing if it is something else.
+    /// The bounds of `"LO..HI"`, or `None` for any other value.
     pub(super) fn range(&self, limits: Limits) -> Result<Option<(f64, f64)>> {
         let parameter = self
             .value
@@ -305,7 +306,7 @@ impl<'a> Item<'a> {
         Number::Varied(parameters.len() - 1)
     }
 
-    /// One of a list of names, or several of them (swept); as an index into `choices`.
+    /// One of a list of names, or several of them (swept), as an index into `choices`.
     pub(super) fn swept_choice(&self, choices: &[String], name: &str) -> Result<Number> {
         let index = |item: &Item<'_>| {
             let found = choices
@@ -324,7 +325,7 @@ impl<'a> Item<'a> {
         Ok(self.register(Parameter::swept_labels(name, labels.collect())))
     }
 
-    /// The entries of a list; a list must not be empty.
+    /// The entries of a list, which must not be empty.
     pub(super) fn items(&self) -> Result<Vec<Item<'a>>> {
         let array = self.value.as_array().filter(|array| !array.is_empty());
         let array = array.ok_or_else(|| self.expected("a list with at least one entry"))?;
@@ -381,7 +382,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Checks a scheduler's name; `all` is not one.
+/// Checks the name of a scheduler.
 pub(super) fn scheduler(item: &Item<'_>, name: &str) -> Result<String> {
     match item.policies().scheduler(name) {
         Ok(_) => Ok(name.into()),
@@ -389,7 +390,7 @@ pub(super) fn scheduler(item: &Item<'_>, name: &str) -> Result<String> {
     }
 }
 
-/// Checks a controller's name.
+/// Checks the name of a controller.
 pub(super) fn controller(item: &Item<'_>, name: &str) -> Result<String> {
     match item.policies().controller(name) {
         Ok(_) => Ok(name.into()),

@@ -63,7 +63,7 @@ fn every_built_in_scenario_is_valid_and_named() {
 }
 
 #[test]
-fn mistakes_are_answered_with_line_field_and_what_is_possible() {
+fn errors_name_line_field_and_accepted_values() {
     let cases = [
         ("seeds = 1", 3, "unknown field `seeds`", "seed, "),
         ("runs = 0", 3, "runs: 0 is not possible", "from 1 to 100000"),
@@ -139,7 +139,7 @@ fn mistakes_are_answered_with_line_field_and_what_is_possible() {
 }
 
 #[test]
-fn what_would_be_without_effect_is_refused() {
+fn fields_without_effect_are_refused() {
     let cases = [
         (
             "[[competitor]]\nname = \"x\"\nevery_s = 2",
@@ -207,7 +207,7 @@ fn what_would_be_without_effect_is_refused() {
 }
 
 #[test]
-fn a_competitor_has_a_controller_there_is_or_the_like_of_what_it_competes_with() {
+fn controller_of_a_competitor_is_a_known_name_or_single_path() {
     let with = |controller: &str| {
         file(&format!(
             "[[competitor]]\nname = \"x\"\ncontroller = \"{controller}\"\npaths = [\"a\"]"
@@ -279,7 +279,7 @@ fn impossible_paths_are_refused() {
 }
 
 #[test]
-fn an_unknown_scheduler_is_answered_with_all_there_are() {
+fn error_for_an_unknown_scheduler_lists_all_names() {
     let text = file("").replace("\"lrf\"", "[\"lrf\", \"fastest\"]");
     let message = message(&text);
     assert!(
@@ -308,7 +308,7 @@ fn published_forms_are_contenders() {
 }
 
 #[test]
-fn other_controllers_leave_contenders_what_they_are() {
+fn with_controllers_replaces_only_the_controller() {
     let text = file(
         "as_published = [[\"lrf\", \"slow\"]]\n\
          [[contender]]\nname = \"slow\"\nscheduler = \"lrf-ns3\"\ncontroller = \"olia\"\n\
@@ -322,7 +322,7 @@ fn other_controllers_leave_contenders_what_they_are() {
         contenders.iter().map(|one| one.name.clone()).collect()
     };
     let cubic = with_controllers(&scenario.contenders, &["cubic".to_owned()]);
-    // `other` differed from `lrf` in its controller alone.
+    // `other` differed from `lrf` only in its controller.
     assert_eq!(names(&cubic), ["lrf", "slow", "one"]);
     assert!(cubic.iter().all(|one| one.controller == "cubic"));
     assert_eq!(cubic[2].paths, UsedPaths::LowestDelay);
@@ -334,7 +334,7 @@ fn other_controllers_leave_contenders_what_they_are() {
         ["lrf+cubic", "lrf+bbr", "slow+cubic", "slow+bbr"]
     );
     assert_eq!(names(&with_controllers(&two[..2], &both)), both);
-    // Names that say which controller it was say that no longer.
+    // Names that identified a controller no longer do so.
     let olia = ["olia".to_owned()];
     let all = "schedulers = [\"lrf\", \"etc\"]\ncontrollers = [\"cubic\", \"bbr\"]";
     let all = file("").replace("schedulers = \"lrf\"", all);
@@ -368,8 +368,8 @@ fn directions_and_later_values_override() {
     let outage = (5000 * MS, Change::Outage(true));
     assert_eq!(up.schedule, [outage]);
     assert_eq!((down.rate, down.loss), (Some(10e6), Loss::Bernoulli(0.02)));
-    // Two products of 10 Mbit/s and 10 ms would be 25 kB: less than the 20 packets a queue holds
-    // at least. Later they are 100 kB.
+    // Two bandwidth-delay products of 10 Mbit/s and 10 ms would be 25 kB, less than the minimum of
+    // 20 packets. Later, two products are 100 kB.
     assert_eq!(down.queue, Some(Backlog::bytes(30_000)));
     let later = 3000 * MS;
     let expected = [
@@ -459,7 +459,7 @@ fn a_workload_ends_before_the_limit() {
 }
 
 #[test]
-fn words_say_how_other_packets_are_marked() {
+fn description_contains_ecn_of_cross_traffic() {
     for (ecn, expected) in [
         ("none", "2 Mbit/s of other packets on a"),
         ("ect0", "2 Mbit/s of other packets on a, marked ECT(0)"),
@@ -472,7 +472,7 @@ fn words_say_how_other_packets_are_marked() {
 }
 
 #[test]
-fn words_say_what_differs_between_the_directions() {
+fn description_contains_differences_between_directions() {
     let words = |more: &str| {
         let scenario = Scenario::parse("x.toml", &file("").replace("owd_ms = 5", more)).unwrap();
         scenario.words().paths[0].clone()
@@ -492,7 +492,7 @@ fn words_say_what_differs_between_the_directions() {
             "10 Mbit/s, 5 ms one way, loses 2 %; from the client: 1 Mbit/s, 5 ms one way",
         ),
         (
-            // As many parts, but not about the same things.
+            // Equally many parts, but with different subjects.
             "owd_ms = 5\nc2s = { queue_packets = 9 }\ns2c = { loss_pct = 2 }",
             "10 Mbit/s, 5 ms one way, loses 2 %; from the client: 10 Mbit/s, 5 ms one way, queue of 9 packets",
         ),

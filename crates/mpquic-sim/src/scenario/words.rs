@@ -1,4 +1,4 @@
-//! A scenario in words, for people who have not read its file.
+//! Describes a scenario in words.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use super::model::Scenario;
 use super::number::{Number, Parameter};
 use super::workload::{Kind, Page, Size};
 
-/// What a scenario is about: the network and the transfer.
+/// A description of a scenario: the network and the transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Words {
-    /// What each path is like.
+    /// A description of each path.
     pub paths: Vec<String>,
-    /// Links that several paths share: name, what they are like, and which paths go through them.
+    /// Links that several paths share: name, description, and indices of the paths.
     pub links: Vec<(String, String, Vec<usize>)>,
-    /// What is transferred.
+    /// A description of the workload.
     pub workload: String,
-    /// Who else is on the network, a line each.
+    /// Other users of the network, one line each.
     pub others: Vec<String>,
 }
 
 impl Scenario {
-    /// The scenario in words.
+    /// The description of the scenario.
     pub fn words(&self) -> Words {
         let names: Vec<_> = self.paths.iter().map(|path| path.name.as_str()).collect();
         let through = |link: usize| {

@@ -1,4 +1,4 @@
-//! What is transferred in a scenario.
+//! The workload of a scenario.
 
 use std::time::Duration;
 
@@ -12,76 +12,78 @@ const DURATION: Limits = Limits::new(0.001, 1e5, "s");
 const WAIT: Limits = Limits::new(0.0, 1e5, "ms");
 const DISTANCE: Limits = Limits::new(0.1, 1e5, "ms");
 
-/// What a connection transfers, and how its success is measured.
+/// The transfers of a connection, and the measure of their success.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
-    /// What is transferred.
+    /// The kind of workload.
     pub kind: Kind,
-    /// True if the client sends; otherwise it asks the server to.
+    /// True if the client sends; false if the server sends at the client's request.
     pub upload: bool,
-    /// Which of the scenario's paths it may use.
+    /// Indices of the scenario's paths that the connection may use.
     pub paths: Vec<usize>,
     /// The position in `paths` of the path that carries the handshake.
     pub handshake_path: Number,
-    /// When it starts.
+    /// When the transfer starts.
     pub start: Duration,
-    /// Whether to request nothing before all paths are open.
+    /// Whether to send no requests before all paths are open.
     pub wait_for_paths: bool,
-    /// The controller of another connection inside of the contender's, whose packets are its DATAGRAMs
-    /// and which transfers everything; `None` if the contender's does.
+    /// The controller of an inner connection, which does the transfers and whose packets are
+    /// DATAGRAMs of the contender's connection. `None` if the contender's connection does the
+    /// transfers itself.
     pub inner: Option<String>,
 }
 
-/// What is transferred.
+/// The kind of workload.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// One file.
     File {
-        /// Its size, bytes.
+        /// The size of the file, bytes.
         size: Size,
     },
     /// Files of one size, one after another.
     Flows {
-        /// How many.
+        /// Number of files.
         count: usize,
-        /// The size of each, bytes.
+        /// The size of each file, bytes.
         size: Size,
     },
-    /// Objects that depend on each other: one page of several.
+    /// Objects that depend on each other: one of several pages.
     Page {
-        /// The pages there are.
+        /// All pages.
         pages: Vec<Page>,
-        /// The one that is fetched.
+        /// The page that is fetched.
         choice: Number,
     },
     /// A source of constant rate.
     Constant {
-        /// Its rate, Mbit/s.
+        /// The rate of the source, Mbit/s.
         rate: Number,
-        /// How long it sends.
+        /// How long the source sends.
         duration: Duration,
     },
     /// As much as possible.
     Bulk {
-        /// For how long.
+        /// How long data is sent.
         duration: Duration,
     },
-    /// Messages whose times do not depend on when others arrive: requests, frames, the ticks of a game.
+    /// Messages whose times do not depend on the arrival of others: requests, frames, the ticks of
+    /// a game.
     Messages {
-        /// The mean time from one to the next.
+        /// The mean time from one message to the next.
         every: Duration,
-        /// True for random times (a Poisson process), false for equal distances.
+        /// True for random intervals (a Poisson process), false for equal intervals.
         poisson: bool,
-        /// The size of each, bytes.
+        /// The size of each message, bytes.
         size: Size,
-        /// What takes longer is late.
+        /// A message that takes longer than this is late.
         deadline: Option<Duration>,
-        /// Messages begin for so long.
+        /// How long new messages begin.
         duration: Duration,
     },
     /// A video in segments, whose quality follows the throughput.
     Video {
-        /// Bit rates there are, Mbit/s, rising.
+        /// Available bit rates, Mbit/s, rising.
         rates: Vec<f64>,
         /// Playing time of a segment.
         segment: Duration,
@@ -91,7 +93,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// True if it consists of objects whose times are of interest one by one.
+    /// True if the workload consists of objects whose single times matter.
     pub(crate) fn is_of_objects(&self) -> bool {
         matches!(
             self,
@@ -113,37 +115,37 @@ impl Size {
         (self.number, self.unit)
     }
 
-    /// Bytes, for these values of the parameters.
+    /// The number of bytes for these values of the parameters.
     pub fn bytes(self, values: &[f64]) -> u64 {
         ((self.number.at(values) * self.unit).round() as u64).max(1)
     }
 }
 
-/// A page: objects in the order they are asked for.
+/// A page: objects in the order of their requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// Its name.
     pub name: String,
-    /// What it consists of.
+    /// The objects of the page.
     pub objects: Vec<PageObject>,
 }
 
 /// Objects of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageObject {
-    /// Their name.
+    /// The name of the kind.
     pub name: String,
-    /// How many.
+    /// Number of objects.
     pub count: usize,
-    /// The size of each.
+    /// The size of each object.
     pub size: Size,
-    /// Stream priority: larger is more urgent.
+    /// Stream priority; a larger number is more urgent.
     pub priority: i32,
     /// The kinds of objects that must have arrived before.
     pub after: Vec<usize>,
-    /// How long the client is busy with them before it asks.
+    /// How long the client is busy after their arrival, before it requests this object.
     pub wait: Duration,
-    /// Report its completion time by itself.
+    /// Report the completion time of this kind as a metric.
     pub reported: bool,
 }
 
@@ -251,7 +253,7 @@ impl Workload {
     }
 }
 
-/// Reads `paths`, by default all there are.
+/// Reads `paths`; by default, all paths.
 pub(super) fn read_paths(table: &Table<'_>, names: &[String]) -> Result<Vec<usize>> {
     let Some(item) = table.optional("paths") else {
         return Ok((0..names.len()).collect());
@@ -269,7 +271,7 @@ pub(super) fn read_paths(table: &Table<'_>, names: &[String]) -> Result<Vec<usiz
     item.texts()?.iter().map(index).collect()
 }
 
-/// Reads `arrivals`: true if they are random.
+/// Reads `arrivals`: true for random times.
 pub(super) fn read_arrivals(table: &Table<'_>) -> Result<bool> {
     table.optional("arrivals").map_or(Ok(false), |item| {
         item.choice(&[("constant", false), ("poisson", true)])

@@ -1,4 +1,4 @@
-//! What transfers do with streams that end early, wait, or are read in another way.
+//! Transfers on streams that end early, wait, or are read out of order.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn application(pair: &Pair, side: Side) -> &Transfers {
 }
 
 #[test]
-fn both_ends_of_a_stream_know_how_far_it_is() {
+fn both_sides_report_the_progress_of_a_stream() {
     let mut pair = pair();
     let begun = pair.now();
     let id = pair.send(Side::Client, 100_000).unwrap();
@@ -59,13 +59,13 @@ fn both_ends_of_a_stream_know_how_far_it_is() {
 }
 
 #[test]
-fn streams_that_are_not_allowed_wait_in_their_order() {
+fn streams_over_the_limit_are_opened_later_in_order() {
     let setup = Setup::new().transport(|transport| transport.max_concurrent_uni_streams = 1);
     let mut pair = pair_of(LinkConfig::new(8.0, 10 * MS), setup);
     assert!(pair.send(Side::Client, 1000).is_some());
     assert_eq!(pair.send(Side::Client, 2000), None);
     assert_eq!(pair.send(Side::Client, 3000), None);
-    // The other kind of streams does not wait for these.
+    // Bidirectional streams do not wait for unidirectional ones.
     assert!(pair.ask(Side::Client, 10, 10).is_some());
     assert!(!application(&pair, Side::Client).is_all_opened());
     assert!(!pair.is_delivered(Side::Client));
@@ -78,7 +78,7 @@ fn streams_that_are_not_allowed_wait_in_their_order() {
 }
 
 #[test]
-fn a_side_that_pauses_reads_nothing_until_it_goes_on() {
+fn paused_side_reads_only_after_resuming() {
     let mut pair = pair();
     let id = pair.send(Side::Client, 1000).unwrap();
     pair.run_transfers(SECOND).unwrap();
@@ -95,16 +95,17 @@ fn a_side_that_pauses_reads_nothing_until_it_goes_on() {
     let incoming = application(&pair, Side::Server).incoming();
     let received = [id, other].map(|id| incoming[&id].received);
     assert_eq!(received, [1000, 50_000]);
-    // It reads what comes later as well.
+    // After resuming, later data is read as well.
     pair.transfer(Side::Client, 2000, SECOND);
     assert_eq!(application(&pair, Side::Server).received(), 53_000);
 }
 
 #[test]
-fn bytes_may_be_read_in_the_order_of_their_arrival() {
+fn unordered_reading_gets_bytes_earlier() {
     let losing = LinkConfig::new(8.0, 10 * MS).loss(0.1);
     let link = Topology::new().asymmetric_path("a", losing, LinkConfig::new(8.0, 10 * MS));
-    // When it was over, and the sum of what had been read at all instants before.
+    // The time at which the stream was complete, and the sum over all instants before of the bytes
+    // read.
     let read = |unordered: bool| {
         let mut pair = Pair::connected(&link, Setup::new());
         if unordered {
@@ -131,7 +132,7 @@ fn bytes_may_be_read_in_the_order_of_their_arrival() {
 }
 
 #[test]
-fn bytes_that_come_again_or_are_not_those_expected_are_corruption() {
+fn repeated_or_unexpected_bytes_are_corruption() {
     let start = crate::lab::epoch();
     let id = StreamId::new(Side::Client, Dir::Uni, 3);
     let origin = Origin::of(id, Side::Client);
@@ -151,7 +152,7 @@ fn bytes_that_come_again_or_are_not_those_expected_are_corruption() {
 }
 
 #[test]
-fn a_stream_is_reset_with_what_its_peer_gets_nevertheless() {
+fn reset_at_half_delivers_the_first_half() {
     for at_half in [false, true] {
         let mut pair = pair();
         let id = pair.send(Side::Client, 100_000).unwrap();
@@ -162,7 +163,7 @@ fn a_stream_is_reset_with_what_its_peer_gets_nevertheless() {
                 true => application.reset_at_half(connection, id, code),
                 false => application.reset(connection, id, code),
             }
-            // What is over stays as it is.
+            // Resetting an unknown stream changes nothing.
             application.reset(connection, StreamId::new(Side::Client, Dir::Uni, 9), code);
         });
         pair.run_transfers(SECOND).unwrap();
@@ -182,7 +183,7 @@ fn a_stream_is_reset_with_what_its_peer_gets_nevertheless() {
 }
 
 #[test]
-fn of_several_resets_the_first_code_and_the_smallest_size_count() {
+fn first_code_and_smallest_size_of_several_resets_count() {
     let mut out = Outgoing::new(10, crate::lab::epoch());
     let reset = |code, reliable_size| Reset {
         code: VarInt::from_u32(code),
@@ -199,7 +200,7 @@ fn of_several_resets_the_first_code_and_the_smallest_size_count() {
 }
 
 #[test]
-fn a_stream_that_is_stopped_is_over_for_both() {
+fn stopped_stream_is_over_on_both_sides() {
     let mut pair = pair();
     let id = pair.send(Side::Client, 1_000_000).unwrap();
     pair.drive(50 * MS);
@@ -243,12 +244,12 @@ fn a_stream_is_over_when_it_ends_is_reset_or_stopped() {
 }
 
 #[test]
-fn what_early_data_lost_is_sent_again_before_what_waited() {
+fn rejected_early_data_is_sent_again_before_waiting_streams() {
     let setup = Setup::new().tls();
     let link = Topology::new().path("a", LinkConfig::new(8.0, 10 * MS));
     let mut pair = Pair::connected(&link, setup);
     pair.drive(SECOND);
-    // The server's tickets are gone: it refuses early data.
+    // The server has lost its session tickets, so it refuses early data.
     pair.restart_server();
     let streams = |pair: &Pair| {
         let outgoing = application(pair, Side::Client).outgoing().iter();

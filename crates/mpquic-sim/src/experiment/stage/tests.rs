@@ -1,11 +1,12 @@
-//! What a stage is built from, and what happens on it.
+//! The parts of a stage, and its events.
 
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Paths of a scenario: `a` is the shortest, `b` the widest, `c` goes through two shared links.
+/// Paths of a scenario: `a` has the lowest delay, `b` the highest rate, `c` goes through two shared
+/// links.
 const PATHS: &str = "
     [[link]]
     name = \"s\"
@@ -51,7 +52,7 @@ fn bulk(more: &str) -> String {
 }
 
 #[test]
-fn paths_are_used_in_the_order_that_is_wanted() {
+fn used_paths_are_in_the_requested_order() {
     let used = |more: &str, used| used_paths(&scenario(more), used, &[]);
     assert_eq!(used("", UsedPaths::All), [0, 1, 2]);
     assert_eq!(
@@ -65,7 +66,7 @@ fn paths_are_used_in_the_order_that_is_wanted() {
     let two = bulk("paths = [\"c\", \"b\"], handshake_path = \"b\"");
     assert_eq!(used(&two, UsedPaths::All), [1, 2]);
     assert_eq!(used("", UsedPaths::Only(1)), [1]);
-    // Both directions of its own links count: 8 ms, not 10.
+    // Both directions of the path's own links count: 8 ms, not 10 ms.
     assert_eq!(used("", UsedPaths::LowestDelay), [2]);
     assert_eq!(used("", UsedPaths::HighestRate), [1]);
     let upload = bulk("direction = \"upload\"");
@@ -165,7 +166,7 @@ fn flows_have_hosts_addresses_and_seeds_of_their_own() {
     let endless = (Duration::ZERO, None);
     assert_eq!(ends, [endless, (SECOND, Some(2 * SECOND)), endless]);
     assert_eq!(stage.start_of(1), epoch() + SECOND);
-    // A flow with one path opens no other.
+    // A flow with one path opens no other path.
     let most: Vec<_> = stage
         .flows
         .iter()
@@ -232,14 +233,14 @@ fn cross_traffic_takes_the_links_of_its_path_and_direction() {
         let packets = |path: usize| {
             stage.paths[path].map(|link| stage.lab.network.link(link).counters().packets_in)
         };
-        // One in 10 ms, for a second.
+        // A packet every 10 ms, for a second.
         assert_eq!(packets(1), counted.map(|counted| u64::from(counted) * 99));
         assert_eq!((packets(0), packets(2)), ([0, 0], [0, 0]));
     }
 }
 
 #[test]
-fn paths_that_change_places_have_the_links_of_each_other() {
+fn swapped_paths_have_the_links_of_each_other() {
     let mut stage = stage(&scenario(
         "workload = { kind = \"file\", size_kb = 1, start_s = 100 }\n\
          [[swap]]\nt = 1\npaths = [\"a\", \"b\"]\n\
@@ -282,7 +283,7 @@ fn a_client_that_moves_keeps_its_port() {
 }
 
 #[test]
-fn what_waits_is_that_of_all_links_in_the_direction_of_the_data() {
+fn queued_bytes_count_all_links_in_the_direction_of_the_data() {
     let mut stage = stage(&scenario("contender = { name = \"x\", paths = \"a\" }"));
     assert_eq!(stage.queued(0), 0);
     stage.run_until(SECOND).unwrap();
@@ -304,7 +305,7 @@ fn what_waits_is_that_of_all_links_in_the_direction_of_the_data() {
 }
 
 #[test]
-fn a_stage_is_over_when_all_have_begun_and_nothing_will_happen() {
+fn stage_is_over_when_all_flows_have_begun_and_no_event_will_come() {
     let file =
         |start: u32| format!("workload = {{ kind = \"file\", size_kb = 1, start_s = {start} }}");
     let mut waiting = stage(&scenario(&file(100)));

@@ -5,7 +5,8 @@ use crate::experiment::{Run, State};
 
 const METRIC: &str = "completion_s";
 
-/// Two combinations of swept values; each contender's times in the runs of both, each twice.
+/// Results with two combinations of swept values. `times` holds each contender's times in both
+/// combinations; every run is there twice.
 fn results(times: [(&str, [[f64; 3]; 2]); 3]) -> ScenarioResults {
     let mut runs = Vec::new();
     for (contender, (_, by_sweep)) in times.iter().enumerate() {
@@ -50,7 +51,7 @@ fn published(at: &str, claim: Claim) -> Published {
     }
 }
 
-/// What a claim alone comes to.
+/// The finding for a claim that is tested alone.
 fn alone(results: &ScenarioResults, claim: &Published) -> Finding {
     let all = Results::default();
     all.findings(results, std::slice::from_ref(claim)).remove(0)
@@ -79,7 +80,7 @@ fn ratios_are_means_over_the_swept_values_or_of_one() {
     assert!((all.paired.unwrap() - 0.7070).abs() < 1e-3, "{all:?}");
     let (low, high) = all.interval.unwrap();
     assert!(low <= all.mean() && all.mean() <= high && low < high);
-    // 0.738 is within 0.10 of this, but not the whole interval.
+    // 0.738 is within 0.10 of this ratio, but the whole interval is not.
     assert_eq!(finding("", ratio(0.64)).outcome, Outcome::Open);
     let first = finding("a.owd_ms=1", ratio(0.65));
     assert_eq!((first.outcome, first.mean()), (Outcome::Refuted, 0.5));
@@ -100,7 +101,7 @@ fn orders_are_decided_pair_by_pair() {
         (first.pairs, first.outcome),
         ([3, 0, 0], Outcome::Confirmed)
     );
-    // In the second combination a and b are too close, c is the best.
+    // In the second combination, `a` and `b` are too close, and `c` is the best.
     let all = finding("", claim);
     assert_eq!((all.pairs, all.outcome), ([3, 1, 2], Outcome::InPart));
     let refuted = finding("", order(&[&["c"], &["a", "b"]]));
@@ -109,20 +110,20 @@ fn orders_are_decided_pair_by_pair() {
     assert_eq!(open.outcome, Outcome::Open);
     let unknown = finding("", order(&[&["x"], &["y"]]));
     assert_eq!(unknown.outcome, Outcome::NotRun);
-    // One pair as claimed is not the order: the other one is undecided.
+    // One pair as claimed is not the order, because the other pair is undecided.
     let half = finding("", order(&[&["a"], &["b"]]));
     assert_eq!((half.pairs, half.outcome), ([1, 1, 0], Outcome::InPart));
 }
 
 #[test]
-fn shares_and_equality() {
+fn shares_and_equality_are_decided_from_six_runs_on() {
     let better = |share, by| Claim::Better {
         contender: "a".into(),
         against: "b".into(),
         share,
         by,
     };
-    // All of six, half of twelve, and none of six runs.
+    // All of six runs, half of twelve, and none of six.
     for (at, outcome) in [
         ("a.owd_ms=1", Outcome::Confirmed),
         ("", Outcome::Open),
@@ -130,7 +131,7 @@ fn shares_and_equality() {
     ] {
         assert_eq!(finding(at, better(0.5, 0.2)).outcome, outcome);
     }
-    // Six of six may be luck where nine of ten are claimed.
+    // Six of six runs may be chance if nine of ten are claimed.
     let nearly = finding("a.owd_ms=1", better(0.9, 0.2));
     assert_eq!((nearly.mean(), nearly.outcome), (1.0, Outcome::Open));
     assert_eq!(finding("a.owd_ms=1", better(0.9, 1.0)).mean(), 1.0);
@@ -148,7 +149,7 @@ fn shares_and_equality() {
 }
 
 #[test]
-fn a_few_runs_decide_nothing() {
+fn fewer_than_six_runs_decide_no_claim() {
     let mut few = three();
     few.runs.retain(|run| run.run < MIN_RUNS - 1);
     let value = Claim::Value {
@@ -163,14 +164,14 @@ fn a_few_runs_decide_nothing() {
         (of(&few), of(&three())),
         (Outcome::Open, Outcome::Confirmed)
     );
-    // Nor does one run decide an order, however far apart its times are.
+    // A single run does not decide an order either, however different its times are.
     few.runs.retain(|run| run.run == 0);
     let claim = published("", order(&[&["a"], &["c"]]));
     assert_eq!(alone(&few, &claim).pairs, [0, 2, 0]);
 }
 
 #[test]
-fn claims_can_be_held_against_the_published_forms() {
+fn claims_can_be_tested_on_the_published_forms() {
     let forms = vec![("b".to_owned(), "c".to_owned())];
     let claim = published("a.owd_ms=2", order(&[&["b"], &["a"]]));
     assert_eq!(alone(&three(), &claim).outcome, Outcome::Open);
@@ -185,7 +186,7 @@ fn claims_can_be_held_against_the_published_forms() {
 fn a_change_is_measured_against_another_scenario() {
     let (mut fast, slow) = (three(), three());
     fast.id = "fast".into();
-    // The first combination of swept values is what counts.
+    // Only the first combination of swept values counts.
     for run in fast.runs.iter_mut().filter(|run| run.sweep == 0) {
         run.metrics.values_mut().for_each(|value| *value *= 0.5);
     }
@@ -226,14 +227,14 @@ fn many_claims_need_more_confidence_than_one() {
     let twice = vec![claim(0.5); 2];
     assert_eq!(outcomes(&twice), [Outcome::Confirmed; 2]);
     assert_eq!(outcomes(&vec![claim(0.5); 3]), [Outcome::Open; 3]);
-    // One that is far from its edge stays decided among many that are not.
+    // A claim far from its edge stays decided among many undecided claims.
     let mut claims = vec![claim(0.9); 9];
     claims.push(claim(0.1));
     assert_eq!(outcomes(&claims)[8..], [Outcome::Open, Outcome::Confirmed]);
 }
 
 #[test]
-fn more_runs_are_of_no_use_once_all_is_decided() {
+fn results_are_decided_when_all_claims_are_settled() {
     let with = |claims: &[Published]| {
         let mut results = three();
         // Six runs may all be on one side by chance.
@@ -261,7 +262,7 @@ fn more_runs_are_of_no_use_once_all_is_decided() {
         ratio: 1.0,
     };
     assert!(!with(&[clear, published("", change)]), "it is not its own");
-    // Two that are equal in every run will stay so.
+    // Two contenders that are equal in every run will stay equal.
     let mut equal = three();
     let alike = equal.runs.iter().filter(|run| run.contender == 0);
     let alike = alike.map(|run| Run {
@@ -283,13 +284,13 @@ fn an_undecided_claim_says_how_many_runs_would_decide() {
         share,
         by: 0.0,
     };
-    // 0.9 is 0.816 standard deviations from six of six; 2.05 of them take 37.97 runs.
+    // 0.9 is 0.816 standard deviations from six of six; 2.05 standard deviations take 37.97 runs.
     let nearly = finding("a.owd_ms=1", better(0.9));
     assert_eq!(
         (nearly.outcome, nearly.edge),
         (Outcome::Open, Edge::Runs(38))
     );
-    // Eight of twelve.
+    // Eight of twelve runs.
     let edge = finding("", better(2.0 / 3.0));
     assert_eq!((edge.outcome, edge.edge), (Outcome::Open, Edge::On));
 }
@@ -306,7 +307,7 @@ fn a_test_is_decided_at_its_level_and_settled_at_a_stricter_one() {
     assert_eq!(clear.is_decided(0.04), Some(false));
     assert_eq!(clear.is_decided(0.0401), None);
     assert_eq!(test(None, 9).is_decided(0.0), None);
-    // Nine runs are all on one side by chance in one of 256 cases, eight in one of 128.
+    // Nine runs are all on one side by chance in one of 256 cases, eight runs in one of 128.
     assert!(clear.is_settled(0.005) && !clear.is_settled(0.005_1));
     assert!(!test(Some(true), 8).is_settled(0.0));
     assert!(!test(None, 9).is_settled(0.0));
@@ -328,7 +329,7 @@ fn the_edge_is_near_where_a_stricter_level_would_not_decide() {
     assert_eq!(edge(&test(0.01, 9), 0.01, true), Edge::Far);
     assert_eq!(edge(&test(0.01, 9), 0.010_1, true), Edge::Near);
     assert_eq!(edge(&test(1.0, 9), 1.0, false), Edge::On);
-    // Two runs would be enough, but so few decide nothing.
+    // Two runs would be enough for the chance, but so few runs decide no claim.
     assert_eq!(edge(&test(0.041, 1), 0.041, false), Edge::Runs(MIN_RUNS));
     assert_eq!(near(0.5), (0.4, 0.6));
     let groups = [vec![(1.0, 2.0), (3.0, 2.0), (5.0, 8.0)], vec![(1.0, 4.0)]];
@@ -345,7 +346,7 @@ fn a_value_agrees_within_a_tenth() {
         let found = finding("a.owd_ms=2", claim);
         (found.outcome, found.mean())
     };
-    // It is 1 in every run.
+    // The value is 1 in every run.
     for (claimed, outcome) in [
         (1.0, Outcome::Confirmed),
         (1.111, Outcome::Confirmed),
@@ -392,7 +393,7 @@ fn more_is_better_for_some_metrics() {
     assert_eq!(outcome(ratio(1.5, false)), Outcome::Refuted);
     assert_eq!(outcome(ratio(1.5, true)), Outcome::Confirmed);
     assert_eq!(outcome(ratio(2.5, true)), Outcome::Refuted);
-    // It is better by all of the other's value, and by no more.
+    // `b` is better by exactly the whole value of `a`.
     let better = |by| Claim::Better {
         contender: "b".into(),
         against: "a".into(),
@@ -404,7 +405,7 @@ fn more_is_better_for_some_metrics() {
 }
 
 #[test]
-fn a_change_of_one_run_is_a_number_but_open() {
+fn change_with_a_single_run_is_open() {
     let mut one = three();
     one.runs.retain(|run| run.run == 0);
     let change = Claim::Change {
@@ -451,7 +452,7 @@ fn a_change_needs_runs_of_both_scenarios() {
 }
 
 #[test]
-fn there_is_no_mean_of_ratios_to_nothing() {
+fn ratio_to_a_median_of_zero_is_left_out() {
     let mut none = three();
     for run in &mut none.runs {
         if run.contender == 1 {

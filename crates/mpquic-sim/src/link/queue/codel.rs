@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use super::line::{Line, Queue, Queued};
 use crate::link::counters::LinkCounters;
 
-/// How long packets may wait without harm (RFC 8289 section 4.3).
+/// Longest harmless wait of a packet (RFC 8289 section 4.3).
 const TARGET: Duration = Duration::from_millis(5);
-/// How long a wait may be above [`TARGET`] before packets are dropped for it (RFC 8289 section 4.2).
+/// How long waits may exceed [`TARGET`] before packets are dropped (RFC 8289 section 4.2).
 const INTERVAL: Duration = Duration::from_millis(100);
-/// What is left of a queue of no more than one packet is never dropped.
+/// While at most this many bytes wait behind a packet, the packet is never dropped.
 const ONE_PACKET: u64 = 1514;
 
 /// Packets in the order of their arrival, with controlled delay.
@@ -37,18 +37,19 @@ impl Queue for Controlled {
     }
 }
 
-/// Controlled delay (RFC 8289): drops or marks packets if none has waited for less than [`TARGET`]
-/// for an [`INTERVAL`], and more and more often while that lasts.
+/// Controlled delay (RFC 8289): drops or marks packets if all packets have waited longer than
+/// [`TARGET`] for an [`INTERVAL`], and more and more often while that lasts.
 #[derive(Debug, Clone, Copy, Default)]
 struct CoDel {
-    /// When the wait will have been too long for an interval.
+    /// When waits will have been too long for an interval.
     late_from: Option<Instant>,
-    /// When the next packet is dropped, while packets are.
+    /// When the next packet is dropped, during a phase of drops.
     drop_next: Option<Instant>,
-    /// When the last phase of drops would have gone on.
+    /// When the last phase of drops would have dropped its next packet.
     last_next: Option<Instant>,
-    /// Packets dropped in this phase, and at the beginning of it.
+    /// Packets dropped in this phase.
     count: u32,
+    /// Value of `count` at the beginning of this phase.
     count_before: u32,
 }
 
@@ -64,7 +65,8 @@ impl CoDel {
         let Some(mut due) = self.drop_next else {
             if late {
                 queued = self.drop(now, queued, line, counters).0;
-                // Soon after the last phase, it goes on where that had ended.
+                // A phase that begins soon after the last phase continues at the rate at which that
+                // phase ended.
                 let recent = |last: Instant| now.saturating_duration_since(last) < INTERVAL * 16;
                 let more = self.count - self.count_before;
                 self.count = match self.last_next.is_some_and(recent) && more > 1 {
@@ -82,7 +84,7 @@ impl CoDel {
             (queued, late) = self.drop(now, queued, line, counters);
             due = self.after(due);
             self.drop_next = Some(due);
-            // A packet that stays is marked once, however late it is.
+            // A packet that stays is marked only once, however late it is.
             if counters.ce_marked > marked {
                 break;
             }
@@ -93,7 +95,7 @@ impl CoDel {
         queued
     }
 
-    /// When the next packet is dropped after one at `time`.
+    /// When the next packet is dropped after a drop at `time`.
     fn after(&self, time: Instant) -> Instant {
         time + INTERVAL.div_f64(f64::from(self.count).sqrt())
     }
@@ -110,7 +112,7 @@ impl CoDel {
         (queued, now >= late_from)
     }
 
-    /// Drops a packet and takes another one; or marks it, if its sender understands marks.
+    /// Drops a packet and takes another one, or marks the packet if it is ECN-capable.
     fn drop(
         &mut self,
         now: Instant,
@@ -135,7 +137,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Packets that arrived long ago, one taken each 10 ms for a second: how many of them are left out.
+    /// Number of drops if packets of these sizes arrived long ago and one is taken every 10 ms for
+    /// a second.
     fn dropped(sizes: &[usize]) -> u64 {
         let start = crate::lab::epoch();
         let mut queue = Controlled::default();
@@ -153,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_one_packet_is_never_dropped() {
-        // One packet waits behind the one that is taken: of 1514 bytes, or of one more.
+    fn no_packet_is_dropped_if_at_most_one_waits_behind() {
+        // One packet waits behind the taken packet: 1514 bytes long, or one byte longer.
         assert_eq!(dropped(&[1514]), 0);
         assert!(dropped(&[1515]) > 0);
     }
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_of_drops_goes_on_where_the_last_one_ended_if_that_is_recent() {
+    fn phase_of_drops_continues_the_rate_of_a_recent_phase() {
         let start = crate::lab::epoch();
         let count_after = |since: Duration, count, count_before| {
             let counters = &mut LinkCounters::new(start);
@@ -197,13 +200,13 @@ mod tests {
         let recent = INTERVAL * 16 - Duration::from_nanos(1);
         assert_eq!(count_after(recent, 9, 2), (7, 7));
         assert_eq!(count_after(INTERVAL * 16, 9, 2), (1, 1));
-        // One more drop than before is no phase to go on with.
+        // A last phase with only one drop more than at its beginning is not continued.
         assert_eq!(count_after(recent, 3, 2), (1, 1));
         assert_eq!(count_after(recent, 4, 2), (2, 2));
     }
 
     #[test]
-    fn the_next_drop_is_made_when_it_is_due_and_the_phase_ends_with_the_delay() {
+    fn drops_come_when_due_and_end_with_the_delay() {
         let start = crate::lab::epoch();
         let now = start + 100 * INTERVAL;
         let dropped = |due: Instant, arrived: Instant| {
@@ -225,7 +228,7 @@ mod tests {
         };
         assert_eq!(dropped(now, start), (1, 4, true));
         assert_eq!(dropped(now + Duration::from_nanos(1), start), (0, 3, true));
-        // What arrived just now has not waited at all.
+        // A packet that has just arrived has not waited at all.
         assert_eq!(dropped(now, now), (0, 3, false));
     }
 }

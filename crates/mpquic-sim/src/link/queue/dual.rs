@@ -7,37 +7,39 @@ use mpquic_core::EcnCodepoint;
 use super::line::{Line, Queue, Queued};
 use crate::link::counters::LinkCounters;
 
-/// The delay that the classic queue aims at, seconds (RFC 9332 appendix A.1).
+/// Target delay of the classic queue, seconds (RFC 9332 appendix A.1).
 const TARGET: f64 = 0.015;
-/// The longest round trip that it is made for, seconds.
+/// Longest RTT for which the control is designed, seconds.
 const MAX_RTT: f64 = 0.1;
-/// How often the probability changes: the target, or a third of the round trip if that is less.
+/// Time between two updates of the probability: the target, or a third of the RTT if that is less.
 const INTERVAL: Duration = Duration::from_millis(15);
-/// How much the distance from the target counts, and how much the change since the last time, per second.
+/// Weight of the deviation from the target delay, per second.
 const ALPHA: f64 = 0.1 * 0.015 / (MAX_RTT * MAX_RTT);
+/// Weight of the change of the delay since the last update, per second.
 const BETA: f64 = 0.3 / MAX_RTT;
-/// How many times as probable a mark in the low-latency queue is.
+/// A mark in the low-latency queue is this many times as probable as the base probability.
 const COUPLING: f64 = 2.0;
-/// From this probability on, packets of the classic queue are dropped even if they could be marked.
+/// Above this probability, packets of the classic queue are dropped even if they are ECN-capable.
 const MAX_CLASSIC: f64 = 1.0 / (COUPLING * COUPLING);
-/// Packets of the low-latency queue are marked more and more from the first of these waits, and all
-/// from the second on.
+/// Wait from which on packets of the low-latency queue are marked, more and more, seconds.
 const FIRST_MARKS: f64 = 0.0008;
+/// Wait from which on all packets of the low-latency queue are marked, seconds.
 const ALL_MARKS: f64 = 0.0012;
-/// What the classic queue may send for each byte of the other one while both wait, as one part of so
-/// many: a tenth of the rate.
+/// While both queues wait, the low-latency queue sends this many bytes for each byte of the classic
+/// queue. So the classic queue gets a tenth of the rate.
 const LOW_PARTS: i64 = 9;
 
-/// Two lines: one for packets whose senders react to marks in proportion (ECT(1) or CE), one for all
-/// others. The probability of drops and marks in the classic one follows its delay; the marks in the
-/// other one are coupled to it, so that flows of both kinds get like rates.
+/// Two lines: one for packets whose senders react to marks in proportion (ECT(1) or CE), the other
+/// for all other packets. The probability of drops and marks in the classic line follows its delay.
+/// Marks in the low-latency line are coupled to it, so that flows of both kinds get similar rates.
 #[derive(Default)]
 pub(super) struct Dual {
     low: Lane,
     classic: Lane,
     control: Control,
     next_update: Option<Instant>,
-    /// Bytes that the classic line may send before it waits for the other one, in parts.
+    /// Bytes that the classic line may send before it waits for the low-latency line, times
+    /// [`LOW_PARTS`].
     credit: i64,
 }
 
@@ -49,7 +51,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// True for this share of all packets, at equal distances (`recur` of the RFC).
+    /// True for this share of all packets, at equal intervals (`recur` of the RFC).
     fn recurs(&mut self, share: f64) -> bool {
         self.sum += share;
         let recurs = self.sum > 1.0;
@@ -77,8 +79,8 @@ impl Dual {
         self.next_update = Some(next);
     }
 
-    /// Takes the next packet, and says whether it is one of the low-latency line: that is first, as long
-    /// as the other one gets its share.
+    /// Takes the next packet, and tells whether it belongs to the low-latency line. The low-latency
+    /// line goes first, as long as the classic line gets its share.
     fn take(&mut self) -> Option<(Queued, bool)> {
         let both = !self.low.line.is_empty() && !self.classic.line.is_empty();
         if !both {
@@ -99,7 +101,7 @@ impl Dual {
         Some((queued, is_low))
     }
 
-    /// Whether a packet of the low-latency line is sent; marks it if it has to be.
+    /// Decides whether a packet of the low-latency line is sent, and marks it if necessary.
     fn admits_low(
         &mut self,
         now: Instant,
@@ -108,7 +110,8 @@ impl Dual {
     ) -> bool {
         let coupled = self.control.coupled();
         if coupled < 1.0 {
-            // What is alone in its line may only have waited for a packet of the other one.
+            // If no other packet waits in its line, the packet may only have waited for a packet of
+            // the classic line.
             let alone = self.low.line.is_empty();
             let own = if alone { 0.0 } else { ramp(queued.waited(now)) };
             if self.low.recurs(own.max(coupled)) {
@@ -116,7 +119,8 @@ impl Dual {
             }
             return true;
         }
-        // Marks are not enough: drops like those of the other line, and all others are marked.
+        // Marks are not enough: packets are dropped as in the classic line, and all others are
+        // marked.
         if self.low.recurs(self.control.classic()) {
             return false;
         }
@@ -124,7 +128,7 @@ impl Dual {
         true
     }
 
-    /// Whether a packet of the classic line is sent; marks it if it has to be, and can.
+    /// Decides whether a packet of the classic line is sent. Marks it if necessary and possible.
     fn admits_classic(&mut self, queued: &mut Queued, counters: &mut LinkCounters) -> bool {
         let share = self.control.classic();
         !self.classic.recurs(share) || share < MAX_CLASSIC && queued.mark(counters)
@@ -166,13 +170,13 @@ impl Queue for Dual {
     }
 }
 
-/// The share of marks after a wait (`laqm` of the RFC).
+/// The share of marks after this wait (`laqm` of the RFC).
 fn ramp(waited: Duration) -> f64 {
     let share = (waited.as_secs_f64() - FIRST_MARKS) / (ALL_MARKS - FIRST_MARKS);
     share.clamp(0.0, 1.0)
 }
 
-/// The probability from which those of both lines follow.
+/// The base probability, from which the probabilities of both lines follow.
 #[derive(Debug, Clone, Copy, Default)]
 struct Control {
     base: f64,
@@ -187,8 +191,8 @@ impl Control {
         self.delay = delay;
     }
 
-    /// The share of drops (or marks) in the classic line: the square, because the rates of its flows
-    /// go with its root.
+    /// The share of drops (or marks) in the classic line. It is the square of the base probability,
+    /// because the rates of classic flows follow its square root.
     fn classic(&self) -> f64 {
         self.base * self.base
     }
@@ -198,7 +202,7 @@ impl Control {
         COUPLING * self.base
     }
 
-    /// True if no update would change anything while nothing waits.
+    /// True if no update would change the probability while no packet waits.
     fn is_at_rest(&self) -> bool {
         self.base == 0.0 && self.delay == 0.0
     }
@@ -209,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_probability_follows_delay_and_trend_and_couples_both_lines() {
+    fn probability_follows_delay_and_trend_and_couples_both_lines() {
         let mut control = Control {
             base: 0.1,
             delay: 0.020,
@@ -219,7 +223,7 @@ mod tests {
         assert!((control.base - 0.132_25).abs() < 1e-12);
         assert!((control.classic() - 0.132_25 * 0.132_25).abs() < 1e-12);
         assert!((control.coupled() - 0.2645).abs() < 1e-12);
-        // On the target, but shrinking by 15 ms.
+        // On the target, but the delay shrinks by 15 ms.
         control.update(0.015);
         assert!((control.base - 0.087_25).abs() < 1e-12);
         control.update(0.0);
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(control.base, 1.0);
     }
 
-    /// The places, among the first packets taken, of those of the classic line.
+    /// The positions of packets of the classic line among the first packets taken.
     fn classic_places(taken: usize, low_bytes: usize) -> Vec<usize> {
         let start = crate::lab::epoch();
         let mut dual = Dual::default();
@@ -244,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn while_both_wait_the_classic_line_gets_a_tenth_of_the_bytes() {
+    fn classic_line_gets_a_tenth_of_the_bytes_while_both_wait() {
         let tenths: Vec<usize> = (0..10).map(|turn| 1 + 10 * turn).collect();
         assert_eq!(classic_places(100, 1000), tenths);
         // Nine times as many bytes are ninety times as many packets of a tenth of the size.
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_begin_at_800_microseconds_and_are_at_equal_distances() {
+    fn marks_begin_at_800_microseconds_and_come_at_equal_intervals() {
         let share = |microseconds| ramp(Duration::from_micros(microseconds));
         assert_eq!(
             [share(0), share(800), share(1200), share(9000)],
@@ -273,7 +277,7 @@ mod tests {
         assert_eq!(dual.next_update, Some(start + INTERVAL));
         dual.update(start + INTERVAL - Duration::from_nanos(1));
         assert_eq!((dual.control.base, dual.control.delay), (0.0, 0.0));
-        // At each update what waits has waited for one interval more.
+        // At each update, the packet has waited one interval longer.
         let mut by_hand = Control::default();
         (1..=4).for_each(|turn| by_hand.update(f64::from(turn) * 0.015));
         dual.update(start + 4 * INTERVAL);
@@ -305,10 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_probability_makes_of_packets() {
+    fn probability_decides_on_drops_and_marks() {
         let start = crate::lab::epoch();
         let now = start + Duration::from_millis(1);
-        // Whether a packet is sent, and whether it is marked; `behind` waits as well.
+        // Returns whether a packet is sent, and its number of marks; `behind` tells whether a
+        // packet waits behind it.
         let low = |base, sum, behind| {
             let mut dual = Dual::default();
             let counters = &mut LinkCounters::new(start);
@@ -322,14 +327,16 @@ mod tests {
             let sent = dual.admits_low(now, &mut queued, counters);
             (sent, counters.ce_marked)
         };
-        // After 1 ms, a half of the packets; alone in its line, none.
+        // After a wait of 1 ms, half of the packets are marked; alone in its line, no packet is
+        // marked.
         assert_eq!(low(0.0, 0.51, true), (true, 1));
         assert_eq!(low(0.0, 0.49, true), (true, 0));
         assert_eq!(low(0.0, 0.51, false), (true, 0));
-        // Twice the probability, if that is more.
+        // The coupled probability is twice the base probability, if that is more.
         assert_eq!(low(0.4, 0.21, false), (true, 1));
         assert_eq!(low(0.4, 0.19, false), (true, 0));
-        // From one half on, marks are not enough: a quarter is dropped, all others are marked.
+        // From a base probability of one half on, marks are not enough: a quarter of the packets is
+        // dropped, and all others are marked.
         assert_eq!(low(0.5, 0.76, false), (false, 0));
         assert_eq!(low(0.5, 0.74, false), (true, 1));
         let classic = |base, sum, ecn| {
@@ -345,7 +352,7 @@ mod tests {
         assert_eq!(classic(0.4, 0.83, ecn), (true, 0));
         assert_eq!(classic(0.4, 0.85, ecn), (true, 1));
         assert_eq!(classic(0.4, 0.85, None), (false, 0));
-        // A quarter is too much for marks.
+        // A probability of a quarter is too high for marks.
         assert_eq!(classic(0.5, 0.76, ecn), (false, 0));
     }
 }

@@ -8,25 +8,26 @@ use super::codel::Controlled;
 use super::line::{Queue, Queued};
 use crate::link::counters::LinkCounters;
 
-/// What a flow may send before it is the next one's turn, in bytes (RFC 8290 section 5.2.2).
+/// Bytes that a flow may send in one turn (RFC 8290 section 5.2.2).
 const QUANTUM: i64 = 1514;
 
-/// Packets from one address to another.
+/// Source and destination address of the packets of a flow.
 type FlowKey = (SocketAddr, SocketAddr);
 
 struct Flow {
     line: Controlled,
-    /// Bytes it may send in this turn.
+    /// Bytes that the flow may send in this turn.
     credit: i64,
 }
 
-/// Fair queueing with controlled delay (RFC 8290), with as many lines as there are flows instead of
-/// 1024 that flows share by chance. All cross traffic is one flow.
+/// Fair queueing with controlled delay (RFC 8290). Each flow has a line of its own, instead of 1024
+/// lines that flows share by chance. All cross traffic is one flow.
 #[derive(Default)]
 pub(super) struct Flows {
     flows: BTreeMap<FlowKey, Flow>,
-    /// Flows that had nothing to send, and those that had their first turn.
+    /// Flows that had no packets before, and have not had a turn yet.
     new: VecDeque<FlowKey>,
+    /// Flows that have had their first turn.
     old: VecDeque<FlowKey>,
     packets: usize,
     bytes: u64,
@@ -78,7 +79,8 @@ impl Queue for Flows {
             }
             list.pop_front();
             if is_new && !self.old.is_empty() {
-                // It waits for all others, so that a flow cannot be new again and again.
+                // An empty new flow waits for all others once, so that it cannot be new again and
+                // again.
                 self.old.push_back(key);
             } else {
                 self.flows.remove(&key);
@@ -108,7 +110,7 @@ mod tests {
 
     use crate::packet::Packet;
 
-    /// A packet of so many IP bytes from a port.
+    /// A packet of `bytes` IP bytes from a port.
     fn packet(port: u16, bytes: usize) -> Queued {
         let address = |port| SocketAddr::from(([10, 0, 0, 1], port));
         let data = BytesMut::zeroed(bytes - 28);
@@ -140,10 +142,10 @@ mod tests {
 
     #[test]
     fn each_flow_has_a_turn_of_1514_bytes() {
-        // Small packets of one flow until its credit is gone, then the other one.
+        // Small packets of one flow until its credit is used up, then the other flow.
         let small = [(1, 757), (1, 757), (1, 757), (1, 757), (2, 1514), (2, 1514)];
         assert_eq!(order(&small), [1, 1, 2, 1, 1, 2]);
-        // One byte of credit is enough for a packet; what was too much counts in the next turn.
+        // One byte of credit is enough for a packet; the excess counts in the next turn.
         let large = [
             (1, 1513),
             (1, 1513),
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_was_empty_waits_for_the_others_once() {
+    fn emptied_flow_is_not_new_at_once() {
         let (mut flows, mut counters) = queue(&[(1, 1514), (1, 1514), (2, 100)]);
         let now = crate::lab::epoch();
         let next = |flows: &mut Flows, counters: &mut LinkCounters| {
@@ -166,7 +168,7 @@ mod tests {
         };
         assert_eq!(next(&mut flows, &mut counters), Some(1));
         assert_eq!(next(&mut flows, &mut counters), Some(2));
-        // The second one has nothing now: it is no longer new when it comes back at once.
+        // The second flow has no packets now. It is not new when its next packet comes at once.
         assert_eq!((flows.packets(), flows.bytes()), (1, 1514));
         assert_eq!(next(&mut flows, &mut counters), Some(1));
         flows.push(packet(2, 100), &mut counters);
@@ -177,10 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_by_the_flow_with_most_bytes() {
+    fn room_is_made_in_the_flow_with_most_bytes() {
         let (mut flows, mut counters) = queue(&[(1, 1000), (2, 300), (2, 300), (2, 300), (1, 200)]);
         assert_eq!((flows.packets(), flows.bytes()), (5, 2100));
-        // 1200 against 900: the oldest one of the first goes, then those of the second.
+        // 1200 bytes against 900: the oldest packet of the first flow goes, then packets of the
+        // second.
         assert!(flows.make_room());
         assert_eq!((flows.packets(), flows.bytes()), (4, 1100));
         assert!(flows.make_room() && flows.make_room());

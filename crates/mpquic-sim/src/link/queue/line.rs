@@ -1,4 +1,4 @@
-//! [`Line`]: packets that wait in the order of their arrival, and what every queue can do.
+//! [`Line`]: packets that wait in order of arrival. [`Queue`]: the interface of all queues.
 
 use std::collections::VecDeque;
 #[cfg(test)]
@@ -13,14 +13,14 @@ use mpquic_core::EcnCodepoint;
 use crate::link::counters::LinkCounters;
 use crate::packet::Packet;
 
-/// A packet that waits.
+/// A packet in a queue.
 pub(in crate::link) struct Queued {
     pub(in crate::link) arrived: Instant,
     pub(in crate::link) packet: Packet,
 }
 
 impl Queued {
-    /// A packet of so many IP bytes.
+    /// A packet of `bytes` IP bytes.
     #[cfg(test)]
     pub(super) fn of_bytes(arrived: Instant, bytes: usize, ecn: Option<EcnCodepoint>) -> Self {
         let address = |host| SocketAddr::from(([10, 0, 0, host], 1));
@@ -35,12 +35,12 @@ impl Queued {
         self.packet.wire_size() as u64
     }
 
-    /// How long it has waited.
+    /// How long the packet has waited.
     pub(super) fn waited(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.arrived)
     }
 
-    /// Marks it, if its sender understands marks.
+    /// Marks the packet, if it is ECN-capable.
     pub(super) fn mark(&mut self, counters: &mut LinkCounters) -> bool {
         let marked = self.packet.mark_ce();
         counters.ce_marked += u64::from(marked);
@@ -48,20 +48,20 @@ impl Queued {
     }
 }
 
-/// What waits for a link. The packet that is being sent is not in it.
+/// The packets that wait for a link, without the packet that is being sent.
 pub(in crate::link) trait Queue: Send + Sync {
     fn packets(&self) -> usize;
 
     fn bytes(&self) -> u64;
 
-    /// Takes a packet, or drops it if its management says so.
+    /// Takes a packet, or drops it if the discipline requires that.
     fn push(&mut self, queued: Queued, counters: &mut LinkCounters);
 
-    /// Takes out the packet that is sent next, after those that are dropped now.
+    /// Removes the packet that is sent next, after packets that the discipline drops now.
     fn pop(&mut self, now: Instant, counters: &mut LinkCounters) -> Option<Queued>;
 
-    /// Makes room for a packet that would exceed the limit, at the cost of another one. False if
-    /// there is no other than the one that arrives.
+    /// Drops a waiting packet to make room for one that would exceed the limit. False if the
+    /// arriving packet should be dropped instead.
     fn make_room(&mut self) -> bool {
         false
     }
@@ -98,7 +98,7 @@ impl Line {
         Some(queued)
     }
 
-    /// How long its first packet has waited.
+    /// How long the first packet has waited.
     pub(super) fn waited(&self, now: Instant) -> Duration {
         let first = self.packets.front();
         first.map_or(Duration::ZERO, |queued| queued.waited(now))

@@ -8,33 +8,36 @@ use rand::{RngExt, SeedableRng};
 use super::line::{Line, Queue, Queued};
 use crate::link::counters::LinkCounters;
 
-/// The delay it aims at, seconds (RFC 8033 section 4.2, `QDELAY_REF`).
+/// Target delay, seconds (RFC 8033 section 4.2, `QDELAY_REF`).
 const TARGET: f64 = 0.015;
-/// How often the probability of drops changes (`T_UPDATE`).
+/// Time between two updates of the drop probability (`T_UPDATE`).
 const INTERVAL: Duration = Duration::from_millis(15);
-/// For how long a queue that builds up is left alone (section 4.4, `MAX_BURST`).
+/// How long a growing queue is left alone (section 4.4, `MAX_BURST`).
 const MAX_BURST: Duration = Duration::from_millis(150);
-/// How much the distance from the target counts, and how much the change since the last time, per second.
+/// Weight of the deviation from the target delay, per second.
 const ALPHA: f64 = 0.125;
+/// Weight of the change of the delay since the last update, per second.
 const BETA: f64 = 1.25;
-/// A queue of no more bytes is left alone: two packets of mean size (section 4.1).
+/// A queue with no more than these bytes is left alone: two packets of mean size (section 4.1).
 const SHORT: u64 = 2 * 1024;
-/// Packets are marked instead of dropped below this probability (section 5.1).
+/// Below this probability, packets are marked instead of dropped (section 5.1).
 const MARKS_BELOW: f64 = 0.1;
-/// Drops are not too near to each other, and not too far from each other: sums of the probabilities
-/// since the last one (section 5.4).
+/// No packet is dropped while the sum of probabilities since the last drop is below this (section
+/// 5.4).
 const NO_DROP_BELOW: f64 = 0.85;
+/// A packet is always dropped once the sum of probabilities since the last drop reaches this
+/// (section 5.4).
 const DROP_ABOVE: f64 = 8.5;
 
-/// A line from which packets are dropped (or marked) on arrival with a probability that follows its
-/// delay. The delay is how long the last packet waited that left it (section 5.2).
+/// A line from which arriving packets are dropped (or marked) with a probability that follows its
+/// delay. The delay is the wait of the last packet that left (section 5.2).
 pub(super) struct Pie {
     line: Line,
     control: Control,
     next_update: Option<Instant>,
-    /// How long the last packet waited that left, seconds; 0 if nothing waited behind it.
+    /// Wait of the last packet that left, seconds; 0 if no packet waited behind it.
     delay: f64,
-    /// The sum of the probabilities since the last drop.
+    /// Sum of the probabilities since the last drop.
     since_drop: f64,
     random: Xoshiro256PlusPlus,
 }
@@ -65,7 +68,7 @@ impl Pie {
         self.next_update = Some(next);
     }
 
-    /// Whether a packet that arrives is dropped (sections 4.1, 4.4 and 5.4).
+    /// Decides whether an arriving packet is dropped (sections 4.1, 4.4 and 5.4).
     fn drops(&mut self) -> bool {
         self.control.on_arrival(self.delay);
         let control = &self.control;
@@ -110,7 +113,7 @@ impl Queue for Pie {
     fn pop(&mut self, now: Instant, _: &mut LinkCounters) -> Option<Queued> {
         self.update(now);
         let queued = self.line.take()?;
-        // What arrives at an empty line waits for nothing of what went before.
+        // A packet that arrives at an empty line does not wait for earlier packets.
         self.delay = match self.line.is_empty() {
             true => 0.0,
             false => queued.waited(now).as_secs_f64(),
@@ -119,13 +122,13 @@ impl Queue for Pie {
     }
 }
 
-/// The probability of drops, and what it follows.
+/// The probability of drops, and the values that it follows.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Control {
     probability: f64,
     /// The delay at the last update, seconds.
     delay: f64,
-    /// For how much longer nothing is dropped.
+    /// How much longer no packet is dropped.
     burst: Duration,
 }
 
@@ -146,7 +149,7 @@ impl Control {
         self.burst = self.burst.saturating_sub(INTERVAL);
     }
 
-    /// A queue that was short may build up once more.
+    /// After a time of a short queue, the queue may grow once more.
     fn on_arrival(&mut self, delay: f64) {
         let short = delay < TARGET / 2.0 && self.delay < TARGET / 2.0;
         if self.probability == 0.0 && short {
@@ -154,13 +157,13 @@ impl Control {
         }
     }
 
-    /// True if no update would change anything while nothing waits.
+    /// True if no update would change the probability while no packet waits.
     fn is_at_rest(&self) -> bool {
         self.probability == 0.0 && self.delay == 0.0 && self.burst.is_zero()
     }
 }
 
-/// How much of a change is made: little while the probability is small (section 4.2).
+/// The part of a change that is applied: small while the probability is small (section 4.2).
 fn tuning(probability: f64) -> f64 {
     let steps = [
         (1e-6, 2048.0),
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_probability_follows_delay_and_trend() {
+    fn probability_follows_delay_and_trend() {
         let mut control = Control {
             probability: 0.05,
             delay: 0.020,
@@ -188,16 +191,16 @@ mod tests {
         // 0.125 * 15 ms + 1.25 * 10 ms = 0.014375, half of which counts below 10 %.
         control.update(0.030);
         assert!((control.probability - 0.057_187_5).abs() < 1e-12);
-        // At the target, but shrinking: 1.25 * -15 ms, half.
+        // At the target, but the delay shrinks: 1.25 * -15 ms, half.
         control.update(0.015);
         assert!((control.probability - 0.047_812_5).abs() < 1e-12);
-        // On the target: nothing changes.
+        // At the target without a trend, the probability does not change.
         control.update(0.015);
         assert!((control.probability - 0.047_812_5).abs() < 1e-12);
     }
 
     #[test]
-    fn small_probabilities_change_in_small_steps_and_large_ones_by_two_percent_at_most() {
+    fn small_probabilities_change_little_and_large_ones_by_two_percent_at_most() {
         for (probability, change) in [
             (0.0, 0.0625 / 2048.0),
             (5e-6, 0.0625 / 512.0),
@@ -213,7 +216,7 @@ mod tests {
                 delay: 0.515,
                 ..Control::default()
             };
-            // 500 ms above the target, and no trend.
+            // 500 ms above the target, without a trend.
             control.update(0.515);
             let changed = control.probability - probability;
             assert!((changed - change).abs() < 1e-12, "{probability}: {changed}");
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_at_an_empty_queue_finds_none_of_the_delay_of_those_before() {
+    fn packet_at_an_empty_queue_finds_a_delay_of_zero() {
         let start = crate::lab::epoch();
         let at = |millis| start + Duration::from_millis(millis);
         let mut pie = Pie::new(1);
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_forgets_and_a_burst_is_let_through_once() {
+    fn empty_queue_lowers_the_probability_and_allows_a_burst_once() {
         let mut control = Control {
             probability: 0.5,
             ..Control::default()
@@ -259,7 +262,7 @@ mod tests {
         assert_eq!(control.burst, Duration::ZERO, "the queue is long");
     }
 
-    /// A queue of 3000 bytes in this state: what becomes of a packet that arrives.
+    /// A controller in this state with a queue of `bytes` bytes.
     fn with(control: Control, since_drop: f64, bytes: usize) -> Pie {
         let mut pie = Pie::new(1);
         pie.line
@@ -299,15 +302,15 @@ mod tests {
             };
             with(control, 8.5, 3000).drops()
         };
-        // Below half of the target a probability below a fifth counts for nothing.
+        // Below half of the target delay, a probability below a fifth drops no packets.
         assert!(!drops(0.007_4, 0.199));
         assert!(drops(0.007_4, 0.2));
         assert!(drops(0.007_5, 0.199));
     }
 
     #[test]
-    fn drops_are_neither_too_near_to_each_other_nor_too_far_apart() {
-        // One packet more adds its probability.
+    fn drops_keep_a_minimum_and_a_maximum_distance() {
+        // One more packet adds its probability.
         let drops = |probability, since_drop| with(long(probability), since_drop, 3000).drops();
         assert!(drops(0.1, 8.4) && drops(0.1, 9.0), "for sure");
         assert!(!drops(1.0, -0.16), "0.84, however probable");
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_marked_while_that_is_enough() {
+    fn packets_are_marked_at_low_probabilities() {
         let arrival = |probability, ecn| {
             let start = crate::lab::epoch();
             let mut pie = with(long(probability), 8.5, 3000);
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_let_through_while_both_delays_are_short_and_nothing_is_dropped() {
+    fn burst_is_allowed_again_after_short_delays_without_drops() {
         let burst = |probability, before, delay| {
             let mut control = Control {
                 probability,
@@ -396,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probability_stays_between_nothing_and_all() {
+    fn probability_stays_between_zero_and_one() {
         let mut control = long(0.99);
         control.update(1.0);
         assert_eq!(control.probability, 1.0);

@@ -1,4 +1,4 @@
-//! What each management makes of a link.
+//! The effect of each queue discipline on a link.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn link(discipline: Discipline) -> (Link, Instant) {
     (Link::new(config, 1, start), start)
 }
 
-/// What arrives: ports and times since the start in ms.
+/// All packets that arrive: ports, and times since the start in ms.
 fn drain(link: &mut Link, start: Instant) -> Vec<(u16, u128)> {
     let mut arrived = Vec::new();
     while let Some(time) = link.next_arrival() {
@@ -40,21 +40,21 @@ fn drain(link: &mut Link, start: Instant) -> Vec<(u16, u128)> {
 }
 
 #[test]
-fn a_standing_queue_is_dropped_from_more_and_more_often() {
+fn drops_from_a_standing_queue_become_more_frequent() {
     let (mut link, start) = link(Discipline::CoDel);
     for _ in 0..400 {
         link.send(start, packet(1, false));
     }
     let arrived = drain(&mut link, start);
-    // Waits are 5 ms from 5 ms on, and too long from 105 ms on; then after 100 ms, and after 1/√2,
-    // 1/√3 and so on of that: at 205, 276, 333, 383 ms.
+    // Waits reach 5 ms after 5 ms, and have been too long at 105 ms. Drops follow after 100 ms, and
+    // after 1/√2, 1/√3 and so on of that: at 205, 276, 333, 383 ms.
     assert_eq!(link.counters().dropped_queue, 5);
     assert_eq!(arrived.len(), 395);
     assert_eq!(arrived.last(), Some(&(1, 395)), "the link was never idle");
 }
 
 #[test]
-fn a_burst_that_is_gone_in_time_loses_nothing() {
+fn burst_that_drains_in_time_loses_no_packets() {
     for discipline in [Discipline::CoDel, Discipline::Pie] {
         let (mut link, start) = link(discipline);
         for burst in 0..10 {
@@ -70,7 +70,7 @@ fn a_burst_that_is_gone_in_time_loses_nothing() {
 }
 
 #[test]
-fn packets_are_marked_instead_if_they_can_be() {
+fn ecn_capable_packets_are_marked_instead_of_dropped() {
     let (mut link, start) = link(Discipline::CoDel);
     for _ in 0..400 {
         link.send(start, packet(1, true));
@@ -81,7 +81,7 @@ fn packets_are_marked_instead_if_they_can_be() {
 }
 
 #[test]
-fn a_flow_that_sends_little_does_not_wait_for_one_that_sends_much() {
+fn sparse_flow_does_not_wait_for_a_bulk_flow() {
     for (discipline, arrival) in [
         (Discipline::Fifo, 101),
         (Discipline::CoDel, 101),
@@ -91,7 +91,7 @@ fn a_flow_that_sends_little_does_not_wait_for_one_that_sends_much() {
         for _ in 0..100 {
             link.send(start, packet(1, false));
         }
-        // By then, the other one is no longer new.
+        // By this time, the other flow is no longer new.
         let early = std::iter::from_fn(|| link.receive(start + 10 * MS)).count();
         assert_eq!(early, 10);
         link.send(start + 10 * MS, packet(2, false));
@@ -121,7 +121,7 @@ fn flows_share_a_link_in_equal_parts() {
 }
 
 #[test]
-fn a_full_queue_costs_the_flow_that_fills_it() {
+fn full_queue_drops_packets_of_the_largest_flow() {
     let config = LinkConfig::new(8.0, Duration::ZERO)
         .queue(Backlog::packets(50))
         .discipline(Discipline::FqCoDel);
@@ -139,10 +139,10 @@ fn a_full_queue_costs_the_flow_that_fills_it() {
     assert_eq!((little.count(), link.counters().dropped_queue), (10, 20));
 }
 
-/// Packets of one port, at equal distances.
+/// Packets of one port, at equal intervals.
 struct Load {
     port: u16,
-    /// Of the link's rate.
+    /// Share of the link's rate.
     share: f64,
     ecn: Option<EcnCodepoint>,
 }
@@ -153,7 +153,7 @@ impl Load {
     }
 }
 
-/// What became of the packets of a load that were sent in the second half of a run.
+/// The result for packets of a load that were sent in the second half of a run.
 #[derive(Debug, Default)]
 struct Fate {
     sent: f64,
@@ -177,7 +177,7 @@ impl Fate {
 /// Sends loads for 40 s over a link that takes 1 ms for each packet.
 fn run(discipline: Discipline, loads: &[Load]) -> Vec<Fate> {
     const LENGTH: f64 = 40e3;
-    // What is sent last may not have arrived at the end.
+    // The last packets may not have arrived at the end.
     let counts = |sent: f64| (LENGTH / 2.0..LENGTH - 500.0).contains(&sent);
     let config = LinkConfig::new(8.0, Duration::ZERO).discipline(discipline);
     let start = crate::lab::epoch();
@@ -225,9 +225,9 @@ fn a_load_above_the_rate_waits_for_about_the_target_of_pie() {
 }
 
 #[test]
-fn pie_marks_what_it_can_while_it_drops_little() {
+fn pie_marks_ecn_capable_packets_up_to_ten_percent() {
     let ecn = Some(EcnCodepoint::Ect0);
-    // A load of its own rate stays as it is, whatever is marked.
+    // A load of constant rate does not react to marks.
     let loads = [Load::new(1, 0.5, ecn), Load::new(2, 0.51, None)];
     let fates = run(Discipline::Pie, &loads);
     assert_eq!(fates[0].lost(), 0.0);
@@ -240,16 +240,17 @@ fn pie_marks_what_it_can_while_it_drops_little() {
 }
 
 #[test]
-fn the_low_latency_queue_waits_for_little_and_its_marks_follow_the_drops_of_the_other() {
+fn low_latency_queue_stays_short_and_its_marks_follow_classic_drops() {
     let ecn = Some(EcnCodepoint::Ect1);
     let loads = [Load::new(1, 0.1, ecn), Load::new(2, 0.95, None)];
     let fates = &mut run(Discipline::DualPi2, &loads);
-    // One packet of the other queue may be on its way, and its own takes 1 ms.
+    // A packet of the other queue may be in transmission, and the packet itself takes 1 ms.
     assert!(fates[0].median() <= 2.0, "{}", fates[0].median());
     assert_eq!(fates[0].lost(), 0.0);
     let median = fates[1].median();
     assert!((13.0..19.0).contains(&median), "{median} ms");
-    // 0.95 in, 0.9 out; and twice the root.
+    // 0.95 of the rate arrives and 0.9 leaves; the share of marks is twice the square root of the
+    // share of drops.
     assert!(
         (fates[1].lost() - 0.05 / 0.95).abs() < 0.01,
         "{}",
@@ -263,7 +264,7 @@ fn the_low_latency_queue_waits_for_little_and_its_marks_follow_the_drops_of_the_
 }
 
 #[test]
-fn too_much_in_the_low_latency_queue_is_dropped_and_the_other_one_keeps_its_share() {
+fn overload_of_the_low_latency_queue_is_dropped_and_classic_keeps_its_share() {
     let ecn = Some(EcnCodepoint::Ect1);
     let fates = &mut run(Discipline::DualPi2, &[Load::new(1, 1.5, ecn)]);
     assert!(
@@ -282,6 +283,6 @@ fn too_much_in_the_low_latency_queue_is_dropped_and_the_other_one_keeps_its_shar
     let fates = run(Discipline::DualPi2, &loads);
     let share = fates[1].arrived / (fates[0].arrived + fates[1].arrived);
     assert!(share >= 0.1, "{share}");
-    // Its marks became drops as well.
+    // The other queue's marks became drops as well.
     assert!(fates[1].lost() > 0.2, "{}", fates[1].lost());
 }

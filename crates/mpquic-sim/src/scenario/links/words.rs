@@ -1,4 +1,4 @@
-//! Links in words.
+//! Describes links in words.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::super::number::{Number, Parameter};
 use super::{AQM, Delay, LinkPair, LinkSpec, QueueSpec};
 use crate::link::Discipline;
 
-/// What a part of the words is about.
+/// The subject of a part of a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Thing {
     Rate,
@@ -28,7 +28,7 @@ fn join(parts: &[Part]) -> String {
 }
 
 impl LinkPair {
-    /// What the link is like, as "10 Mbit/s, 20 ms one way, loses 1 %".
+    /// A description of the link, as "10 Mbit/s, 20 ms one way, loses 1 %".
     pub(in super::super) fn words(&self, parameters: &[Parameter]) -> String {
         let [up, down] = [&self.up, &self.down].map(|link| link.parts(parameters));
         let missing = |from: &[Part], of: &[Part]| -> Vec<Part> {
@@ -40,7 +40,7 @@ impl LinkPair {
         if only_up.is_empty() && !only_down.is_empty() {
             let _ = write!(words, " (to the client alone: {})", join(&only_down));
         } else if !only_up.is_empty() {
-            // What differs is enough if it says something else of the same things.
+            // The differing parts are enough if both directions have parts with the same subjects.
             let things = |parts: &[Part]| parts.iter().map(|(thing, _)| *thing).collect::<Vec<_>>();
             let alike = things(&only_up) == things(&only_down);
             let other = if alike { only_up } else { up };

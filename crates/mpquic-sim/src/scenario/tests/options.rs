@@ -1,4 +1,4 @@
-//! What each field of a file becomes, and what it is if it is not given.
+//! The effect of each field of a file, and the default without the field.
 
 use mpquic_core::EcnCodepoint;
 
@@ -11,7 +11,7 @@ fn read(text: &str) -> Scenario {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A file whose only path has these fields.
+/// The links of a file whose only path has these fields.
 fn links(fields: &str) -> [LinkConfig; 2] {
     let text = format!(
         "schedulers = \"lrf\"\nworkload = {{ kind = \"file\", size_mb = 1 }}\n\
@@ -32,7 +32,7 @@ fn plain() -> LinkConfig {
 }
 
 #[test]
-fn what_is_not_given_has_a_default() {
+fn missing_fields_have_defaults() {
     let scenario = read(&file(""));
     assert_eq!(scenario.id, "x");
     let texts = [
@@ -83,7 +83,7 @@ fn what_is_not_given_has_a_default() {
 }
 
 #[test]
-fn what_is_given_counts() {
+fn given_fields_replace_defaults() {
     let scenario = read(&file(
         "title = \"T\"\npaper = \"P\"\nfigure = \"F\"\nmetric = \"gap_s\"\nvariant_of = \"v\"\n\
          seed = 7\nruns = 3\ndraw = \"space-filling\"\npoints = 9\nsweep = \"zip\"\n\
@@ -191,7 +191,7 @@ fn fields_of_a_path_become_those_of_its_links() {
 }
 
 #[test]
-fn what_happens_later_is_on_the_schedule() {
+fn later_changes_are_on_the_schedule_of_the_link() {
     let [up, down] = links(
         "rate_mbit = 10\nowd_ms = 5\nat = [\n\
          { t = 1, rate_mbit = 2, loss_pct = 1, dir = \"c2s\" },\n\
@@ -226,7 +226,7 @@ fn what_happens_later_is_on_the_schedule() {
 }
 
 #[test]
-fn links_vary_alike_or_each_by_itself() {
+fn links_vary_alike_or_separately() {
     let variation = |fields: &str| {
         let [up, down] = links(&format!(
             "rate_mbit = 10\nowd_ms = 5\nvary = {{ {fields} }}"
@@ -373,7 +373,7 @@ fn objects_of_a_page_are_read() {
     let Kind::Page { pages, choice } = &scenario.workload.kind else {
         panic!("another kind");
     };
-    // The second page first.
+    // The second page is swept first.
     let Source::Swept(values) = &scenario.parameters[0].source else {
         panic!("not swept");
     };
@@ -520,7 +520,7 @@ fn claims_are_read() {
         claim: Claim::Words,
     };
     assert_eq!(words, expected);
-    // What only other kinds of claims have is no mistake.
+    // Fields of other kinds of claims are not a mistake.
     assert_eq!(
         claim("text = \"T\"\ncontender = \"lrf\"").claim,
         Claim::Words
@@ -570,7 +570,7 @@ fn claims_are_read() {
     let fields = "better_pct = 75\ncontender = \"lrf\"\nagainst = \"etc\"";
     assert_eq!(claim(fields).claim, better(0.0));
     assert_eq!(claim(&format!("{fields}\nby_pct = 20")).claim, better(0.2));
-    // All of them can be made of other contenders.
+    // Each of these claims can be renamed to other contenders.
     let forms = [(lrf.clone(), "form".to_owned())];
     for claim in [order, equal, value, ratio(true), change, better(0.1)] {
         let published = Published {
@@ -585,7 +585,7 @@ fn claims_are_read() {
 }
 
 #[test]
-fn metrics_are_those_of_the_workload_and_of_what_else_there_is() {
+fn metrics_follow_workload_competitors_and_swaps() {
     let metrics = |workload: &str, more: &str| {
         let two = "[[path]]\nname = \"b\"\nrate_mbit = 1\nowd_ms = 1\n";
         let text = file(more).replace("kind = \"file\", size_mb = 1", workload) + two;
@@ -706,7 +706,7 @@ fn defaults_may_be_written_out() {
 }
 
 #[test]
-fn what_differs_between_runs_is_named_by_its_place() {
+fn parameters_are_named_by_their_place_in_the_file() {
     let scenario = read(&file(
         "[[cross]]\npath = \"a\"\nrate_mbit = [1, 2]\n[[cross]]\npath = \"a\"\nrate_mbit = \"1..2\"\n\
          [[link]]\nname = \"s\"\nrate_mbit = [3, 4]\nowd_ms = 1\nc2s = { loss_pct = \"0..1\" }\n\

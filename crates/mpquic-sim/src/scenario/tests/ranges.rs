@@ -1,8 +1,8 @@
-//! Which numbers, names and combinations of fields each field accepts.
+//! The numbers, names and combinations of fields that each field accepts.
 
 use super::*;
 
-/// A file with a field in the place of `@`, `= VALUE` included.
+/// A file with a field, including `= VALUE`, in the place of `@`.
 fn at(template: &str, field: &str) -> String {
     template.replace('@', field)
 }
@@ -32,7 +32,7 @@ fn workload(fields: &str) -> String {
     format!("schedulers = \"lrf\"\nlimit_s = 1e5\nworkload = {{ {fields} }}\n{path}")
 }
 
-/// Where a field stands, the field, its least and its greatest value, and its unit.
+/// A template, a field, its smallest and largest value, and its unit.
 type Range<'a> = (&'a str, &'a str, f64, f64, &'a str);
 
 fn assert_ranges(ranges: &[Range<'_>]) {
@@ -55,7 +55,8 @@ fn assert_ranges(ranges: &[Range<'_>]) {
             .next();
         let key = key.unwrap();
         let expected = format!("is not possible; expected a number from {least} to {most}{unit}");
-        // A bit less than the least, which may be far below 1, and a bit more than the most.
+        // Slightly less than the smallest value, which may be far below 1, and slightly more than
+        // the largest.
         for value in [least - 1e-3 * least.abs().max(1e-3), most * (1.0 + 1e-6)] {
             let message = read(value).unwrap_err();
             assert!(message.contains(&expected), "{field} {value}: {message}");
@@ -199,7 +200,7 @@ fn times_are_within_a_hundred_thousand_seconds() {
         (&swap, "t = #", 0.0, 1e5, "s"),
         (&cross, "from = #", 0.0, 1e5, "s"),
     ]);
-    // These have to be before or after something else as well.
+    // These times also have to be before or after another time.
     let competitor = two("competitor = { name = \"x\", @ }");
     let migration = "contender = { name = \"x\", paths = \"a\", migrate_to = \"b\", @ }";
     let migration = two(migration);
@@ -273,7 +274,7 @@ fn assert_refused(cases: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn what_is_no_number_flag_or_text_is_answered_with_what_is_expected() {
+fn errors_for_wrong_types_name_the_expected_type() {
     assert_refused(&[
         (
             ROOT,
@@ -329,7 +330,7 @@ fn what_is_no_number_flag_or_text_is_answered_with_what_is_expected() {
 }
 
 #[test]
-fn what_a_field_cannot_be_is_answered_with_what_it_can_be() {
+fn errors_for_wrong_values_name_the_accepted_values() {
     assert_refused(&[
         (
             PATH,
@@ -386,7 +387,7 @@ fn what_a_field_cannot_be_is_answered_with_what_it_can_be() {
 }
 
 #[test]
-fn a_workload_has_what_its_kind_needs() {
+fn workload_needs_the_fields_of_its_kind() {
     for (fields, expected) in [
         (
             "kind = \"file\"",
@@ -516,7 +517,7 @@ fn a_swap_has_two_paths_and_a_migration_has_both_fields() {
 }
 
 #[test]
-fn a_claim_is_about_a_swept_value_there_is() {
+fn claim_must_name_an_existing_swept_value() {
     let text = |at: &str| {
         let more = format!("[[published]]\ntext = \"x\"\nat = \"{at}\"");
         file(&more).replace("owd_ms = 5", "owd_ms = [1, 2]")
@@ -532,7 +533,7 @@ fn a_claim_is_about_a_swept_value_there_is() {
 }
 
 #[test]
-fn a_field_that_nobody_knows_is_refused_in_each_table() {
+fn unknown_field_is_refused_in_each_table() {
     let link = "link = { name = \"s\", rate_mbit = 1, owd_ms = 1, @ }";
     let swap = "swap = { t = 1, paths = [\"a\", \"b\"], @ }";
     let page = "page = { name = \"p\", objects = [{ name = \"x\", size_kb = 1 }], @ }";

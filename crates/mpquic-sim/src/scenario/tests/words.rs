@@ -1,4 +1,4 @@
-//! What scenarios are like in words.
+//! Descriptions of scenarios in words.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn each_workload_has_its_words() {
 }
 
 #[test]
-fn pages_are_told_one_by_one() {
+fn pages_are_described_one_by_one() {
     let text = file("").replace(
         "kind = \"file\", size_mb = 1",
         "kind = \"page\", page = [\"p\", \"q\"]",
