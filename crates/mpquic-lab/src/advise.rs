@@ -16,19 +16,20 @@ use crate::table::aligned;
 use crate::terminal::print;
 use crate::{Failure, Policies, select};
 
-/// The policies of the tool unless it is told otherwise.
+/// The scheduler and the controller of the tool if the command line names no others.
 const DEFAULT: (&str, &str) = ("auto", "coupled-bbr");
-/// A difference of a smaller share than this is none.
+/// A gain of a smaller share than this counts as no gain.
 const NOTICED: f64 = 0.01;
-/// What runs over all paths.
+/// How the output calls a contender that uses all paths.
 const BOTH: &str = "all paths";
 
 /// Say which scheduler and controller suit some paths best
 ///
-/// FILE is what `mpquic record` wrote, or any other scenario. Its transfer runs in virtual time with
-/// each scheduler and controller over all paths, and over each path alone. What is found is said in
-/// words, and written as a policy: the side that sends the data decides, so the file is for `mpquic
-/// serve --policy` where it is downloaded, and for `mpquic put --policy` where it is uploaded.
+/// FILE is what `mpquic record` wrote, or any other scenario. Its transfer runs in virtual time
+/// with each scheduler and controller over all paths, and over each path alone. What is found is
+/// said in words, and written as a policy: the side that sends the data decides, so the file is for
+/// `mpquic serve --policy` where it is downloaded, and for `mpquic put --policy` where it is
+/// uploaded.
 #[derive(Debug, Args)]
 pub struct Advise {
     /// The scenario
@@ -67,19 +68,19 @@ pub struct Advise {
     quiet: bool,
 }
 
-/// What was tried, and how it went.
+/// A scheduler and controller that were tried, with the results of their runs.
 #[derive(Debug, Clone, Serialize)]
 struct Tried {
     scheduler: String,
     controller: String,
-    /// The only path that it used, if it was one.
+    /// The name of the path if only one path was used.
     path: Option<String>,
     median: f64,
-    /// The longest time in which nothing arrived, of all runs.
+    /// The longest time without any arrival, over all runs.
     worst_gap_s: Option<f64>,
-    /// Megabytes of datagrams that each path carried, in the mean of the runs.
+    /// Megabytes of datagrams that each path carried, averaged over the runs.
     path_mb: Vec<(String, f64)>,
-    /// Runs that did not end in time.
+    /// Runs that did not finish within the time limit or failed.
     late: usize,
     #[serde(skip)]
     contender: usize,
@@ -89,25 +90,25 @@ struct Tried {
 struct Advice {
     metric: String,
     runs: usize,
-    /// What to use.
+    /// The scheduler and controller to use.
     policy: Tried,
-    /// The only path that is worth using, if all of them together gain nothing.
+    /// The only path to use, if using all paths together gains nothing.
     one_path: Option<String>,
-    /// True if the windows of the policy's controller know of each other.
+    /// True if the controller of the policy couples the windows of its paths.
     is_coupled: bool,
     default: Tried,
-    /// The best over a single path.
+    /// The best result over a single path.
     best_single: Option<Tried>,
-    /// All, the best first.
+    /// All results, the best first.
     tried: Vec<Tried>,
 }
 
 impl Advise {
-    /// Does what the command line asked for.
+    /// Runs all contenders and prints the advice.
     ///
     /// # Errors
     ///
-    /// [`Failure`], to be shown to the user.
+    /// A [`Failure`] to show to the user.
     pub fn run(&self, policies: &Policies) -> Result<(), Failure> {
         let named = select::scenarios(policies, std::slice::from_ref(&self.scenario))?;
         let Ok([select::Named { mut scenario, .. }]) = <[_; 1]>::try_from(named) else {
@@ -160,7 +161,8 @@ impl Advise {
     }
 }
 
-/// Every scheduler with every controller over all paths, and every controller over each path alone.
+/// The contenders: each scheduler with each controller over all paths, and each controller over
+/// each path alone.
 fn contenders(schedulers: &[String], controllers: &[String], paths: usize) -> Vec<Contender> {
     let contender = |scheduler: &str, controller: &str, used| {
         let name = match used {
@@ -176,14 +178,14 @@ fn contenders(schedulers: &[String], controllers: &[String], paths: usize) -> Ve
     for controller in controllers {
         let all = schedulers.iter();
         contenders.extend(all.map(|scheduler| contender(scheduler, controller, UsedPaths::All)));
-        // Where there is one path, there is nothing to schedule.
+        // With a single path, a run over this path alone would be the same run again.
         let alone = (0..paths).filter(|_| paths > 1).map(UsedPaths::Only);
         contenders.extend(alone.map(|path| contender(DEFAULT.0, controller, path)));
     }
     contenders
 }
 
-/// How all contenders went, the best first.
+/// The results of all contenders, the best first.
 fn tried(scenario: &mpquic_sim::scenario::Scenario, results: &ScenarioResults) -> Vec<Tried> {
     let each = scenario.contenders.iter().enumerate();
     let mut tried: Vec<_> = each
@@ -233,7 +235,7 @@ impl Advice {
         let default = tried.iter().find(is_default).cloned();
         let best = tried.iter().find(|one| one.path.is_none()).cloned();
         let best_single = tried.iter().find(|one| one.path.is_some()).cloned();
-        // Both are always among what was tried.
+        // Both the default policy and the best policy are among the results.
         let default = default.or_else(|| tried.first().cloned());
         let default = default.unwrap_or_else(Tried::nothing);
         let best = best.unwrap_or_else(|| default.clone());
@@ -262,7 +264,7 @@ impl Advice {
         }
     }
 
-    /// The policy in the form of options.
+    /// The policy as a file of options.
     fn policy_file(&self, scenario: &str) -> String {
         let Tried {
             scheduler,
@@ -444,7 +446,7 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.0} ms", 1e3 * seconds)
 }
 
-/// By which share of the other a value is better.
+/// By which share of `other` the value of a metric is better than `other`.
 fn gain(metric: &str, value: f64, other: f64) -> f64 {
     let share = (other - value) / other.abs().max(f64::MIN_POSITIVE);
     if is_lower_better(metric) {

@@ -1,4 +1,4 @@
-//! Two sets of results of the same scenarios: what has changed from the first to the second.
+//! Two sets of results of the same scenarios, and the differences between them.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,36 @@ use mpquic_sim::experiment::{
 use crate::numbers::short;
 use crate::{Failure, claims};
 
-/// A difference is significant if it could be chance in at most this share of cases.
+/// A difference is significant if chance alone causes it with at most this probability.
 const LEVEL: f64 = 0.05;
 
-/// All that differs between two sets of results.
+/// All differences between two sets of results.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// What both sets have, by scenario in the order of the second.
+    /// The scenarios that both sets contain, in the order of the second set.
     pub(crate) scenarios: Vec<Scenario>,
-    /// Scenarios that only the first set has, and those that only the second has.
+    /// Names of the scenarios that only the first set contains, and of those only in the second
+    /// set.
     pub(crate) alone: [Vec<String>; 2],
 }
 
-/// A scenario of both sets.
+/// The changes of a scenario that both sets contain.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) metric: String,
-    /// A line per contender and combination of swept values.
+    /// One line per contender and combination of swept values.
     pub(crate) lines: Vec<Line>,
-    /// What has no line, because it failed every time.
+    /// The contenders without a line, because all their runs failed.
     pub(crate) failed: Vec<Failed>,
-    /// Claims with another verdict than before.
+    /// Published claims whose verdict has changed.
     pub(crate) verdicts: Vec<Verdict>,
-    /// Contenders that only one of the sets has.
+    /// Contenders that only one of the two sets contains.
     pub(crate) alone: Vec<String>,
 }
 
-/// A contender of the second set against itself in the first, or against another one.
+/// A contender of the second set compared with itself in the first set, or with another contender.
 #[derive(Debug)]
 pub(crate) struct Line {
     /// The scenario and the swept values.
@@ -45,23 +46,25 @@ pub(crate) struct Line {
     pub(crate) contender: String,
     pub(crate) medians: [f64; 2],
     pub(crate) comparison: Comparison,
-    /// How likely the difference is if there is none, corrected for the other lines of the scenario.
+    /// The probability that chance alone causes this difference, corrected for the other lines of
+    /// the scenario.
     chance: f64,
     lower_is_better: bool,
 }
 
-/// A contender without a comparison: every run of it failed, or of what it is compared with.
+/// A contender without a comparison, because all runs of one of the two sides failed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Failed {
     /// The scenario and the swept values.
     pub(crate) label: String,
     pub(crate) contender: String,
-    /// Medians; `None` where every run failed.
+    /// The medians of both sides; `None` where all runs failed.
     pub(crate) medians: [Option<f64>; 2],
 }
 
 impl Failed {
-    /// The two sides of a comparison, each with its results, if one of them failed every time.
+    /// Compares two sides by their medians, if all runs of one of them failed. Otherwise, returns
+    /// `None`.
     pub(crate) fn of(sides: [(&ScenarioResults, Cell); 2], metric: &str) -> Option<Self> {
         if !sides
             .iter()
@@ -81,19 +84,19 @@ impl Failed {
         })
     }
 
-    /// True if the second side failed and the first did not.
+    /// True if the second side failed and the first side did not.
     pub(crate) fn is_worse(&self) -> bool {
         matches!(self.medians, [Some(_), None])
     }
 
-    /// The medians in words.
+    /// The medians as text, with "failed" where there is none.
     pub(crate) fn words(&self) -> [String; 2] {
         let words = |median: Option<f64>| median.map_or_else(|| "failed".to_owned(), short);
         self.medians.map(words)
     }
 }
 
-/// What a line says.
+/// The verdict on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Same,
@@ -111,14 +114,15 @@ impl Change {
     }
 }
 
-/// A claim with another verdict than before.
+/// A published claim whose verdict has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) published: String,
-    /// Against whose contenders.
+    /// The contenders that the claim is tested on: "published forms" or "ours".
     pub(crate) against: &'static str,
-    /// The verdicts, and what they are about, before and after.
+    /// The verdicts before and after.
     pub(crate) outcomes: [&'static str; 2],
+    /// Our results before and after, as text.
     pub(crate) found: [String; 2],
 }
 
@@ -148,7 +152,7 @@ impl Line {
         }
     }
 
-    /// The mean ratio of runs, above 1 for what is worse.
+    /// The mean ratio of paired runs. It is above 1 if the second side is worse.
     pub(crate) fn worse_by(&self) -> f64 {
         match self.lower_is_better {
             true => self.comparison.paired,
@@ -157,7 +161,7 @@ impl Line {
     }
 }
 
-/// Corrects the chances of lines that are read together.
+/// Corrects the probabilities of lines that a reader sees together.
 pub(crate) fn correct(lines: &mut [Line]) {
     let chances: Vec<_> = lines.iter().map(|line| line.comparison.chance).collect();
     for (line, chance) in lines.iter_mut().zip(corrected(&chances)) {
@@ -165,13 +169,13 @@ pub(crate) fn correct(lines: &mut [Line]) {
     }
 }
 
-/// A scenario and its swept values.
+/// A label of the scenario and its swept values.
 pub(crate) fn label(results: &ScenarioResults, sweep: usize) -> String {
     let sweep = sweep_label(&results.sweeps[sweep]);
     format!("{} {sweep}", results.id).trim_end().into()
 }
 
-/// The metric to compare by: the scenario's own unless one is named.
+/// The metric of the comparison: the named one, or else the scenario's own metric.
 pub(crate) fn metric<'a>(
     named: Option<&'a str>,
     results: &'a ScenarioResults,
@@ -191,7 +195,8 @@ pub(crate) fn metric<'a>(
 }
 
 impl Changes {
-    /// What has changed, by the scenarios' own metrics unless one is named.
+    /// The changes between two sets. They are compared by the named metric, or else by each
+    /// scenario's own metric.
     pub(crate) fn between(
         before: &Results,
         after: &Results,
@@ -215,17 +220,17 @@ impl Changes {
         Ok(changes)
     }
 
-    /// All lines.
+    /// The lines of all scenarios.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &Line> {
         self.scenarios.iter().flat_map(|scenario| &scenario.lines)
     }
 
-    /// All contenders that have no line.
+    /// All contenders without a line.
     pub(crate) fn failed(&self) -> impl Iterator<Item = &Failed> {
         self.scenarios.iter().flat_map(|scenario| &scenario.failed)
     }
 
-    /// How many lines say this.
+    /// The number of lines with this verdict.
     pub(crate) fn count(&self, change: Change) -> usize {
         self.lines().filter(|line| line.change() == change).count()
     }
@@ -253,15 +258,15 @@ fn scenario(
     })
 }
 
-/// Contenders that the others do not have.
+/// Names of the contenders that `others` does not contain.
 fn only(these: &ScenarioResults, others: &ScenarioResults) -> Vec<String> {
     let names = these.contenders.iter();
     let names = names.filter(|name| others.contender(name).is_none());
     names.cloned().collect()
 }
 
-/// Every contender of the second results against itself in the first. Runs with the same values and
-/// seed are paired.
+/// Compares every contender of the second results with itself in the first. Runs with the same
+/// values and seed are paired.
 fn lines(
     before: &ScenarioResults,
     after: &ScenarioResults,
@@ -307,7 +312,7 @@ fn lines(
     (lines, failed)
 }
 
-/// Claims of both sets whose verdicts differ.
+/// Claims in both sets whose verdicts differ.
 fn verdicts(results: [&Results; 2], scenarios: [&ScenarioResults; 2]) -> Vec<Verdict> {
     let [before, after] = [0, 1].map(|set| claims::rows(results[set], scenarios[set]));
     let mut changed = Vec::new();

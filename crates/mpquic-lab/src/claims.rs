@@ -1,4 +1,4 @@
-//! Published claims beside our results, in words.
+//! Published claims beside our results, as text.
 
 use mpquic_sim::experiment::{
     Cell, Edge, Finding, Outcome, Results, ScenarioResults, is_lower_better,
@@ -7,37 +7,38 @@ use mpquic_sim::scenario::{Claim, Published};
 
 use crate::numbers::{short, unit};
 
-/// A published claim beside our results.
+/// One row of the table: a published claim beside our results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) metric: String,
     pub(super) published: String,
-    /// Against the forms of contenders that the publication measured; `None` if the scenario has
-    /// none of them.
+    /// The verdict on the contenders in the form that the publication measured; `None` if the
+    /// scenario runs none of these forms.
     pub(super) as_published: Option<Verdict>,
-    /// Against ours.
+    /// The verdict on our own form of the contenders.
     pub(super) ours: Verdict,
-    /// Why our results differ; empty if they do not.
+    /// The reason why our results differ from the claim; empty if they do not.
     pub(super) reason: String,
 }
 
-/// What our runs say about a claim.
+/// The verdict of our runs on a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) found: String,
     pub(super) outcome: &'static str,
-    /// It calls for a reason.
+    /// True if the verdict needs a reason.
     differs: bool,
 }
 
-/// All claims about `scenario`, which is one of `results`.
+/// The rows for all claims about `scenario`, which is one of `results`.
 pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
     let as_published = scenario.published.iter();
     let as_published: Vec<_> = as_published
         .map(|claim| claim.of_published(&scenario.as_published))
         .collect();
     let known: Vec<_> = as_published.iter().flatten().cloned().collect();
-    // Each column of verdicts is right as a whole.
+    // The claims of a column are tested together, so that the confidence holds for the whole
+    // column.
     let mut verdicts = verdicts(results, scenario, &known).into_iter();
     let ours = self::verdicts(results, scenario, &scenario.published);
     let mut rows = Vec::new();
@@ -58,7 +59,7 @@ pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
     rows
 }
 
-/// What our runs say about these claims, tested together.
+/// The verdicts of our runs on these claims, tested together.
 fn verdicts(results: &Results, scenario: &ScenarioResults, claims: &[Published]) -> Vec<Verdict> {
     let findings = results.findings(scenario, claims);
     let verdict = |(published, finding): (&Published, Finding)| Verdict {
@@ -72,7 +73,7 @@ fn verdicts(results: &Results, scenario: &ScenarioResults, claims: &[Published])
     claims.iter().zip(findings).map(verdict).collect()
 }
 
-/// What there is to say of a verdict that is near its edge.
+/// The remark on a finding that is near the edge between two verdicts.
 fn edge(finding: &Finding) -> String {
     match finding.edge {
         Edge::Far => String::new(),
@@ -82,8 +83,11 @@ fn edge(finding: &Finding) -> String {
     }
 }
 
-/// How often each outcome occurs among these claims: name, against published forms, against ours.
-/// Where the publication's own forms were not run, a claim counts with ours in both columns.
+/// The number of claims per outcome: its name, the count against published forms, and the count
+/// against ours.
+///
+/// If the scenario did not run the publication's own forms, the verdict on our form counts in both
+/// columns.
 pub(super) fn counts(rows: &[Row]) -> Vec<(&'static str, usize, usize)> {
     let names = [
         "within 0.10",
@@ -216,8 +220,10 @@ fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) ->
     }
 }
 
-/// The medians of the contenders that a claim names (of all if it names none), from the best to the worst; over several combinations of swept
-/// values, relative to the baseline.
+/// The medians of the contenders that a claim names, from the best to the worst. If the claim names
+/// none, these are all contenders.
+///
+/// Over several combinations of swept values, the medians are relative to the baseline.
 fn medians(scenario: &ScenarioResults, published: &Published) -> String {
     let metric = &published.metric;
     let sweeps: Vec<usize> = scenario.sweeps_of(published).collect();

@@ -1,4 +1,4 @@
-//! `mpquic lab compare`: two sets of results, or the contenders of one.
+//! `mpquic lab compare`: compares two sets of results, or the contenders of one set.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Compare) -> Result<(), Failure> {
     }
 }
 
-/// What has changed, for a terminal.
+/// The table of changes for a terminal.
 pub(crate) fn text(changes: &Changes) -> Result<String, Failure> {
     let mut rows = vec![header("first", "second")];
     for scenario in &changes.scenarios {
@@ -143,7 +143,7 @@ fn table(rows: &[Vec<String>]) -> Result<String, Failure> {
     Ok(aligned(rows))
 }
 
-/// Every contender against the baseline.
+/// Compares every contender with the baseline.
 fn contenders(args: &Compare, results: &Results) -> Result<(), Failure> {
     let mut rows = vec![header("baseline", "contender")];
     for scenario in &results.scenarios {

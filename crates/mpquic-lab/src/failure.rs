@@ -1,17 +1,17 @@
-//! [`Failure`]: why a command of the lab failed.
+//! [`Failure`]: the reason why a command of the lab failed.
 
 use std::fmt::Display;
 use std::path::Path;
 
 use thiserror::Error;
 
-/// Why a command of the lab failed. The message is one line.
+/// The reason why a command of the lab failed. The message is one line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The command line, or a file it names, is wrong.
+    /// The command line is wrong, or a file that it names.
     #[error("{0}")]
     Usage(String),
-    /// The command line is right, but the command could not be carried out.
+    /// The command line is right, but the command failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -25,7 +25,7 @@ impl Failure {
         Self::Failed(message.to_string())
     }
 
-    /// A file could not be written.
+    /// The failure to read or write a file.
     pub(crate) fn in_file(path: &Path, error: impl Display) -> Self {
         Self::Failed(format!("{}: {error}", path.display()))
     }

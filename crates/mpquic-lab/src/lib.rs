@@ -1,4 +1,4 @@
-//! mpquic-lab: experiments in virtual time, as a command.
+//! mpquic-lab: runs experiments in virtual time from the command line.
 //!
 //! `mpquic lab` is this crate with the built-in policies. Your own program can add a scheduler
 //! that is not part of mpquic:
@@ -14,8 +14,8 @@
 //! }
 //! ```
 //!
-//! In your program, `cargo run --release -- run all --add mine -o results` then runs every scenario
-//! with its own contenders and `mine`, and writes tables and a report.
+//! In your program, `cargo run --release -- run all --add mine -o results` runs every scenario with
+//! its own contenders and with `mine`. It writes tables and a report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -95,8 +95,8 @@ struct Run {
     /// Names of scenarios (`etc-*` means several), files with scenarios, or `all`
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Compare these schedulers instead of the scenario's own contenders; one that the scenario names
-    /// keeps what it says of it; `all` for all built-in ones
+    /// Compare these schedulers instead of the scenario's own contenders; one that the scenario
+    /// names keeps what it says of it; `all` for all built-in ones
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     schedulers: Vec<String>,
     /// Run the contenders with these controllers instead of their own; `all` for all built-in ones
@@ -105,8 +105,8 @@ struct Run {
     /// Compare these schedulers with the scenario's own contenders
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     add: Vec<String>,
-    /// Repeat each point this many times; without this and --points, as often as the scenario says, or
-    /// less if all published claims are decided before
+    /// Repeat each point this many times; without this and --points, as often as the scenario says,
+    /// or less if all published claims are decided before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     runs: Option<u64>,
     /// Use this many points, each with its own randomly drawn values
@@ -152,15 +152,15 @@ impl From<WhichTraces> for Traces {
     }
 }
 
-/// Points and repetitions of a quick run, at most.
+/// The largest number of points and of repetitions of a quick run.
 const QUICK: (usize, usize) = (4, 3);
 
 impl Lab {
-    /// Does what the command line asked for.
+    /// Runs the subcommand of the command line.
     ///
     /// # Errors
     ///
-    /// [`Failure`], to be shown to the user.
+    /// A [`Failure`] to show to the user.
     pub fn run(&self, policies: &Policies) -> Result<(), Failure> {
         match &self.command {
             Command::List(args) => list(args),
@@ -174,7 +174,7 @@ impl Lab {
     }
 }
 
-/// The command line of a program that is nothing but the lab.
+/// The command line of a program that consists of the lab only.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Program {
@@ -184,7 +184,7 @@ struct Program {
 
 /// The lab as a whole program: reads the command line, and reports errors on standard error.
 ///
-/// Exit codes: 0 done, 1 failed, 2 the command line or a scenario is wrong.
+/// The exit code is 0 for success, 1 for a failure, and 2 for a wrong command line or scenario.
 pub fn main(policies: &Policies) -> ExitCode {
     match Program::parse().lab.run(policies) {
         Ok(()) => ExitCode::SUCCESS,
@@ -231,7 +231,7 @@ fn list(args: &List) -> Result<(), Failure> {
 }
 
 impl Run {
-    /// The command that repeats one of the scenarios.
+    /// The command line that repeats one of the scenarios.
     fn command(&self, scenario: &str) -> String {
         let mut command = format!("mpquic lab run {}", quoted(scenario));
         let lists = [
@@ -303,7 +303,7 @@ impl Run {
     }
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./+:,@%=".contains(c);
     match word.chars().all(is_plain) {
@@ -333,7 +333,8 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
         names.push(name);
     }
     if let Some(output) = &args.output {
-        // A directory that cannot be made should be reported before the runs, not after them.
+        // If the directory cannot be created, this error is reported before the runs rather than
+        // after them.
         fs::create_dir_all(output).map_err(|error| Failure::in_file(output, error))?;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,4 +1,4 @@
-//! `mpquic lab table`: published claims beside our results, for a document.
+//! `mpquic lab table`: prints published claims beside our results for a document.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,8 @@ use crate::numbers::unit;
 use crate::terminal::print;
 use crate::{Failure, claims, results, table};
 
-/// With this many contenders or more, each gets a row of its own, unless there are claims in numbers.
+/// A scenario with at least this many contenders gets one row per contender, unless one of its
+/// claims has numbers.
 const MANY: usize = 8;
 const HEADER: &str = "| scenario | metric | published | against published forms | | against ours | | why it differs |\n\
                       | --- | --- | --- | --- | --- | --- | --- | --- |\n";
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Table) -> Result<(), Failure> {
     fs::write(file, text).map_err(|error| Failure::in_file(file, error))
 }
 
-/// One table per paper.
+/// Returns one table per paper.
 pub(super) fn tables(results: &Results) -> String {
     let mut papers: Vec<(&str, Vec<&ScenarioResults>)> = Vec::new();
     for scenario in &results.scenarios {
@@ -82,8 +83,8 @@ pub(super) fn tables(results: &Results) -> String {
     text
 }
 
-/// How many claims there are of each outcome. Another reading of an experiment counts only if the
-/// first is not there.
+/// A table with the number of claims per outcome. A scenario that is another reading of an
+/// experiment counts only if the first reading is not among the results.
 fn counted(results: &Results) -> String {
     let is_there = |id: &str| results.scenarios.iter().any(|scenario| scenario.id == id);
     let first = results.scenarios.iter();
@@ -107,7 +108,7 @@ fn counted(results: &Results) -> String {
     text + "\n"
 }
 
-/// All contenders of a scenario, one per row.
+/// A table of all contenders of a scenario, one per row.
 fn contenders(scenario: &ScenarioResults) -> String {
     let unit = unit(&scenario.metric);
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! How numbers and their units are written.
+//! Formats numbers and their units.
 
 /// A number with three to four significant digits.
 pub(super) fn short(value: f64) -> String {
@@ -14,7 +14,7 @@ pub(super) fn short(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// The unit of a metric and its name without it.
+/// The name of a metric without its unit, and the unit.
 pub(super) fn unit(metric: &str) -> (&str, &'static str) {
     let units = [
         ("_s", "s"),

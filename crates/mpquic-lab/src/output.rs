@@ -1,4 +1,4 @@
-//! What a run leaves on disk.
+//! The files that a run writes.
 
 use std::fs;
 use std::panic::resume_unwind;
@@ -10,7 +10,7 @@ use mpquic_sim::experiment::Results;
 use crate::results::{self, json};
 use crate::{Failure, report};
 
-/// What makes the content of a file.
+/// Returns the content of a file.
 type Content = fn(&Results) -> Result<String, Failure>;
 
 const PAGE: &str = "report.html";
@@ -22,8 +22,9 @@ const FILES: [(&str, Content); 5] = [
     ("summary.csv", |all| Ok(all.summary_csv())),
 ];
 
-/// Writes results in every form to a directory. Of all scenarios, each takes a second or more: they
-/// are made side by side.
+/// Writes results in every form to a directory.
+///
+/// With all scenarios, each file takes a second or more, so the files are made in parallel.
 pub(crate) fn write(directory: &Path, all: &Results) -> Result<(), Failure> {
     thread::scope(|scope| {
         let write = |(name, content): &(&str, Content)| {

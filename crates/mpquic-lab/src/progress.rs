@@ -1,8 +1,8 @@
-//! How far runs have come.
+//! Shows the progress of runs.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on standard error for so many runs.
+/// A progress bar on standard error for this number of runs.
 pub(crate) fn progress_bar(runs: u64, quiet: bool) -> ProgressBar {
     let target = if quiet {
         ProgressDrawTarget::hidden()

@@ -1,4 +1,4 @@
-//! From what was seen of real paths to a scenario.
+//! Estimates a scenario from a recording of real paths.
 
 use std::fmt::Write as _;
 
@@ -6,51 +6,55 @@ use mpquic_sim::experiment::{Statistics, quantile};
 
 use crate::Failure;
 
-/// Arrivals are counted in intervals of so many seconds,
+/// Arrivals are counted in intervals of this length, seconds.
 const INTERVAL: f64 = 0.02;
-/// and rates are those of so many intervals.
+/// Rates are measured over windows of this many intervals.
 const WINDOW: usize = 10;
-/// So many intervals of a window with a queue show the rate; one may be a burst.
+/// With fewer busy intervals than this, a window shows no rate under load: a single busy interval
+/// may be a burst.
 const LEAST_BUSY: usize = 3;
-/// Fewer windows than this say nothing.
+/// With fewer windows than this at full speed, a recording is too short for an estimate.
 const LEAST_WINDOWS: usize = 2;
-/// A path is up to speed from the first window on that reaches this part of what it reaches later.
+/// A path is up to speed from the first window whose rate is at least this share of the upper
+/// quartile of all windows.
 const UP_TO_SPEED: f64 = 0.9;
-/// A path has one rate if the middle four fifths of what its windows show lie within this share of it;
-/// others have a trace.
+/// A path has one rate if the 10th and the 90th percentile of its windows' rates differ by at most
+/// this share of their mean. Otherwise, it has a trace.
 const STEADY: f64 = 0.25;
-/// Round trips that are longer than the shortest by less than this (ms), or by a smaller share, say
-/// nothing of a queue.
+/// A round trip shows a queue only if it exceeds the shortest one by more than this (ms), and by
+/// more than this share of the shortest one.
 const NO_QUEUE: (f64, f64) = (1.0, 0.05);
-/// A queue of less than this (ms) is not told from chance.
+/// A longest wait below this (ms) may be chance, and such a path counts as a path without a queue.
 const LEAST_QUEUE: f64 = 5.0;
-/// A wait of this share of the longest is one in a full queue.
+/// A packet that waited at least this share of the longest wait found a full queue.
 const FULL: f64 = 0.9;
-/// Losses in an interval are a burst if they are more than this, and by this factor more than usual.
+/// The losses in an interval are a burst if they exceed this number and this multiple of the mean
+/// losses per interval.
 const BURST: f64 = 4.0;
-/// So many packets may be missing because they were too large: probes for the path's MTU.
+/// This many missing packets are not losses, but probes for the path's MTU that were too large.
 const PROBES: i64 = 4;
-/// What a queue of a scenario holds at least unless it is told otherwise, ms.
+/// The least size of the default queue of a scenario, as milliseconds at the path's rate.
 const DEFAULT_QUEUE: f64 = 50.0;
-/// A path jitters if its round trips without load differ by more than this (ms), and by more than this
-/// share.
+/// A path has jitter if the interquartile range of its round trips without load exceeds this (ms),
+/// and this share of their median.
 const JITTER: (f64, f64) = (1.0, 0.05);
-/// The width of the middle half of the sum of two uniform jitters, in units of one of them.
+/// The interquartile range of the sum of two jitters, each of which is uniform between -1 and 1.
 const MIDDLE_HALF: f64 = 1.172;
-/// No UDP datagram has a larger payload, bytes.
+/// The largest payload of a UDP datagram, bytes.
 const MAX_PAYLOAD: u64 = 65_535;
-/// Silence longer than so many round trips is an outage; during less, a sender may have waited for
-/// acknowledgements.
+/// Silence longer than this many round trips is an outage. During a shorter silence, a sender may
+/// only have waited for acknowledgements.
 const OUTAGE: f64 = 2.0;
-/// The rate of an outage, Mbit/s: a link of a scenario never stands still.
+/// The rate of an outage, Mbit/s. It is above zero because the link of a scenario always has a
+/// rate.
 const STANDSTILL: f64 = 0.01;
-/// A shorter queue holds no packet, bytes.
+/// The least size of a queue, bytes: a smaller queue does not hold a single packet.
 const ONE_PACKET: f64 = 1500.0;
-/// UDP payload of datagrams in scenarios.
+/// The UDP payload of datagrams that scenarios accept, bytes.
 const MTU: std::ops::RangeInclusive<u64> = 1200..=1452;
 
-/// What was seen of a path, first without load and then while a download over it took all it could
-/// get.
+/// Measurements of a path: first without load, and then during a download at the full rate of the
+/// path.
 ///
 /// ```
 /// use mpquic_lab::PathRecording;
@@ -68,60 +72,67 @@ const MTU: std::ops::RangeInclusive<u64> = 1200..=1452;
 #[derive(Debug, Clone)]
 pub struct PathRecording {
     name: String,
-    /// Bytes of IP and UDP headers.
+    /// Bytes of the IP and UDP headers of a packet.
     headers: u64,
-    /// The most bytes of UDP payload that arrived in one packet.
+    /// The largest UDP payload of a packet that arrived, bytes.
     mtu: u64,
+    /// Round trips without load, ms.
     idle_rtts: Vec<f64>,
-    /// With the time at which they ended, seconds.
+    /// Round trips under load: the time at which each ended (seconds after the load began), and its
+    /// length (ms).
     loaded_rtts: Vec<(f64, f64)>,
-    /// In intervals.
+    /// The arrivals of each interval since the load began.
     arrivals: Vec<Arrivals>,
+    /// The largest packet number that has arrived.
     largest: Option<u64>,
 }
 
+/// The packets that arrived in one interval.
 #[derive(Debug, Clone, Copy, Default)]
 struct Arrivals {
     bytes: u64,
     packets: u64,
-    /// Packets that did not arrive before a later one; less those that arrived after all.
+    /// Packets that were overtaken by a later packet, less the overtaken packets that arrived
+    /// afterwards.
     missing: i64,
 }
 
-/// A link, as far as a recording shows it.
+/// The properties of a link, as far as a recording shows them.
 #[derive(Debug, Clone, PartialEq)]
 struct Estimate {
-    /// Of IP packets.
+    /// The rate of the link in Mbit/s, including IP headers.
     rate_mbit: f64,
-    /// The rates of windows, if they differ.
+    /// The rates of the windows in Mbit/s, if they differ.
     trace: Option<Vec<f64>>,
     rtt_ms: f64,
     jitter_ms: Option<f64>,
     loss_pct: f64,
-    /// What the queue holds. Queues hold bytes: a faster rate empties them sooner.
+    /// The size of the queue. It is in bytes because the size of a real queue does not depend on
+    /// the current rate.
     queue_bytes: Option<f64>,
-    /// False if nothing shows that more would not have arrived.
+    /// True if the download filled the link. Otherwise, the link may carry more than `rate_mbit`.
     is_filled: bool,
 }
 
-/// A part of the load.
+/// The measurements of one window of the download.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     mbit: f64,
     packets: u64,
     missing: i64,
-    /// Those of the missing ones that were lost in a burst.
+    /// The part of `missing` that was lost in bursts.
     burst: i64,
-    /// The longest wait in the queue, ms; `None` if no round trip was under way in it.
+    /// The longest wait in the queue of the round trips under way during this window, ms; `None` if
+    /// there were none.
     wait: Option<f64>,
-    /// The rate of the parts with a queue, if these are long enough.
+    /// The rate of the intervals with a queue, Mbit/s; `None` if there are too few of them.
     busy: Option<f64>,
-    /// Nothing arrived, although it was asked for.
+    /// True if nothing arrived although the client had requested data.
     is_outage: bool,
 }
 
 impl PathRecording {
-    /// Nothing has been seen yet of a path of this name.
+    /// A recording without measurements of the path of this name.
     pub fn new(name: &str, is_ipv4: bool) -> Self {
         Self {
             name: name.to_owned(),
@@ -139,17 +150,20 @@ impl PathRecording {
         self.idle_rtts.push(milliseconds);
     }
 
-    /// Adds a round trip, in milliseconds, that ended so many seconds after the load began.
+    /// Adds a round trip of a length in milliseconds that ended at a time in seconds after the load
+    /// began.
     pub fn on_loaded_rtt(&mut self, seconds: f64, milliseconds: f64) {
         self.loaded_rtts.push((seconds, milliseconds));
     }
 
-    /// A packet with this number and so many bytes of UDP payload arrived so many seconds after the load
-    /// began. Numbers that are left out are of packets that were lost. What is larger than any packet, or
-    /// more than a day after the beginning, is ignored.
+    /// Adds a packet with a packet number and the bytes of its UDP payload. It arrived at a time in
+    /// seconds after the load began.
+    ///
+    /// Numbers that are skipped belong to lost packets. A packet larger than any UDP datagram is
+    /// ignored, and so is a packet later than one day after the beginning.
     pub fn on_packet(&mut self, seconds: f64, number: u64, payload: u64) {
         let index = (seconds.max(0.0) / INTERVAL) as usize;
-        // A day; only a damaged log has more.
+        // One day. Only a damaged log goes on for longer.
         if index > 86_400 * 50 || payload > MAX_PAYLOAD {
             return;
         }
@@ -170,13 +184,14 @@ impl PathRecording {
         self.largest = Some(self.largest.unwrap_or(0).max(number));
     }
 
+    /// The shortest round trip with or without load, ms.
     fn shortest_rtt(&self) -> Option<f64> {
         let loaded = self.loaded_rtts.iter().map(|(_, rtt)| *rtt);
         let all = self.idle_rtts.iter().copied().chain(loaded);
         all.min_by(f64::total_cmp)
     }
 
-    /// Which windows are part of an outage.
+    /// Returns for each window whether it is part of an outage.
     fn outages(&self, shortest: f64) -> Vec<bool> {
         let mut outages = vec![false; self.arrivals.len() / WINDOW];
         let is_silent = |interval: &Arrivals| interval.packets == 0;
@@ -196,8 +211,11 @@ impl PathRecording {
         outages
     }
 
-    /// In which intervals what arrived had waited: at the end of a round trip that took longer than the
-    /// shortest by more than `least` (ms), and during this wait before.
+    /// Returns for each interval whether its packets had waited in a queue.
+    ///
+    /// A round trip that exceeds the shortest one by more than `least` (ms) had waited in a queue.
+    /// Its wait is the difference. The queue existed during a time of this length before the end of
+    /// the round trip.
     fn busy_intervals(
         &self,
         round_trips: &[&(f64, f64)],
@@ -219,15 +237,16 @@ impl PathRecording {
         busy
     }
 
-    /// `least`: a shorter wait (ms) is chance.
+    /// The measurements of all windows. A wait shorter than `least` (ms) counts as chance.
     fn windows(&self, shortest: f64, least: f64) -> Vec<Window> {
         let seconds = INTERVAL * WINDOW as f64;
-        // What is over before its time says nothing of the rate.
+        // An incomplete window at the end is left out, because its rate would be too low.
         let whole = self.arrivals.chunks_exact(WINDOW).enumerate();
         let missing: i64 = self.arrivals.iter().map(|interval| interval.missing).sum();
         let usual = missing.max(0) as f64 / self.arrivals.len().max(1) as f64;
         let outages = self.outages(shortest);
-        // What took so long because of an outage did not wait in a queue.
+        // A round trip that spans an outage was long because of the outage, and does not show a
+        // queue.
         let round_trips = self.loaded_rtts.iter().filter(|(at, rtt)| {
             let [first, last] = [at - rtt / 1e3, *at].map(|at| (at / seconds) as usize);
             let spanned = outages.iter().take(last.saturating_add(1)).skip(first);
@@ -243,7 +262,8 @@ impl PathRecording {
                 .filter(|(at, rtt)| *at >= times.start && at - rtt / 1e3 < times.end);
             let waits = under_way.map(|(_, rtt)| rtt - shortest);
             let bursts = intervals.iter().filter(is_burst);
-            // While its queue is empty, a link carries less than it could.
+            // The link carries less than it can while its queue is empty, so only the intervals
+            // with a queue show its rate.
             let busy = intervals.iter().zip(&busy[index * WINDOW..]);
             let busy = busy.filter_map(|(interval, is_busy)| is_busy.then_some(interval.bytes));
             let (bytes, count) = busy.fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1));
@@ -261,10 +281,10 @@ impl PathRecording {
         whole.map(window).collect()
     }
 
-    /// What the link is like; `None` if too little was seen.
+    /// Estimates the properties of the link; `None` if the recording is too short.
     fn estimate(&self) -> Option<Estimate> {
         let shortest = self.shortest_rtt()?;
-        // What round trips differ by without load, they do with it.
+        // Round trips under load vary at least as much as those without load.
         let least = NO_QUEUE.0.max(NO_QUEUE.1 * shortest);
         let least = least.max(self.idle_spread(shortest));
         let mut windows = self.windows(shortest, least);
@@ -272,7 +292,8 @@ impl PathRecording {
         rates.sort_by(f64::total_cmp);
         let fast = UP_TO_SPEED * quantile(&rates, 0.75);
         let start = windows.iter().position(|window| window.mbit >= fast)?;
-        // The queue that built up meanwhile belongs to the start.
+        // The queue that was built up before the path was up to speed is kept with the windows of
+        // the start.
         let start: Vec<_> = windows.drain(..start).collect();
         if fast <= 0.0 || windows.len() < LEAST_WINDOWS {
             return None;
@@ -280,7 +301,8 @@ impl PathRecording {
         let busy = windows.iter().filter(|it| it.busy.is_some()).count();
         let outages = windows.iter().filter(|window| window.is_outage).count();
         let is_filled = 4 * busy >= windows.len() - outages;
-        // Where it is not filled, what waited did so by chance.
+        // On a link that was not filled, waits are due to chance, and the rate during them is no
+        // better estimate.
         for window in windows.iter_mut().filter(|_| is_filled) {
             window.mbit = window.busy.unwrap_or(window.mbit);
         }
@@ -293,14 +315,15 @@ impl PathRecording {
             true => quantile(&rates, 0.5),
             false => spread.mean,
         };
-        // Each with the rate at which the queue emptied; that of the start is not known yet then.
+        // Each wait is paired with the rate at which its queue emptied. For windows of the start,
+        // this is the rate of the whole path.
         let waits = windows.iter().map(|window| (window.wait, window.mbit));
         let waits = waits.chain(start.iter().map(|window| (window.wait, rate_mbit)));
         let waits = waits.filter_map(|(wait, mbit)| Some((wait?, mbit)));
         let waits: Vec<_> = waits.collect();
         let longest = waits.iter().map(|(wait, _)| *wait).fold(0.0, f64::max);
         let full = waits.iter().filter(|(wait, _)| *wait >= FULL * longest);
-        // A round trip may span windows in which nothing arrived.
+        // A round trip may include windows without any arrival. These have no rate.
         let full = full.map(|(_, mbit)| *mbit).filter(|mbit| *mbit > 0.0);
         let mut full: Vec<_> = full.collect();
         full.sort_by(f64::total_cmp);
@@ -320,7 +343,8 @@ impl PathRecording {
         })
     }
 
-    /// How much longer than the shortest round trips are without load, but for the odd one.
+    /// The difference between the 95th percentile of round trips without load and the shortest
+    /// round trip, ms.
     fn idle_spread(&self, shortest: f64) -> f64 {
         let mut rtts = self.idle_rtts.clone();
         rtts.sort_by(f64::total_cmp);
@@ -330,7 +354,7 @@ impl PathRecording {
         }
     }
 
-    /// The round trip, and how much one way differs, if it does.
+    /// The round trip of the path, and the jitter of one direction if there is any, ms.
     fn delay(&self, shortest: f64) -> (f64, Option<f64>) {
         let mut rtts = self.idle_rtts.clone();
         rtts.sort_by(f64::total_cmp);
@@ -346,13 +370,15 @@ impl PathRecording {
     }
 }
 
-/// The share of packets that were lost while the queue was not full, and whether it overflowed.
+/// The share of packets that were lost while the queue was not full, and whether the queue
+/// overflowed.
 fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
     let has_queue = longest >= LEAST_QUEUE;
     let is_full = |window: &Window| window.wait.is_some_and(|wait| wait > longest / 2.0);
     let (mut full, mut others) = (Vec::new(), Vec::new());
     for (index, window) in windows.iter().enumerate() {
-        // What a queue dropped shows when what was behind it has arrived.
+        // A packet dropped by the queue is noticed when the packets behind it have arrived, which
+        // may be one window later.
         let near = &windows[index.saturating_sub(1)..=index];
         match has_queue && near.iter().any(is_full) {
             true => full.push(window),
@@ -369,7 +395,8 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
         let packets = windows.iter().map(|window| window.packets).sum::<u64>();
         missing / (missing + packets as f64).max(1.0)
     };
-    // Where there is a queue, it is that which drops many at a time, even if no round trip saw it full.
+    // On a path with a queue, bursts of losses are drops by the queue, even if no round trip was
+    // measured while it was full.
     let loss = share(&others, !has_queue);
     (
         loss,
@@ -377,7 +404,8 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
     )
 }
 
-/// The rates of windows. One in which the queue was empty has that of the window before, if that was more.
+/// The rate of each window. A window without a queue has at least the rate of the window before,
+/// because the link may not have been filled.
 fn trace(windows: &[Window], is_filled: bool) -> Vec<f64> {
     let mut rate: f64 = 0.0;
     let rates = windows.iter().map(|window| {
@@ -393,12 +421,11 @@ fn trace(windows: &[Window], is_filled: bool) -> Vec<f64> {
     rates.collect()
 }
 
-/// The scenario of a file of so many MB over these paths: they, as they were seen, with the default
-/// policies.
+/// The scenario of one file of `size_mb` megabytes over these paths, with the default policies.
 ///
 /// # Errors
 ///
-/// [`Failure::Failed`] if too little was seen of a path.
+/// [`Failure::Failed`] if the recording of a path is too short.
 pub fn recorded(paths: &[PathRecording], size_mb: u32) -> Result<String, Failure> {
     let names: Vec<_> = (0..paths.len()).map(|index| name(paths, index)).collect();
     let mtu = paths.iter().map(|path| path.mtu).min().unwrap_or(0);
@@ -423,7 +450,7 @@ pub fn recorded(paths: &[PathRecording], size_mb: u32) -> Result<String, Failure
     Ok(text)
 }
 
-/// A name that scenarios take and that no path before has.
+/// A name for a path that scenarios accept and that no earlier path has.
 fn name(paths: &[PathRecording], index: usize) -> String {
     let plain = |path: &PathRecording| -> String {
         let characters = path.name.chars();
@@ -439,7 +466,7 @@ fn name(paths: &[PathRecording], index: usize) -> String {
 }
 
 impl Estimate {
-    /// A `[[path]]`.
+    /// The `[[path]]` table of the link.
     fn link(&self, name: &str) -> String {
         let mut text = String::from("\n[[path]]\n");
         if !self.is_filled {
@@ -472,8 +499,10 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    /// Ten seconds at a rate, after a second at a tenth of it, through a queue that is half full but
-    /// for every fifth second.
+    /// A recording of one second at a tenth of a rate and ten seconds at this rate.
+    ///
+    /// After the first second, the queue is 40 % full, except in the seconds that begin at 5 s and
+    /// 10 s, when it is full.
     fn recording(mbit: impl Fn(f64) -> f64, queue_ms: f64, every_nth_lost: u64) -> PathRecording {
         let mut path = PathRecording::new("a b", true);
         for _ in 0..20 {
@@ -500,24 +529,24 @@ mod tests {
         path
     }
 
-    /// How long a full queue takes to empty, ms.
+    /// The time in which a full queue empties, ms.
     fn queue_ms(estimate: &Estimate) -> Option<f64> {
         let bytes = estimate.queue_bytes?;
         Some((bytes / estimate.rate_mbit / 125.0).round())
     }
 
     #[test]
-    fn a_steady_link_is_found_again() {
+    fn a_steady_link_gives_its_rate_loss_rtt_and_queue() {
         let path = recording(|_| 10.0, 100.0, 200);
         let estimate = path.estimate().unwrap();
-        // Of what was sent, one in 200 was lost, after it had used its share of the rate.
+        // The rate counts only packets that arrived: one of 200 packets was lost.
         assert!(
             (estimate.rate_mbit / 9.95 - 1.0).abs() < 0.01,
             "{estimate:?}"
         );
         assert!((estimate.loss_pct - 0.5).abs() < 0.1, "{estimate:?}");
         assert_eq!((estimate.rtt_ms, estimate.jitter_ms), (20.0, None));
-        // Longer than what is the default.
+        // This queue is longer than the default queue of a scenario, so it is written.
         assert_eq!(queue_ms(&estimate), Some(100.0));
         assert!(estimate.is_filled && estimate.trace.is_none());
         assert_eq!(
@@ -527,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_becomes_a_trace() {
+    fn a_rate_that_varies_becomes_a_trace() {
         let rate = |time: f64| {
             if (time as u32).is_multiple_of(2) {
                 20.0
@@ -545,26 +574,26 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_count_while_they_are_under_way() {
+    fn a_round_trip_counts_in_each_window_while_it_is_under_way() {
         let rate = |time: f64| [20.0, 5.0][time as usize % 2];
         let mut path = recording(rate, 300.0, u64::MAX);
-        // One after the other: in every other window, none ends.
+        // A round trip of 320 ms ends every 400 ms, so that none ends in every second window.
         path.loaded_rtts = (1..28).map(|n| (0.4 * f64::from(n), 320.0)).collect();
         let trace = path.estimate().unwrap().trace.unwrap();
         for (index, mbit) in trace.iter().enumerate() {
-            // From the third second on, five windows each.
+            // The trace begins at 2 s, when the path is up to speed. Each second has five windows.
             let expected = rate(2.0 + (index / 5) as f64);
             assert!((mbit / expected - 1.0).abs() < 0.1, "{index}: {trace:?}");
         }
     }
 
     #[test]
-    fn an_outage_is_in_the_trace() {
+    fn an_outage_is_a_standstill_in_the_trace() {
         let with_silence = |delay: f64| {
             let mut path = recording(|_| 10.0, 100.0, u64::MAX);
             path.arrivals[250..280].fill(Arrivals::default());
             path.loaded_rtts.retain(|(at, _)| !(5.0..5.6).contains(at));
-            // It began before the outage, and waited for its end.
+            // This round trip began just before the outage and ended with it.
             path.loaded_rtts.push((5.6, 620.0));
             let delayed = path.loaded_rtts.iter_mut().map(|(_, rtt)| rtt);
             delayed
@@ -578,14 +607,14 @@ mod tests {
         let outage: Vec<_> = (0..trace.len()).filter(|i| trace[*i] < 1.0).collect();
         assert_eq!(outage, [20, 21, 22], "{trace:?}");
         assert!(trace.iter().all(|mbit| *mbit == STANDSTILL || *mbit > 9.0));
-        // Within two round trips, a sender may wait for acknowledgements.
+        // With round trips of 620 ms, a silence of 600 ms may be a wait for acknowledgements.
         assert_eq!(with_silence(600.0).trace, None);
     }
 
     #[test]
-    fn losses_with_a_full_queue_are_of_the_queue() {
+    fn losses_while_the_queue_is_full_are_not_losses_of_the_link() {
         let mut path = recording(|_| 10.0, 40.0, u64::MAX);
-        // From 5 s to 6 s, the queue is full.
+        // The queue is full from 5 s to 6 s.
         for _ in 0..50 {
             let largest = path.largest.unwrap();
             path.on_packet(5.5, largest + 2, 1222);
@@ -595,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_of_a_queue_if_there_is_one() {
+    fn bursts_of_losses_count_only_on_a_link_without_a_queue() {
         for (queue_ms, expected) in [(40.0, 0.0), (0.0, 0.5)] {
             let mut path = recording(|_| 10.0, queue_ms, u64::MAX);
             let largest = path.largest.unwrap();
@@ -606,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_for_the_mtu_are_no_losses() {
+    fn three_missing_packets_are_mtu_probes_and_not_losses() {
         let mut path = recording(|_| 10.0, 0.0, u64::MAX);
         for _ in 0..3 {
             let largest = path.largest.unwrap();
@@ -616,8 +645,8 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_holds_bytes() {
-        // 200 ms of queue while it empties at 5 Mbit/s are 125 kB; at 20 Mbit/s, 50 ms.
+    fn a_queue_has_the_same_bytes_at_both_rates_of_a_link() {
+        // A queue of 125 kB takes 200 ms to empty at 5 Mbit/s, and 50 ms at 20 Mbit/s.
         let fast = |time: f64| (time as usize).is_multiple_of(2);
         let rate = |time: f64| if fast(time) { 20.0 } else { 5.0 };
         let mut path = recording(rate, 0.0, u64::MAX);
@@ -632,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_the_end_of_an_outage_was_in_no_queue() {
+    fn a_round_trip_across_an_outage_shows_no_queue() {
         let mut path = recording(|_| 10.0, 0.0, u64::MAX);
         path.arrivals[255..280].fill(Arrivals::default());
         path.loaded_rtts.retain(|(at, _)| !(5.1..5.6).contains(at));
@@ -642,8 +671,8 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_that_of_a_link_with_a_queue() {
-        // For half of each window the sender leaves the link half empty.
+    fn only_intervals_with_a_queue_show_the_rate_of_a_link() {
+        // During half of each window, the sender uses only half of the link's rate.
         let filled = |time: f64| ((10.0 * time + 1e-6) as usize).is_multiple_of(2);
         let mut path = recording(|time| if filled(time) { 10.0 } else { 5.0 }, 0.0, u64::MAX);
         for (at, rtt) in &mut path.loaded_rtts {
@@ -658,8 +687,8 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_no_queue() {
-        // Round trips differ by up to 4 ms, with load as without: the link was never full.
+    fn jitter_without_load_is_not_taken_for_a_queue() {
+        // Round trips vary by up to 4 ms with and without load. The link was never full.
         let mut path = recording(|_| 10.0, 0.0, u64::MAX);
         path.idle_rtts = (0..20).map(|n| 20.0 + f64::from(n % 5)).collect();
         for (index, (_, rtt)) in path.loaded_rtts.iter_mut().enumerate() {
@@ -669,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_shows_without_load() {
+    fn round_trips_without_load_show_the_jitter() {
         let mut path = recording(|_| 10.0, 30.0, u64::MAX);
         path.idle_rtts = (0..101).map(|n| 20.0 + f64::from(n) / 10.0).collect();
         let estimate = path.estimate().unwrap();
@@ -678,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenario_can_be_read() {
+    fn a_recorded_scenario_parses() {
         let steady = recording(|_| 10.0, 100.0, 200);
         let rate = |time: f64| {
             if (time as u32).is_multiple_of(2) {
@@ -702,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_packet_is_ignored() {
+    fn payloads_larger_than_a_udp_datagram_are_ignored() {
         let mut path = recording(|_| 10.0, 30.0, u64::MAX);
         let before = path.estimate();
         for number in 0..3 {
@@ -713,7 +742,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_an_error() {
+    fn a_recording_that_is_too_short_is_an_error() {
         let mut path = PathRecording::new("a", false);
         assert!(recorded(std::slice::from_ref(&path), 1).is_err());
         path.on_idle_rtt(1.0);

@@ -1,4 +1,4 @@
-//! Results as JSON, and reading them back.
+//! Writes results as JSON, and reads them back.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,16 +11,16 @@ use crate::Failure;
 /// The name of the file that holds all results.
 pub(crate) const FILE: &str = "results.json";
 
-/// What [`is_id`] asks of a scenario's name.
+/// The rule of [`is_id`] for names of scenarios, for error messages.
 pub(crate) const ID: &str = "names are letters, digits, `.`, `-` and `_`, with no dot in front";
 
-/// True if files and links can be named after the scenario of this name.
+/// True if the name of a scenario can be part of the name of a file or link.
 pub(crate) fn is_id(name: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || ".-_".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(is_plain)
 }
 
-/// Fails if any run failed, with the reason of the first.
+/// Fails if any run failed. The message has the reason of the first failed run.
 pub(crate) fn all_went_well(results: &Results) -> Result<(), Failure> {
     let runs = || results.scenarios.iter().flat_map(|scenario| &scenario.runs);
     let mut reasons = runs().filter_map(|run| match &run.state {
@@ -40,7 +40,7 @@ pub(crate) fn json(results: &Results) -> Result<String, Failure> {
     serde_json::to_string(results).map_err(Failure::other)
 }
 
-/// Reads results: a file, or the directory it was written to.
+/// Reads results from a file, or from the directory that a run wrote.
 pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
     let file = if path.is_dir() {
         path.join(FILE)
@@ -90,7 +90,7 @@ pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// True if all indices point to existing entries.
+/// True if all indices of runs and traces point to existing entries.
 fn fits_together(scenario: &ScenarioResults) -> bool {
     let is_cell = |contender: usize, sweep: usize| {
         contender < scenario.contenders.len() && sweep < scenario.sweeps.len()
@@ -125,7 +125,7 @@ fn fits_together(scenario: &ScenarioResults) -> bool {
     scenario.runs.iter().all(is_run) && scenario.traces.iter().all(is_trace)
 }
 
-/// Reads several results into one.
+/// Reads several sets of results and joins them.
 pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Results, Failure> {
     let mut all = Results::default();
     for path in paths {

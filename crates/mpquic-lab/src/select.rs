@@ -16,7 +16,7 @@ pub(super) fn built_in(name: &str) -> Result<&'static BuiltIn, Failure> {
 
 fn unknown(name: &str) -> Failure {
     let files = scenario::built_in().iter().map(|file| file.id);
-    // Names that start alike are most likely what was meant.
+    // Suggests names with the same first letters as the unknown name.
     let start: String = name.chars().take(3).collect();
     let alike: Vec<_> = files.filter(|id| id.starts_with(&start)).collect();
     let hint = if alike.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn all(policies: &Policies) -> Result<Vec<Scenario>, Failure> {
     files.map(|file| parse(policies, file)).collect()
 }
 
-/// A scenario, and what names it alone on a command line.
+/// A scenario, and the argument that selects only this scenario on a command line.
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) scenario: Scenario,
@@ -50,7 +50,8 @@ impl Named {
     }
 }
 
-/// The scenarios named: built-in ones by name or pattern, files, or `all`.
+/// Finds the scenarios of a command line. A name is a built-in scenario, a pattern of such names, a
+/// file, or `all`.
 pub(super) fn scenarios(policies: &Policies, names: &[String]) -> Result<Vec<Named>, Failure> {
     let mut scenarios: Vec<Named> = Vec::new();
     for name in names {
@@ -91,7 +92,7 @@ fn named(policies: &Policies, name: &str) -> Result<Vec<Named>, Failure> {
     }
 }
 
-/// True if a text fits a pattern in which `*` stands for anything.
+/// True if a text matches a pattern in which each `*` stands for any characters.
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -102,7 +103,7 @@ fn fits(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// The schedulers named; `all` for all there are.
+/// The named schedulers, or all schedulers for `all`.
 pub(super) fn schedulers(policies: &Policies, names: &[String]) -> Result<Vec<String>, Failure> {
     if names == ["all"] {
         return Ok(policies.scheduler_names());
@@ -113,7 +114,7 @@ pub(super) fn schedulers(policies: &Policies, names: &[String]) -> Result<Vec<St
     Ok(names.to_vec())
 }
 
-/// The controllers named; `all` for all there are.
+/// The named controllers, or all controllers for `all`.
 pub(super) fn controllers(policies: &Policies, names: &[String]) -> Result<Vec<String>, Failure> {
     if names == ["all"] {
         return Ok(policies.controller_names());
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn each_star_of_a_pattern_matches_any_characters() {
         for (pattern, text) in [
             ("a*", "abc"),
             ("*c", "abc"),

@@ -7,7 +7,7 @@ use mpquic_sim::experiment::{Cell, Results, ScenarioResults, is_lower_better, sw
 use crate::claims;
 use crate::numbers::{short, unit};
 
-/// A table with columns as wide as needed; the first is left-aligned.
+/// Formats a table with columns as wide as their content. The first column is left-aligned.
 pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -66,7 +66,7 @@ pub(super) fn scenario(all: &Results, results: &ScenarioResults) -> String {
     text + "\n"
 }
 
-/// A row per contender, below a header, for one combination of swept values.
+/// The rows of one combination of swept values: a header, and below it one row per contender.
 pub(super) fn contenders(results: &ScenarioResults, sweep: usize) -> Vec<Vec<String>> {
     let baseline = results.contender(&results.baseline);
     let label = results.sweeps.get(sweep).map(|labels| sweep_label(labels));
@@ -88,7 +88,7 @@ fn header(sweep: &str, baseline: &str) -> Vec<String> {
 fn row(results: &ScenarioResults, cell: Cell, baseline: Option<usize>) -> Vec<String> {
     let summary = results.summary(cell, &results.metric);
     let s = summary.statistics;
-    // Unfinished runs count with the time limit, so the mean is a bound then.
+    // The values of unfinished runs are those at the time limit, so the mean is only a bound.
     let bound = if summary.unfinished + summary.failed > 0 {
         ">="
     } else {

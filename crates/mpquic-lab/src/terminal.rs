@@ -1,10 +1,10 @@
-//! Standard output.
+//! Writes to standard output.
 
 use std::io::{ErrorKind, Write as _};
 
 use crate::Failure;
 
-/// Writes to standard output. It is no error if nobody reads it any more.
+/// Writes to standard output. A pipe that the reader has closed is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::other(error)),

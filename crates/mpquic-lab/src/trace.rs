@@ -1,4 +1,4 @@
-//! `mpquic lab trace`: a recorded trace as a part of a scenario.
+//! `mpquic lab trace`: prints a recorded trace as part of a scenario.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use crate::terminal::print;
 /// Print a trace of Mahimahi as lines for a `[[path]]` of a scenario
 ///
 /// The file is one of `mm-link`: a line for each packet that the link can carry, with the time in
-/// milliseconds. The lines that are printed apply to both directions; with `dir = "s2c"` in `trace`,
-/// to the one from the server.
+/// milliseconds. The lines that are printed apply to both directions; with `dir = "s2c"` in
+/// `trace`, to the one from the server.
 #[derive(Debug, Args)]
 pub(super) struct Trace {
     /// The trace
@@ -32,7 +32,7 @@ pub(super) fn run(args: &Trace) -> Result<(), Failure> {
     print(&lines(&trace))
 }
 
-/// The fields of a `[[path]]`.
+/// The fields of a `[[path]]` for a trace.
 pub(crate) fn lines(trace: &RateTrace) -> String {
     let mean = trace.mbit.iter().sum::<f64>() / trace.mbit.len() as f64;
     let rates: Vec<_> = trace.mbit.iter().map(|rate| format!("{rate:.2}")).collect();
@@ -47,7 +47,7 @@ pub(crate) fn lines(trace: &RateTrace) -> String {
 mod tests {
     use super::*;
 
-    /// What the scenario `trace-drive` says of the origin of its trace.
+    /// The trace of a drive, made as the comment in the scenario `trace-drive` describes.
     fn drive() -> String {
         let mut text = String::new();
         let mut bytes = 0.0;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trace_that_comes_with_the_crate_is_from_where_it_says() {
+    fn the_built_in_trace_of_a_drive_is_made_as_its_scenario_describes() {
         let trace = RateTrace::mahimahi(&drive(), Duration::from_millis(500)).unwrap();
         assert_eq!(trace.mbit.len(), 32);
         let mut all = mpquic_sim::scenario::built_in().iter();

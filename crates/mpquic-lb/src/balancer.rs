@@ -1,4 +1,4 @@
-//! [`Balancer`]: which server a datagram goes to (section 4).
+//! [`Balancer`]: decides which server gets a datagram (section 4).
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -14,15 +14,20 @@ mod recent;
 
 use recent::Recent;
 
-/// Longest connection ID that is remembered, bytes: that of QUIC versions 1 and 2.
+/// The length of the longest connection ID that is remembered, bytes. It is the limit of QUIC
+/// versions 1 and 2.
 const MAX_CONNECTION_ID: usize = 20;
 
-/// Decides for each datagram of clients which server gets it.
+/// Decides for each datagram from a client which server gets it.
 ///
-/// A datagram with a connection ID that a server of the pool made goes to that server. Others, which
-/// begin a connection, go to a server chosen by their addresses; those that follow with the same
-/// connection ID or from there go to the same one, so that a client may begin from several addresses at
-/// once; but not what begins another connection while that server is drained. Only for these the balancer remembers anything, and at most so much.
+/// - A datagram with a connection ID that a server of the pool made goes to this server.
+/// - A datagram with any other connection ID begins a new connection. It goes to a server chosen by
+///   the datagram's addresses.
+/// - Later datagrams with the same connection ID or from the same address go to the same server, so
+///   that a client may begin a connection from several addresses at once. While this server is
+///   drained, further connections from the same address go to another server.
+///
+/// The balancer remembers only the choices for new connections, and only a limited number of them.
 ///
 /// # Examples
 ///
@@ -47,10 +52,11 @@ const MAX_CONNECTION_ID: usize = 20;
 /// ```
 #[derive(Debug)]
 pub struct Balancer {
-    /// By rotation.
+    /// The configurations, by rotation.
     configs: BTreeMap<u8, Config>,
+    /// The address of each server, by rotation and server ID.
     ids: BTreeMap<(u8, ServerId), SocketAddr>,
-    /// All servers, and whether new connections go there.
+    /// All servers, and whether each gets new connections.
     servers: BTreeMap<SocketAddr, bool>,
     by_first_id: Recent<ConnectionId>,
     by_addresses: Recent<FourTuple>,
@@ -58,39 +64,44 @@ pub struct Balancer {
     counts: Counts,
 }
 
-/// Where a datagram goes, and why.
+/// The server that gets a datagram, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routed {
     /// The server's address.
     pub server: SocketAddr,
-    /// True if its connection ID said so, false if its addresses did.
+    /// True if the datagram's connection ID led to the server, false if the datagram's addresses or
+    /// an earlier choice did.
     pub by_connection_id: bool,
 }
 
-/// How many datagrams went which way.
+/// The number of datagrams by the way in which their server was found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// To the server that made their connection ID.
+    /// Datagrams that went to the server that made their connection ID.
     pub by_connection_id: u64,
-    /// To the server to which others with their connection ID or addresses went before.
+    /// Datagrams that went to the same server as earlier ones with their connection ID or
+    /// addresses.
     pub remembered: u64,
-    /// To a server chosen now.
+    /// Datagrams for which a server was chosen anew.
     pub chosen: u64,
-    /// Nowhere: they are not QUIC, or there is no server.
+    /// Datagrams that went nowhere, because they are not QUIC or because no server takes new
+    /// connections.
     pub dropped: u64,
 }
 
 impl Balancer {
-    /// For how long a choice is remembered after a datagram that needed it: at least so long, and at most
-    /// twice.
+    /// The time for which the choice of a server is remembered after the last datagram that needed
+    /// it. The choice is forgotten between once and twice this time.
     pub const REMEMBERED: Duration = Duration::from_secs(30);
 
-    /// A balancer without servers, which remembers the choice for `capacity` new connections at least, and
-    /// for twice as many at most. If more clients begin connections, those beyond are sent where their
-    /// addresses lead, which may change when servers come and go. Where that is depends on the secret, so that clients
-    /// cannot choose their server: it should be random, and the same in all balancers of a pool, between which
-    /// the network may move a client.
+    /// A balancer without servers. It remembers the server of at least `capacity` new connections,
+    /// and of at most twice as many.
+    ///
+    /// If more clients begin connections, the datagrams of the additional clients are sent by their
+    /// addresses and the secret only. The server of an address may change when servers are added or
+    /// removed. A random secret keeps clients from choosing their server. All balancers of a pool have
+    /// the same secret, because the network may move a client between them.
     pub fn new(capacity: usize, secret: [u8; 32]) -> Self {
         Self {
             configs: BTreeMap::new(),
@@ -103,25 +114,28 @@ impl Balancer {
         }
     }
 
-    /// Connection IDs with its rotation are read by this configuration. What was known of the servers
-    /// of another configuration with this rotation is forgotten.
+    /// Reads connection IDs with the rotation of this configuration by this configuration.
+    ///
+    /// If another configuration had the same rotation, the server IDs known for it are forgotten.
     pub fn set_config(&mut self, config: Config) {
         self.remove_config(config.rotation());
         self.configs.insert(config.rotation(), config);
     }
 
-    /// Connection IDs with this rotation are no longer read.
+    /// Stops reading connection IDs with this rotation.
     pub fn remove_config(&mut self, rotation: u8) {
         self.configs.remove(&rotation);
         self.ids.retain(|(other, _), _| *other != rotation);
     }
 
-    /// Adds a server, or another of its IDs: connection IDs with this rotation and server ID lead to
-    /// it, and new connections may.
+    /// Adds a server, or a further ID of a known server. Connection IDs with this rotation and
+    /// server ID lead to the server. A new server also gets new connections; a drained server stays
+    /// drained.
     ///
     /// # Errors
     ///
-    /// If there is no configuration with this rotation, or the server ID is not as long as it says.
+    /// If there is no configuration with this rotation, or the server ID does not have the length
+    /// of this configuration.
     pub fn add_server(
         &mut self,
         rotation: u8,
@@ -135,20 +149,20 @@ impl Balancer {
         Ok(())
     }
 
-    /// The server gets no new connections, and goes on with those it has. Returns false if there is no
-    /// such server.
+    /// Sends no new connections to the server. Its existing connections continue. Returns false if
+    /// there is no such server.
     pub fn drain(&mut self, server: SocketAddr) -> bool {
         let entry = self.servers.get_mut(&server);
         entry.map(|takes_new| *takes_new = false).is_some()
     }
 
-    /// The server gets new connections again. Returns false if there is no such server.
+    /// Sends new connections to the server again. Returns false if there is no such server.
     pub fn resume(&mut self, server: SocketAddr) -> bool {
         let entry = self.servers.get_mut(&server);
         entry.map(|takes_new| *takes_new = true).is_some()
     }
 
-    /// The server gets nothing any more.
+    /// Sends no more datagrams to the server.
     pub fn remove_server(&mut self, server: SocketAddr) {
         self.servers.remove(&server);
         self.ids.retain(|_, other| *other != server);
@@ -164,13 +178,13 @@ impl Balancer {
         self.servers.contains_key(&server)
     }
 
-    /// How many datagrams went which way.
+    /// The number of datagrams by the way in which their server was found.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Where a datagram goes that came from a client at `now`; `None` if nowhere. `tuple` has our
-    /// address and the client's.
+    /// The server that gets a datagram from a client which arrived at `now`; `None` if no server
+    /// gets it. `tuple` has our address and the address of the client.
     pub fn route(&mut self, now: Instant, tuple: FourTuple, datagram: &[u8]) -> Option<Routed> {
         let routed = self.decide(now, tuple, datagram);
         if routed.is_none() {
@@ -222,7 +236,8 @@ impl Balancer {
         known.or_else(|| {
             let server = self.by_addresses.get(now, tuple)?;
             let takes_new = self.servers.get(&server)?;
-            // It may begin another connection, which is none of a server that is about to end.
+            // A datagram with a long header may begin another connection. A draining server must
+            // not get it.
             let begins = destination.has_length;
             (*takes_new || !begins).then_some(server)
         })
@@ -234,8 +249,11 @@ impl Balancer {
         self.ids.get(&(rotation, id)).copied()
     }
 
-    /// The server with the greatest hash of its address and the client's, behind the secret: when a server comes or goes,
-    /// only clients that go to it or went to it change.
+    /// Chooses the server for a new connection by rendezvous hashing: it is the server with the
+    /// greatest hash of its address, the client's addresses and the secret.
+    ///
+    /// When a server is added or removed, only the clients that this server gets or got change to
+    /// another server.
     fn choose(&self, tuple: FourTuple) -> Option<SocketAddr> {
         let takes_new = self.servers.iter().filter(|(_, takes_new)| **takes_new);
         let servers = takes_new.map(|(server, _)| *server);
@@ -249,13 +267,15 @@ impl Balancer {
 
 /// The destination connection ID of a datagram's first packet.
 struct Destination<'a> {
-    /// With what follows, if its length is not in the header.
+    /// The connection ID. If the header does not contain its length, the rest of the datagram
+    /// follows.
     bytes: &'a [u8],
     has_length: bool,
 }
 
 impl<'a> Destination<'a> {
-    /// `None` if it is not QUIC (RFC 8999).
+    /// Finds the connection ID by the invariants of QUIC (RFC 8999); `None` if the datagram is too
+    /// short for them.
     fn of(datagram: &'a [u8]) -> Option<Self> {
         let (first, rest) = datagram.split_first()?;
         let has_length = first & 0x80 != 0;
@@ -269,8 +289,11 @@ impl<'a> Destination<'a> {
         Some(Self { bytes, has_length })
     }
 
-    /// The whole of it, and no more, if that can be told. The client made it, or a server of which we
-    /// do not know; those of other versions may be too long.
+    /// The connection ID without any following bytes, if its length is known and from 1 to 20
+    /// bytes.
+    ///
+    /// The client or a server unknown to us made this connection ID. Versions of QUIC other than 1
+    /// and 2 may have longer connection IDs.
     fn whole(&self) -> Option<ConnectionId> {
         let told = self.has_length && (1..=MAX_CONNECTION_ID).contains(&self.bytes.len());
         told.then(|| ConnectionId::new(self.bytes))

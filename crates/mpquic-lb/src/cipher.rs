@@ -1,14 +1,16 @@
-//! [`Cipher`]: server ID and nonce, encrypted without growing (section 5.4).
+//! [`Cipher`]: encrypts server ID and nonce without increasing their length (section 5.4).
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 
-/// A block of AES, bytes.
+/// The size of an AES block, bytes.
 const BLOCK: usize = 16;
-/// Half of the longest text, rounded up, bytes.
+/// Half of the length of the longest text, rounded up, bytes.
 const MAX_HALF: usize = 10;
 
-/// Encrypts texts of 5 to 19 bytes with a key: one of a block's size as a block, others by a Feistel
+/// Encrypts texts of 5 to 19 bytes with a key.
+///
+/// A text of 16 bytes is encrypted as one AES block. Texts of other lengths go through a Feistel
 /// network of four rounds.
 pub(crate) struct Cipher(Aes128);
 
@@ -17,7 +19,7 @@ impl Cipher {
         Self(Aes128::new(key.into()))
     }
 
-    /// From server ID and nonce to what stands in the connection ID.
+    /// Encrypts server ID and nonce for a connection ID.
     pub(crate) fn encrypt(&self, text: &mut [u8]) {
         if let Ok(block) = <&mut [u8; BLOCK]>::try_from(&mut *text) {
             self.0.encrypt_block(block.into());
@@ -30,7 +32,7 @@ impl Cipher {
         halves.join(text);
     }
 
-    /// Back to server ID and nonce.
+    /// Decrypts server ID and nonce from a connection ID.
     pub(crate) fn decrypt(&self, text: &mut [u8]) {
         if let Ok(block) = <&mut [u8; BLOCK]>::try_from(&mut *text) {
             self.0.decrypt_block(block.into());
@@ -43,8 +45,8 @@ impl Cipher {
         halves.join(text);
     }
 
-    /// Odd passes change the right half by the left one, even passes the other way. Each undoes
-    /// itself.
+    /// One round of the network. An odd pass changes the right half by the left half, an even pass
+    /// changes the left half by the right half. Applying the same pass twice restores the halves.
     fn pass(&self, pass: u8, halves: &mut Halves) {
         let (from, into) = match pass % 2 {
             1 => (&halves.left, &mut halves.right),
@@ -62,8 +64,9 @@ impl Cipher {
     }
 }
 
-/// A text in two halves, each followed by zeros. Of an odd number of bytes, the middle one is shared:
-/// its high bits end the left half, its low bits begin the right one.
+/// The two halves of a text, each followed by zeros. If the number of bytes is odd, both halves
+/// contain four bits of the middle byte: its high bits are at the end of the left half, its low
+/// bits at the beginning of the right half.
 struct Halves {
     left: [u8; MAX_HALF],
     right: [u8; MAX_HALF],

@@ -1,4 +1,4 @@
-//! [`Config`]: what servers and load balancers have in common; [`ServerId`].
+//! [`Config`]: the settings that servers and load balancers share; [`ServerId`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,63 +9,67 @@ use thiserror::Error;
 
 use crate::cipher::Cipher;
 
-/// Longest server ID, bytes: the nonce needs four of nineteen.
+/// The length of the longest server ID, bytes. A connection ID has at most 19 bytes for server ID
+/// and nonce, and the nonce needs at least 4 of them.
 const MAX_SERVER_ID: usize = 15;
-/// Shortest nonce, bytes.
+/// The length of the shortest nonce, bytes.
 const MIN_NONCE: usize = 4;
-/// Longest server ID and nonce together, bytes: a connection ID of QUIC has twenty, the first octet
-/// one of them.
+/// The largest length of server ID and nonce together, bytes. A connection ID of QUIC has at most
+/// 20 bytes, and its first octet is not part of either.
 const MAX_TEXT: usize = 19;
-/// Of the first octet, what is left by the rotation.
+/// The bits of the first octet beside the rotation.
 pub(crate) const LOW_BITS: u8 = 0x1f;
-/// The rotation of connection IDs that lead nowhere (section 3.2).
+/// The rotation of connection IDs that lead to no server (section 3.2).
 const UNROUTABLE: u8 = 7;
 
-/// What is wrong with a configuration.
+/// The reason why a configuration is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Three bits tell one configuration from another, and all of them set means none.
+    /// The rotation is not from 0 to 6. A rotation has three bits, and the value 7 means that there
+    /// is no configuration.
     #[error("the rotation is {0}, but must be from 0 to 6")]
     Rotation(u8),
-    /// Server IDs have from 1 to 15 bytes.
+    /// The length of a server ID is not from 1 to 15 bytes.
     #[error("a server ID has {0} bytes, but must have from 1 to 15")]
     ServerIdLength(usize),
-    /// Nonces have at least four bytes, and together with a server ID at most 19.
+    /// The length of a nonce is below 4 bytes, or above 19 bytes together with the server ID.
     #[error(
         "a nonce has {nonce} bytes, but must have from 4 to {most} beside a server ID of {server_id}"
     )]
     NonceLength {
-        /// Bytes of the nonce.
+        /// The length of the nonce, bytes.
         nonce: usize,
-        /// Bytes of the server ID.
+        /// The length of the server ID, bytes.
         server_id: usize,
-        /// The most bytes that such a server ID leaves.
+        /// The length of the longest nonce beside this server ID, bytes.
         most: usize,
     },
-    /// A server ID is not as long as its configuration says.
+    /// A server ID does not have the length that its configuration says.
     #[error("the server ID {server_id} has not the {expected} bytes of its configuration")]
     OtherServerId {
         /// The server ID.
         server_id: ServerId,
-        /// Bytes of server IDs in that configuration.
+        /// The length of server IDs in this configuration, bytes.
         expected: usize,
     },
-    /// All connection IDs of a server are of one length, whatever configuration they were made by.
+    /// The new configuration has connection IDs of another length than the present one. All
+    /// connection IDs of a server must have the same length.
     #[error("connection IDs would have {found} bytes instead of {expected}")]
     OtherLength {
-        /// Bytes of those of the new configuration.
+        /// The length of connection IDs in the new configuration, bytes.
         found: usize,
-        /// Bytes of those that are in use.
+        /// The length of the connection IDs in use, bytes.
         expected: usize,
     },
-    /// Not an even number of hexadecimal digits.
+    /// The text is not a server ID, which has an even number of hexadecimal digits for 1 to 15
+    /// bytes.
     #[error("{0:?} is not a server ID: two hexadecimal digits for each byte, from 1 to 15 bytes")]
     NotHexadecimal(String),
 }
 
-/// The bytes by which load balancers know a server, from 1 to 15; shown and read as hexadecimal
-/// digits.
+/// The identifier of a server for load balancers: 1 to 15 bytes. As text, it has two hexadecimal
+/// digits per byte.
 ///
 /// # Examples
 ///
@@ -88,7 +92,7 @@ impl ServerId {
     ///
     /// # Errors
     ///
-    /// If there are none, or more than 15.
+    /// If there are no bytes, or more than 15.
     pub fn new(id: &[u8]) -> Result<Self, ConfigError> {
         if !(1..=MAX_SERVER_ID).contains(&id.len()) {
             return Err(ConfigError::ServerIdLength(id.len()));
@@ -99,7 +103,7 @@ impl ServerId {
         Ok(Self { length, bytes })
     }
 
-    /// Its bytes.
+    /// The bytes of the server ID.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
@@ -132,8 +136,8 @@ impl FromStr for ServerId {
     }
 }
 
-/// How a server's ID stands in its connection IDs: what all servers of a pool and their load
-/// balancers have in common.
+/// The format of connection IDs, which all servers of a pool and their load balancers share. It
+/// says where the server ID is.
 ///
 /// # Examples
 ///
@@ -143,9 +147,9 @@ impl FromStr for ServerId {
 /// // Server IDs of two bytes and nonces of six, encrypted.
 /// let config = Config::new(0, 2, 6)?.with_key([7; 16]);
 /// assert_eq!(config.connection_id_length(), 9);
-/// // A connection ID of someone else is that of some server, seldom of one that exists.
+/// // Any connection ID with this rotation has a server ID, but seldom the ID of a server of the pool.
 /// assert!(config.server_id(&[0x1f, 1, 2, 3, 4, 5, 6, 7, 8]).is_some());
-/// // Another rotation is another configuration's.
+/// // A connection ID with another rotation belongs to another configuration.
 /// assert!(config.server_id(&[0x3f, 1, 2, 3, 4, 5, 6, 7, 8]).is_none());
 /// # Ok::<(), mpquic_lb::ConfigError>(())
 /// ```
@@ -159,13 +163,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration in which everybody can read the server ID. `rotation`, from 0 to 6, tells it
-    /// from others that are in use at the same time; the lengths are in bytes: a server ID has from 1
-    /// to 15, a nonce at least 4, both together at most 19.
+    /// A configuration without encryption: everyone can read the server ID.
+    ///
+    /// `rotation` is from 0 to 6. It distinguishes this configuration from other configurations in
+    /// use at the same time. The lengths are in bytes. A server ID has 1 to 15 bytes, a nonce at
+    /// least 4, and both together at most 19.
     ///
     /// # Errors
     ///
-    /// If one of them is out of its range.
+    /// If an argument is out of its range.
     pub fn new(
         rotation: u8,
         server_id_length: usize,
@@ -194,23 +200,24 @@ impl Config {
         })
     }
 
-    /// The same with server ID and nonce encrypted, so that nobody without the key learns which
-    /// connections or addresses belong to one server.
+    /// The same configuration with server ID and nonce encrypted. Nobody without the key can find
+    /// out which connections or addresses belong to the same server.
     #[must_use]
     pub fn with_key(mut self, key: [u8; 16]) -> Self {
         self.cipher = Some(Arc::new(Cipher::new(&key)));
         self
     }
 
-    /// The same with the length of the connection ID in its first octet, for network cards that take
-    /// off packet protection (section 3.3). Without, these five bits are random.
+    /// The same configuration with the length of the connection ID in its first octet. Network
+    /// cards that remove packet protection need it (section 3.3). Without it, these five bits are
+    /// random.
     #[must_use]
     pub fn with_length_told(mut self) -> Self {
         self.tells_length = true;
         self
     }
 
-    /// What tells this configuration from others, from 0 to 6.
+    /// The number that distinguishes this configuration from others, from 0 to 6.
     pub fn rotation(&self) -> u8 {
         self.rotation
     }
@@ -220,8 +227,8 @@ impl Config {
         1 + self.text_length()
     }
 
-    /// The server that made a connection ID, of which more bytes may follow; `None` if it is of
-    /// another configuration or too short.
+    /// The ID of the server that made a connection ID. More bytes may follow the connection ID.
+    /// `None` if the connection ID belongs to another configuration or is too short.
     pub fn server_id(&self, connection_id: &[u8]) -> Option<ServerId> {
         let (first, rest) = connection_id.split_first()?;
         if first >> 5 != self.rotation {
@@ -236,7 +243,7 @@ impl Config {
         ServerId::new(&text[..self.server_id_length]).ok()
     }
 
-    /// Bytes of server ID and nonce.
+    /// The length of server ID and nonce together, bytes.
     fn text_length(&self) -> usize {
         self.server_id_length + self.nonce_length
     }
@@ -245,7 +252,7 @@ impl Config {
         self.cipher.is_some()
     }
 
-    /// How many different nonces there are; `u64::MAX` if that is not enough to tell.
+    /// The number of different nonces; `u64::MAX` if it does not fit into 64 bits.
     pub(crate) fn nonces(&self) -> u64 {
         let bits = 8 * self.nonce_length as u32;
         1_u64.checked_shl(bits).unwrap_or(u64::MAX)
@@ -261,8 +268,8 @@ impl Config {
         })
     }
 
-    /// A connection ID of that server. The low bytes of `nonce` are the nonce, and five bits of
-    /// `random` stand in the first octet, if nothing else does.
+    /// A connection ID of this server. The low bytes of `nonce` are its nonce. Five bits of
+    /// `random` are in the first octet, unless the length of the connection ID is there.
     pub(crate) fn connection_id(&self, server: ServerId, nonce: u128, random: u8) -> ConnectionId {
         let mut bytes = [0; 1 + MAX_TEXT];
         let bytes = &mut bytes[..self.connection_id_length()];
@@ -284,8 +291,8 @@ impl Config {
         ConnectionId::new(bytes)
     }
 
-    /// A connection ID of this length that leads nowhere (section 3.2): `random`, but for the first
-    /// octet.
+    /// A connection ID that leads to no server (section 3.2). It has the length of this
+    /// configuration. All bytes except the first octet are `random`.
     pub(crate) fn unroutable(&self, mut random: [u8; 1 + MAX_TEXT]) -> ConnectionId {
         random[0] = UNROUTABLE << 5 | self.text_length() as u8;
         ConnectionId::new(&random[..self.connection_id_length()])
@@ -293,7 +300,7 @@ impl Config {
 }
 
 impl fmt::Debug for Config {
-    /// Without the key.
+    /// Shows everything except the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("rotation", &self.rotation)

@@ -1,14 +1,14 @@
 //! Connection IDs that tell a load balancer which server they lead to: QUIC-LB
 //! (draft-ietf-quic-load-balancers-21).
 //!
-//! The paths of a multipath connection come from different client addresses, so a load balancer that
-//! looks at addresses spreads one connection over several servers. With this crate each connection ID
-//! of each path carries its server's ID, readable only with a key if there is one.
+//! The paths of a multipath connection come from different client addresses, so a load balancer
+//! that looks at addresses spreads one connection over several servers. With this crate each
+//! connection ID of each path carries its server's ID, readable only with a key if there is one.
 //!
 //! - [`Config`] is what servers and load balancers share: lengths, key, rotation.
 //! - [`Server`] makes the connection IDs of one server, for [`EndpointOptions::connection_ids`].
-//! - [`Balancer`] decides which server a datagram goes to. It does no I/O; the example `balancer` gives it
-//!   sockets.
+//! - [`Balancer`] decides which server a datagram goes to. It does no I/O; the example `balancer`
+//!   gives it sockets.
 //!
 //! `docs/fleets.md` shows how they work together.
 //!

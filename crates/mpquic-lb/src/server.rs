@@ -1,4 +1,4 @@
-//! [`Server`]: the connection IDs of one server.
+//! [`Server`]: makes the connection IDs of one server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,11 @@ use rand::{RngExt, SeedableRng};
 
 use crate::config::{Config, ConfigError, ServerId};
 
-/// Makes connection IDs that lead to one server. Clones are the same server.
+/// Makes connection IDs that lead to one server. Clones make connection IDs of the same server.
 ///
-/// All endpoints that use one server ID must use clones of one `Server`: with a key, it numbers its
-/// connection IDs, and two that number them alike could give two clients the same one.
+/// All endpoints with the same server ID must use clones of one `Server`. With a key, a `Server`
+/// numbers its connection IDs, and two that use the same numbers could give two clients the same
+/// connection ID.
 ///
 /// # Examples
 ///
@@ -27,7 +28,7 @@ use crate::config::{Config, ConfigError, ServerId};
 /// let mut options = EndpointOptions::new([1; 32]);
 /// options.connection_ids = server.connection_ids();
 ///
-/// // The key changes: new connection IDs are made with the new one.
+/// // The key changes: further connection IDs are made with the new key.
 /// server.change(Config::new(1, 2, 6)?.with_key([8; 16]), ServerId::new(&[0, 17])?)?;
 /// # Ok::<(), mpquic_lb::ConfigError>(())
 /// ```
@@ -38,20 +39,22 @@ pub struct Server(Arc<Mutex<Numbering>>);
 struct Numbering {
     config: Config,
     id: ServerId,
-    /// The nonce of the next connection ID, if they are encrypted.
+    /// The nonce of the next encrypted connection ID.
     next: u64,
-    /// For each encrypted configuration that there was: its connection ID with nonce 0, which tells it from others, and the
-    /// nonce it began with.
+    /// For each encrypted configuration so far: its connection ID with nonce 0, which identifies the
+    /// configuration, and the nonce that it began with.
     begun: Vec<(ConnectionId, u64)>,
 }
 
 impl Server {
-    /// The server with this ID. The nonces of encrypted connection IDs count up from `first_nonce`,
-    /// which should be random: a server that starts again would else make the same connection IDs.
+    /// A server with this ID.
+    ///
+    /// The nonces of encrypted connection IDs count up from `first_nonce`. It should be random,
+    /// because a server that restarts would otherwise repeat its connection IDs.
     ///
     /// # Errors
     ///
-    /// If the server ID has not the length that the configuration says.
+    /// If the server ID does not have the length that the configuration says.
     pub fn new(config: Config, id: ServerId, first_nonce: u64) -> Result<Self, ConfigError> {
         config.check(id)?;
         Ok(Self(Arc::new(Mutex::new(Numbering {
@@ -62,11 +65,12 @@ impl Server {
         }))))
     }
 
-    /// For the options of an endpoint.
+    /// The generator of connection IDs for the options of an endpoint.
     ///
     /// # Panics
     ///
-    /// Never: a configuration has connection IDs of a length that endpoints allow.
+    /// Never, because endpoints accept connection IDs of every length that a configuration can
+    /// have.
     pub fn connection_ids(&self) -> ConnectionIds {
         let server = self.clone();
         let made = ConnectionIds::new(move |seed| Generator {
@@ -76,15 +80,17 @@ impl Server {
         made.expect("from 6 to 20 bytes are allowed")
     }
 
-    /// From now on, connection IDs are made by this configuration (section 3.1). Those in use stay
-    /// as they are; load balancers must know the old configuration until they are gone, and the new
-    /// one before it is used here. To make clients change, see
+    /// Makes all further connection IDs by this configuration (section 3.1).
+    ///
+    /// Connection IDs in use stay the same. Load balancers must know the old configuration until
+    /// these are no longer used. They must know the new configuration before it is used here. To
+    /// replace the connection IDs of clients, see
     /// [`Connection::replace_connection_ids`](mpquic_core::Connection::replace_connection_ids).
     ///
     /// # Errors
     ///
-    /// If the server ID has not the length that the configuration says, or connection IDs would have
-    /// another length than so far.
+    /// If the server ID does not have the length that the configuration says, or if the length of
+    /// connection IDs would change.
     pub fn change(&self, config: Config, id: ServerId) -> Result<(), ConfigError> {
         config.check(id)?;
         let mut numbering = self.numbering();
@@ -98,9 +104,11 @@ impl Server {
         Ok(())
     }
 
-    /// How many more connection IDs can be encrypted before nonces would repeat; those made after
-    /// that lead nowhere (section 8.4). `None` without a key, and with nonces of eight bytes or more,
-    /// which last for ever. A configuration that is used again, or read again, goes on where it was.
+    /// The number of connection IDs that can be encrypted before nonces repeat. Connection IDs made
+    /// after that lead to no server (section 8.4). A configuration that returns, or is read again,
+    /// continues with its own count.
+    ///
+    /// `None` without a key, and with nonces of eight bytes or more, because these do not run out.
     pub fn nonces_left(&self) -> Option<u64> {
         self.numbering().nonces_left()
     }
@@ -127,7 +135,7 @@ impl Numbering {
 
     fn connection_id(&mut self, random: &mut StdRng) -> ConnectionId {
         if !self.config.is_encrypted() {
-            // A readable number would tell which connection IDs follow each other.
+            // Without encryption, counted nonces would show which connection IDs follow each other.
             return self
                 .config
                 .connection_id(self.id, random.random(), random.random());
@@ -183,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn all_lead_to_the_server_and_none_comes_twice() {
+    fn connection_ids_of_two_generators_lead_to_the_server_and_never_repeat() {
         for config in [
             Config::new(0, 2, 6).unwrap(),
             Config::new(0, 2, 6).unwrap().with_key([3; 16]),
         ] {
             let server = Server::new(config.clone(), id(7), 5).unwrap();
-            // One for the endpoint, one for a connection.
+            // One generator for the endpoint, and one for a connection.
             let mut generators = [generator(&server, 1), generator(&server, 2)];
             let mut seen = BTreeSet::new();
             for turn in 0..1000 {
@@ -201,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_cannot_be_told_from_what_went_before() {
+    fn consecutive_connection_ids_show_no_relation() {
         let server = Server::new(Config::new(0, 2, 4).unwrap(), id(7), 5).unwrap();
         let mut generator = generator(&server, 1);
         let nonces: Vec<_> = (0..100)
@@ -216,7 +224,8 @@ mod tests {
         let server = Server::new(config.clone(), id(7), u64::from(u32::MAX)).unwrap();
         let mut generator = generator(&server, 1);
         assert_eq!(server.nonces_left(), Some(1 << 32));
-        // The last one and the first one.
+        // Nonces wrap around: the first connection ID has the last nonce, the second one the first
+        // nonce.
         for left in [(1_u64 << 32) - 1, (1 << 32) - 2] {
             assert_eq!(config.server_id(&generator.generate_cid()), Some(id(7)));
             assert_eq!(server.nonces_left(), Some(left));
@@ -257,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn configurations_of_other_lengths_are_refused() {
         let config = |server_id, nonce| Config::new(0, server_id, nonce).unwrap();
         let refused = Server::new(config(3, 6), id(7), 0).unwrap_err();
         let expected = "the server ID 0707 has not the 3 bytes of its configuration";

@@ -1,4 +1,4 @@
-//! [`Directory`]: one file for each connection.
+//! [`Directory`]: writes one file for each connection.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::AlreadyExists;
@@ -11,15 +11,17 @@ use mpquic_core::qlog::{ConnectionStart, Factory, Sink};
 
 use crate::writer::{DEFAULT_LIMIT, Writer};
 
-/// Bytes collected before they are written.
+/// The number of bytes that are collected before they are written.
 const BUFFER: usize = 64 << 10;
 
 /// Writes a file for each connection, named `<original destination connection ID>_client.sqlog` or
-/// `..._server.sqlog`, so that both sides may share the directory. A file is complete once its
-/// connection is closed. Retry and Version Negotiation packets, which a server sends before there
-/// is a connection, are in `endpoint_server.sqlog`. Existing files are not overwritten.
+/// `..._server.sqlog`. Client and server may share the directory.
 ///
-/// A file ends early when it reaches 1 GiB, or the size set with [`Self::max_file_size`]; after
+/// A file is complete once its connection is closed. A server sends Retry and Version Negotiation
+/// packets before a connection exists, so they are in `endpoint_server.sqlog`. Existing files are
+/// not overwritten.
+///
+/// A file ends early when it reaches 1 GiB, or the size set with [`Self::max_file_size`]. After
 /// that, only the reason why the connection ended is added.
 #[derive(Debug)]
 pub struct Directory {
@@ -27,7 +29,8 @@ pub struct Directory {
     limit: u64,
 }
 
-/// The most endpoint files in one directory; further endpoints write none.
+/// The largest number of endpoint files in one directory. Endpoints beyond this number write no
+/// file.
 const MAX_ENDPOINTS: u32 = 1000;
 
 impl Directory {
@@ -45,14 +48,14 @@ impl Directory {
         })
     }
 
-    /// Sets after how many bytes a file is cut short.
+    /// Sets the number of bytes after which a file ends early.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// Where the files are.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

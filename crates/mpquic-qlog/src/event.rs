@@ -1,4 +1,4 @@
-//! The data of events.
+//! The data of each event.
 
 use mpquic_core::congestion::ResumePhase;
 use mpquic_core::qlog::PacketType;
@@ -65,7 +65,7 @@ pub(crate) fn negotiated(packet: &Unnumbered<'_>) -> Option<Members> {
     Some(data)
 }
 
-/// path_updated, which is our own.
+/// The data of the event path_updated, which is not in any draft.
 pub(crate) fn path_change(path: PathId, change: PathChange) -> Value {
     let word = match change {
         PathChange::Established => "established",
@@ -107,8 +107,8 @@ pub(crate) fn mtu(path: PathId, old: Option<u16>, new: u16, done: bool) -> Value
     data
 }
 
-/// careful_resume_phase_updated (draft-ietf-tsvwg-careful-resume-qlog-02), without the members that only
-/// the congestion controller knows.
+/// The data of careful_resume_phase_updated (draft-ietf-tsvwg-careful-resume-qlog-02). It lacks the
+/// members that only the congestion controller knows.
 pub(crate) fn resume_phase(path: PathId, old: ResumePhase, new: ResumePhase) -> Value {
     json!({ "old": phase(old), "new": phase(new), "path_id": path.0 })
 }
@@ -150,7 +150,7 @@ pub(crate) fn lost_packet(space: SpaceId, packet_number: u64) -> Value {
     } })
 }
 
-/// key_updated, without the type of key.
+/// The data of key_updated, without the type of the key.
 pub(crate) fn updated_keys(
     packet_type: PacketType,
     generation: u32,
@@ -164,7 +164,8 @@ pub(crate) fn updated_keys(
     data
 }
 
-/// The space that 0-RTT and 1-RTT packets share is named after 1-RTT.
+/// Returns the packet type that stands for a space. The space that 0-RTT and 1-RTT packets share is
+/// named after 1-RTT packets.
 fn space_packets(space: SpaceId) -> PacketType {
     match space {
         SpaceId::Initial => PacketType::Initial,
@@ -237,7 +238,7 @@ pub(crate) fn measured(metrics: &Metrics) -> Members {
     members
 }
 
-/// connection_closed, by an application.
+/// The data of connection_closed, if an application closed the connection.
 pub(crate) fn closed_by_application(initiator: &str, error_code: u64, reason: &[u8]) -> Value {
     json!({
         "initiator": initiator,
@@ -248,7 +249,7 @@ pub(crate) fn closed_by_application(initiator: &str, error_code: u64, reason: &[
     })
 }
 
-/// connection_closed for a connection that ended without its application closing it.
+/// The data of connection_closed, if the connection ended without a close by the local application.
 pub(crate) fn lost(error: &ConnectionError) -> Value {
     let mut data = match error {
         ConnectionError::ApplicationClosed(close) => {

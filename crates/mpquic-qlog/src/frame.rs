@@ -1,4 +1,4 @@
-//! Frames.
+//! The qlog form of frames.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::words::{Members, hex, milliseconds, stream_type, transport_error};
 
-/// A frame as the schema writes it; `ack_delay_exponent` is that of the frame's sender.
+/// The qlog form of a frame. `ack_delay_exponent` is the exponent of the endpoint that sent the
+/// frame.
 pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
     match frame {
         Frame::Padding => json!({ "frame_type": "padding" }),
@@ -102,7 +103,8 @@ fn probe(name: &str, data: &[u8; 8]) -> Value {
     json!({ "frame_type": name, "data": hex(data) })
 }
 
-/// The addresses before and after the one of the current path.
+/// The frame ALTERNATIVE_ADDRESS. The client should prefer the `preferred` addresses to the address
+/// of the current path, and this address to the `backup` addresses.
 fn alternative_address(frame: &AlternativeAddress) -> Value {
     let addresses = |entries: &[AddressEntry]| -> Vec<Value> {
         let entries = entries.iter().map(|entry| {
@@ -178,7 +180,8 @@ fn connection_close(close: &Close) -> Value {
     Value::Object(members)
 }
 
-/// A transport error as the member `name`; with its numeric code if the schema has no word for it.
+/// The code of a transport error as the member `name`. If the schema has no word for the error, its
+/// numeric code is another member.
 pub(crate) fn error(name: &str, code: TransportErrorCode) -> Members {
     let word = transport_error(code);
     let mut members = Members::new();
@@ -190,7 +193,7 @@ pub(crate) fn error(name: &str, code: TransportErrorCode) -> Members {
     members
 }
 
-/// Frames about flow control.
+/// The qlog form of frames about flow control.
 fn limit(frame: &Frame) -> Value {
     match frame {
         Frame::MaxData(maximum) => json!({ "frame_type": "max_data", "maximum": maximum }),
@@ -219,7 +222,7 @@ fn limit(frame: &Frame) -> Value {
     }
 }
 
-/// Frames about connection IDs.
+/// The qlog form of frames about connection IDs.
 fn connection_id(frame: &Frame) -> Value {
     let (name, path, sequence, new) = match frame {
         Frame::NewConnectionId(new) => ("new_connection_id", None, new.sequence_number, Some(new)),
@@ -257,7 +260,7 @@ fn connection_id(frame: &Frame) -> Value {
     value
 }
 
-/// Frames about paths (RFC 10069 section 4).
+/// The qlog form of frames about paths (RFC 10069 section 4).
 fn path(frame: &Frame) -> Value {
     match frame {
         Frame::PathAbandon(frame) => {
@@ -296,7 +299,8 @@ mod tests {
 
     use super::*;
 
-    /// A frame of this type whose fields are all the same, if there is one.
+    /// A frame of a type, with the same value in all its fields; `None` if neither 0 nor 1 makes a
+    /// valid frame.
     fn frame(frame_type: u16) -> Option<Frame> {
         let frame_type = match frame_type {
             0..0x40 => vec![frame_type as u8],
@@ -312,7 +316,7 @@ mod tests {
     fn every_frame_has_a_name() {
         let mut frames: Vec<_> = (0..0x4000).filter_map(frame).collect();
         assert_eq!(frames.len(), 46);
-        // Those with longer types.
+        // Frame types of more than two bytes.
         frames.push(Frame::AlternativeAddress(AlternativeAddress {
             sequence_number: 0,
             preferred: Vec::new(),

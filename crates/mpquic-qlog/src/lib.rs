@@ -1,4 +1,4 @@
-//! mpquic-qlog: writes what happens in a connection to qlog files.
+//! mpquic-qlog: writes the events of connections to qlog files.
 //!
 //! ```
 //! # fn run(transport: &mut mpquic_core::config::TransportOptions) -> std::io::Result<()> {
@@ -8,15 +8,20 @@
 //! # }
 //! ```
 //!
-//! Files are JSON text sequences (`.sqlog`, RFC 7464) that follow
-//! draft-ietf-quic-qlog-main-schema-14, with the events of draft-ietf-quic-qlog-quic-events-13. No
-//! draft covers multipath yet. These logs add `path_id` to packet headers and to
-//! `recovery_metrics_updated`, the frames of RFC 10069 and of draft-ietf-quic-ack-frequency-14
-//! under their names in lower case, and the parameters `initial_max_path_id` and `min_ack_delay`
-//! (microseconds). Each event of a path names its `tuple`: the path ID, and after an address change
-//! `ID.1`, `ID.2` and so on. What happens to a path is the event `mpquic:path_updated` with the members
-//! `path_id` and `change`: `established`, `suspect` (it fell silent), `recovered`, `abandoned` (with
-//! `initiator`, `error` and `error_code`), `discarded`, `peer_available` or `peer_backup`. [`schema::check`] reads a log back and checks all this.
+//! Files are JSON text sequences (`.sqlog`, RFC 7464) by draft-ietf-quic-qlog-main-schema-14, with
+//! the events of draft-ietf-quic-qlog-quic-events-13.
+//!
+//! No draft covers multipath yet. These logs add:
+//!
+//! - `path_id` in packet headers and in `recovery_metrics_updated`,
+//! - the frames of RFC 10069 and of draft-ietf-quic-ack-frequency-14, with their names in lower case,
+//! - the parameters `initial_max_path_id` and `min_ack_delay` (microseconds),
+//! - `tuple` in each event of a path: the path ID, and after address changes `ID.1`, `ID.2` and so on,
+//! - the event `mpquic:path_updated` with the members `path_id` and `change`. A change is
+//!   `established`, `suspect` (the path fell silent), `recovered`, `abandoned` (with `initiator`,
+//!   `error` and `error_code`), `discarded`, `peer_available` or `peer_backup`.
+//!
+//! [`schema::check`] reads a log and checks that it follows these rules.
 
 mod directory;
 mod event;

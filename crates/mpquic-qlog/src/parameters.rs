@@ -1,11 +1,11 @@
-//! Transport parameters.
+//! The qlog form of transport parameters.
 
 use mpquic_core::{PreferredAddress, TransportParameters};
 use serde_json::{Value, json};
 
 use crate::words::{Members, hex};
 
-/// All parameters, except absent ones without a default.
+/// All transport parameters. A parameter that is absent and has no default is left out.
 pub(crate) fn members(parameters: &TransportParameters) -> Members {
     let mut members = Members::new();
     for (name, value) in numbers(parameters) {
@@ -57,7 +57,7 @@ pub(crate) fn members(parameters: &TransportParameters) -> Members {
     members
 }
 
-/// Those that a client may rely on in 0-RTT.
+/// The parameters that a client remembers for 0-RTT.
 pub(crate) fn restored(parameters: &TransportParameters) -> Members {
     let mut members = Members::new();
     let hidden = ["ack_delay_exponent", "max_ack_delay"];

@@ -1,6 +1,6 @@
-//! [`check`]: checks that a log follows the schemas that [`Writer`](crate::Writer) writes by.
+//! [`check`]: checks that a log follows the schemas of [`Writer`](crate::Writer).
 //!
-//! It knows the events and frames that we write, and rejects all others.
+//! The check accepts only the events and frames that `Writer` writes, and rejects all others.
 
 mod tables;
 
@@ -10,16 +10,16 @@ use serde_json::{Map, Value};
 
 use tables::{EVENTS, FRAMES, Field, HEAD, Kind};
 
-/// What a log that follows the schemas contains.
+/// A summary of a log that follows the schemas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How often each event occurs, by its full name, such as `quic:packet_sent`.
+    /// The number of times that each event occurs, by its full name, such as `quic:packet_sent`.
     pub events: BTreeMap<String, u64>,
-    /// Types of frames sent or received.
+    /// The types of the frames in the log.
     pub frames: BTreeSet<String>,
-    /// Paths that packets were sent on.
+    /// The paths of the packets that were sent.
     pub sent_on: BTreeSet<u64>,
-    /// Paths that packets were received on.
+    /// The paths of the packets that were received.
     pub received_on: BTreeSet<u64>,
 }
 
@@ -140,7 +140,7 @@ fn is_hex(text: &str) -> bool {
     text.len().is_multiple_of(2) && text.bytes().all(is_digit)
 }
 
-/// A transport error, one of TLS, or "unknown".
+/// True if the text is a transport error, a TLS alert, or "unknown".
 fn is_error(text: &str) -> bool {
     match text.strip_prefix("crypto_error_0x1") {
         Some(rest) => rest.len() == 2 && is_hex(rest),

@@ -1,4 +1,4 @@
-//! What transfers do not bring about, or what they would not be missed for.
+//! Tests of events and values that the transfers in `tests` do not cause or do not check.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
@@ -22,7 +22,7 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// The records that a log has after its head.
+/// The records of a log after its head.
 fn logged(limit: u64, events: &[Event<'_>]) -> Vec<Value> {
     let start = start();
     let mut out = Vec::new();
@@ -39,7 +39,7 @@ fn logged(limit: u64, events: &[Event<'_>]) -> Vec<Value> {
 }
 
 #[test]
-fn all_parameters_are_named() {
+fn every_transport_parameter_has_a_name() {
     let mut set = TransportParameters::default();
     set.max_idle_timeout = Duration::from_secs(30);
     set.max_ack_delay = Duration::from_millis(20);
@@ -79,7 +79,8 @@ fn all_parameters_are_named() {
     }
     assert!(!members.contains_key("retry_source_connection_id"));
 
-    // RFC 9000 section 7.4.1: what a client must not remember is not restored.
+    // RFC 9000 section 7.4.1 lists the parameters that a client must not remember. They are not
+    // among the restored parameters.
     let restored = parameters::restored(&set);
     for name in [
         "ack_delay_exponent",
@@ -97,7 +98,7 @@ fn all_parameters_are_named() {
 }
 
 #[test]
-fn a_close_names_its_space_and_the_frame_that_is_to_blame() {
+fn a_close_has_its_space_and_the_type_of_the_frame_in_error() {
     let close = |code: u64, frame_type| {
         Frame::ConnectionClose(Close::Connection(ConnectionClose {
             code: TransportErrorCode::from_u64(code),
@@ -135,7 +136,7 @@ fn a_close_names_its_space_and_the_frame_that_is_to_blame() {
 }
 
 #[test]
-fn the_end_names_who_began_it() {
+fn connection_closed_has_the_initiator_of_the_close() {
     let code = TransportErrorCode::PROTOCOL_VIOLATION;
     let remote = ConnectionError::ConnectionClosed(ConnectionClose {
         code,
@@ -167,7 +168,7 @@ fn protocols_and_phases_of_a_resumed_path_are_logged() {
     assert_eq!(events.len(), 2);
 }
 
-/// The limit is what is written before the log is full.
+/// A log is full once its bytes reach the limit, even if the last event before fits exactly.
 #[test]
 fn a_log_that_reaches_its_limit_to_the_byte_is_full() {
     let event = || Event::ProtocolChosen(b"h3");
@@ -189,7 +190,7 @@ fn a_log_that_reaches_its_limit_to_the_byte_is_full() {
     assert_eq!(names, expected);
 }
 
-/// Fails the call with this number, and counts them.
+/// A writer whose call with the index `fails` fails. It counts all calls.
 struct Failing<'a> {
     calls: &'a AtomicUsize,
     fails: usize,
@@ -217,7 +218,7 @@ impl Write for Failing<'_> {
 #[test]
 fn nothing_is_written_after_an_error() {
     let start = start();
-    // The head, an event, and the end, which is flushed.
+    // The four calls write the head, the event and the close event, and flush the file.
     for fails in 0..4 {
         let calls = AtomicUsize::new(0);
         let out = Failing {

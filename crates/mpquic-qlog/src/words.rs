@@ -1,4 +1,4 @@
-//! How qlog writes values that many events have.
+//! The qlog form of values that many events have.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 /// The members of an object.
 pub(crate) type Members = Map<String, Value>;
 
-/// A version's number.
+/// The qlog form of a version: its number.
 pub(crate) fn version(number: u32) -> String {
     format!("{number:08x}")
 }
 
-/// Milliseconds, to the microsecond.
+/// The milliseconds of a duration, with a resolution of 1 µs.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }
@@ -56,7 +56,7 @@ pub(crate) fn transport_error(code: TransportErrorCode) -> Option<String> {
     }
 }
 
-/// TupleEndpointInfo.
+/// The address as TupleEndpointInfo.
 pub(crate) fn endpoint(address: SocketAddr) -> Value {
     let (ip, port) = (address.ip().to_string(), address.port());
     if address.is_ipv4() {
@@ -66,7 +66,7 @@ pub(crate) fn endpoint(address: SocketAddr) -> Value {
     }
 }
 
-/// RFC 3339, in UTC, to the millisecond.
+/// The time in the format of RFC 3339, in UTC, with a resolution of 1 ms.
 pub(crate) fn date_time(time: SystemTime) -> String {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! [`Writer`]: events to a JSON text sequence.
+//! [`Writer`]: writes events to a JSON text sequence.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,42 +16,44 @@ use serde_json::{Value, json};
 use crate::words::{Members, date_time, endpoint, hex, milliseconds, packet_type, version};
 use crate::{event, frame, parameters};
 
-/// Begins every record (RFC 7464).
+/// The byte that begins every record (RFC 7464).
 pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// The schema of the event that is our own.
+/// The schema of the event path_updated, which is not in any draft.
 pub(crate) const PATH_EVENTS: &str = "https://github.com/mpquic/mpquic#qlog-paths";
 
-/// Bytes after which a log is cut short, unless told otherwise.
+/// The default number of bytes after which a log ends early.
 pub(crate) const DEFAULT_LIMIT: u64 = 1 << 30;
 
-/// Writes the events of one connection, or of a server's endpoint. Nothing is written after an
-/// error. Once the log reaches 1 GiB, or the size set with [`Self::limit`], only the reason why the
-/// connection ended is added.
+/// Writes the events of one connection, or of a server's endpoint. After an error, nothing more is
+/// written.
+///
+/// When the log reaches 1 GiB, or the size set with [`Self::limit`], it ends early. After that,
+/// only the reason why the connection ended is added.
 pub struct Writer<W> {
-    /// `None` after an error.
+    /// Where records go; `None` after an error.
     out: Option<W>,
     start: Instant,
     side: Side,
     paths: BTreeMap<PathId, Logged>,
     local_ack_delay_exponent: u8,
     peer_ack_delay_exponent: u8,
-    /// Memory for records.
+    /// The bytes of records that are not yet written.
     record: Vec<u8>,
     written: u64,
     limit: u64,
 }
 
-/// What the log already says about a path.
+/// The last values of a path that are in the log.
 #[derive(Debug, Default)]
 struct Logged {
     tuple_id: String,
-    /// How often the path's addresses have changed.
+    /// The number of times that the addresses of the path have changed.
     changes: u32,
     four_tuple: Option<FourTuple>,
     metrics: Members,
     ecn: Option<EcnValidation>,
-    /// The MTU, and whether discovery is done.
+    /// The MTU of the path, and whether MTU discovery is finished.
     mtu: Option<(u16, bool)>,
 }
 
@@ -64,8 +66,8 @@ impl<W> fmt::Debug for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the head of the file; times are relative to the start of the connection, at which
-    /// `wall_clock` is noted.
+    /// Writes the head of the file for a connection. Times of events are relative to the start of
+    /// the connection. The head contains `wall_clock` as the time of this start.
     pub fn new(out: W, connection: &ConnectionStart, wall_clock: SystemTime) -> Self {
         let mut writer = Self::empty(out, connection.now, connection.side);
         let vantage_point = match connection.side {
@@ -77,15 +79,16 @@ impl<W: Write> Writer<W> {
         writer
     }
 
-    /// Writes the head of the file for a server's endpoint, which sends packets before there are
-    /// connections; each event names the connection it would have been part of.
+    /// Writes the head of the file for a server's endpoint, which sends packets before a connection
+    /// exists. The group ID of an event is the destination connection ID that the client chose for
+    /// its first packet.
     pub fn for_endpoint(out: W, now: Instant, wall_clock: SystemTime) -> Self {
         let mut writer = Self::empty(out, now, Side::Server);
         writer.write_head("endpoint", "server", None, wall_clock);
         writer
     }
 
-    /// Sets after how many bytes the log is cut short.
+    /// Sets the number of bytes after which the log ends early.
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
@@ -166,7 +169,8 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes an event, of a path or of the whole connection, unless the log is full.
+    /// Writes an event of a path, or of the whole connection without a path, unless the log is
+    /// full.
     fn write(&mut self, now: Instant, path: Option<PathId>, name: &str, data: impl Into<Value>) {
         if self.written < self.limit {
             self.write_anyway(now, path, name, data);
@@ -208,7 +212,7 @@ impl<W: Write> Writer<W> {
         if let Some(source) = packet.source {
             header["scid"] = source.to_string().into();
         }
-        // Stops at a malformed frame, because what follows cannot be read.
+        // The frames end at a malformed frame, because frames after it cannot be parsed.
         let frames: Vec<_> = packet
             .frames
             .clone()
@@ -248,7 +252,7 @@ impl<W: Write> Writer<W> {
         self.write(now, Some(path), "quic:tuple_assigned", data);
     }
 
-    /// Writes what changed.
+    /// Writes the metrics that have changed since the last event.
     fn on_metrics(&mut self, now: Instant, path: PathId, metrics: &Metrics) {
         self.on_ecn(now, path, metrics.ecn);
         let logged = self.paths.entry(path).or_default();
@@ -264,7 +268,7 @@ impl<W: Write> Writer<W> {
         self.write(now, Some(path), "quic:recovery_metrics_updated", changed);
     }
 
-    /// Writes the state of ECN, if it changed.
+    /// Writes the ECN state of the path, if it has changed.
     fn on_ecn(&mut self, now: Instant, path: PathId, ecn: EcnValidation) {
         let old = self.paths.entry(path).or_default().ecn.replace(ecn);
         if old != Some(ecn) {
@@ -286,7 +290,7 @@ impl<W: Write> Writer<W> {
         self.write(now, None, "quic:alpn_information", data);
     }
 
-    /// Writes the MTU, if it changed.
+    /// Writes the MTU of the path, if it has changed.
     fn on_mtu(&mut self, now: Instant, path: PathId, mtu: u16, done: bool) {
         let logged = self.paths.entry(path).or_default();
         let old = logged.mtu.replace((mtu, done));
@@ -301,7 +305,7 @@ impl<W: Write> Writer<W> {
         self.write(now, Some(path), "quic:careful_resume_phase_updated", data);
     }
 
-    /// Writes a packet that leaves without a connection.
+    /// Writes a packet that is sent without a connection.
     fn on_unnumbered_sent(&mut self, now: Instant, packet: &Unnumbered<'_>) {
         if self.written < self.limit {
             self.write_record(&json!({
@@ -335,7 +339,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes an event for the keys of each side that has keys of this type.
+    /// Writes an event for each side that has keys of this type.
     fn on_keys(&mut self, now: Instant, name: &str, of: PacketType, more: &Members) {
         let level = packet_type(of).to_ascii_lowercase();
         let sides = match of {
@@ -374,7 +378,7 @@ impl<W: Write> Writer<W> {
         self.write(now, None, "quic:version_information", data);
     }
 
-    /// Writes the first event.
+    /// Writes the first event of the connection.
     fn on_started(&mut self, now: Instant, four_tuple: FourTuple, cids: [String; 2]) {
         let [mut local, mut remote] = [four_tuple.local, four_tuple.remote].map(endpoint);
         let [local_cid, peer_cid] = cids;
@@ -460,7 +464,7 @@ impl<W: Write + Send> Sink for Writer<W> {
             Event::KeysDiscarded(packet_type) => {
                 self.on_keys(now, "quic:key_discarded", packet_type, &Members::new());
             }
-            // The core may report events that the schema does not have.
+            // Events of the core that the schema does not have are left out.
             _ => {}
         }
     }

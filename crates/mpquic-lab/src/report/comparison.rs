@@ -1,4 +1,4 @@
-//! Two sets of results on one page.
+//! Shows two sets of results on one page.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::tables::distinct;
 use crate::changes::{Change, Changes, Failed, Line, Scenario, Verdict};
 use crate::numbers::{short, unit};
 
-/// The class of a change's colour.
+/// The CSS class with the colour of a change.
 fn class(change: Change) -> &'static str {
     match change {
         Change::Same => "same",
@@ -18,7 +18,7 @@ fn class(change: Change) -> &'static str {
     }
 }
 
-/// What has changed between two sets, as the content of a page.
+/// The content of a page with the changes between two sets of results.
 pub(super) fn body(before: &Results, after: &Results, changes: &Changes) -> String {
     let count = |change| changes.count(change);
     let mut html = format!(
@@ -49,7 +49,7 @@ pub(super) fn body(before: &Results, after: &Results, changes: &Changes) -> Stri
     html
 }
 
-/// Versions, seeds and the number of runs.
+/// The versions and seeds of a set of results, and the number of its runs.
 fn made_by(results: &Results) -> String {
     let versions = distinct(results.scenarios.iter().map(|scenario| &scenario.version));
     let seeds = results
@@ -155,7 +155,7 @@ fn scenario(scenario: &Scenario) -> String {
     html + "</table></div></details>\n</section>\n"
 }
 
-/// A contender that failed every time.
+/// A warning about a contender that failed in all runs.
 fn failed(failed: &Failed) -> String {
     let [first, second] = failed.words();
     format!(

@@ -1,4 +1,4 @@
-//! Charts of metrics: bars, lines over a swept value, distributions, fairness.
+//! Draws charts of metrics: bars, lines over a swept value, distributions, fairness.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,12 @@ use mpquic_sim::scenario::{Claim, Published};
 use super::svg::{self, Bars, Line, Plot, escape};
 use crate::numbers::unit;
 
-/// A distribution is drawn from this many runs on.
+/// The least number of runs for a distribution.
 const MIN_RUNS_FOR_DISTRIBUTION: usize = 8;
-/// A distribution of ratios is drawn from this many runs on.
+/// The least number of runs for a distribution of ratios.
 const MIN_RUNS_FOR_RATIOS: usize = 20;
-/// More bars than this are drawn in rows: beside each other they have no room for names.
+/// With more bars than this, the bars are drawn in rows, because bars beside each other would have
+/// no room for names.
 const MAX_BARS: usize = 14;
 /// Distributions are drawn for at most this many combinations of swept values.
 const MAX_SWEEPS_FOR_DISTRIBUTION: usize = 2;
@@ -23,7 +24,7 @@ pub(super) fn figure(plot: &Plot, svg: &str) -> String {
     format!("<figure><figcaption>{caption}</figcaption>\n{svg}</figure>\n")
 }
 
-/// The swept values of a combination, for people.
+/// The swept values of a combination as text.
 pub(super) fn sweep_name(scenario: &ScenarioResults, sweep: usize) -> String {
     scenario
         .sweeps
@@ -32,7 +33,8 @@ pub(super) fn sweep_name(scenario: &ScenarioResults, sweep: usize) -> String {
         .unwrap_or_default()
 }
 
-/// A contender's place in the list of all, which decides its colour and pattern.
+/// The index of a contender in the list of all contenders. It determines the contender's colour and
+/// pattern.
 pub(super) fn series(contenders: &[&str], name: &str) -> usize {
     contenders
         .iter()
@@ -40,8 +42,8 @@ pub(super) fn series(contenders: &[&str], name: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// What a chart of one scenario shows: the figure it answers, the scenario, the swept values, and
-/// what it is about.
+/// The title of a chart of one scenario. It names the published figure, the scenario, the swept
+/// values and the subject of the chart.
 pub(super) fn title(scenario: &ScenarioResults, sweep: Option<usize>, what: &str) -> String {
     let figure = match scenario.figure.as_str() {
         "" | "none" => String::new(),
@@ -64,7 +66,7 @@ fn axis_label(metric: &str) -> String {
     }
 }
 
-/// All charts of the metrics of scenarios that belong together.
+/// All charts of the metrics of scenarios that belong to the same published figure.
 pub(super) fn charts(scenarios: &[&ScenarioResults], contenders: &[&str]) -> String {
     let mut html = String::new();
     let (swept, plain): (Vec<_>, Vec<_>) = scenarios
@@ -91,7 +93,7 @@ pub(super) fn charts(scenarios: &[&ScenarioResults], contenders: &[&str]) -> Str
     html
 }
 
-/// The scenario's main metric, and those with published values.
+/// The main metrics of the scenarios, and the metrics with published values.
 fn shown_metrics(scenarios: &[&ScenarioResults]) -> Vec<String> {
     let mut metrics = Vec::new();
     for scenario in scenarios {
@@ -105,8 +107,8 @@ fn shown_metrics(scenarios: &[&ScenarioResults]) -> Vec<String> {
     metrics
 }
 
-/// The value on the horizontal axis of each combination, if numbers were swept: the parameter with
-/// most values.
+/// The swept parameter with the most values, and its value in each combination. `None` if these are
+/// not numbers.
 fn numeric_sweep(scenario: &ScenarioResults) -> Option<(String, Vec<f64>)> {
     let names = scenario.sweeps.first()?.iter().map(|(name, _)| name);
     let values = |name: &String| -> Option<Vec<f64>> {
@@ -122,12 +124,12 @@ fn numeric_sweep(scenario: &ScenarioResults) -> Option<(String, Vec<f64>)> {
         values.len()
     };
     let best = candidates.max_by_key(|(_, values)| distinct(values))?;
-    // Several parameters swept independently do not fit on one axis.
+    // If several parameters are swept independently, the combinations do not fit on one axis.
     let fits = distinct(&best.1) == scenario.sweeps.len() && best.1.len() > 2;
     fits.then_some(best)
 }
 
-/// What was published for a cell, in the units of the metric.
+/// The published value for a cell, in the unit of the metric.
 fn published(scenario: &ScenarioResults, metric: &str, cell: Cell) -> Option<f64> {
     let mut claims = scenario
         .published
@@ -159,7 +161,7 @@ fn mean(scenario: &ScenarioResults, cell: Cell, metric: &str) -> Option<(f64, f6
     (statistics.count > 0).then_some((statistics.mean, statistics.confidence))
 }
 
-/// The runs of a cell, if they are too few for a distribution.
+/// The values of the runs of a cell, if there are too few runs for a distribution.
 fn few_runs(scenario: &ScenarioResults, cell: Cell, metric: &str) -> Vec<f64> {
     let runs = scenario.runs_of(cell);
     let runs: Vec<_> = runs
@@ -235,7 +237,7 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
         });
         return rows.collect();
     }
-    // Bars narrower than a few pixels cannot be told apart.
+    // In a chart with more groups, the bars would be only a few pixels wide and hard to tell apart.
     let per_chart = (60 / contenders.len().max(1)).clamp(1, 12);
     let mut html = String::new();
     for start in (0..groups.len()).step_by(per_chart) {
@@ -293,7 +295,7 @@ fn line_chart(scenario: &ScenarioResults, contenders: &[&str], metric: &str) -> 
     figure(&plot, &svg::lines(&plot, &lines))
 }
 
-/// Steps of an empirical distribution.
+/// The points of an empirical distribution: each value with the share of values up to it.
 fn steps(mut values: Vec<f64>) -> Vec<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let count = values.len() as f64;
@@ -374,7 +376,7 @@ fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> Stri
     figure(&plot, &svg::lines(&plot, &lines))
 }
 
-/// Throughput of each connection that shares the network.
+/// Charts of the throughput of each connection that shares the network.
 fn fairness(scenario: &ScenarioResults, contenders: &[&str]) -> String {
     if scenario.competitors.is_empty() {
         return String::new();
@@ -415,7 +417,7 @@ fn fairness(scenario: &ScenarioResults, contenders: &[&str]) -> String {
     html
 }
 
-/// A chart for each contender, with a row for each connection.
+/// Draws one chart per contender, with one row per connection.
 fn many_flows(plot: &Plot, flows: &[String], bars: &[Bars]) -> String {
     let charts = bars.iter().map(|contender| {
         let plot = Plot {
@@ -434,7 +436,8 @@ fn many_flows(plot: &Plot, flows: &[String], bars: &[Bars]) -> String {
     charts.collect()
 }
 
-/// Jain's index of each contender beside its competitors: 1 is an equal share for each connection.
+/// A chart of Jain's index of each contender and its competitors. An index of 1 means that all
+/// connections have equal throughput.
 fn jain(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
     let bars = |(contender, name): (usize, &String)| Bars {
         name: name.clone(),

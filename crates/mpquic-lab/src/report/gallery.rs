@@ -1,4 +1,5 @@
-//! A directory of pages: one for each scenario, and one that leads to them. Charts as files of their own.
+//! Writes a directory of pages: one page per scenario, and an index page with links to them. It
+//! also writes charts as separate files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,12 +14,12 @@ use super::tables::distinct;
 use crate::Failure;
 use crate::numbers::{short, unit};
 
-/// How many contenders a card names.
+/// The number of contenders that a card names.
 const NAMED: usize = 3;
-/// The longest name of a file, without its extension.
+/// The longest name of a file without its extension, characters.
 const MAX_NAME: usize = 90;
 
-/// The cards of all scenarios, by paper.
+/// A card for each scenario, grouped by paper.
 pub(super) fn cards(results: &Results) -> String {
     let mut html = String::new();
     for paper in distinct(results.scenarios.iter().map(|scenario| &scenario.paper)) {
@@ -55,7 +56,7 @@ fn card(scenario: &ScenarioResults) -> String {
     )
 }
 
-/// Contenders with their medians, the best first; over the first combination of swept values.
+/// The contenders with their medians, the best first, for the first combination of swept values.
 fn ranked(scenario: &ScenarioResults) -> Vec<(&str, f64)> {
     let contenders = scenario.contenders.iter().enumerate();
     let mut ranked: Vec<_> = contenders
@@ -77,7 +78,7 @@ fn ranked(scenario: &ScenarioResults) -> Vec<(&str, f64)> {
     ranked
 }
 
-/// Writes each chart of a page to a file that needs nothing else.
+/// Writes each chart of a page to a separate SVG file that needs no other file.
 pub(super) fn write_charts(directory: &Path, page: &str, style: &str) -> Result<(), Failure> {
     fs::create_dir_all(directory).map_err(|error| Failure::in_file(directory, error))?;
     let mut names = BTreeSet::new();
@@ -104,7 +105,7 @@ pub(super) fn write_charts(directory: &Path, page: &str, style: &str) -> Result<
     Ok(())
 }
 
-/// A name for a file.
+/// A name for a file, made of a caption.
 fn slug(caption: &str) -> String {
     let parts = caption.split(|c: char| !c.is_ascii_alphanumeric());
     let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! `mpquic lab report`: results as one HTML page.
+//! `mpquic lab report`: shows results on one HTML page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -30,7 +30,8 @@ pub(super) struct Report {
     /// Where to write; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
-    /// Write a page for each scenario to this directory instead, and index.html, which leads to them
+    /// Write a page for each scenario to this directory instead, and index.html, which leads to
+    /// them
     #[arg(long, value_name = "DIR", conflicts_with = "output")]
     gallery: Option<PathBuf>,
     /// Write each chart to this directory instead, as an SVG file that needs nothing else
@@ -65,7 +66,7 @@ fn write_page(file: &Path, page: String) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a page of what has changed, and prints the same as a table.
+/// Writes a page with the changes between two sets of results, and prints the changes as a table.
 fn write_comparison(args: &Report, before: &Results, after: &Results) -> Result<(), Failure> {
     let changes = Changes::between(before, after, None)?;
     let text = compare::text(&changes)?;
@@ -78,7 +79,7 @@ fn write_comparison(args: &Report, before: &Results, after: &Results) -> Result<
     write_page(&args.output, page)
 }
 
-/// Writes a page for each scenario, and one that leads to them.
+/// Writes a page for each scenario, and an index page with links to them.
 fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
     let mut ids = results.scenarios.iter().map(|scenario| &scenario.id);
     if let Some(id) = ids.find(|id| id.eq_ignore_ascii_case("index")) {
@@ -104,14 +105,15 @@ fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The style sheet of the pages that `mpquic lab report` writes, for other pages that should look like them.
+/// The style sheet of the pages that `mpquic lab report` writes. Other pages can use it to look the
+/// same.
 pub const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// The scenarios that reproduce one figure of one paper.
+/// The scenarios that reproduce the same figure of the same paper.
 type Figure<'a> = Vec<&'a ScenarioResults>;
 
-/// Figures in the order of their first scenarios, those of one paper together.
+/// The figures in the order of their first scenarios. The figures of one paper are together.
 fn group(results: &Results) -> Vec<Figure<'_>> {
     let mut groups: Vec<Figure<'_>> = Vec::new();
     for scenario in &results.scenarios {
@@ -131,12 +133,12 @@ fn group(results: &Results) -> Vec<Figure<'_>> {
     groups
 }
 
-/// The page.
+/// The whole report as an HTML page.
 pub(super) fn html(results: &Results) -> String {
     page("mpquic lab report", &body(results))
 }
 
-/// What the page shows.
+/// The content of the report.
 fn body(results: &Results) -> String {
     let mut body = tables::summary(results);
     body += &tables::overview(results);
@@ -157,7 +159,7 @@ fn body(results: &Results) -> String {
     body
 }
 
-/// A page that needs nothing else.
+/// An HTML page that needs no other file.
 fn page(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\

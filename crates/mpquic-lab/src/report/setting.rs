@@ -1,4 +1,5 @@
-//! What an experiment is about: the network drawn, the transfer in words, and how to repeat it.
+//! Describes an experiment: a drawing of the network, the transfer as text, and the command that
+//! repeats it.
 
 use std::fmt::Write as _;
 
@@ -27,7 +28,8 @@ pub(super) fn setting(scenario: &ScenarioResults) -> String {
     html + "</div>\n"
 }
 
-/// Client and server, and between them a line for each path, in its colour, with what it is like.
+/// A drawing of client and server, with a line for each path between them. A line has the path's
+/// colour and the properties of the path.
 pub(super) fn network(scenario: &ScenarioResults) -> String {
     let words = &scenario.words;
     let mut html = "<div class=\"network\"><div class=\"host\">client</div>\n<ul>".to_owned();

@@ -1,4 +1,4 @@
-//! Tables: what was run, what was published, all numbers.
+//! Tables of the runs, the published claims and all numbers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use super::svg::escape;
 use crate::claims;
 use crate::numbers::{short, unit};
 
-/// What was run.
+/// A summary of the runs.
 pub(super) fn summary(results: &Results) -> String {
     let runs = || results.scenarios.iter().flat_map(|scenario| &scenario.runs);
     let late = runs().filter(|run| run.state == State::Unfinished).count();
@@ -30,7 +30,7 @@ pub(super) fn summary(results: &Results) -> String {
     )
 }
 
-/// Every scenario in a row: each contender's median against the baseline's.
+/// A table with one row per scenario: the median of each contender relative to the baseline.
 pub(super) fn overview(results: &Results) -> String {
     let names = results
         .scenarios
@@ -62,7 +62,7 @@ pub(super) fn overview(results: &Results) -> String {
     html + "</table></div></details>\n"
 }
 
-/// The geometric mean over all combinations of swept values.
+/// The geometric mean of this ratio over all combinations of swept values.
 fn overview_cell(scenario: &ScenarioResults, name: &str) -> String {
     let baseline = scenario.contender(&scenario.baseline);
     let (Some(contender), Some(baseline)) = (scenario.contender(name), baseline) else {
@@ -98,7 +98,7 @@ fn overview_cell(scenario: &ScenarioResults, name: &str) -> String {
     format!("<td class=\"{class}\">{ratio:.2}{mark}</td>")
 }
 
-/// What was published about the scenarios of a figure, beside what was found here.
+/// A table of the published claims about the scenarios of a figure, beside our results.
 pub(super) fn claims(results: &Results, figure: &[&ScenarioResults]) -> String {
     let mut rows = String::new();
     for scenario in figure {
@@ -131,7 +131,7 @@ pub(super) fn claims(results: &Results, figure: &[&ScenarioResults]) -> String {
     )
 }
 
-/// Why runs failed or were late.
+/// The reasons why runs failed or did not finish in time.
 pub(super) fn failures(scenario: &ScenarioResults) -> String {
     let mut reasons: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for run in &scenario.runs {
@@ -155,7 +155,7 @@ pub(super) fn failures(scenario: &ScenarioResults) -> String {
     html
 }
 
-/// All statistics, folded.
+/// A table of all statistics, folded on the page.
 pub(super) fn numbers(scenario: &ScenarioResults) -> String {
     let titles = [
         "",
@@ -199,7 +199,7 @@ pub(super) fn numbers(scenario: &ScenarioResults) -> String {
     html + "</table></div></details>\n"
 }
 
-/// Each name once, in the order of their first appearance.
+/// The distinct names, in the order of their first appearance.
 pub(super) fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let mut distinct: Vec<&str> = Vec::new();
     for name in names {

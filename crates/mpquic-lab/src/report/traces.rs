@@ -1,27 +1,28 @@
-//! Charts over time: goodput, and for each path bytes, windows, round trip times and queues.
+//! Charts over time: goodput, and for each path bytes, windows, round-trip times and queues.
 
 use mpquic_sim::experiment::{ScenarioResults, Trace};
 
 use super::figures::{figure, series, title};
 use super::svg::{self, Area, Line, Plot};
 
-/// The most points in a line; more could not be told apart.
+/// The largest number of points in a line. More points would be too close to tell apart.
 const POINTS: usize = 120;
-/// The most points in a line of rates: over shorter times, rates only show single trains of
-/// packets.
+/// The largest number of points in a line of rates. Over shorter times, a rate would only show
+/// single trains of packets.
 const RATE_POINTS: usize = 40;
-/// A rate is taken over at least this many samples.
+/// A rate is measured over at least this many samples.
 const MIN_SAMPLES: usize = 2;
 /// Traces are drawn for at most this many combinations of swept values.
 const MAX_SWEEPS: usize = 2;
-/// More competitors are drawn as one.
+/// The largest number of competitors with a line each. More competitors share the line of their
+/// sum.
 const MAX_COMPETITORS: usize = 3;
 
 fn samples(trace: &Trace) -> usize {
     trace.received.first().map_or(0, Vec::len)
 }
 
-/// A sampled value over time.
+/// The values of all samples over time.
 fn over_time(trace: &Trace, value: impl Fn(usize) -> f64) -> Vec<(f64, f64)> {
     let stride = samples(trace).div_ceil(POINTS).max(1);
     let indexes = (0..samples(trace)).step_by(stride);
@@ -30,7 +31,7 @@ fn over_time(trace: &Trace, value: impl Fn(usize) -> f64) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The rate at which a counter of bytes grows, Mbit/s.
+/// The rate at which a counter of bytes grows over time, Mbit/s.
 fn rate(trace: &Trace, bytes: &[u64]) -> Vec<(f64, f64)> {
     let step = bytes.len().div_ceil(RATE_POINTS).max(MIN_SAMPLES);
     let samples: Vec<_> = bytes.iter().step_by(step).collect();
@@ -42,11 +43,11 @@ fn rate(trace: &Trace, bytes: &[u64]) -> Vec<(f64, f64)> {
     std::iter::once((0.0, 0.0)).chain(rates).collect()
 }
 
-/// All charts over time of a scenario, folded.
+/// All charts over time of a scenario, folded on the page.
 pub(super) fn details(scenario: &ScenarioResults, contenders: &[&str]) -> String {
     let mut sweeps: Vec<usize> = (0..scenario.sweeps.len()).collect();
     if sweeps.len() > MAX_SWEEPS {
-        // The first and the last show the extremes.
+        // The first and the last combination show the extremes.
         sweeps = vec![0, sweeps.len() - 1];
     }
     let mut html = String::new();
@@ -123,7 +124,8 @@ fn goodput(
     figure(&plot, &svg::lines(&plot, &lines))
 }
 
-/// What each path carries, on top of each other, with losses and silence marked, for one contender.
+/// A chart of what each path carried for one contender, as stacked areas. Losses and silence are
+/// marked.
 fn shares(scenario: &ScenarioResults, trace: &Trace) -> String {
     let name = &scenario.contenders[trace.contender];
     let paths = scenario.paths.iter().enumerate();
@@ -146,7 +148,7 @@ fn shares(scenario: &ScenarioResults, trace: &Trace) -> String {
     figure(&plot, &svg::areas(&plot, &areas))
 }
 
-/// When packets of a path were declared lost, and how many.
+/// The times at which packets of a path were declared lost, and their number.
 fn losses(trace: &Trace, path: usize) -> Vec<(f64, String)> {
     let lost = &trace.lost[path];
     let stride = lost.len().div_ceil(POINTS).max(1);
@@ -162,7 +164,7 @@ fn losses(trace: &Trace, path: usize) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// From when to when a path did not answer.
+/// The intervals during which a path did not answer.
 fn silences(trace: &Trace, path: usize) -> Vec<(f64, f64)> {
     let mut silences: Vec<(f64, f64)> = Vec::new();
     let mut before = false;
@@ -182,7 +184,7 @@ fn silences(trace: &Trace, path: usize) -> Vec<(f64, f64)> {
     silences
 }
 
-/// Bytes, windows, round trip times and queues of the paths, for one contender.
+/// Charts of the bytes, windows, round-trip times and queues of the paths for one contender.
 fn paths(scenario: &ScenarioResults, trace: &Trace) -> String {
     let name = &scenario.contenders[trace.contender];
     let lines = |value: &dyn Fn(usize) -> Vec<(f64, f64)>| -> Vec<Line> {

@@ -1,12 +1,15 @@
-//! [`Recent`]: choices that are remembered for a while.
+//! [`Recent`]: remembers choices for a limited time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Which server was chosen for something. It has two generations: what is not looked for
-/// while the younger one lasts goes with the older one, so nothing has to be searched for.
+/// Remembers which server was chosen for each key.
+///
+/// Choices are in two generations. A choice that is looked up moves to the younger generation. A
+/// choice that is not looked up while the younger generation lasts is dropped with the older
+/// generation. Expired choices thus need no search.
 #[derive(Debug)]
 pub(super) struct Recent<K> {
     capacity: usize,
@@ -18,7 +21,7 @@ pub(super) struct Recent<K> {
 }
 
 impl<K: Eq + Hash> Recent<K> {
-    /// At most `capacity` in a generation that lasts so long.
+    /// Remembers at most `capacity` choices per generation. A generation lasts for `lifetime`.
     pub(super) fn new(capacity: usize, lifetime: Duration) -> Self {
         Self {
             capacity,
@@ -29,6 +32,8 @@ impl<K: Eq + Hash> Recent<K> {
         }
     }
 
+    /// The server chosen for a key, if it is still remembered. The lookup extends the time for
+    /// which it is remembered.
     pub(super) fn get(&mut self, now: Instant, key: K) -> Option<SocketAddr> {
         self.turn(now);
         if let Some(server) = self.young.get(&key) {
@@ -39,6 +44,7 @@ impl<K: Eq + Hash> Recent<K> {
         Some(server)
     }
 
+    /// Remembers the server of a key, unless the younger generation is full.
     pub(super) fn insert(&mut self, now: Instant, key: K, server: SocketAddr) {
         self.turn(now);
         if self.young.len() < self.capacity || self.young.contains_key(&key) {
@@ -46,13 +52,13 @@ impl<K: Eq + Hash> Recent<K> {
         }
     }
 
-    /// How many choices are remembered.
+    /// The number of remembered choices.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 
-    /// Begins a generation if the last one is over.
+    /// Begins a new generation if the younger generation has lasted for its lifetime.
     fn turn(&mut self, now: Instant) {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);

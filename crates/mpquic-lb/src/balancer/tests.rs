@@ -44,7 +44,7 @@ fn long(connection_id: &[u8]) -> Vec<u8> {
     [&[0xc0], &version[..], connection_id, &[0; 1200]].concat()
 }
 
-/// What a client makes up; of no configuration.
+/// A connection ID made by a client. It has the rotation of no configuration.
 fn unknown(client: u16) -> [u8; 8] {
     let [a, b] = client.to_be_bytes();
     [0xff, 1, 2, 3, 4, 5, a, b]
@@ -68,7 +68,7 @@ fn only_the_secret_tells_which_server_a_client_gets() {
 }
 
 #[test]
-fn each_path_of_a_connection_reaches_its_server() {
+fn connection_ids_of_every_path_lead_to_the_server_that_made_them() {
     let mut balancer = balancer(3);
     let now = start();
     for number in 1..=3 {
@@ -104,7 +104,7 @@ fn new_connections_are_spread_and_stay_where_they_are() {
         chosen.values().all(|count| (200..400).contains(count)),
         "{chosen:?}"
     );
-    // A server is added, and one gets no new connections: who came before goes where it went.
+    // A server is added and another one is drained. Known clients stay with their servers.
     balancer.add_server(2, id(4), server(4)).unwrap();
     assert!(balancer.drain(server(1)));
     for (client, before) in (0..).zip(&first) {
@@ -140,16 +140,17 @@ fn a_draining_server_keeps_its_connections_until_it_is_removed() {
     assert_eq!(balancer.counts().dropped, 1);
 }
 
-/// A client whose connection ended with its server may begin another one from the same address.
+/// The client's connection with a drained server has ended. A new connection from the same address
+/// goes to another server.
 #[test]
-fn a_draining_server_begins_no_connection_for_old_clients_either() {
+fn a_draining_server_gets_no_new_connection_of_a_known_client() {
     let mut balancer = balancer(2);
     let now = start();
     let before = balancer.route(now, tuple(1), &long(&unknown(1))).unwrap();
     let [one, other] = [server(1), server(2)];
     let left = if before.server == one { other } else { one };
     assert!(balancer.drain(before.server));
-    // What began there may end there.
+    // The connection that began at the drained server continues there.
     for datagram in [long(&unknown(1)), short(&unknown(7))] {
         let routed = balancer.route(now, tuple(1), &datagram).unwrap();
         assert_eq!(routed.server, before.server);
@@ -193,7 +194,7 @@ fn old_and_new_keys_work_side_by_side() {
 }
 
 #[test]
-fn choices_are_forgotten_after_a_while_and_never_too_many() {
+fn choices_expire_after_their_lifetime_and_stay_within_the_capacity() {
     let mut balancer = balancer(3);
     let start = start();
     let lifetime = Balancer::REMEMBERED;
@@ -205,7 +206,7 @@ fn choices_are_forgotten_after_a_while_and_never_too_many() {
     };
     assert_eq!(lifetime, Duration::from_secs(30));
     assert!(!known(&mut balancer, 0, 1));
-    // Looked for in each generation, it stays.
+    // A choice that is looked up in each generation is not forgotten.
     for seconds in [29, 31, 61, 91] {
         assert!(known(&mut balancer, seconds, 1), "after {seconds} s");
     }
@@ -217,10 +218,11 @@ fn choices_are_forgotten_after_a_while_and_never_too_many() {
 }
 
 #[test]
-fn what_is_not_quic_goes_nowhere() {
+fn datagrams_that_are_not_quic_are_dropped() {
     let mut balancer = balancer(2);
     let now = start();
-    // Empty, or a long header that ends within the version, before the length, or within the ID.
+    // An empty datagram, and long headers that end within the version, before the length of the
+    // connection ID, and within the connection ID.
     for datagram in [
         &[][..],
         &[0xc0, 0, 0],
@@ -229,7 +231,8 @@ fn what_is_not_quic_goes_nowhere() {
     ] {
         assert_eq!(balancer.route(now, tuple(1), datagram), None);
     }
-    // A short header that is too short for a connection ID of ours may be another QUIC.
+    // A datagram with a short header that is too short for our connection IDs may belong to another
+    // version of QUIC.
     assert!(
         !balancer
             .route(now, tuple(1), &[0x40, 0x40])
@@ -239,9 +242,9 @@ fn what_is_not_quic_goes_nowhere() {
     assert_eq!(balancer.counts().dropped, 4);
 }
 
-/// A client that begins from two addresses makes one connection.
+/// A client that sends from two addresses at once begins a single connection.
 #[test]
-fn the_first_datagrams_of_a_connection_stay_together() {
+fn first_datagrams_from_two_addresses_go_to_the_same_server() {
     let mut balancer = balancer(3);
     let now = start();
     for client in 0..100 {
@@ -250,7 +253,8 @@ fn the_first_datagrams_of_a_connection_stay_together() {
             .unwrap();
         let other = balancer.route(now, tuple(client + 1000), &long(&unknown(client)));
         assert_eq!(other, Some(first));
-        // What follows from there with an ID that says nothing goes there, too.
+        // Later datagrams from this address go to the same server, even with a connection ID that
+        // leads to no server.
         let short = short(&unknown(client));
         assert_eq!(
             balancer.route(now, tuple(client + 1000), &short),
@@ -262,7 +266,7 @@ fn the_first_datagrams_of_a_connection_stay_together() {
         (100, 200)
     );
     assert!(balancer.by_first_id.len() == 100);
-    // An ID that no version has today is not remembered.
+    // A connection ID longer than 20 bytes is not remembered.
     balancer.route(now, tuple(1), &long(&[0xff; 21]));
     assert!(balancer.by_first_id.len() == 100);
 }

@@ -11,10 +11,11 @@ fn number(bytes: &[u8]) -> u128 {
         .fold(0, |sum, byte| sum << 8 | u128::from(*byte))
 }
 
-/// Rotation, server ID, nonce, connection ID (appendix A), the key for those that have one.
+/// The test vectors of appendix A: rotation, server ID, nonce, connection ID, and the key if there
+/// is one.
 const VECTORS: &[(u8, &str, &str, &str, Option<u128>)] = &[
     (0, "c4605e", "4504cc4f", "07c4605e4504cc4f", None),
-    // Printed there without one zero and with another.
+    // The draft prints this vector with one zero missing and another one added.
     (
         1,
         "350d28b420",
@@ -37,7 +38,7 @@ const VECTORS: &[(u8, &str, &str, &str, Option<u128>)] = &[
         "504dd2d05a7b0de9b2b9907afb5ecf8cc3",
         KEY,
     ),
-    // Printed there with the rotation 0.
+    // The draft prints this vector with the rotation 0.
     (
         3,
         "ed793a51d49b8f5fab",
@@ -49,7 +50,7 @@ const VECTORS: &[(u8, &str, &str, &str, Option<u128>)] = &[
 const KEY: Option<u128> = Some(0x8f95_f092_4576_5f80_2569_34e5_0c66_207f);
 
 #[test]
-fn the_vectors_of_the_draft() {
+fn connection_ids_match_the_vectors_of_the_draft() {
     for (rotation, server, nonce, connection_id, key) in VECTORS {
         let server = ServerId::new(&bytes(server)).unwrap();
         let nonce = bytes(nonce);
@@ -62,7 +63,7 @@ fn the_vectors_of_the_draft() {
         let made = config.connection_id(server, number(&nonce), 0xff);
         assert_eq!(&made[..], bytes(connection_id), "{config:?}");
         assert_eq!(config.server_id(&made), Some(server), "{config:?}");
-        // Bytes of the server's own may follow; none may be missing.
+        // Other bytes may follow the connection ID, but none of its own bytes may be missing.
         assert_eq!(
             config.server_id(&[&made[..], &[1, 2]].concat()),
             Some(server)
@@ -72,7 +73,7 @@ fn the_vectors_of_the_draft() {
 }
 
 #[test]
-fn another_rotation_is_not_ours() {
+fn a_connection_id_with_another_rotation_has_no_server_id() {
     let config = Config::new(3, 1, 4).unwrap();
     let server = ServerId::new(&[9]).unwrap();
     let made = config.connection_id(server, 0, 0);

@@ -1,23 +1,23 @@
-//! The members of events and frames: draft-ietf-quic-qlog-quic-events-13, and what multipath and
-//! other extensions add.
+//! Tables of the members of events and frames: those of draft-ietf-quic-qlog-quic-events-13, of
+//! multipath and of other extensions.
 
 use crate::writer::PATH_EVENTS;
 
-/// A type of value.
+/// The type of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Any,
     Bool,
     Text,
-    /// Not negative.
+    /// A number that is not negative.
     Number,
-    /// Of so many bits.
+    /// An integer that is not negative and has at most this number of bits.
     Unsigned(u32),
     Hex,
-    /// Of so many bytes.
+    /// Hexadecimal digits of this number of bytes.
     HexOf(usize),
     OneOf(&'static [&'static str]),
-    /// The word for a transport error.
+    /// The name of a transport error.
     Error,
     /// Ranges of packet numbers.
     Ranges,
@@ -140,7 +140,7 @@ const ADDRESSES: Kind = Kind::List(&Kind::Object(&[
     must("priority_hint", U64),
 ]));
 
-/// The first record.
+/// The members of the first record.
 pub(super) const HEAD: &[Field] = &[
     must(
         "file_schema",
@@ -178,7 +178,7 @@ pub(super) const HEAD: &[Field] = &[
     ),
 ];
 
-/// Every other record.
+/// The members of all records after the first.
 pub(super) const EVENT: &[Field] = &[
     must("time", Kind::Number),
     must("name", Kind::Text),
@@ -187,7 +187,7 @@ pub(super) const EVENT: &[Field] = &[
     may("group_id", Kind::Hex),
 ];
 
-/// The data of each event.
+/// The members of the data of each event.
 pub(super) const EVENTS: &[(&str, &[Field])] = &[
     ("loglevel:warning", &[may("message", Kind::Text)]),
     (
@@ -392,7 +392,7 @@ const CID: Field = must("connection_id", Kind::Hex);
 const CID_LENGTH: Field = may("connection_id_length", Kind::Unsigned(8));
 const RESET_TOKEN: Field = may("stateless_reset_token", TOKEN);
 
-/// The members of each frame, without its type.
+/// The members of each type of frame, without its type.
 pub(super) const FRAMES: &[(&str, &[Field])] = &[
     ("unknown", &[must("frame_type_bytes", U64), may("raw", RAW)]),
     ("padding", &[may("raw", RAW)]),

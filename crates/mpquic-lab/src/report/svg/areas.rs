@@ -1,4 +1,4 @@
-//! Areas on top of each other, with marks above them.
+//! Draws stacked areas with marks above them.
 
 use std::fmt::Write as _;
 
@@ -9,24 +9,26 @@ use super::plot::{
     vertical_axis,
 };
 
-/// Height of the row of marks of one area.
+/// The height of the row with the marks of one area.
 const ROW: f64 = 7.0;
 
 /// An area of a stack.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Area {
     pub(in super::super) name: String,
-    /// Which colour it has.
+    /// The index of the area's colour.
     pub(in super::super) series: usize,
-    /// Its height over the horizontal axis; all areas have points at the same places.
+    /// The height of the area at each position on the horizontal axis. All areas have the same
+    /// positions.
     pub(in super::super) points: Vec<(f64, f64)>,
-    /// Where something happened that is marked by a stroke, and what.
+    /// Events that are marked by a stroke: their position and a description.
     pub(in super::super) strokes: Vec<(f64, String)>,
-    /// From where to where something lasted that is marked by a bar.
+    /// Intervals that are marked by a bar: their beginning and end.
     pub(in super::super) bars: Vec<(f64, f64)>,
 }
 
-/// Areas on top of each other, the first at the bottom. Above them, a row for each has its marks.
+/// Draws areas on top of each other, the first one at the bottom. Above the areas, each has a row
+/// with its marks.
 pub(in super::super) fn areas(plot: &Plot, areas: &[Area]) -> String {
     // The upper edge of each area.
     let mut edges: Vec<Line> = Vec::new();
@@ -70,7 +72,7 @@ pub(in super::super) fn areas(plot: &Plot, areas: &[Area]) -> String {
         );
         marks(&mut svg, &x, area, TOP + ROW * index as f64);
     }
-    // A name stands in the middle of its area.
+    // The name of an area is written at the middle of its height.
     let middles = edges.iter().zip(areas).map(|(edge, area)| {
         let last = edge.points.last().zip(area.points.last());
         let middle = last.map(|(edge, own)| (edge.0, edge.1 - own.1 / 2.0));
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn areas_stand_on_each_other() {
+    fn each_area_is_drawn_on_top_of_the_area_before() {
         let area = |name: &str, height| Area {
             name: name.into(),
             points: vec![(0.0, height), (1.0, height)],
@@ -133,7 +135,7 @@ mod tests {
         let [a, b] = edges[..] else {
             panic!("{svg}");
         };
-        // One and four of the same scale.
+        // The heights of the two edges are 1 and 4 on the same scale.
         assert!(
             ((bottom - b) / (bottom - a) - 4.0).abs() < 0.02,
             "{edges:?}"

@@ -1,11 +1,12 @@
-//! [`Axis`]: from values to positions.
+//! [`Axis`]: converts values to positions.
 
 use std::fmt::Write as _;
 
-/// Values further apart than this are drawn on a logarithmic axis if the chart allows it.
+/// An axis is logarithmic if the ratio of its largest and smallest value is at least this and the
+/// chart allows it.
 const LOGARITHMIC_FROM: f64 = 20.0;
 
-/// An axis: from values to positions.
+/// An axis of a chart, which converts values to positions.
 pub(super) struct Axis {
     low: f64,
     high: f64,
@@ -35,7 +36,8 @@ impl Axis {
         }
     }
 
-    /// Where it begins and ends in the chart, at which values, and whether it is logarithmic.
+    /// The position where the axis begins and ends, the values there, and whether it is logarithmic
+    /// (0 or 1).
     pub(super) fn scale(&self) -> String {
         let (from, to, low, high) = (self.from, self.to, self.low, self.high);
         format!(
@@ -44,7 +46,7 @@ impl Axis {
         )
     }
 
-    /// From zero, unless it is logarithmic.
+    /// Extends the axis to zero, unless it is logarithmic.
     pub(super) fn including_zero(mut self) -> Self {
         if self.logarithmic {
             return self;
@@ -68,12 +70,12 @@ impl Axis {
         self.from + (self.to - self.from) * share
     }
 
-    /// The position halfway along.
+    /// The position of the middle of the axis.
     pub(super) fn middle(&self) -> f64 {
         (self.from + self.to) / 2.0
     }
 
-    /// About five round values.
+    /// About five round values for the ticks of the axis.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
@@ -94,7 +96,7 @@ impl Axis {
     }
 }
 
-/// A line of the grid from the top to `bottom`, with its value below.
+/// A grid line from the top to `bottom`, with its value below it.
 pub(super) fn vertical_line(svg: &mut String, x: f64, bottom: f64, tick: f64) {
     let _ = writeln!(
         svg,

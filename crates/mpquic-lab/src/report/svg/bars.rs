@@ -1,4 +1,4 @@
-//! Groups of bars, each with its name and value along it.
+//! Draws groups of bars. Each bar has its name and value written along it.
 
 use std::fmt::Write as _;
 
@@ -9,25 +9,25 @@ use super::plot::{
 };
 use crate::numbers::short;
 
-/// Narrower bars have no text along them.
+/// Bars narrower than this have no text along them.
 const MIN_WIDTH_FOR_TEXT: f64 = 12.0;
-/// Names of groups have no more lines than this.
+/// The name of a group has at most this many lines.
 const MAX_LINES: usize = 3;
 
-/// Bars of one colour: one per group.
+/// The bars of one series: one bar per group, all of the same colour.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Bars {
     pub(in super::super) name: String,
     pub(in super::super) series: usize,
-    /// Height and half the confidence interval.
+    /// The height of each bar, and half of its confidence interval.
     pub(in super::super) values: Vec<Option<(f64, f64)>>,
-    /// What was published, in the same units.
+    /// The published value for each bar, in the same unit.
     pub(in super::super) published: Vec<Option<f64>>,
     /// Single runs, which are shown as dots.
     pub(in super::super) runs: Vec<Vec<f64>>,
 }
 
-/// Groups of bars.
+/// Draws groups of bars.
 pub(in super::super) fn bars(plot: &Plot, groups: &[String], bars: &[Bars]) -> String {
     let tops = bars.iter().flat_map(|bars| {
         let values = bars.values.iter().flatten();
@@ -93,7 +93,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, x: f64, width: f64
         mark_published(svg, (x + width / 2.0, y.at(published)), published);
     }
     if width >= MIN_WIDTH_FOR_TEXT {
-        // Inside if there is room, otherwise above.
+        // The text is inside of the bar if it fits there, otherwise above the bar.
         let length = label.chars().count() as f64 * CHARACTER + 6.0;
         let (class, from) = if bottom - top > length {
             ("inside", bottom - 4.0)
@@ -109,7 +109,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, x: f64, width: f64
     }
 }
 
-/// A group's name under its bars, on several lines if it is long.
+/// Writes the name of a group below its bars, on several lines if it is long.
 fn group_label(svg: &mut String, name: &str, centre: f64, width: f64) {
     for (line, part) in wrapped(name, (width / CHARACTER) as usize)
         .iter()
@@ -124,8 +124,8 @@ fn group_label(svg: &mut String, name: &str, centre: f64, width: f64) {
     }
 }
 
-/// Breaks a name into lines of at most `fits` characters, after punctuation; what does not fit is
-/// cut off.
+/// Breaks a name after punctuation into lines of at most `fits` characters. Text that does not fit
+/// is cut off.
 fn wrapped(name: &str, fits: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for part in name.split_inclusive(['-', ' ', ';', '=', '_', '.']) {

@@ -1,4 +1,4 @@
-//! Lines over a common axis, each with its name at its end.
+//! Draws lines over a common axis, each with its name at its end.
 
 use std::fmt::Write as _;
 
@@ -8,30 +8,30 @@ use super::plot::{
     horizontal_axis, mark_published, open_over, vertical_axis,
 };
 
-/// Names at the ends of lines are this far apart.
+/// The least vertical distance between names at the ends of lines.
 const SPACING: f64 = 11.0;
-/// If there are more lines than this, only the legend names them.
+/// In a chart with more lines than this, only the legend names the lines.
 const MAX_NAMES: usize = 16;
-/// Names of lines are cut to this many characters.
+/// The name of a line is cut to this many characters.
 const MAX_NAME: usize = 20;
 
-/// A line.
+/// A line of a chart.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Line {
     pub(in super::super) name: String,
-    /// Which colour and pattern it has.
+    /// The index of the line's colour and pattern.
     pub(in super::super) series: usize,
-    /// Whether it is drawn thin, as something beside the main subject of the chart.
+    /// True if the line is thin because it is not the main subject of the chart.
     pub(in super::super) thin: bool,
     pub(in super::super) points: Vec<(f64, f64)>,
-    /// Half the confidence interval of each point, or nothing.
+    /// Half of the confidence interval of each point; empty if there are no intervals.
     pub(in super::super) errors: Vec<f64>,
-    /// What was published, in the same units.
+    /// The published points, in the same units.
     pub(in super::super) published: Vec<(f64, f64)>,
 }
 
 impl Line {
-    /// The upper ends of its points.
+    /// The upper ends of the confidence intervals of all points.
     fn tops(&self) -> impl Iterator<Item = f64> {
         let errors = self.errors.iter().copied().chain(std::iter::repeat(0.0));
         let points = self.points.iter().zip(errors);
@@ -39,9 +39,9 @@ impl Line {
     }
 }
 
-/// Lines over a common axis.
+/// Draws lines over a common axis.
 pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
-    // The ends of distributions are all at the top, where names could not be told apart.
+    // All lines of a distribution end at the top, where their names would overlap.
     let named = !plot.steps && lines.len() <= MAX_NAMES;
     let right = WIDTH - if named { name_width(lines) } else { RIGHT };
     let points = || lines.iter().flat_map(|line| &line.points);
@@ -96,7 +96,7 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
     svg + "</svg>\n"
 }
 
-/// The width that the names of lines need.
+/// The width of the longest name of a line.
 pub(super) fn name_width(lines: &[Line]) -> f64 {
     let longest = lines
         .iter()
@@ -112,7 +112,7 @@ fn shortened(name: &str) -> String {
     name.chars().take(MAX_NAME - 1).chain(['…']).collect()
 }
 
-/// Writes the name of each line at its end, moved up or down where others are in the way.
+/// Writes the name of each line at its end. A name that would overlap others is moved up or down.
 pub(super) fn names(svg: &mut String, lines: &[Line], x: &Axis, y: &Axis, plot: &Plot) {
     let ends = lines.iter().filter_map(|line| {
         let (px, py) = line.points.last()?;

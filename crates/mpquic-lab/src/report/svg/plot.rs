@@ -1,4 +1,4 @@
-//! The parts that both kinds of chart share: the frame, its axes, and marks.
+//! The parts that all kinds of charts share: the frame, the axes and marks.
 
 use std::fmt::Write as _;
 
@@ -11,38 +11,38 @@ pub(super) const LEFT: f64 = 58.0;
 pub(super) const RIGHT: f64 = 12.0;
 pub(super) const TOP: f64 = 10.0;
 pub(super) const BOTTOM: f64 = 42.0;
-/// The approximate width of a character of a small label.
+/// The approximate width of a character in a small label.
 pub(super) const CHARACTER: f64 = 6.5;
 
-/// Number of colours.
+/// The number of colours for series.
 pub(in super::super) const COLOURS: usize = 8;
-/// Number of dash patterns for lines.
+/// The number of dash patterns for lines.
 const DASHES: usize = 4;
 
-/// What a chart shows on its axes.
+/// The title and the axes of a chart.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Plot {
-    /// What it shows, for those who cannot see it.
+    /// The title of the chart, for screen readers.
     pub(in super::super) title: String,
     pub(in super::super) x: String,
     pub(in super::super) y: String,
-    /// The horizontal axis may be logarithmic.
+    /// True if the horizontal axis may be logarithmic.
     pub(in super::super) logarithmic: bool,
-    /// Steps instead of straight lines.
+    /// True if lines are drawn as steps instead of straight lines.
     pub(in super::super) steps: bool,
-    /// What it compares are contenders, which can be hidden.
+    /// True if the series are contenders, which the page's script can hide.
     pub(in super::super) contenders: bool,
 }
 
 impl Plot {
-    /// Begins what belongs to a contender, for the page's script.
+    /// Begins the group of SVG elements of a contender, which the page's script can hide.
     pub(super) fn begin(&self, svg: &mut String, series: usize) {
         if self.contenders {
             let _ = writeln!(svg, "<g data-s=\"{series}\">");
         }
     }
 
-    /// Ends it.
+    /// Ends the group of SVG elements of a contender.
     pub(super) fn end(&self, svg: &mut String) {
         if self.contenders {
             svg.push_str("</g>\n");
@@ -58,14 +58,15 @@ pub(in super::super) fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// The classes of a series: a colour and, for lines, a pattern, so that no two look alike.
+/// The CSS classes of a series: a colour and, for lines, a dash pattern. Each series has another
+/// combination of both.
 pub(super) fn classes(series: usize) -> String {
     let again = series / COLOURS;
     let dash = (series + again) % DASHES;
     format!("c{} d{dash}", series % COLOURS)
 }
 
-/// A short line as a series is drawn, for legends.
+/// A short line in the style of a series, for legends.
 pub(in super::super) fn swatch(series: usize) -> String {
     format!(
         "<svg class=\"swatch\" viewBox=\"0 0 30 10\" aria-hidden=\"true\">\
@@ -78,7 +79,7 @@ pub(super) fn open(plot: &Plot) -> String {
     open_with(plot, "")
 }
 
-/// The same, for a chart in which the page's script reads off values.
+/// Opens a chart in which the page's script shows the values under the pointer.
 pub(super) fn open_over(plot: &Plot, x: &Axis, y: &Axis) -> String {
     let scales = format!(" data-x=\"{}\" data-y=\"{}\"", x.scale(), y.scale());
     open_with(plot, &scales)
@@ -135,7 +136,7 @@ pub(super) fn horizontal_axis(svg: &mut String, axis: &Axis, label: &str) {
     );
 }
 
-/// Marks what was published.
+/// Marks a published value by a diamond.
 pub(super) fn mark_published(svg: &mut String, (x, y): (f64, f64), value: f64) {
     let _ = writeln!(
         svg,
@@ -146,17 +147,17 @@ pub(super) fn mark_published(svg: &mut String, (x, y): (f64, f64), value: f64) {
     );
 }
 
-/// A confidence interval, in the colour of a class.
+/// Draws a confidence interval in the colour of a CSS class.
 pub(super) fn error_bar(svg: &mut String, axis: &Axis, x: f64, value: f64, half: f64, class: &str) {
     let (low, high) = (axis.at(value - half), axis.at(value + half));
     let (low, high) = (low.min(HEIGHT - BOTTOM), high.max(TOP));
-    // An interval no higher than its own end strokes would show nothing.
+    // If the interval is no higher than the strokes at its ends, nothing is drawn.
     if low - high > 1.0 {
         let (left, right) = (x - 2.5, x + 2.5);
         let path = format!(
             "M{x:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}H{right:.1}M{left:.1} {high:.1}H{right:.1}"
         );
-        // A light line below the dark one can be seen on bars of any colour.
+        // A light line below the dark one makes the interval visible on bars of any colour.
         let _ = writeln!(
             svg,
             "<path class=\"halo\" d=\"{path}\"/><path class=\"error {class}\" d=\"{path}\"/>"

@@ -1,31 +1,32 @@
-//! Ratios with their intervals, one below the other, around 1.
+//! Draws ratios with their intervals in rows, on an axis around 1.
 
 use std::fmt::Write as _;
 
 use super::axis::vertical_line;
 use super::plot::{CHARACTER, WIDTH, escape};
 
-/// The height of a row, and of what is below the last one.
+/// The height of a row.
 const ROW: f64 = 18.0;
+/// The height of the axis below the last row.
 const FOOT: f64 = 30.0;
-/// Room on the right of the axis.
+/// The width of the margin to the right of the axis.
 const MARGIN: f64 = 14.0;
-/// The most of the width that names take.
+/// The largest width for names.
 const MAX_NAME: f64 = 240.0;
-/// The least that the axis reaches to on both sides of 1, as a ratio.
+/// The axis reaches at least to this ratio, and to its inverse.
 const LEAST: f64 = 1.02;
 
 /// A ratio with its interval.
 pub(in super::super) struct Range {
     pub(in super::super) name: String,
     pub(in super::super) ratio: f64,
-    /// Without bounds for a single run.
+    /// The interval of the ratio. A single run has no bounds.
     pub(in super::super) interval: (f64, f64),
-    /// The class of its colour.
+    /// The CSS class with the colour of the row.
     pub(in super::super) class: &'static str,
 }
 
-/// One row for each, on a logarithmic axis with 1 in the middle.
+/// Draws one row per ratio on a logarithmic axis with 1 in the middle.
 pub(in super::super) fn ranges(title: &str, label: &str, ranges: &[Range]) -> String {
     let title = escape(title);
     let height = ROW * ranges.len() as f64 + FOOT;
@@ -79,7 +80,7 @@ pub(in super::super) fn ranges(title: &str, label: &str, ranges: &[Range]) -> St
     svg + "</svg>\n"
 }
 
-/// Round ratios on both sides of 1, up to `far` (a logarithm) from it.
+/// Round ratios on both sides of 1. `far` is the logarithm of the largest ratio on the axis.
 fn ticks(far: f64) -> Vec<f64> {
     let steps: &[f64] = match far.exp() {
         ..1.03 => &[0.98, 0.99, 1.0, 1.01, 1.02],

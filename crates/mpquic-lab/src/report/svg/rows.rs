@@ -1,4 +1,4 @@
-//! Many bars, one below the other, each with its name and value.
+//! Draws many bars in rows, each with its name and value.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,14 @@ use super::bars::Bars;
 use super::plot::{CHARACTER, COLOURS, Plot, WIDTH, escape, mark_published};
 use crate::numbers::short;
 
-/// The height of a row, and of what is below the last one.
+/// The height of a row.
 const ROW: f64 = 15.0;
+/// The height of the axis below the last row.
 const FOOT: f64 = 30.0;
-/// Room for values on the right.
+/// The width of the margin on the right, for values.
 const MARGIN: f64 = 50.0;
 
-/// One row for each bar of a group.
+/// Draws one row for each bar of a group.
 pub(in super::super) fn rows(plot: &Plot, bars: &[Bars], group: usize) -> String {
     let there = |bars: &&Bars| bars.values.get(group).is_some_and(Option::is_some);
     let bars: Vec<_> = bars.iter().filter(there).collect();
@@ -104,7 +105,7 @@ mod tests {
             svg.contains(">scheduler-31</text>") && svg.contains(">31.00</text>"),
             "{svg}"
         );
-        // Below each other, and inside of the chart.
+        // The rows are below each other and inside of the chart.
         let rows = svg.split("<rect ").skip(1);
         let heights: Vec<f64> = rows
             .map(|row| {
