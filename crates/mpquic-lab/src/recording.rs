@@ -404,8 +404,10 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
     )
 }
 
-/// The rate of each window. A window without a queue has at least the rate of the window before,
-/// because the link may not have been filled.
+/// The rate of each window.
+///
+/// On a link that is filled, a window without a queue shows only a part of the rate. It gets at
+/// least the rate of the window before.
 fn trace(windows: &[Window], is_filled: bool) -> Vec<f64> {
     let mut rate: f64 = 0.0;
     let rates = windows.iter().map(|window| {

@@ -252,8 +252,8 @@ impl Balancer {
     /// Chooses the server for a new connection by rendezvous hashing: it is the server with the
     /// greatest hash of its address, the client's addresses and the secret.
     ///
-    /// When a server is added or removed, only the clients that this server gets or got change to
-    /// another server.
+    /// When a server is added or removed, only the clients of this server change their
+    /// server.
     fn choose(&self, tuple: FourTuple) -> Option<SocketAddr> {
         let takes_new = self.servers.iter().filter(|(_, takes_new)| **takes_new);
         let servers = takes_new.map(|(server, _)| *server);

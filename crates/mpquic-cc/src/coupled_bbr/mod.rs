@@ -3,8 +3,8 @@
 //! The way a BBR flow probes decides its share of a bottleneck. A flow that sends a quarter more
 //! for a moment takes bandwidth from all other flows, including other paths of its own connection,
 //! and these take the bandwidth back when they probe. So paths that probe one after the other get a
-//! full share each. Paths that probe at the same moment take nothing from each other; together they
-//! take from other flows only as much as a single flow of their total size would. Coupling
+//! full share each. Paths that probe at the same moment do not take bandwidth from each other.
+//! Together, they take only as much from other flows as a single flow of their total size. Coupling
 //! therefore means synchronising: paths of one bottleneck refill, probe and stop together, at the
 //! pace of the slowest, and all stop at once when one of them loses too much. Everything else stays
 //! the same, and a path that was coupled by mistake still finds all of its bandwidth.

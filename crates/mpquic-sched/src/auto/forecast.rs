@@ -140,7 +140,7 @@ impl Clock {
     }
 
     /// Seconds until the path can send. A full window opens when the oldest packet is acknowledged.
-    /// An acknowledgement that is late by some time is expected to be late by as much again. So a
+    /// If this acknowledgement is late by some time, it is expected after the same time again. So a
     /// wait never lasts much longer than the time that it gains.
     fn opens_after(&self, path: &PathView, view: &View<'_>) -> f64 {
         let since = |time| view.now.saturating_duration_since(time);

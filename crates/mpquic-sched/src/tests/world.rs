@@ -349,8 +349,7 @@ impl World {
         sent.into_iter().map(SchedulerEvent::Sent).collect()
     }
 
-    /// The fate of a packet: true if it is acknowledged, false if it is lost, `None` if it stays in
-    /// flight.
+    /// The fate of a packet: true for acknowledged, false for lost, `None` for still in flight.
     fn fate(&self, fates: Fates, index: usize, packet: &PacketInfo, on: &PathView) -> Option<bool> {
         match fates {
             Fates::Bits(bits) => match bits >> (3 * (index % 21)) & 7 {

@@ -58,8 +58,8 @@ pub(in super::super) fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// The CSS classes of a series: a colour and, for lines, a dash pattern. Each series has another
-/// combination of both.
+/// The CSS classes of a series: a colour and, for lines, a dash pattern. The first 32
+/// series have different combinations.
 pub(super) fn classes(series: usize) -> String {
     let again = series / COLOURS;
     let dash = (series + again) % DASHES;
