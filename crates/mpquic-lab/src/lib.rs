@@ -189,7 +189,7 @@ pub fn main(policies: &Policies) -> ExitCode {
     match Program::parse().lab.run(policies) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            output::say(format_args!("error: {failure}"));
             match failure {
                 Failure::Usage(_) => ExitCode::from(2),
                 Failure::Failed(_) => ExitCode::FAILURE,

@@ -22,6 +22,13 @@ const FILES: [(&str, Content); 5] = [
     ("summary.csv", |all| Ok(all.summary_csv())),
 ];
 
+/// Writes a line to standard error. A line that cannot be written is dropped: a full disk must not
+/// end the program.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Writes results in every form to a directory.
 ///
 /// With all scenarios, each file takes a second or more, so the files are made in parallel.
@@ -37,6 +44,6 @@ pub(crate) fn write(directory: &Path, all: &Results) -> Result<(), Failure> {
         let mut written = writing.into_iter().map(|thread| thread.join());
         written.try_for_each(|written| written.unwrap_or_else(|panic| resume_unwind(panic)))
     })?;
-    eprintln!("written: {}", directory.join(PAGE).display());
+    say(format_args!("written: {}", directory.join(PAGE).display()));
     Ok(())
 }
