@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +11,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
+
+use crate::times;
 
 /// Lines that may wait for the disk. More are counted, not written: requests do not wait.
 const MAX_WAITING: usize = 10_000;
@@ -57,17 +59,50 @@ pub(crate) struct AccessLog {
 
 #[derive(Debug)]
 struct Writer {
-    sender: SyncSender<Entry>,
+    sender: SyncSender<Message>,
     thread: thread::JoinHandle<()>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Line(Box<Entry>),
+    /// The file was given another name, and lines to come belong into a new one.
+    Reopen,
+}
+
+/// Where lines go.
+struct Target {
+    /// `None` for standard output.
+    path: Option<PathBuf>,
+    file: io::BufWriter<Box<dyn Write + Send>>,
+}
+
+impl Target {
+    fn open(path: Option<PathBuf>) -> io::Result<Self> {
+        let file: Box<dyn Write + Send> = match &path {
+            None => Box::new(io::stdout()),
+            Some(path) => Box::new(File::options().append(true).create(true).open(path)?),
+        };
+        let file = io::BufWriter::new(file);
+        Ok(Self { path, file })
+    }
+
+    /// Goes on in the file that has the name now; in the old one if there cannot be one.
+    fn reopen(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        match Self::open(self.path.clone()) {
+            Ok(target) => *self = target,
+            Err(error) => tracing::error!(%error, "the access log stays where it was"),
+        }
+        Ok(())
+    }
 }
 
 impl AccessLog {
     /// Appends to a file; `-` is standard output.
     pub(crate) fn open(path: &Path, format: Format) -> io::Result<Self> {
-        let to: Box<dyn Write + Send> = match path == Path::new("-") {
-            true => Box::new(io::stdout()),
-            false => Box::new(File::options().append(true).create(true).open(path)?),
-        };
+        let path = (path != Path::new("-")).then(|| path.to_owned());
+        let to = Target::open(path)?;
         let (sender, receiver) = sync_channel(MAX_WAITING);
         let thread = thread::Builder::new()
             .name("access log".to_owned())
@@ -79,11 +114,22 @@ impl AccessLog {
     }
 
     pub(crate) fn add(&self, entry: Entry) {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = writer.as_ref().map(|writer| &writer.sender);
-        if sender.is_none_or(|sender| sender.try_send(entry).is_err()) {
+        if !self.tell(Message::Line(Box::new(entry))) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Lines to come are written to the file that has the name then.
+    pub(crate) fn reopen(&self) {
+        if !self.tell(Message::Reopen) {
+            tracing::error!("the access log stays where it was: too many lines wait");
+        }
+    }
+
+    fn tell(&self, message: Message) -> bool {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = writer.as_ref().map(|writer| &writer.sender);
+        sender.is_some_and(|sender| sender.try_send(message).is_ok())
     }
 
     /// Writes what waits. What comes later is counted only.
@@ -107,16 +153,18 @@ impl Drop for AccessLog {
     }
 }
 
-fn write_all(entries: &Receiver<Entry>, to: Box<dyn Write + Send>, format: Format) {
-    let mut to = io::BufWriter::new(to);
-    while let Ok(first) = entries.recv() {
+fn write_all(messages: &Receiver<Message>, mut to: Target, format: Format) {
+    while let Ok(first) = messages.recv() {
         // What is there goes out together.
-        let more = std::iter::from_fn(|| entries.try_recv().ok());
-        let lines = std::iter::once(first).chain(more).take(MAX_WAITING);
-        let written = lines
-            .map(|entry| line(&entry, format))
-            .try_for_each(|line| writeln!(to, "{line}"))
-            .and_then(|()| to.flush());
+        let more = std::iter::from_fn(|| messages.try_recv().ok());
+        let all = std::iter::once(first).chain(more).take(MAX_WAITING);
+        let written = all
+            .into_iter()
+            .try_for_each(|message| match message {
+                Message::Line(entry) => writeln!(to.file, "{}", line(&entry, format)),
+                Message::Reopen => to.reopen(),
+            })
+            .and_then(|()| to.file.flush());
         if let Err(error) = written {
             tracing::warn!(%error, "the access log ends");
             return;
@@ -155,29 +203,30 @@ fn quoted(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// Day, month, year and time of `Sun, 06 Nov 1994 08:49:37 GMT`.
-fn parts(time: SystemTime) -> [String; 4] {
-    let text = httpdate::fmt_http_date(time);
+/// Day, month, year and time of `Sun, 06 Nov 1994 08:49:37 GMT`; `None` where the clock is off by
+/// centuries.
+fn parts(time: SystemTime) -> Option<[String; 4]> {
+    let text = times::http_date(time)?;
     let mut words = text.split(' ').skip(1).map(str::to_owned);
-    std::array::from_fn(|_| words.next().unwrap_or_default())
+    Some(std::array::from_fn(|_| words.next().unwrap_or_default()))
 }
 
 /// `06/Nov/1994:08:49:37 +0000`
 fn common_date(time: SystemTime) -> String {
-    let [day, month, year, time] = parts(time);
-    format!("{day}/{month}/{year}:{time} +0000")
+    let date = |[day, month, year, time]: [String; 4]| format!("{day}/{month}/{year}:{time} +0000");
+    parts(time).map_or("-".to_owned(), date)
 }
 
 /// `1994-11-06T08:49:37Z`
-fn iso_date(time: SystemTime) -> String {
+fn iso_date(time: SystemTime) -> Option<String> {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let [day, month, year, time] = parts(time);
+    let [day, month, year, time] = parts(time)?;
     let month = MONTHS.find(&month).unwrap_or_default() / 3 + 1;
-    format!("{year}-{month:02}-{day}T{time}Z")
+    Some(format!("{year}-{month:02}-{day}T{time}Z"))
 }
 
 fn iso<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&iso_date(*time))
+    iso_date(*time).serialize(serializer)
 }
 
 fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -241,6 +290,26 @@ mod tests {
             .collect();
         assert_eq!(targets, ["/1", "/2"]);
         assert!(AccessLog::open(directory.path(), Format::Json).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn after_a_rotation_lines_go_into_the_new_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, old) = (directory.path().join("log"), directory.path().join("log.1"));
+        let log = AccessLog::open(&path, Format::Common).unwrap();
+        log.add(entry("/1"));
+        std::fs::rename(&path, &old).unwrap();
+        log.reopen();
+        log.add(entry("/2"));
+        drop(log);
+        for (path, target) in [(old, "/1"), (path, "/2")] {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(
+                text.contains(&format!(" {target} ")) && text.lines().count() == 1,
+                "{text}"
+            );
+        }
     }
 
     /// Whoever ends waits until all of it is written.
@@ -315,6 +384,9 @@ mod tests {
         assert!(json.starts_with(begins), "{json}");
         assert!(json.contains("\"status\":null"), "{json}");
         let december = SystemTime::UNIX_EPOCH + Duration::from_secs(364 * 86_400);
-        assert_eq!(iso_date(december), "1970-12-31T00:00:00Z");
+        assert_eq!(iso_date(december).unwrap(), "1970-12-31T00:00:00Z");
+        // A clock that is off by centuries.
+        let before = SystemTime::UNIX_EPOCH - Duration::from_millis(500);
+        assert_eq!((iso_date(before), &*common_date(before)), (None, "-"));
     }
 }

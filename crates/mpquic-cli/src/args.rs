@@ -120,6 +120,10 @@ pub(crate) struct Serve {
     /// Take no file that is larger than this, MiB
     #[arg(long, value_name = "MIB", requires = "allow_put", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) max_put_size: u64,
+    /// Let clients store this much in all while the server runs, MiB: files, and 4 KiB for each name of a
+    /// file or directory; beyond it they get 507 Insufficient Storage [default: no limit]
+    #[arg(long, value_name = "MIB", requires = "allow_put", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) max_put_total: Option<u64>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
     #[command(flatten)]

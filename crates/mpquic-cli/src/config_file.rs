@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 use crate::args::Cli;
 use crate::failure::{Cause, Failure};
+use crate::screen;
 
 /// The option that names the file.
 const OPTION: &str = "config";
@@ -22,7 +23,10 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
     Cli::try_parse_from(words).map_err(|error| {
         if let (Some(file), true) = (file, error.use_stderr()) {
             let _ = error.print();
-            eprintln!("Some of the options are those of {}.", file.display());
+            screen::say(format_args!(
+                "Some of the options are those of {}.",
+                file.display()
+            ));
             std::process::exit(error.exit_code());
         }
         error.exit()

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use http::Response;
 use mpquic_tokio::{Connection, VarInt, WriteError};
 
 use crate::access_log::Entry;
 use crate::clock;
 use crate::files::{OpenContent, OpenError, Source};
-use crate::limits::{self, OpenFile, Stalled};
+use crate::limits::{self, OpenFile, Stalled, Window};
 use crate::observer::Observer;
 
 /// Bytes read from a file at first. Each time it is twice as much, so that little was read in vain
@@ -90,6 +91,23 @@ pub(crate) trait Outlet: Send {
     -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
+/// Where the answer to one request goes.
+pub(crate) trait Exchange: Outlet {
+    /// The version of HTTP, as logs have it.
+    fn protocol(&self) -> &'static str;
+
+    /// True if something can be said before the answer.
+    fn has_interim(&self) -> bool {
+        false
+    }
+
+    /// Sends status and fields.
+    fn head(&mut self, head: Response<()>) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Ends the answer.
+    fn finish(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
+}
+
 /// What the requests of one client share.
 pub(crate) struct Session {
     pub(crate) source: Arc<dyn Source>,
@@ -163,12 +181,13 @@ impl Session {
         let most = self.limits.largest_piece().min(MAX_PIECE);
         let first = most.min(FIRST_PIECE);
         let (mut sent, mut size) = (0, first);
+        let mut window = Window::new();
         while sent < content.length {
             let room = self.limits.progress(outlet.writable()).await??;
             if outlet.is_cancelled() {
                 return Err(Refusal::Cancelled);
             }
-            let piece = content.read(room.clamp(first, size)).await?;
+            let mut piece = content.read(room.clamp(first, size)).await?;
             if piece.is_empty() {
                 // The file shrank while it was read: the client must not take its end for the end
                 // of the file as announced.
@@ -177,7 +196,7 @@ impl Session {
             sent += piece.len() as u64;
             size = (2 * size).min(most);
             self.limits.pace(piece.len()).await;
-            self.write(outlet, piece).await?;
+            self.write_within(outlet, &mut piece, &mut window).await?;
         }
         Ok(sent)
     }
@@ -188,10 +207,21 @@ impl Session {
         outlet: &mut impl Outlet,
         mut piece: Bytes,
     ) -> Result<(), Refusal> {
+        let mut window = Window::new();
+        self.write_within(outlet, &mut piece, &mut window).await
+    }
+
+    /// The same, and what was let through counts with what was before.
+    async fn write_within(
+        &self,
+        outlet: &mut impl Outlet,
+        piece: &mut Bytes,
+        window: &mut Window,
+    ) -> Result<(), Refusal> {
         while !piece.is_empty() {
-            self.limits
-                .progress(outlet.write_some(&mut piece))
-                .await??;
+            let left = piece.len();
+            self.limits.progress(outlet.write_some(piece)).await??;
+            self.limits.keeps_up(window, left - piece.len())?;
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         .await
         .map_err(Failure::other)?;
     if !args.json {
-        eprintln!("{}", announcement(&args));
+        screen::say(format_args!("{}", announcement(&args)));
     }
     let url = Uri::from_static("https://localhost/generated");
     let treatment = Treatment {

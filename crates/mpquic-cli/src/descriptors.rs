@@ -1,41 +1,54 @@
-//! How many files and sockets this process may have open.
+//! How many files and sockets the process may have open.
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+#[cfg(unix)]
+use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Makes it as many as the system lets us have: the lower limit is for programs that call `select`.
+/// Raises the limit of this process to the hard limit. The usual soft limit is for programs that call
+/// `select`.
 pub(crate) fn raise() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
+    #[cfg(unix)]
     {
-        // With less it works as well, and refuses more.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        // With a refusal the limit stays as it is, and the server refuses work sooner.
+        let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// As many as are wanted for one user, or what leaves others three quarters of all.
+/// The number of descriptors that one user may take: `wanted`, and at most a quarter of the limit, so
+/// that other users find some left.
 pub(crate) fn share(wanted: usize) -> usize {
-    match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, _)) => of(soft, wanted),
-        Err(_) => wanted,
-    }
+    #[cfg(unix)]
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    #[cfg(not(unix))]
+    let limit = u64::MAX;
+    share_of(limit, wanted)
 }
 
-fn of(all: u64, wanted: usize) -> usize {
-    let share = usize::try_from(all / 4).unwrap_or(usize::MAX).max(1);
+fn share_of(limit: u64, wanted: usize) -> usize {
+    let share = usize::try_from(limit / 4).unwrap_or(usize::MAX).max(1);
     wanted.min(share)
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_user_leaves_most_of_them_to_others() {
-        assert_eq!(of(1024, 16_384), 256);
-        assert_eq!(of(1 << 20, 16_384), 16_384);
-        assert_eq!(of(2, 7), 1);
+    fn a_user_leaves_three_quarters_to_others() {
+        assert_eq!(share_of(1024, 16_384), 256);
+        assert_eq!(share_of(1 << 20, 16_384), 16_384);
+        assert_eq!(share_of(2, 7), 1);
+    }
+
+    #[test]
+    fn the_soft_limit_rises_to_the_hard_limit() {
+        let mut limit = getrlimit(Resource::Nofile);
+        let most = limit.maximum.unwrap_or(u64::MAX);
+        limit.current = Some(most - 1);
+        setrlimit(Resource::Nofile, limit).unwrap();
         raise();
-        let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-        assert_eq!(share(usize::MAX), of(soft, usize::MAX));
+        assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
+        assert_eq!(share(usize::MAX), share_of(most, usize::MAX));
     }
 }

@@ -1,10 +1,12 @@
 //! The page that shows a directory.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Entry, Listing, path_of, percent_decode};
+use crate::files::{Entry, Listing, file_name, path_of, percent_decode};
+use crate::times;
 
 /// Looks and sizes: one column that fits a phone, light or dark as the reader likes it.
 const STYLE: &str = "\
@@ -35,6 +37,7 @@ pub(crate) fn page(target: &str, listing: &Listing) -> String {
         .split('/')
         .filter(|segment| !segment.is_empty())
         .filter_map(percent_decode)
+        .map(|name| String::from_utf8_lossy(&name).into_owned())
         .collect();
     let title = format!("/{}", segments.join("/"));
     let mut page = format!(
@@ -64,16 +67,22 @@ pub(crate) fn page(target: &str, listing: &Listing) -> String {
 /// is shown, the last one says so.
 pub(crate) fn json(listing: &Listing) -> String {
     let entries = listing.entries.iter().map(|entry| Listed {
-        name: entry.name.clone(),
+        name: entry.name.to_string_lossy().into_owned(),
+        encoded: entry
+            .name
+            .to_str()
+            .is_none()
+            .then(|| encode_name(&entry.name)),
         kind: match entry.length {
             Some(_) => Kind::File,
             None => Kind::Directory,
         },
-        mtime: entry.modified.map(httpdate::fmt_http_date),
+        mtime: entry.modified.and_then(times::http_date),
         size: entry.length,
     });
     let more = listing.is_cut.then(|| Listed {
         name: String::new(),
+        encoded: None,
         kind: Kind::More,
         mtime: None,
         size: None,
@@ -86,7 +95,11 @@ pub(crate) fn json(listing: &Listing) -> String {
 /// An entry of a directory, for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listed {
+    /// Of a name that is not UTF-8, something like it.
     pub(crate) name: String,
+    /// The name as URLs have it, if it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) encoded: Option<String>,
     #[serde(rename = "type")]
     pub(crate) kind: Kind,
     /// When it changed last, as HTTP writes it.
@@ -135,7 +148,7 @@ fn row(page: &mut String, entry: &Entry) {
         Some(length) => ("", "name", size(length)),
         None => ("/", "name dir", String::new()),
     };
-    let date = entry.modified.map(httpdate::fmt_http_date);
+    let date = entry.modified.and_then(times::http_date);
     // "Sun, 06 Nov 1994 08:49:37 GMT": the day and the minute are enough.
     let date = date.as_deref().and_then(|date| date.get(5..22));
     // Writing to a string cannot fail.
@@ -143,8 +156,8 @@ fn row(page: &mut String, entry: &Entry) {
         page,
         "<li><a href=\"./{}{slash}\"><span class=\"{class}\">{}{slash}</span>\
          <span class=\"date\">{}</span><span class=\"size\">{size}</span></a></li>",
-        percent_encode(&entry.name),
-        Escaped(&entry.name),
+        encode_name(&entry.name),
+        Escaped(&entry.name.to_string_lossy()),
         date.unwrap_or_default(),
     );
 }
@@ -169,10 +182,16 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// The name of a file as one segment of a URL: its bytes, whatever they mean.
+pub(crate) fn encode_name(name: &OsStr) -> String {
+    percent_encode(name.as_encoded_bytes())
+}
+
 /// A name as one segment of a URL.
-pub(crate) fn percent_encode(name: &str) -> String {
+pub(crate) fn percent_encode(name: impl AsRef<[u8]>) -> String {
+    let name = name.as_ref();
     let mut encoded = String::with_capacity(name.len());
-    for byte in name.bytes() {
+    for &byte in name {
         // RFC 3986 section 2.3
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
@@ -186,6 +205,16 @@ pub(crate) fn percent_encode(name: &str) -> String {
 
 /// Text that means nothing to HTML.
 struct Escaped<'a>(&'a str);
+
+impl Listed {
+    /// The name of the file, if this system can have such a one.
+    pub(crate) fn file_name(&self) -> Option<std::ffi::OsString> {
+        match &self.encoded {
+            Some(encoded) => percent_decode(encoded).and_then(file_name),
+            None => Some(self.name.clone().into()),
+        }
+    }
+}
 
 impl std::fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -211,7 +240,7 @@ mod tests {
 
     fn file(name: &str, length: u64) -> Entry {
         Entry {
-            name: name.to_owned(),
+            name: name.into(),
             length: Some(length),
             modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)),
         }
@@ -310,7 +339,7 @@ mod tests {
     fn encoded_names_are_decoded_to_themselves() {
         for name in ["plain.txt", "with space", "ä/ö%20", "?#&=+;:@"] {
             let encoded = percent_encode(name);
-            assert_eq!(percent_decode(&encoded).as_deref(), Some(name), "{encoded}");
+            assert_eq!(percent_decode(&encoded), Some(name.into()), "{encoded}");
         }
     }
 

@@ -304,7 +304,8 @@ fn name(url: &Uri) -> Option<String> {
 /// The last part of a path, decoded unless it would no longer be one plain name.
 fn name_of(path: &str) -> Option<String> {
     let last = path.rsplit('/').next().unwrap_or_default();
-    let decoded = percent_decode(last).filter(|name| is_plain(name));
+    let decoded = percent_decode(last).and_then(|name| String::from_utf8(name).ok());
+    let decoded = decoded.filter(|name| is_plain(name));
     decoded.or_else(|| Some(last.to_owned()).filter(|name| is_plain(name)))
 }
 

@@ -7,11 +7,12 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
-use mpquic_h3::{BidiStream, OpenStreams};
+use mpquic_h3::{BidiStream, OpenStreams, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, VarInt};
 
 use crate::hosts;
 use crate::protocol::{self, Ask, RequestError, Response};
+use crate::resuming;
 use crate::stamp::Stamp;
 
 /// Longest fields of a response, bytes: as sent, and as `h3` counts them decoded.
@@ -70,7 +71,19 @@ impl Client {
 /// A request with a body, which is sent piece by piece.
 pub(crate) struct Put {
     connection: Connection,
-    stream: Stream,
+    send: RequestStream<SendStream<mpquic_h3::Body>, mpquic_h3::Body>,
+    heard: Heard,
+}
+
+/// What the server says to it.
+struct Heard {
+    recv: RequestStream<RecvStream, mpquic_h3::Body>,
+    url: Uri,
+    interim: usize,
+    /// Where the request can be resumed.
+    upload: Option<Uri>,
+    /// Came before the end of the body.
+    answer: Option<Result<http::Response<()>, StreamError>>,
 }
 
 impl Client {
@@ -88,9 +101,17 @@ impl Client {
             // But for what frames add. A stream that is closed needs no size.
             let _ = watch.set_expected_size(length);
         }
+        let (send, recv) = stream.split();
         Ok(Put {
             connection: self.connection.clone(),
-            stream,
+            send,
+            heard: Heard {
+                recv,
+                url: ask.url.clone(),
+                interim: 0,
+                upload: None,
+                answer: None,
+            },
         })
     }
 }
@@ -98,7 +119,16 @@ impl Client {
 impl Put {
     /// Sends a piece; false if the server wants no more, because its answer does not depend on it.
     pub(crate) async fn send(&mut self, piece: Bytes) -> Result<bool, RequestError> {
-        match self.stream.send_data(piece.into()).await {
+        let sent = self.send.send_data(piece.into());
+        tokio::pin!(sent);
+        let sent = loop {
+            tokio::select! {
+                biased;
+                () = self.heard.more() => {}
+                sent = &mut sent => break sent,
+            }
+        };
+        match sent {
             Ok(()) => Ok(true),
             Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {
                 Ok(false)
@@ -107,24 +137,45 @@ impl Put {
         }
     }
 
-    /// Ends the body, and makes sure that the server took it.
-    pub(crate) async fn finish(&mut self) -> Result<(), RequestError> {
-        match self.stream.finish().await {
+    /// Where the request can be resumed, once the server has said so.
+    pub(crate) fn upload(&self) -> Option<&Uri> {
+        self.heard.upload.as_ref()
+    }
+
+    /// Ends the body, makes sure that the server took it, and gives the fields of its answer.
+    pub(crate) async fn finish(&mut self) -> Result<HeaderMap, RequestError> {
+        match self.send.finish().await {
             Ok(()) | Err(StreamError::RemoteTerminate { .. } | StreamError::Undefined(_)) => {}
             Err(error) => return Err(failed(&self.connection, error)),
         }
-        for _ in 0..MAX_INTERIM {
-            let response = self.stream.recv_response().await;
-            let status = response
-                .map_err(|error| failed(&self.connection, error))?
-                .status();
-            match status {
-                _ if status.is_informational() => {}
-                _ if status.is_success() => return Ok(()),
-                _ => return Err(RequestError::Status(status)),
+        while self.heard.interim < MAX_INTERIM {
+            if let Some(answer) = self.heard.answer.take() {
+                let answer = answer.map_err(|error| failed(&self.connection, error))?;
+                return match answer.status() {
+                    status if status.is_success() => Ok(answer.into_parts().0.headers),
+                    status => Err(RequestError::Status(status)),
+                };
             }
+            self.heard.more().await;
         }
         Err(RequestError::Malformed("interim responses without end"))
+    }
+}
+
+impl Heard {
+    /// Waits for what the server says next; for ever if nothing more is of use before the end of the
+    /// body.
+    async fn more(&mut self) {
+        if self.answer.is_some() || self.interim >= MAX_INTERIM {
+            return std::future::pending().await;
+        }
+        match self.recv.recv_response().await {
+            Ok(interim) if interim.status().is_informational() => {
+                self.interim += 1;
+                self.upload = resuming::offered(&self.url, &interim).or(self.upload.take());
+            }
+            answer => self.answer = Some(answer),
+        }
     }
 }
 

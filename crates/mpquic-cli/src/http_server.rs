@@ -12,10 +12,10 @@ use mpquic_h3::{Body, Priorities, Priority, RecvStream, SendStream, h3};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use tokio::sync::mpsc;
 
-use crate::delivery::{Outlet, QuicSession, Refusal, Session};
+use crate::delivery::{Exchange, Outlet, QuicSession, Refusal, Session};
 use crate::drain::Draining;
 use crate::drain::ENDS;
-use crate::http_service::{self, Exchange};
+use crate::http_service;
 use crate::http_upload::RequestBody;
 
 /// The longest wait for requests that were sent before the client heard of the server's end.
@@ -251,6 +251,10 @@ impl Outlet for Answer {
 impl Exchange for Answer {
     fn protocol(&self) -> &'static str {
         "HTTP/3"
+    }
+
+    fn has_interim(&self) -> bool {
+        true
     }
 
     async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {

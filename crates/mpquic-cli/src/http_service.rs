@@ -2,7 +2,6 @@
 //! each directory.
 
 use std::fmt::Display;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -15,31 +14,18 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 
 use crate::clock;
-use crate::delivery::{Outlet, Over, Refusal, Session};
+use crate::delivery::{Exchange, Over, Refusal, Session};
 use crate::directory_page::{json, page, percent_encode};
-use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percent_decode};
-use crate::http_upload::{self, RequestBody, Taken};
+use crate::files::{Listing, OpenContent, OpenError, is_well_formed, path_of, percent_decode};
+use crate::http_upload::{Change, RequestBody};
 use crate::limits::OpenFile;
 use crate::selection::{Selection, Version};
+use crate::times;
 
-/// The method that makes a directory.
-const MKCOL: &str = "MKCOL";
 /// The media type of lists for programs.
 const JSON: &str = "application/json";
 /// What a directory shows if it is there.
 const INDEX: &str = "index.html";
-
-/// Where the answer to one request goes.
-pub(crate) trait Exchange: Outlet {
-    /// The version of HTTP, as logs have it.
-    fn protocol(&self) -> &'static str;
-
-    /// Sends status and fields.
-    fn head(&mut self, head: Response<()>) -> impl Future<Output = Result<(), Refusal>> + Send;
-
-    /// Ends the answer.
-    fn finish(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
-}
 
 /// The length of the body that an answer announces.
 pub(crate) fn content_length(head: &Response<()>) -> Option<u64> {
@@ -98,7 +84,8 @@ fn log(
 /// What a request's path leads to.
 enum Found {
     File(OpenContent),
-    Directory(Listing),
+    /// What is in a directory, unless nobody asks for it.
+    Directory(Option<Listing>),
     /// A directory, but the path does not end with a slash: links on its page would lead astray.
     WithoutSlash,
 }
@@ -119,9 +106,8 @@ impl<E: Exchange> Answer<'_, E> {
         }
         let method = self.request.method();
         let takes_files = self.session.source.max_upload().is_some();
-        let is_directory = method.as_str() == MKCOL;
-        let is_upload = (method == Method::PUT || is_directory) && takes_files;
-        if !matches!(*method, Method::GET | Method::HEAD) && !is_upload {
+        let change = Change::of(self.request).filter(|_| takes_files);
+        if !matches!(*method, Method::GET | Method::HEAD) && change.is_none() {
             let (allowed, told) = match takes_files {
                 true => ("GET, HEAD, PUT, MKCOL", "only GET, HEAD, PUT and MKCOL\n"),
                 false => ("GET, HEAD", "only GET and HEAD\n"),
@@ -135,45 +121,31 @@ impl<E: Exchange> Answer<'_, E> {
         }
         let session = self.session;
         let open = session.admit(self.exchange).await?;
-        if is_upload {
-            let taken = match is_directory {
-                true => http_upload::make_directory(session, self.request).await?,
-                false => http_upload::take(session, self.request, body).await?,
-            };
-            let mut response = status(taken.status());
-            if let Taken::Stored {
-                etag: Some(etag), ..
-            } = &taken
-            {
-                response = response.header(ETAG, etag);
-            }
-            return match taken.told() {
-                Some(told) => self.text(response, told).await,
-                None => {
-                    let code = self.head(response).await?;
-                    self.finish(code, 0).await
-                }
-            };
+        if let Some(change) = change {
+            return self.change(&change, body).await;
         }
         match self.find().await {
             Ok(Found::File(content)) => self.file(content, open).await,
             Ok(Found::Directory(listing)) => {
-                drop(open);
+                // As long as the page waits in memory, it counts.
+                let _open = open;
                 let response = status(StatusCode::OK)
                     .header(CACHE_CONTROL, "no-cache")
                     .header(VARY, ACCEPT.as_str());
                 if self.wants_json() {
                     let response = response.header(CONTENT_TYPE, JSON);
-                    return self.page(response, json(&listing).into()).await;
+                    let list = listing.as_ref().map(json);
+                    return self.maybe_page(response, list).await;
                 }
-                let page = page(self.request.uri().path(), &listing);
+                let path = self.request.uri().path();
+                let page = listing.as_ref().map(|listing| page(path, listing));
                 let response = response
                     .header(CONTENT_TYPE, "text/html; charset=utf-8")
                     .header(
                         CONTENT_SECURITY_POLICY,
                         "default-src 'none'; style-src 'unsafe-inline'",
                     );
-                self.page(response, page.into()).await
+                self.maybe_page(response, page).await
             }
             Ok(Found::WithoutSlash) => {
                 let response = status(StatusCode::MOVED_PERMANENTLY);
@@ -190,6 +162,26 @@ impl<E: Exchange> Answer<'_, E> {
                 self.text(response, "cannot read it\n").await
             }
             Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Stores what follows the request, or makes a directory.
+    async fn change(
+        &mut self,
+        change: &Change,
+        body: &mut impl RequestBody,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let session = self.session;
+        let taken = change
+            .run(session, self.request, self.exchange, body)
+            .await?;
+        let response = taken.add_fields(status(taken.status()));
+        match taken.told() {
+            Some(told) => self.text(response, told).await,
+            None => {
+                let code = self.head(response).await?;
+                self.finish(code, 0).await
+            }
         }
     }
 
@@ -217,12 +209,46 @@ impl<E: Exchange> Answer<'_, E> {
             };
         }
         if self.wants_json() {
-            return list(&self.session.source, path).await.map(Found::Directory);
+            return self.list().await.map(Found::Directory);
         }
         match self.session.open(&format!("{path}{INDEX}")).await {
             Ok(content) => Ok(Found::File(content)),
-            Err(Refusal::NotFound) => list(&self.session.source, path).await.map(Found::Directory),
+            Err(Refusal::NotFound) => self.list().await.map(Found::Directory),
             Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// What is in the directory; nothing is looked up for HEAD, which costs the client next to nothing.
+    async fn list(&self) -> Result<Option<Listing>, Refusal> {
+        let (source, path) = (
+            self.session.source.clone(),
+            self.request.uri().path().to_owned(),
+        );
+        let is_head = self.request.method() == Method::HEAD;
+        let listed = tokio::task::spawn_blocking(move || match is_head {
+            true => source
+                .is_directory(&path)
+                .then_some(None)
+                .ok_or(OpenError::NotFound),
+            false => source.list(&path).map(Some),
+        });
+        Ok(listed.await.map_err(std::io::Error::other)??)
+    }
+
+    /// A page, or what is said of one that nobody asks for.
+    async fn maybe_page(
+        &mut self,
+        response: response::Builder,
+        page: Option<String>,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        match page {
+            Some(page) => self.page(response, page.into()).await,
+            None => {
+                let code = self
+                    .head(response.header(X_CONTENT_TYPE_OPTIONS, "nosniff"))
+                    .await?;
+                self.finish(code, 0).await
+            }
         }
     }
 
@@ -314,9 +340,12 @@ impl<E: Exchange> Answer<'_, E> {
 
     /// Sends status and fields.
     async fn head(&mut self, response: response::Builder) -> Result<StatusCode, Refusal> {
-        let date = httpdate::fmt_http_date(clock::time_of_day());
+        let response = match times::http_date(clock::time_of_day()) {
+            Some(date) => response.header(DATE, date),
+            None => response,
+        };
         // Every value was made here, of characters that may stand there.
-        let response = response.header(DATE, date).body(());
+        let response = response.body(());
         let response = response.map_err(|_| Refusal::Failed)?;
         let code = response.status();
         let limits = &self.session.limits;
@@ -331,12 +360,6 @@ impl<E: Exchange> Answer<'_, E> {
     }
 }
 
-async fn list(source: &Arc<dyn Source>, path: &str) -> Result<Listing, Refusal> {
-    let (source, path) = (source.clone(), path.to_owned());
-    let listed = tokio::task::spawn_blocking(move || source.list(&path)).await;
-    Ok(listed.map_err(std::io::Error::other)??)
-}
-
 fn status(code: StatusCode) -> response::Builder {
     Response::builder().status(code)
 }
@@ -346,7 +369,7 @@ fn media_type(path: &str) -> HeaderValue {
     let name = path.rsplit('/').next().unwrap_or_default();
     let name = match path.ends_with('/') {
         true => INDEX.to_owned(),
-        false => percent_decode(name).unwrap_or_default(),
+        false => String::from_utf8_lossy(&percent_decode(name).unwrap_or_default()).into_owned(),
     };
     let guess = mime_guess::from_path(name).first_or_octet_stream();
     let is_text = guess.type_() == mime_guess::mime::TEXT && guess.params().next().is_none();
@@ -371,11 +394,13 @@ fn with_slash(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::Arc;
 
     use http::header::{IF_NONE_MATCH, RANGE};
 
     use super::*;
     use crate::access_log::{AccessLog, Format};
+    use crate::delivery::Outlet;
     use crate::files::Directory;
     use crate::limits::{Client, Limits, Shared};
     use crate::observer::Observer;

@@ -20,18 +20,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::delivery::{Outlet, Refusal, Session};
+use crate::addresses::{AddressLimits, Addresses};
+use crate::delivery::{Exchange, Outlet, Refusal, Session};
 use crate::drain::Draining;
 use crate::files::Source;
-use crate::http_service::{self, Exchange};
+use crate::http_service;
 use crate::http_upload::RequestBody;
 use crate::limits;
 use crate::observer::Observer;
 
 /// Protocols to offer in TLS, the preferred one first.
-pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+pub(crate) const ALPN: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
 /// Connections open at a time. Each takes a descriptor, of which files need some.
 const MAX_CONNECTIONS: usize = 512;
+/// Of these, those of one address (of IPv6: one network of 64 bits): whoever opens many leaves some
+/// for others.
+const MAX_OF_ADDRESS: u32 = MAX_CONNECTIONS as u32 / 4;
+/// How long a new connection may take for TLS, and then for its first request, once half of those
+/// that may be open are.
+const HURRY: Duration = Duration::from_secs(5);
 /// Requests of a connection that may be open at a time.
 const MAX_STREAMS: u32 = 100;
 /// Longest request fields, bytes.
@@ -75,8 +82,13 @@ impl TcpService {
     /// Serves every client on a task of its own until the end begins.
     pub(crate) async fn accept(self: Arc<Self>, listeners: Vec<TcpListener>, draining: Draining) {
         let open = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let shares = Addresses::new(AddressLimits {
+            connections: Some(MAX_OF_ADDRESS),
+            ..AddressLimits::default()
+        });
         let accept = |listener: TcpListener| {
             let (service, open, mut draining) = (self.clone(), open.clone(), draining.clone());
+            let shares = shares.clone();
             async move {
                 while let Ok(permit) = open.clone().acquire_owned().await {
                     let accepted = tokio::select! {
@@ -88,10 +100,16 @@ impl TcpService {
                         tokio::time::sleep(REST).await;
                         continue;
                     };
+                    let Some(share) = shares.connect(client.ip().to_canonical()) else {
+                        tracing::debug!("{client}: turned away, its address has its share");
+                        continue;
+                    };
+                    let is_busy = open.available_permits() < MAX_CONNECTIONS / 2;
+                    let patience = if is_busy { HURRY } else { Duration::MAX };
                     let (service, draining) = (service.clone(), draining.clone());
                     tokio::spawn(async move {
-                        service.serve(stream, client, draining).await;
-                        drop(permit);
+                        service.serve(stream, client, patience, draining).await;
+                        drop((permit, share));
                     });
                 }
             }
@@ -106,7 +124,13 @@ impl TcpService {
         }
     }
 
-    async fn serve(&self, stream: TcpStream, client: SocketAddr, mut draining: Draining) {
+    async fn serve(
+        &self,
+        stream: TcpStream,
+        client: SocketAddr,
+        patience: Duration,
+        mut draining: Draining,
+    ) {
         let address = client.ip().to_canonical();
         let Some(limits) = limits::Client::new(self.limits.clone(), address) else {
             tracing::info!("{client}: turned away, its address has too many connections");
@@ -115,10 +139,11 @@ impl TcpService {
         // Small answers must not wait for each other.
         let _ = stream.set_nodelay(true);
         let acceptor = TlsAcceptor::from(self.tls.borrow().clone());
-        let stream = match limits.progress(acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => TokioIo::new(stream),
-            Ok(Err(error)) => return tracing::debug!("{client}: no TLS: {error}"),
-            Err(_) => return tracing::debug!("{client}: no TLS: too slow"),
+        let accepted = limits.progress(acceptor.accept(stream));
+        let stream = match tokio::time::timeout(patience, accepted).await {
+            Ok(Ok(Ok(stream))) => TokioIo::new(stream),
+            Ok(Ok(Err(error))) => return tracing::debug!("{client}: no TLS: {error}"),
+            Ok(Err(_)) | Err(_) => return tracing::debug!("{client}: no TLS: too slow"),
         };
         let session = Arc::new(Session {
             source: self.source.clone(),
@@ -136,7 +161,7 @@ impl TcpService {
         tokio::pin!(connection);
         let over = async {
             tokio::select! {
-                reason = idle(&session, active.clone()) => reason,
+                reason = idle(&session, active.clone(), patience) => reason,
                 _ = active.wait_for(|activity| activity.is_over) => "given up",
             }
         };
@@ -191,7 +216,11 @@ struct Activity {
 
 /// Waits until no request was open for as long as a client may let nothing through. One that sends
 /// the fields of a request a byte at a time is idle, too.
-async fn idle(session: &Session, mut active: watch::Receiver<Activity>) -> &'static str {
+async fn idle(
+    session: &Session,
+    mut active: watch::Receiver<Activity>,
+    mut patience: Duration,
+) -> &'static str {
     loop {
         if active
             .wait_for(|activity| activity.open == 0)
@@ -201,8 +230,10 @@ async fn idle(session: &Session, mut active: watch::Receiver<Activity>) -> &'sta
             return pending().await;
         }
         let some = active.wait_for(|activity| activity.open > 0);
-        if session.limits.progress(some).await.is_err() {
-            return "idle for too long";
+        let some = session.limits.progress(some);
+        match tokio::time::timeout(patience, some).await {
+            Ok(Ok(_)) => patience = Duration::MAX,
+            _ => return "idle for too long",
         }
     }
 }
@@ -217,7 +248,8 @@ async fn answer(
     let (parts, mut body) = request.into_parts();
     let request = Request::from_parts(parts, ());
     // RFC 9112 section 3.2
-    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
+    let hosts = request.headers().get_all(HOST).iter().count();
+    if hosts > 1 || (request.version() == Version::HTTP_11 && hosts == 0) {
         let mut response = Response::new(Pieces::none());
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);
@@ -230,6 +262,7 @@ async fn answer(
         let mut exchange = TcpExchange {
             protocol: match request.version() {
                 Version::HTTP_2 => "HTTP/2",
+                Version::HTTP_10 => "HTTP/1.0",
                 _ => "HTTP/1.1",
             },
             announced,
@@ -534,7 +567,7 @@ mod tests {
             pending::<()>().await;
         };
         let reason = tokio::select! {
-            reason = idle(&session, active) => reason,
+            reason = idle(&session, active, Duration::MAX) => reason,
             () = requests => unreachable!(),
         };
         assert_eq!(reason, "idle for too long");

@@ -3,14 +3,20 @@
 use std::io::{self, ErrorKind};
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap};
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap};
+use http::{HeaderValue, Method, Request, StatusCode, response};
 
-use crate::delivery::{Refusal, Session};
+use crate::attributes::Attributes;
+use crate::delivery::{Exchange, Refusal, Session};
 use crate::files::{OpenContent, OpenError};
+use crate::limits::Window;
+use crate::resuming::{self, PARTIAL};
 use crate::selection::{Selection, Version};
-use crate::upload::UploadError;
+use crate::unfinished::Token;
+use crate::upload::{Upload, UploadError};
 
+/// The method that makes a directory.
+const MKCOL: &str = "MKCOL";
 /// Bytes collected before a thread writes them.
 const BATCH: usize = 256 << 10;
 
@@ -20,6 +26,49 @@ pub(crate) trait RequestBody: Send {
     fn data(&mut self) -> impl Future<Output = Result<Option<Bytes>, Refusal>> + Send;
 }
 
+/// A request that changes something.
+pub(crate) enum Change {
+    /// PUT
+    File,
+    /// MKCOL
+    Directory,
+    /// PATCH: the rest of a file.
+    Rest(Token),
+    /// HEAD: nothing changes, but whoever sends the file has broken off.
+    Look(Token),
+}
+
+impl Change {
+    /// What a request changes; `None` if it only reads.
+    pub(crate) fn of(request: &Request<()>) -> Option<Self> {
+        let token = || resuming::token_of(request.uri());
+        match *request.method() {
+            Method::PUT => Some(Self::File),
+            Method::PATCH => token().map(Self::Rest),
+            Method::HEAD => token().map(Self::Look),
+            ref method => (method.as_str() == MKCOL).then_some(Self::Directory),
+        }
+    }
+
+    pub(crate) async fn run(
+        &self,
+        session: &Session,
+        request: &Request<()>,
+        exchange: &mut impl Exchange,
+        body: &mut impl RequestBody,
+    ) -> Result<Taken, Refusal> {
+        match self {
+            Self::File => take(session, request, exchange, body).await,
+            Self::Directory => make_directory(session, request).await,
+            Self::Rest(token) => take_rest(session, request, token, body).await,
+            Self::Look(token) => match resume(session, request, token).await {
+                Ok(upload) => Ok(Taken::Part(StatusCode::NO_CONTENT, upload.length())),
+                Err(error) => refused(error),
+            },
+        }
+    }
+}
+
 /// What became of a file.
 pub(crate) enum Taken {
     Stored {
@@ -27,6 +76,8 @@ pub(crate) enum Taken {
         is_new: bool,
         etag: Option<HeaderValue>,
     },
+    /// So many bytes of it are there.
+    Part(StatusCode, u64),
     Refused(StatusCode, &'static str),
 }
 
@@ -35,7 +86,17 @@ impl Taken {
         match self {
             Self::Stored { is_new: true, .. } => StatusCode::CREATED,
             Self::Stored { is_new: false, .. } => StatusCode::NO_CONTENT,
-            Self::Refused(status, _) => *status,
+            Self::Part(status, _) | Self::Refused(status, _) => *status,
+        }
+    }
+
+    pub(crate) fn add_fields(&self, response: response::Builder) -> response::Builder {
+        match self {
+            Self::Stored {
+                etag: Some(etag), ..
+            } => response.header(ETAG, etag),
+            Self::Part(_, length) => resuming::add_offset(response, *length),
+            _ => response,
         }
     }
 
@@ -43,6 +104,9 @@ impl Taken {
     pub(crate) fn told(&self) -> Option<&'static str> {
         match self {
             Self::Stored { is_new, .. } => is_new.then_some("stored\n"),
+            Self::Part(status, _) => {
+                (*status == StatusCode::CONFLICT).then_some("another part of the file is wanted\n")
+            }
             Self::Refused(_, told) => Some(told),
         }
     }
@@ -53,9 +117,10 @@ impl Taken {
 }
 
 /// Receives the file that follows a request, and stores it.
-pub(crate) async fn take(
+async fn take(
     session: &Session,
     request: &Request<()>,
+    exchange: &mut impl Exchange,
     body: &mut impl RequestBody,
 ) -> Result<Taken, Refusal> {
     let fields = request.headers();
@@ -76,39 +141,115 @@ pub(crate) async fn take(
     if let Some(refused) = precondition(session, &path, fields).await? {
         return Ok(refused);
     }
-    let source = session.source.clone();
-    let begun = blocking(move || source.upload(&path)).await;
-    let mut upload = match begun {
+    let is_resumable = exchange.has_interim() && resuming::is_wanted(fields, announced);
+    let token = is_resumable.then(Token::new).transpose()?;
+    let (source, attributes) = (session.source.clone(), Attributes::of_fields(fields));
+    let (at, named) = (path.clone(), token.clone());
+    let begun = blocking(move || source.upload(&at, attributes, named)).await;
+    let upload = match begun {
         Ok(upload) => upload,
         Err(error) => return refused(error),
     };
-    let (mut received, mut is_over) = (0, false);
-    while !is_over {
+    if let Some(token) = token {
+        let offer = resuming::offer(&path, &token).ok_or(Refusal::Failed)?;
+        session.limits.progress(exchange.head(offer)).await??;
+    }
+    receive(session, body, upload, announced, most).await
+}
+
+/// Receives the rest of a file.
+async fn take_rest(
+    session: &Session,
+    request: &Request<()>,
+    token: &Token,
+    body: &mut impl RequestBody,
+) -> Result<Taken, Refusal> {
+    let fields = request.headers();
+    let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind != Some(PARTIAL.as_bytes()) {
+        let told = "the rest of a file is application/partial-upload\n";
+        return Ok(Taken::Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, told));
+    }
+    let Some(offset) = resuming::offset_of(fields).filter(|_| resuming::is_complete(fields)) else {
+        let told = "Upload-Offset and Upload-Complete: ?1 are wanted\n";
+        return Ok(Taken::Refused(StatusCode::BAD_REQUEST, told));
+    };
+    let announced = match announced(fields) {
+        Ok(announced) => announced.map(|announced| announced.saturating_add(offset)),
+        Err(refused) => return Ok(refused),
+    };
+    let most = session.source.max_upload().unwrap_or_default();
+    let upload = match resume(session, request, token).await {
+        Ok(upload) => upload,
+        Err(error) => return refused(error),
+    };
+    if upload.length() != offset {
+        return Ok(Taken::Part(StatusCode::CONFLICT, upload.length()));
+    }
+    if announced.is_some_and(|announced| announced > most) {
+        upload.forget();
+        return Ok(Taken::too_large());
+    }
+    receive(session, body, upload, announced, most).await
+}
+
+/// Takes an unfinished file from whoever writes it.
+async fn resume(
+    session: &Session,
+    request: &Request<()>,
+    token: &Token,
+) -> Result<Upload, UploadError> {
+    let (source, path) = (session.source.clone(), request.uri().path().to_owned());
+    let (attributes, token) = (Attributes::of_fields(request.headers()), token.clone());
+    blocking(move || source.resume(&path, attributes, &token)).await
+}
+
+/// Writes what comes, and gives the file its name at the end.
+async fn receive(
+    session: &Session,
+    body: &mut impl RequestBody,
+    mut upload: Upload,
+    announced: Option<u64>,
+    most: u64,
+) -> Result<Taken, Refusal> {
+    let (mut ended, mut window) = (Ok(false), Window::new());
+    while let Ok(false) = ended {
         let mut batch = Vec::new();
-        while batch.len() < BATCH && !is_over {
-            match session.limits.progress(body.data()).await?? {
-                Some(data) => {
-                    received += data.len() as u64;
-                    if received > most {
-                        return Ok(Taken::too_large());
-                    }
+        while batch.len() < BATCH && matches!(ended, Ok(false)) {
+            let data = tokio::select! {
+                data = session.limits.progress(body.data()) => data.map_err(Refusal::from).flatten(),
+                // Its client goes on in another request.
+                () = upload.taken() => Err(Refusal::Gone),
+            };
+            match data {
+                Ok(Some(data)) => {
                     batch.extend_from_slice(&data);
+                    let kept = session.limits.keeps_up(&mut window, data.len());
+                    ended = kept.map(|()| false).map_err(Refusal::from);
                 }
-                None => is_over = true,
+                Ok(None) => ended = Ok(true),
+                Err(refusal) => ended = Err(refusal),
+            }
+            if upload.length() + batch.len() as u64 > most {
+                upload.forget();
+                return Ok(Taken::too_large());
             }
         }
-        let write = move || {
-            upload
-                .write(&batch)
-                .map(|()| upload)
-                .map_err(UploadError::Io)
+        let write = move || match upload.write(&batch) {
+            Ok(()) => Ok(upload),
+            Err(error) => {
+                upload.forget();
+                Err(error)
+            }
         };
         upload = match blocking(write).await {
             Ok(upload) => upload,
             Err(error) => return refused(error),
         };
     }
-    if announced.is_some_and(|announced| announced != received) {
+    ended?;
+    if announced.is_some_and(|announced| announced != upload.length()) {
+        upload.forget();
         let told = "the file has another length than was announced\n";
         return Ok(Taken::Refused(StatusCode::BAD_REQUEST, told));
     }
@@ -122,12 +263,10 @@ pub(crate) async fn take(
 }
 
 /// Makes a directory (MKCOL, RFC 4918 section 9.3).
-pub(crate) async fn make_directory(
-    session: &Session,
-    request: &Request<()>,
-) -> Result<Taken, Refusal> {
+async fn make_directory(session: &Session, request: &Request<()>) -> Result<Taken, Refusal> {
     let (source, path) = (session.source.clone(), request.uri().path().to_owned());
-    match blocking(move || source.make_directory(&path)).await {
+    let attributes = Attributes::of_fields(request.headers());
+    match blocking(move || source.make_directory(&path, attributes)).await {
         Ok(()) => Ok(Taken::Stored {
             is_new: true,
             etag: None,
@@ -141,7 +280,7 @@ fn announced(fields: &HeaderMap) -> Result<Option<u64>, Taken> {
     let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
     let length = match (lengths.next(), lengths.next()) {
         (None, _) => return Ok(None),
-        (Some(length), None) => length.to_str().ok().and_then(|digits| digits.parse().ok()),
+        (Some(length), None) => resuming::number(length),
         (Some(_), Some(_)) => None,
     };
     let told = "the length makes no sense\n";
@@ -175,6 +314,11 @@ fn refused(error: UploadError) -> Result<Taken, Refusal> {
         UploadError::Forbidden => (StatusCode::FORBIDDEN, "that name cannot be written to\n"),
         UploadError::NoDirectory => (StatusCode::CONFLICT, "there is no such directory\n"),
         UploadError::IsDirectory => (StatusCode::CONFLICT, "a directory has that name\n"),
+        UploadError::Unknown => (StatusCode::NOT_FOUND, "there is no such upload\n"),
+        UploadError::Full => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            "clients have stored as much as they may\n",
+        ),
         // RFC 4918 section 9.3.1.
         UploadError::Exists => (StatusCode::METHOD_NOT_ALLOWED, "something has that name\n"),
         UploadError::Io(error) if error.kind() == ErrorKind::StorageFull => {
@@ -207,8 +351,10 @@ mod tests {
     use std::sync::Arc;
 
     use http::header::{IF_MATCH, IF_NONE_MATCH};
+    use http::{Response, Uri};
 
     use super::*;
+    use crate::delivery::Outlet;
     use crate::files::Directory;
     use crate::limits::{Client, Limits, Shared};
     use crate::observer::Observer;
@@ -219,6 +365,57 @@ mod tests {
     impl RequestBody for Pieces {
         async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
             Ok(self.0.pop_front())
+        }
+    }
+
+    /// A body that breaks off.
+    struct Broken(Pieces);
+
+    impl RequestBody for Broken {
+        async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+            let data = self.0.data().await?;
+            data.map(Some).ok_or(Refusal::Gone)
+        }
+    }
+
+    /// What is said before the answer.
+    #[derive(Default)]
+    struct Interim(Vec<Response<()>>);
+
+    impl Outlet for Interim {
+        async fn writable(&mut self) -> Result<usize, Refusal> {
+            Ok(1)
+        }
+
+        async fn stopped(&mut self) -> Refusal {
+            std::future::pending().await
+        }
+
+        fn is_cancelled(&mut self) -> bool {
+            false
+        }
+
+        async fn write_some(&mut self, _: &mut Bytes) -> Result<(), Refusal> {
+            Err(Refusal::Failed)
+        }
+    }
+
+    impl Exchange for Interim {
+        fn protocol(&self) -> &'static str {
+            "HTTP/9"
+        }
+
+        fn has_interim(&self) -> bool {
+            true
+        }
+
+        async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {
+            self.0.push(head);
+            Ok(())
+        }
+
+        async fn finish(&mut self) -> Result<(), Refusal> {
+            Ok(())
         }
     }
 
@@ -245,7 +442,11 @@ mod tests {
         let pieces = sizes.iter().map(|size| vec![b'x'; *size].into());
         let mut body = Pieces(pieces.collect());
         let request = request.body(()).unwrap();
-        let taken = take(session, &request, &mut body).await.unwrap();
+        let mut interim = Interim::default();
+        let taken = take(session, &request, &mut interim, &mut body)
+            .await
+            .unwrap();
+        assert!(interim.0.is_empty());
         (
             taken.status().as_u16(),
             taken.told().unwrap_or_default().to_owned(),
@@ -349,5 +550,55 @@ mod tests {
         assert_eq!(full.status().as_u16(), 507);
         let broken = refused(io::Error::other("x").into()).unwrap();
         assert_eq!(broken.status().as_u16(), 500);
+    }
+
+    /// The client asks how much there is, and sends the rest.
+    #[tokio::test]
+    async fn what_broke_off_is_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let run = async |request: Request<()>, interim: &mut Interim, body: &mut Broken| {
+            let change = Change::of(&request).unwrap();
+            change.run(&session, &request, interim, body).await
+        };
+        let pieces = |sizes: &[usize]| {
+            let pieces = sizes.iter().map(|size| vec![b'x'; *size].into());
+            Broken(Pieces(pieces.collect()))
+        };
+        let request = Request::put("/file")
+            .header("upload-complete", "?1")
+            .header("content-length", MOST)
+            .body(());
+        let mut interim = Interim::default();
+        let sent = run(request.unwrap(), &mut interim, &mut pieces(&[BATCH, 10])).await;
+        assert_eq!(sent.err(), Some(Refusal::Gone));
+        let url: Uri = "https://host/file".parse().unwrap();
+        let upload = resuming::offered(&url, &interim.0[0]).unwrap();
+        assert!(!directory.path().join("file").exists());
+        let there = BATCH as u64 + 10;
+        let look = || Request::head(upload.clone()).body(()).unwrap();
+        let looked = run(look(), &mut interim, &mut pieces(&[])).await.unwrap();
+        assert!(matches!(looked, Taken::Part(StatusCode::NO_CONTENT, length) if length == there));
+        let rest = |offset: u64| {
+            let request = Request::patch(upload.clone()).header("content-type", PARTIAL);
+            let request = request.header("upload-offset", offset);
+            request.header("upload-complete", "?1").body(()).unwrap()
+        };
+        let other = run(rest(1), &mut interim, &mut pieces(&[])).await.unwrap();
+        assert!(matches!(other, Taken::Part(StatusCode::CONFLICT, length) if length == there));
+        let mut body = Pieces(VecDeque::from([vec![b'y'; 5].into()]));
+        let (request, change) = (rest(there), Change::of(&rest(there)).unwrap());
+        let taken = change
+            .run(&session, &request, &mut interim, &mut body)
+            .await;
+        assert_eq!(taken.unwrap().status(), StatusCode::CREATED);
+        let stored = fs::read(directory.path().join("file")).unwrap();
+        assert_eq!(
+            (stored.len() as u64, &stored[BATCH + 10..]),
+            (there + 5, &b"yyyyy"[..])
+        );
+        let gone = run(look(), &mut interim, &mut pieces(&[])).await.unwrap();
+        assert_eq!(gone.status(), StatusCode::NOT_FOUND);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }

@@ -1,7 +1,8 @@
 //! What clients of a server may take up: one of them, and all together.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,6 +12,11 @@ use crate::addresses::{AddressLimits, Addresses, AtAddress};
 use crate::bucket::Bucket;
 use crate::pace::Pace;
 use crate::rate::Rate;
+
+/// How long it is looked how much a request lets through.
+const WINDOW: Duration = Duration::from_secs(10);
+/// What it lets through in that time at least, bytes, while as many files are open as may be.
+const LEAST: u64 = 4096;
 
 /// The limits of a server.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +59,8 @@ impl Default for Limits {
 pub(crate) struct Shared {
     limits: Limits,
     files: Arc<Semaphore>,
+    /// What each address has of them (of IPv6: each network of 64 bits), while it has a connection.
+    shares: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
     pace: Option<Pace>,
     addresses: Arc<Addresses>,
 }
@@ -64,9 +72,34 @@ impl Shared {
         Arc::new(Self {
             limits,
             files,
+            shares: Mutex::default(),
             pace: limits.rate.map(Pace::new),
             addresses,
         })
+    }
+
+    /// What an address may have open: half, so that nobody takes all.
+    fn share(&self, address: IpAddr) -> Arc<Semaphore> {
+        let network = match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+            }
+            address => address,
+        };
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = shares.get(&network).and_then(Weak::upgrade) {
+            return share;
+        }
+        shares.retain(|_, share| share.strong_count() > 0);
+        let Limits {
+            files,
+            files_per_client,
+            ..
+        } = self.limits;
+        let share = Arc::new(Semaphore::new((files / 2).max(files_per_client).min(files)));
+        shares.insert(network, Arc::downgrade(&share));
+        share
     }
 }
 
@@ -75,6 +108,8 @@ impl Shared {
 pub(crate) struct Client {
     shared: Arc<Shared>,
     files: Arc<Semaphore>,
+    /// Of all clients at its address.
+    share: Arc<Semaphore>,
     cancelled: Mutex<Bucket>,
     address: AtAddress,
 }
@@ -83,12 +118,29 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     _of_client: OwnedSemaphorePermit,
+    _of_address: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
 /// The request let nothing through for too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stalled;
+
+/// What a request has let through of late.
+#[derive(Debug)]
+pub(crate) struct Window {
+    began: Instant,
+    bytes: u64,
+}
+
+impl Window {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            bytes: 0,
+        }
+    }
+}
 
 impl Client {
     /// For a new connection of an address that was proven; `None` if it has too many.
@@ -100,10 +152,12 @@ impl Client {
             limits.cancelled_per_second,
             Instant::now(),
         );
+        let share = shared.share(address);
         let address = shared.addresses.connect(address)?;
         Some(Self {
             shared,
             files,
+            share,
             cancelled: Mutex::new(cancelled),
             address,
         })
@@ -113,9 +167,11 @@ impl Client {
     pub(crate) async fn open_file(&self) -> Option<OpenFile> {
         // First its own: a client with many requests must not keep others from the rest.
         let of_client = self.files.clone().acquire_owned().await.ok()?;
+        let of_address = self.share.clone().acquire_owned().await.ok()?;
         let of_all = self.shared.files.clone().acquire_owned().await.ok()?;
         Some(OpenFile {
             _of_client: of_client,
+            _of_address: of_address,
             _of_all: of_all,
         })
     }
@@ -130,10 +186,28 @@ impl Client {
             if let Ok(result) = tokio::time::timeout(look, &mut attempt).await {
                 return Ok(result);
             }
-            let is_full = self.shared.files.available_permits() == 0;
-            if is_full || since.elapsed() >= limits.stall {
+            // Who has less than its share may pause.
+            let is_taker = self.share.available_permits() == 0;
+            if (is_taker && self.is_full()) || since.elapsed() >= limits.stall {
                 return Err(Stalled);
             }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.shared.files.available_permits() == 0
+    }
+
+    /// Counts what a request has let through. One byte now and then is too little while others wait.
+    pub(crate) fn keeps_up(&self, window: &mut Window, bytes: usize) -> Result<(), Stalled> {
+        window.bytes += bytes as u64;
+        if window.began.elapsed() < WINDOW {
+            return Ok(());
+        }
+        let over = std::mem::replace(window, Window::new());
+        match over.bytes < LEAST && self.is_full() {
+            true => Err(Stalled),
+            false => Ok(()),
         }
     }
 
@@ -244,5 +318,61 @@ mod tests {
         let start = Instant::now();
         unlimited.pace(1 << 30).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    /// Half of the files is what one address gets, over however many connections.
+    #[tokio::test(start_paused = true)]
+    async fn no_address_takes_all_and_who_takes_little_may_pause() {
+        let limits = Limits {
+            files: 8,
+            files_per_client: 2,
+            ..Limits::default()
+        };
+        let shared = Shared::new(limits);
+        let client = |address: &str| {
+            let address = address.parse().unwrap();
+            Client::new(shared.clone(), address).unwrap()
+        };
+        let open = async |client: &Client| {
+            let open = client.open_file();
+            let waited = tokio::time::timeout(Duration::from_secs(60), open).await;
+            waited.ok().flatten()
+        };
+        let [first, second, third] = ["2001:db8::1", "2001:db8::2", "2001:db8::3"].map(client);
+        let [other, honest] = ["192.0.2.1", "192.0.2.2"].map(client);
+        let mut files = Vec::new();
+        for taker in [&first, &first, &second, &second] {
+            files.push(open(taker).await.unwrap());
+        }
+        assert!(open(&third).await.is_none(), "of the same network");
+        for taker in [&other, &other, &honest] {
+            files.push(open(taker).await.unwrap());
+        }
+        let last = client("192.0.2.3");
+        files.push(open(&last).await.unwrap());
+        assert!(is_about(waits(&first).await, limits.stall_when_full));
+        assert!(is_about(waits(&honest).await, limits.stall));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_is_too_little_while_others_wait() {
+        let client = client(Limits {
+            files: 1,
+            ..Limits::default()
+        });
+        let until_stalled = async |bytes: usize| {
+            let mut window = Window::new();
+            for second in 1..=100 {
+                tokio::time::advance(Duration::from_secs(1)).await;
+                if client.keeps_up(&mut window, bytes).is_err() {
+                    return Some(second);
+                }
+            }
+            None
+        };
+        assert_eq!(until_stalled(1).await, None, "nobody waits");
+        let _open = client.open_file().await.unwrap();
+        assert_eq!(until_stalled(1).await, Some(10));
+        assert_eq!(until_stalled(LEAST as usize).await, None);
     }
 }

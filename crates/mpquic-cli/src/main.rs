@@ -1,5 +1,8 @@
 //! The `mpquic` tool.
 
+// Who cannot be told anything need not hear a panic: `screen` is how the tool speaks.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +21,9 @@ use crate::signals::Signals;
 mod access_log;
 mod addresses;
 mod args;
+mod attributes;
 mod backup;
+mod beneath;
 mod bucket;
 mod clients;
 mod clock;
@@ -27,7 +32,6 @@ mod cost;
 mod count;
 mod delivery;
 mod demo;
-#[cfg(unix)]
 mod descriptors;
 mod directory_page;
 mod download;
@@ -100,6 +104,7 @@ mod record_tap;
 mod redirect;
 mod relay;
 mod report;
+mod resuming;
 mod retry;
 mod screen;
 mod selection;
@@ -113,9 +118,12 @@ mod sink;
 mod stamp;
 #[cfg(test)]
 mod testing;
+mod times;
 mod tree;
 mod trust;
+mod unfinished;
 mod upload;
+mod uploads;
 mod weight;
 
 /// How long an interrupted command takes to close its connections.
@@ -126,8 +134,6 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(failure) => return failure.report(),
     };
-    #[cfg(unix)]
-    descriptors::raise();
     let default_log = match &cli.command {
         // It would cover the view.
         Command::Serve(args) if args.live.is_shown() => Targets::new(),
@@ -140,6 +146,8 @@ fn main() -> ExitCode {
     let wanted = wanted.ok().and_then(|text| text.parse().ok());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        // Where the log cannot be written, nobody can be told.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     tracing_subscriber::registry()
@@ -154,6 +162,9 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<(), Failure> {
+    if matches!(command, Command::Serve(_) | Command::Proxy(_)) {
+        descriptors::raise();
+    }
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::other)?;
     let result = runtime.block_on(async {
         match command {

@@ -85,6 +85,13 @@ impl Observer {
         }
     }
 
+    /// The access log was given another name: lines to come belong into a new file.
+    pub(crate) fn reopen_log(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+    }
+
     fn figures(&self) -> MutexGuard<'_, Figures> {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,12 +1,14 @@
 //! What `mpquic put` sends, and where to.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use http::Uri;
 
-use crate::directory_page::percent_encode;
+use crate::directory_page::encode_name;
 use crate::failure::{Cause, Failure};
 
 /// All that is sent.
@@ -17,8 +19,10 @@ pub(crate) struct Items {
     pub(crate) files: Vec<Item>,
     /// Bytes of the files, if that is known.
     pub(crate) length: Option<u64>,
-    /// Links in directories, which are left out.
-    pub(crate) links: usize,
+    /// What is left out on purpose: links, and what is no file, in directories.
+    pub(crate) left_out: Vec<PathBuf>,
+    /// What cannot be sent.
+    pub(crate) failures: Vec<Failure>,
 }
 
 /// A file, or standard input.
@@ -27,6 +31,15 @@ pub(crate) struct Item {
     /// `None` for standard input.
     pub(crate) file: Option<PathBuf>,
     pub(crate) url: Uri,
+    /// What was found in a directory, where an equal one need not be sent.
+    pub(crate) found: Option<Found>,
+}
+
+/// Length and time of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) length: u64,
+    pub(crate) modified: Option<SystemTime>,
 }
 
 /// A directory of the server.
@@ -34,6 +47,8 @@ pub(crate) struct Item {
 pub(crate) struct Directory {
     pub(crate) depth: usize,
     pub(crate) url: Uri,
+    /// Who may do what with it; `None` for the one that the user's URL names, which is there.
+    pub(crate) here: Option<PathBuf>,
 }
 
 impl Item {
@@ -43,7 +58,7 @@ impl Item {
     }
 }
 
-/// Finds what is to be sent.
+/// Finds what is to be sent. May block.
 pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Items, Failure> {
     let several = named.len() > 1;
     if several && !url.path().ends_with('/') {
@@ -62,13 +77,16 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
                 return Err(Failure::usage(message));
             }
             items.length = None;
-            let url = target(url, path, None)?;
-            items.files.push(Item { file: None, url });
+            items.files.push(Item {
+                file: None,
+                url: target(url, path, None)?,
+                found: None,
+            });
             continue;
         }
         let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
         if !metadata.is_dir() {
-            items.add(path, target(url, path, file_name(path))?, &metadata);
+            items.add(path, target(url, path, path.file_name())?, &metadata, false);
             continue;
         }
         if !recursive {
@@ -85,69 +103,97 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
         // What is in `.` and `dir/.` goes where the URL leads.
         let is_content =
             path == Path::new(".") || path.as_os_str().as_encoded_bytes().ends_with(b"/.");
-        let below = match file_name(path).filter(|_| !is_content) {
-            Some(name) => {
-                let below = directory_url(url, &name)?;
-                let url = below.clone();
-                items.directories.push(Directory { depth: 0, url });
-                below
-            }
-            None => url.clone(),
+        let name = path.file_name().filter(|_| !is_content);
+        let directory = Directory {
+            depth: 0,
+            url: match name {
+                Some(name) => directory_url(url, name)?,
+                None => below(url, "")?,
+            },
+            here: name.map(|_| path.clone()),
         };
-        items.walk(path, &below)?;
+        let url = directory.url.clone();
+        items.directories.push(directory);
+        items.walk(path, &url);
     }
     items.directories.sort_by_key(|directory| directory.depth);
     Ok(items)
 }
 
 impl Items {
-    fn add(&mut self, path: &Path, url: Uri, metadata: &fs::Metadata) {
+    fn add(&mut self, path: &Path, url: Uri, metadata: &Metadata, in_directory: bool) {
         // Devices and pipes have no length.
         let length = metadata.is_file().then_some(metadata.len());
         self.length = self.length.zip(length).map(|(all, more)| all + more);
-        let file = Some(path.to_owned());
-        self.files.push(Item { file, url });
+        self.files.push(Item {
+            file: Some(path.to_owned()),
+            url,
+            found: in_directory.then(|| Found {
+                length: metadata.len(),
+                modified: metadata.modified().ok(),
+            }),
+        });
     }
 
-    /// Adds what is in a directory, and in those in it.
-    fn walk(&mut self, root: &Path, url: &Uri) -> Result<(), Failure> {
+    /// Adds what is in a directory, and in those in it. What cannot be sent keeps nothing else from it.
+    fn walk(&mut self, root: &Path, url: &Uri) {
         let mut left = vec![(root.to_owned(), url.clone(), 1)];
         while let Some((directory, url, depth)) = left.pop() {
-            let cannot_read = |error: io::Error| cannot_read(&directory, &error);
-            let entries = fs::read_dir(&directory).map_err(cannot_read)?;
-            let entries: io::Result<Vec<_>> = entries.collect();
-            let mut entries = entries.map_err(cannot_read)?;
+            let entries: io::Result<Vec<_>> = fs::read_dir(&directory).and_then(Iterator::collect);
+            let mut entries = match entries {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.failures.push(cannot_read(&directory, &error));
+                    continue;
+                }
+            };
             entries.sort_by_key(fs::DirEntry::file_name);
             for entry in entries {
-                let path = entry.path();
-                // Not followed: a link may lead anywhere, even back here.
-                let metadata = entry.metadata().map_err(cannot_read)?;
-                if metadata.is_symlink() {
-                    self.links += 1;
-                } else if metadata.is_dir() {
-                    let name = entry.file_name();
-                    let name = name.to_str().ok_or_else(|| no_name(&path))?;
-                    let url = directory_url(&url, name)?;
-                    self.directories.push(Directory {
-                        depth,
-                        url: url.clone(),
-                    });
-                    left.push((path, url, depth + 1));
-                } else {
-                    self.add(&path, target(&url, &path, file_name(&path))?, &metadata);
+                match self.entry(&entry, &url, depth) {
+                    Ok(more) => left.extend(more),
+                    Err(failure) => self.failures.push(failure),
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Adds an entry of a directory, or gives it back if it is a directory itself.
+    fn entry(
+        &mut self,
+        entry: &fs::DirEntry,
+        url: &Uri,
+        depth: usize,
+    ) -> Result<Option<(PathBuf, Uri, usize)>, Failure> {
+        let path = entry.path();
+        // Not followed: a link may lead anywhere, even back here.
+        let metadata = entry.metadata();
+        let metadata = metadata.map_err(|error| cannot_read(&path, &error))?;
+        let no_name = |_| {
+            let path = path.display();
+            Cause::Content.failed(format_args!("{path} has a name that URLs cannot have"))
+        };
+        if metadata.is_dir() {
+            let url = directory_url(url, &entry.file_name()).map_err(no_name)?;
+            self.directories.push(Directory {
+                depth,
+                url: url.clone(),
+                here: Some(path.clone()),
+            });
+            return Ok(Some((path, url, depth + 1)));
+        }
+        if metadata.is_file() {
+            let url = below(url, &encode_name(&entry.file_name())).map_err(no_name)?;
+            self.add(&path, url, &metadata, true);
+        } else {
+            // Nothing is opened that might wait for somebody: a pipe, a socket, a device.
+            self.left_out.push(path);
+        }
+        Ok(None)
     }
 }
 
-fn file_name(path: &Path) -> Option<String> {
-    path.file_name()?.to_str().map(str::to_owned)
-}
-
 /// Where a file goes.
-fn target(url: &Uri, file: &Path, name: Option<String>) -> Result<Uri, Failure> {
+fn target(url: &Uri, file: &Path, name: Option<&OsStr>) -> Result<Uri, Failure> {
     if !url.path().ends_with('/') {
         return Ok(url.clone());
     }
@@ -155,11 +201,11 @@ fn target(url: &Uri, file: &Path, name: Option<String>) -> Result<Uri, Failure> 
         let file = file.display();
         Failure::usage(format!("{url} names no file, and {file} none to add"))
     })?;
-    below(url, &percent_encode(&name))
+    below(url, &encode_name(name))
 }
 
-fn directory_url(url: &Uri, name: &str) -> Result<Uri, Failure> {
-    below(url, &format!("{}/", percent_encode(name)))
+fn directory_url(url: &Uri, name: &OsStr) -> Result<Uri, Failure> {
+    below(url, &format!("{}/", encode_name(name)))
 }
 
 fn below(url: &Uri, name: &str) -> Result<Uri, Failure> {
@@ -167,11 +213,6 @@ fn below(url: &Uri, name: &str) -> Result<Uri, Failure> {
     let without_query = text.split('?').next().unwrap_or_default();
     let text = format!("{without_query}{name}");
     text.parse().map_err(Failure::usage)
-}
-
-fn no_name(path: &Path) -> Failure {
-    let path = path.display();
-    Cause::File.failed(format_args!("{path} has a name that URLs cannot have"))
 }
 
 /// A file that is not to be sent.
@@ -191,7 +232,7 @@ mod tests {
     fn where_files_go() {
         let to = |address: &str, file: &str| {
             let file = Path::new(file);
-            let name = file_name(file).filter(|name| name != "-");
+            let name = file.file_name().filter(|name| *name != "-");
             let target = target(&url(address), file, name);
             target.map(|url| url.to_string()).ok()
         };
@@ -230,13 +271,15 @@ mod tests {
         let expected = ["/into/top/a/1", "/into/top/a/b/2", "/into/top/x%20y"];
         assert_eq!(files, expected);
         assert_eq!(items.length, Some(6));
-        assert_eq!(items.links, usize::from(cfg!(unix)));
+        assert_eq!(items.left_out.len(), usize::from(cfg!(unix)));
 
         // Without the directory itself.
         let items = super::items(&url("https://host/"), &[top.join(".")], true).unwrap();
         let files = text(&mut items.files.iter().map(|item| &item.url));
         assert!(files.contains(&"/x%20y".to_owned()), "{files:?}");
-        assert_eq!((items.directories.len(), items.length), (3, Some(6)));
+        // The one that the URL names comes first, and is not made.
+        assert_eq!((items.directories.len(), items.length), (4, Some(6)));
+        assert_eq!(items.directories[0].here, None);
     }
 
     #[test]
@@ -286,7 +329,7 @@ mod tests {
             files,
             ["/one/a", "/one/b", "/one/c", "/one/deep/x", "/file"]
         );
-        assert_eq!((items.length, items.links), (Some(10), 0));
+        assert_eq!((items.length, items.left_out.len()), (Some(10), 0));
         assert_eq!(items.files[0].file, Some(path("one/a")));
         assert_eq!(items.files[0].name(), "a");
 
@@ -294,6 +337,7 @@ mod tests {
         let input = Item {
             file: None,
             url: url("https://host/x"),
+            found: None,
         };
         assert_eq!((items.files, items.length), (vec![input], None));
     }
@@ -309,5 +353,27 @@ mod tests {
         let all = items(&to, &[file.clone(), "/dev/null".into()], false).unwrap();
         assert_eq!((all.files.len(), all.length), (2, None));
         assert_eq!(items(&to, &[file], false).unwrap().length, Some(2));
+    }
+
+    /// A pipe would wait for somebody who writes to it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_no_file_is_left_out_and_odd_names_are_encoded() {
+        use std::os::unix::ffi::OsStrExt;
+        let root = tempfile::tempdir().unwrap();
+        let odd = OsStr::from_bytes(b"d\xe9");
+        fs::create_dir(root.path().join(odd)).unwrap();
+        fs::write(root.path().join(odd).join(OsStr::from_bytes(b"f\xff")), "1").unwrap();
+        let pipe = root.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        let socket = root.path().join("socket");
+        let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let items = items(&url("https://host/"), &[root.path().join(".")], true).unwrap();
+        assert_eq!(items.left_out.len(), 2);
+        assert!(items.left_out.contains(&pipe) && items.left_out.contains(&socket));
+        let files: Vec<_> = items.files.iter().map(|it| it.url.path()).collect();
+        assert_eq!(files, ["/d%E9/f%FF"]);
+        assert!(items.failures.is_empty());
     }
 }

@@ -24,6 +24,7 @@ use crate::observer::{Observer, Text};
 use crate::options::Alpn;
 use crate::proxy_args::{Proxy, ProxyServer, read_credentials};
 use crate::proxy_status::{Role, Status};
+use crate::screen;
 use crate::serve;
 use crate::service_manager;
 use crate::signals::Hangups;
@@ -76,9 +77,9 @@ pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
     let _ = report.0.set(server.observer.clone());
     if let Some(fingerprint) = server.fingerprint {
         let port = server.port();
-        eprintln!(
+        screen::say(format_args!(
             "The certificate is self-signed. Use it with:\n  mpquic proxy client --pin {fingerprint} https://HOST:{port}"
-        );
+        ));
     }
     let addresses = Addresses::new(AddressLimits {
         connections: Some(args.max_client_connections),
@@ -141,6 +142,9 @@ async fn reload(
 ) -> Infallible {
     loop {
         hangups.next().await;
+        if let Some(observer) = report.0.get() {
+            observer.reopen_log();
+        }
         let renewed = || match config_file::parse_again()?.command {
             Command::Proxy(Proxy::Server(mut args)) => {
                 args.listening.client_ca = args.client_ca.take();
@@ -167,10 +171,7 @@ async fn reload(
 
 /// Each flow has a socket: one user must not take all that there may be.
 fn max_flows(wanted: usize) -> usize {
-    #[cfg(unix)]
     let share = descriptors::share(wanted);
-    #[cfg(not(unix))]
-    let share = wanted;
     if share < wanted {
         tracing::warn!(
             "--max-flows {wanted}: only {share}, a quarter of the files that this process may have open \

@@ -1,5 +1,6 @@
 //! `mpquic put`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,12 +12,13 @@ use http::Uri;
 use tokio::time::MissedTickBehavior;
 
 use crate::clock;
+use crate::directory_page::{Kind, Listed, percent_encode};
 use crate::examples;
-use crate::failure::{Cause, Failure};
+use crate::failure::{Cause, Failure, one_line};
 use crate::live::Direction;
 use crate::live_terminal::{LiveArgs, beside};
 use crate::options::{Alpn, parse_url};
-use crate::outgoing::{self, Items};
+use crate::outgoing::{self, Directory, Item, Items};
 use crate::pace::Pace;
 use crate::preference::Preference;
 use crate::progress::{Progress, REFRESH};
@@ -26,6 +28,7 @@ use crate::report::of_files;
 use crate::screen;
 use crate::sending::{Sending, Total};
 use crate::session::{Purpose, Sessions};
+use crate::times;
 use crate::weight::{Weight, parse_weight};
 
 /// Send files over all paths at once
@@ -41,8 +44,9 @@ pub(crate) struct Put {
     /// What to send; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Send directories, with all that is in them: the server makes them (MKCOL). Links in them are
-    /// left out
+    /// Send directories, with all that is in them: the server makes them (MKCOL). Files of which the
+    /// server has one of the same size and time are not sent again. Links in them, and what is no file,
+    /// are left out
     #[arg(short, long)]
     recursive: bool,
     /// Send up to this many files at a time, over one connection
@@ -74,10 +78,11 @@ pub(crate) struct Put {
 
 /// Sends the files, each again if the connection is lost.
 pub(crate) async fn run(args: Put) -> Result<(), Failure> {
-    let items = outgoing::items(&args.url, &args.files, args.recursive)?;
-    if items.links > 0 && !args.quiet {
-        let count = items.links;
-        eprintln!("mpquic: {count} links in directories are left out");
+    let (url, files, recursive) = (args.url.clone(), args.files.clone(), args.recursive);
+    let found = tokio::task::spawn_blocking(move || outgoing::items(&url, &files, recursive));
+    let items = found.await.map_err(Failure::other)??;
+    if let Some(told) = left_out(&items.left_out).filter(|_| !args.quiet) {
+        screen::say(told);
     }
     let urls = [args.url.clone()];
     let sessions = Sessions::new(
@@ -128,33 +133,87 @@ fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>) -> Sending<'a> {
     }
 }
 
+/// What is told of what is left out.
+fn left_out(paths: &[PathBuf]) -> Option<String> {
+    const NAMED: usize = 10;
+    if paths.is_empty() {
+        return None;
+    }
+    let names = paths
+        .iter()
+        .take(NAMED)
+        .map(|path| path.display().to_string());
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = match paths.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let told = format!("links, and what is no file, are left out: {names}{more}");
+    Some(format!("mpquic: {}", one_line(&told)))
+}
+
+/// How it goes with all files.
+struct Course {
+    result: Result<(), Failure>,
+    /// Directories that could not be made.
+    missing: Vec<Uri>,
+    count: usize,
+    /// Files that are there already.
+    there: usize,
+}
+
+impl Course {
+    fn fail(&mut self, failure: &Failure) {
+        let cause = failure.cause().unwrap_or(Cause::Other);
+        failure.report();
+        if self.result.is_ok() {
+            self.result = Err(Failure::Reported(cause));
+        }
+    }
+
+    /// True for what is in a directory that could not be made: it has no place.
+    fn is_lost(&self, url: &Uri) -> bool {
+        let mut missing = self.missing.iter();
+        missing.any(|directory| url.path().starts_with(directory.path()))
+    }
+}
+
 /// Makes the directories, then sends the files, some at a time.
 async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<(), Failure> {
     let began = clock::now();
-    let parallel = usize::from(args.parallel);
-    // Those that are in others come after them.
-    for directories in items.directories.chunk_by(|a, b| a.depth == b.depth) {
-        let made = directories.iter().map(|directory| async {
-            let made = sending.make_directory(&directory.url).await;
-            made.map_err(|failure| failure.about(&directory.url))
-        });
-        let mut made = pin!(stream::iter(made).buffer_unordered(parallel));
-        while let Some(made) = made.next().await {
-            // Without it, what is in it has no place.
-            made?;
-        }
+    let mut course = Course {
+        result: Ok(()),
+        missing: Vec::new(),
+        count: 0,
+        there: 0,
+    };
+    for failure in &items.failures {
+        course.fail(failure);
     }
-    let sent = items.files.iter().map(|item| async move {
+    let parallel = usize::from(args.parallel);
+    let there = make_directories(sending, &items.directories, parallel, &mut course).await?;
+    let mut wanted = Vec::new();
+    for item in &items.files {
+        if course.is_lost(&item.url) {
+            continue;
+        }
+        if !is_there(item, &there) {
+            wanted.push(item);
+            continue;
+        }
+        course.there += 1;
+        let length = item.found.map_or(0, |found| found.length);
+        sending.total.before.fetch_add(length, Relaxed);
+    }
+    let sent = wanted.into_iter().map(|item| async move {
         let sent = sending.send_file(item).await;
         (item, sent)
     });
     let mut sent = pin!(stream::iter(sent).buffer_unordered(parallel));
-    let mut result = Ok(());
-    let mut count = 0;
     while let Some((item, sent)) = sent.next().await {
         match sent {
             Ok(report) => {
-                count += 1;
+                course.count += 1;
                 if args.json {
                     let json = serde_json::to_string(&report);
                     screen::print(json.map_err(Failure::other)?);
@@ -164,19 +223,85 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
                     screen::say(format_args!("{url}: {summary}\n{}", table.trim_end()));
                 }
             }
-            Err(failure) => {
-                let cause = failure.cause().unwrap_or(Cause::Other);
-                failure.about(&item.url).report();
-                result = result.and(Err(Failure::Reported(cause)));
+            Err(failure) => course.fail(&failure.about(&item.url)),
+        }
+    }
+    let is_told = items.files.len() != 1 || course.there > 0;
+    if is_told && !args.quiet && !args.json {
+        let seconds = (clock::now() - began).as_secs_f64();
+        let told = of_files(course.count, sending.total.bytes.load(Relaxed), seconds);
+        let before = match course.there {
+            0 => String::new(),
+            there => format!(", {there} were there before"),
+        };
+        screen::say(format_args!("{}: {told}{before}", args.url));
+    }
+    course.result
+}
+
+/// Makes the directories, and tells what is in those that are there already.
+async fn make_directories(
+    sending: &Sending<'_>,
+    directories: &[Directory],
+    parallel: usize,
+    course: &mut Course,
+) -> Result<HashMap<String, Listed>, Failure> {
+    let mut old = Vec::new();
+    // Those that are in others come after them.
+    for directories in directories.chunk_by(|a, b| a.depth == b.depth) {
+        let wanted: Vec<_> = directories
+            .iter()
+            .filter(|it| !course.is_lost(&it.url))
+            .collect();
+        let made = wanted.into_iter().map(|directory| async move {
+            let made = match directory.here {
+                Some(_) => sending.make_directory(directory).await,
+                None => Ok(false),
+            };
+            (directory, made)
+        });
+        let mut made = pin!(stream::iter(made).buffer_unordered(parallel));
+        while let Some((directory, made)) = made.next().await {
+            match made {
+                Ok(true) => {}
+                Ok(false) => old.push(&directory.url),
+                Err(failure) if failure.cause() == Some(Cause::Refused) => {
+                    course.fail(&failure.about(&directory.url));
+                    course.missing.push(directory.url.clone());
+                }
+                Err(failure) => return Err(failure.about(&directory.url)),
             }
         }
     }
-    if items.files.len() != 1 && !args.quiet && !args.json {
-        let seconds = (clock::now() - began).as_secs_f64();
-        let told = of_files(count, sending.total.bytes.load(Relaxed), seconds);
-        screen::say(format_args!("{}: {told}", args.url));
+    let listed = old.into_iter().map(|url| async move {
+        let listed = sending.list(url).await;
+        listed.map(|listed| (url, listed))
+    });
+    let mut listed = pin!(stream::iter(listed).buffer_unordered(parallel));
+    let mut there = HashMap::new();
+    while let Some(listed) = listed.next().await {
+        let (url, listed) = listed?;
+        for entry in listed {
+            let name = match &entry.encoded {
+                Some(encoded) => encoded.clone(),
+                None => percent_encode(&entry.name),
+            };
+            there.insert(format!("{}{name}", url.path()), entry);
+        }
     }
-    result
+    Ok(there)
+}
+
+/// True if the server seems to have a file: one of the same size and time, to the second.
+fn is_there(item: &Item, there: &HashMap<String, Listed>) -> bool {
+    let (Some(found), Some(entry)) = (&item.found, there.get(item.url.path())) else {
+        return false;
+    };
+    let date = found.modified.and_then(times::http_date);
+    entry.kind == Kind::File
+        && entry.size == Some(found.length)
+        && date.is_some()
+        && entry.mtime == date
 }
 
 /// How far all files are.
@@ -199,7 +324,8 @@ impl View {
     fn update(&mut self, sending: &Sending<'_>) {
         if let Some(connection) = sending.sessions.open() {
             let now = clock::now();
-            let bytes = sending.total.bytes.load(Relaxed);
+            let total = &sending.total;
+            let bytes = total.bytes.load(Relaxed) + total.before.load(Relaxed);
             self.progress.update(now, bytes, &connection.path_stats());
         }
     }

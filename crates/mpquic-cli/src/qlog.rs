@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::failure::{Cause, Failure};
 use crate::pages;
 use crate::report::size;
-use crate::upload::Upload;
+use crate::screen;
+use crate::upload::{Place, Upload, UploadError};
 
 /// Show qlogs as a page for the browser
 ///
@@ -146,12 +147,14 @@ fn write(output: &Path, page: &str) -> Result<(), Failure> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let mut file =
-        Upload::create(directory, &name.to_string_lossy()).map_err(|error| failed(&error))?;
+    let mut file = Place::new(directory, name)
+        .map_err(UploadError::from)
+        .and_then(|place| Upload::create(place, None))
+        .map_err(|error| failed(&error))?;
     file.write(page.as_bytes())
         .map_err(|error| failed(&error))?;
     file.finish().map_err(|error| failed(&error))?;
-    eprintln!("written: {}", output.display());
+    screen::say(format_args!("written: {}", output.display()));
     Ok(())
 }
 
@@ -326,7 +329,7 @@ impl Trace {
     /// Says that the last record is not whole, here and in the page.
     fn cut_short(&mut self, path: &Path) {
         let what = "the last line is cut short, and left out";
-        eprintln!("{}: {what}", path.display());
+        screen::say(format_args!("{}: {what}", path.display()));
         self.notice(what);
     }
 
@@ -347,7 +350,7 @@ impl Trace {
             size(MAX_PAGE as u64)
         );
         let how = "the empty page, of `mpquic qlog` alone, opens larger logs";
-        eprintln!("{}: {what}; {how}", path.display());
+        screen::say(format_args!("{}: {what}; {how}", path.display()));
         self.notice(&what);
     }
 }

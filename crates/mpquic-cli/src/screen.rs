@@ -30,7 +30,8 @@ impl Text {
                 }
                 Err(error) => {
                     if !FAILED.swap(true, Ordering::Relaxed) {
-                        eprintln!("mpquic: cannot write to standard output: {error}");
+                        let told = format!("mpquic: cannot write to standard output: {error}\n");
+                        Self::Error(told).print();
                     }
                 }
                 Ok(()) => {}

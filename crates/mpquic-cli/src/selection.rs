@@ -9,6 +9,8 @@ use http::header::{
 };
 use http::{HeaderValue, Method};
 
+use crate::times;
+
 /// What tells one version of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version {
@@ -35,11 +37,14 @@ pub(crate) enum Selection {
 
 impl Version {
     pub(crate) fn new(length: u64, modified: Option<SystemTime>) -> Self {
-        let since = modified.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let since = modified.map(|at| match at.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(since) => format!("{:x}", since.as_nanos()),
+            Err(before) => format!("-{:x}", before.duration().as_nanos()),
+        });
         Self {
             length,
             modified,
-            etag: since.map(|since| format!("\"{:x}-{length:x}\"", since.as_nanos())),
+            etag: since.map(|since| format!("\"{since}-{length:x}\"")),
         }
     }
 
@@ -48,7 +53,7 @@ impl Version {
     }
 
     pub(crate) fn last_modified(&self) -> Option<HeaderValue> {
-        httpdate::fmt_http_date(self.modified?).parse().ok()
+        times::http_date(self.modified?)?.parse().ok()
     }
 
     /// What of this version a request with these fields gets.

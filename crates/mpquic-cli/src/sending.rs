@@ -5,33 +5,40 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, StatusCode, Uri};
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use mpquic_tokio::Connection;
 use sha2::{Digest, Sha256};
 use tokio::time::MissedTickBehavior;
 
+use crate::attributes::Attributes;
 use crate::backup;
 use crate::clients::AnyClient;
 use crate::clock;
+use crate::directory_page::Listed;
 use crate::failure::{Cause, Failure};
 use crate::hex::hex;
 use crate::http_client;
 use crate::knock;
 use crate::options::Alpn;
-use crate::outgoing::{Item, cannot_read};
+use crate::outgoing::{Directory, Item, cannot_read};
 use crate::pace::Pace;
 use crate::progress::REFRESH;
-use crate::protocol::{Ask, RequestError};
+use crate::protocol::{Ask, Body as _, Client as _, RequestError};
 use crate::report::{self, Counters, Report};
+use crate::resuming;
 use crate::retry::{Reached, Retry};
 use crate::screen;
 use crate::session::{Connected, Sessions};
 
 /// Bytes read from a file at a time.
 const PIECE: usize = 256 << 10;
+/// Longest list of a directory, bytes.
+const MAX_LIST: usize = 16 << 20;
 
 /// What all files have in common.
 pub(crate) struct Sending<'a> {
@@ -51,6 +58,8 @@ pub(crate) struct Sending<'a> {
 pub(crate) struct Total {
     /// Bytes of files, without those that have to be sent again.
     pub(crate) bytes: AtomicU64,
+    /// Those of files that the server had before.
+    pub(crate) before: AtomicU64,
 }
 
 /// What is tried until it goes well.
@@ -60,7 +69,18 @@ struct Tries {
     reached: Reached,
     /// There was a connection once.
     connected: bool,
+    /// What was sent of, and where the server lets it be resumed.
+    begun: Option<Begun>,
 }
+
+/// An upload that can be resumed.
+struct Begun {
+    upload: Uri,
+    of: Identity,
+}
+
+/// What tells whether a file is still the same.
+type Identity = (Option<u64>, Attributes);
 
 impl Tries {
     fn new(limit: Duration) -> Self {
@@ -69,6 +89,7 @@ impl Tries {
             retry: Retry::new(limit, now),
             reached: Reached::new(0, now),
             connected: false,
+            begun: None,
         }
     }
 }
@@ -79,7 +100,7 @@ impl Sending<'_> {
         let started = clock::now();
         let mut tries = Tries::new(self.retry);
         loop {
-            let mut body = Input::open(item)?;
+            let mut body = Input::open(item).await?;
             let failed = match self.attempt(&mut tries, item, &mut body).await {
                 Ok((connected, before)) => {
                     let retries = tries.retry.count.into();
@@ -90,6 +111,7 @@ impl Sending<'_> {
                         seconds: (clock::now() - started).as_secs_f64(),
                         sha256: hex(&body.hash.finalize()),
                         retries,
+                        resumed_at: body.start,
                         file: item.file.as_ref().map(|path| path.display().to_string()),
                         ..report
                     });
@@ -103,12 +125,26 @@ impl Sending<'_> {
         }
     }
 
-    /// Makes a directory; it may be there already.
-    pub(crate) async fn make_directory(&self, url: &Uri) -> Result<(), Failure> {
+    /// Makes a directory; false if it is there already.
+    pub(crate) async fn make_directory(&self, directory: &Directory) -> Result<bool, Failure> {
         let mut tries = Tries::new(self.retry);
         loop {
-            let failed = match self.try_to_make(&mut tries, url).await {
-                Ok(()) => return Ok(()),
+            let failed = match self.try_to_make(&mut tries, directory).await {
+                Ok(is_new) => return Ok(is_new),
+                Err(failed) => failed,
+            };
+            let url = &directory.url;
+            self.next_try(&mut tries, failed, url, true).await?;
+        }
+    }
+
+    /// What is in a directory already; nothing if the server does not say.
+    pub(crate) async fn list(&self, url: &Uri) -> Result<Vec<Listed>, Failure> {
+        let mut tries = Tries::new(self.retry);
+        loop {
+            let failed = match self.try_to_list(&mut tries, url).await {
+                Ok(listed) => return Ok(listed),
+                Err(failed) if !failed.is_temporary => return Ok(Vec::new()),
                 Err(failed) => failed,
             };
             self.next_try(&mut tries, failed, url, true).await?;
@@ -150,22 +186,88 @@ impl Sending<'_> {
         }
     }
 
-    async fn try_to_make(&self, tries: &mut Tries, url: &Uri) -> Result<(), Unsent> {
-        let (_connected, client) = self.client(tries, url).await?;
+    async fn try_to_make(&self, tries: &mut Tries, directory: &Directory) -> Result<bool, Unsent> {
+        let (_connected, client) = self.client(tries, &directory.url).await?;
         let method = Method::from_bytes(b"MKCOL").map_err(Failure::other)?;
-        let ask = Ask {
+        let mut ask = Ask {
             method,
-            ..Ask::get(url)
+            ..Ask::get(&directory.url)
         };
-        let made = async {
-            let mut request = client.put(&ask, None).await?;
+        let here = directory.here.as_ref();
+        if let Some(metadata) = here.and_then(|here| std::fs::metadata(here).ok()) {
+            Attributes::of_file(&metadata).add_to(&mut ask.fields);
+        }
+        match self.ask(&client, &ask).await {
+            Ok(_) => Ok(true),
+            // RFC 4918 section 9.3.1: it is there.
+            Err(RequestError::Status(StatusCode::METHOD_NOT_ALLOWED)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends a request without a body, and gives the fields of the answer.
+    async fn ask(
+        &self,
+        client: &http_client::Client,
+        ask: &Ask,
+    ) -> Result<HeaderMap, RequestError> {
+        let answered = async {
+            let mut request = client.put(ask, None).await?;
             request.finish().await
         };
-        let made = tokio::time::timeout(self.stall, made).await;
-        match made.unwrap_or(Err(RequestError::Stalled(self.stall.as_secs()))) {
-            // RFC 4918 section 9.3.1: it is there.
-            Ok(()) | Err(RequestError::Status(StatusCode::METHOD_NOT_ALLOWED)) => Ok(()),
-            Err(error) => Err(error.into()),
+        let answered = tokio::time::timeout(self.stall, answered).await;
+        answered.unwrap_or(Err(RequestError::Stalled(self.stall.as_secs())))
+    }
+
+    async fn try_to_list(&self, tries: &mut Tries, url: &Uri) -> Result<Vec<Listed>, Unsent> {
+        let (_connected, client) = self.client(tries, url).await?;
+        let mut ask = Ask::get(url);
+        let json = HeaderValue::from_static("application/json");
+        ask.fields.insert(ACCEPT, json);
+        let read = async {
+            let mut answer = client.ask(&ask).await?;
+            let mut list = Vec::new();
+            let mut pieces = [Bytes::new()];
+            while let Some(count) = answer.body.read(&mut pieces).await? {
+                pieces[..count]
+                    .iter()
+                    .for_each(|piece| list.extend_from_slice(piece));
+                if list.len() > MAX_LIST {
+                    return Err(RequestError::Unsupported(
+                        "the list of the directory is too long",
+                    ));
+                }
+            }
+            Ok(list)
+        };
+        let read = tokio::time::timeout(self.stall, read).await;
+        let list = read.unwrap_or(Err(RequestError::Stalled(self.stall.as_secs())))?;
+        Ok(serde_json::from_slice(&list).unwrap_or_default())
+    }
+
+    /// How much of a file the server has, and where it takes the rest; `None` if it wants all of it.
+    async fn resumed(
+        &self,
+        client: &http_client::Client,
+        begun: Option<&Begun>,
+        body: &Input,
+    ) -> Result<Option<(u64, Uri)>, RequestError> {
+        let Some(begun) = begun.filter(|begun| begun.of == body.identity()) else {
+            return Ok(None);
+        };
+        let ask = Ask {
+            method: Method::HEAD,
+            ..Ask::get(&begun.upload)
+        };
+        match self.ask(client, &ask).await {
+            Ok(fields) => {
+                let offset = resuming::offset_of(&fields);
+                let offset = offset.filter(|offset| body.length.is_some_and(|all| *offset <= all));
+                Ok(offset.map(|offset| (offset, begun.upload.clone())))
+            }
+            // It has forgotten, or it is whole by now.
+            Err(error) if !error.is_temporary() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -181,13 +283,10 @@ impl Sending<'_> {
             true => Counters::new(connection.path_stats(), &connection.stats()),
             false => Counters::default(),
         };
-        let ask = Ask {
-            method: Method::PUT,
-            ..Ask::get(&item.url)
-        };
         let sent = Sent {
             bytes: AtomicU64::new(0),
             reading: AtomicBool::new(false),
+            upload: Mutex::default(),
             total: &self.total,
         };
         let flow = Flow {
@@ -197,7 +296,10 @@ impl Sending<'_> {
         };
         let result = {
             let send = async {
-                let mut request = client.put(&ask, body.length).await?;
+                let resumed = self.resumed(&client, tries.begun.as_ref(), body).await?;
+                let ask = flow.begin(item, resumed, body).await?;
+                let left = body.length.map(|length| length - body.start);
+                let mut request = client.put(&ask, left).await?;
                 flow.send(&mut request, body).await
             };
             tokio::pin!(send);
@@ -211,10 +313,24 @@ impl Sending<'_> {
         if result.is_err() {
             let bytes = sent.bytes.load(Relaxed);
             tries.reached.note(bytes, clock::now());
+            if let Some(upload) = sent.upload().take() {
+                let of = body.identity();
+                tries.begun = Some(Begun { upload, of });
+            }
             // It has to be sent again.
             self.total.bytes.fetch_sub(bytes, Relaxed);
         }
-        result.map(|()| (connected, before))
+        match result {
+            // Somebody else writes there, or nobody may: it is sent from its beginning.
+            Err(failed) if body.start > 0 && !failed.is_temporary && failed.is_refused => {
+                tries.begun = None;
+                Err(Unsent {
+                    is_temporary: true,
+                    ..failed
+                })
+            }
+            result => result.map(|()| (connected, before)),
+        }
     }
 
     /// Waits until the connection is lost, nobody listens on the server's port any more, or nothing has gone on for too
@@ -285,14 +401,25 @@ struct Input {
     reader: Option<Box<dyn Read + Send>>,
     /// Its length, if that is known before.
     length: Option<u64>,
+    attributes: Attributes,
+    /// Where what is sent begins.
+    start: u64,
+    /// What was read.
     bytes: u64,
     hash: Sha256,
 }
 
 impl Input {
-    fn open(item: &Item) -> Result<Self, Failure> {
-        let (reader, length): (Box<dyn Read + Send>, _) = match &item.file {
-            None => (Box::new(io::stdin()), None),
+    /// A pipe may let us wait for long, and so may a disk: this is no reason not to listen to signals.
+    async fn open(item: &Item) -> Result<Self, Failure> {
+        let item = item.clone();
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(&item)).await;
+        opened.map_err(Failure::other)?
+    }
+
+    fn open_now(item: &Item) -> Result<Self, Failure> {
+        let (reader, length, attributes): (Box<dyn Read + Send>, _, _) = match &item.file {
+            None => (Box::new(io::stdin()), None, Attributes::default()),
             Some(path) => {
                 let cannot_read = |error: io::Error| cannot_read(path, &error);
                 let file = File::open(path).map_err(cannot_read)?;
@@ -302,21 +429,41 @@ impl Input {
                 }
                 // Devices and pipes have none.
                 let length = metadata.is_file().then_some(metadata.len());
-                (Box::new(file), length)
+                let attributes = match metadata.is_file() {
+                    true => Attributes::of_file(&metadata),
+                    false => Attributes::default(),
+                };
+                (Box::new(file), length, attributes)
             }
         };
         Ok(Self {
             reader: Some(reader),
             length,
+            attributes,
+            start: 0,
             bytes: 0,
             hash: Sha256::new(),
         })
     }
 
+    fn identity(&self) -> Identity {
+        (self.length, self.attributes)
+    }
+
+    /// Reads what the server has already: the sum is that of the whole.
+    async fn skip_to(&mut self, start: u64) -> io::Result<()> {
+        while self.bytes < start {
+            let left = usize::try_from(start - self.bytes).unwrap_or(PIECE);
+            if self.read_some(left.min(PIECE)).await?.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        self.start = start;
+        Ok(())
+    }
+
     /// The next bytes; none at the end.
     async fn read(&mut self) -> io::Result<Bytes> {
-        let reader = self.reader.take();
-        let mut reader = reader.ok_or_else(|| io::Error::other("a read was given up"))?;
         // Small files need no large buffers. One byte more shows whether it grew.
         let left = self
             .length
@@ -324,6 +471,12 @@ impl Input {
         let size = left.map_or(PIECE, |left| {
             usize::try_from(left).map_or(PIECE, |left| left.min(PIECE))
         });
+        self.read_some(size).await
+    }
+
+    async fn read_some(&mut self, size: usize) -> io::Result<Bytes> {
+        let reader = self.reader.take();
+        let mut reader = reader.ok_or_else(|| io::Error::other("a read was given up"))?;
         let run = move || {
             let mut piece = vec![0; size];
             let read = reader.read(&mut piece);
@@ -347,12 +500,15 @@ impl Input {
 struct Unsent {
     failure: Failure,
     is_temporary: bool,
+    /// The server gave an answer.
+    is_refused: bool,
 }
 
 impl From<RequestError> for Unsent {
     fn from(error: RequestError) -> Self {
         Self {
             is_temporary: error.is_temporary(),
+            is_refused: matches!(error, RequestError::Status(_) | RequestError::NotFound),
             failure: error.into(),
         }
     }
@@ -362,6 +518,7 @@ impl From<Failure> for Unsent {
     fn from(failure: Failure) -> Self {
         let cause = failure.cause();
         Self {
+            is_refused: false,
             is_temporary: matches!(cause, Some(Cause::Name | Cause::Connect | Cause::Broken)),
             failure,
         }
@@ -373,6 +530,8 @@ struct Sent<'a> {
     bytes: AtomicU64,
     /// It waits for the disk, or for whoever writes standard input.
     reading: AtomicBool,
+    /// Where it can be resumed.
+    upload: Mutex<Option<Uri>>,
     total: &'a Total,
 }
 
@@ -383,7 +542,50 @@ struct Flow<'a> {
     sent: &'a Sent<'a>,
 }
 
+impl Sent<'_> {
+    fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.total.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn upload(&self) -> MutexGuard<'_, Option<Uri>> {
+        self.upload.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Flow<'_> {
+    /// The request: for the whole file, or for the rest.
+    async fn begin(
+        &self,
+        item: &Item,
+        resumed: Option<(u64, Uri)>,
+        body: &mut Input,
+    ) -> Result<Ask, Unsent> {
+        let mut ask = Ask::get(&item.url);
+        body.attributes.add_to(&mut ask.fields);
+        match resumed {
+            Some((offset, upload)) => {
+                self.sent.reading.store(true, Relaxed);
+                let name = item.file.as_deref().unwrap_or(Path::new("-"));
+                let skipped = body.skip_to(offset).await;
+                skipped.map_err(|error| cannot_read(name, &error))?;
+                self.sent.reading.store(false, Relaxed);
+                self.sent.add(offset);
+                ask.method = Method::PATCH;
+                ask.url = upload.clone();
+                resuming::go_on(&mut ask.fields, offset);
+                *self.sent.upload() = Some(upload);
+            }
+            None => {
+                ask.method = Method::PUT;
+                if body.length.is_some() {
+                    resuming::want(&mut ask.fields);
+                }
+            }
+        }
+        Ok(ask)
+    }
+
     /// Sends the body, and waits for the answer.
     async fn send(&self, request: &mut http_client::Put, body: &mut Input) -> Result<(), Unsent> {
         let most = self.pace.map_or(usize::MAX, Pace::piece);
@@ -409,13 +611,17 @@ impl Flow<'_> {
                 }
                 if !request.send(part).await? {
                     // The server has its answer already.
-                    return Ok(request.finish().await?);
+                    request.finish().await?;
+                    return Ok(());
                 }
-                self.sent.bytes.fetch_add(bytes as u64, Relaxed);
-                self.sent.total.bytes.fetch_add(bytes as u64, Relaxed);
+                if let Some(upload) = request.upload() {
+                    *self.sent.upload() = Some(upload.clone());
+                }
+                self.sent.add(bytes as u64);
             }
         }
-        Ok(request.finish().await?)
+        request.finish().await?;
+        Ok(())
     }
 }
 

@@ -3,14 +3,17 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderValue;
 use mpquic_core::config::TransportOptions;
 use mpquic_tokio::{Connection, Endpoint, ServerConfig, VarInt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 
 use crate::args::Serve;
+use crate::clock;
 use crate::delivery::{QuicSession, Session};
 use crate::drain::Draining;
 use crate::drill::{self, Step};
@@ -33,16 +36,22 @@ use crate::perf_server;
 use crate::screen;
 use crate::signals::Hangups;
 use crate::trust::Fingerprint;
+use crate::uploads::Uploads;
 
 /// The code for clients with too many connections: H3_EXCESSIVE_LOAD.
 const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
+
+/// How often it is looked for unfinished files that have waited for too long.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Runs until interrupted, and then until open requests are answered.
 pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     args.listening.workers = args.workers;
     let directory = Directory::new(&args.dir, args.dot_files)
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
-        .max_upload(args.allow_put.then_some(args.max_put_size << 20));
+        .max_upload(args.allow_put.then_some(args.max_put_size << 20))
+        .max_total(args.max_put_total.map(|total| total << 20));
+    let uploads = directory.uploads();
     if args.alt_svc.is_some() && !args.alpn.contains(&Alpn::H3) {
         let told = "--alt-svc announces HTTP/3, which --alpn leaves out: add h3 to it";
         return Err(Failure::usage(told));
@@ -62,7 +71,7 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
                 format!("Fetch with:\n  mpquic get --pin {fingerprint} https://HOST:{port}/FILE")
             }
         };
-        eprintln!("The certificate is self-signed. {command}");
+        screen::say(format_args!("The certificate is self-signed. {command}"));
     }
     let service = Service {
         retry: listening.retry,
@@ -71,6 +80,9 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
         observer: server.observer.clone(),
         ..Service::new(Arc::new(directory))
     };
+    if let Some(uploads) = uploads {
+        tokio::spawn(tend(uploads));
+    }
     let endpoints = server.endpoints.clone();
     let cipher = listening.connections.cipher;
     let tls = watch::Sender::new(server.identity.tls(cipher, &http_tcp::ALPN)?);
@@ -80,14 +92,14 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
         tokio::spawn(beside.accept(tcp, draining.clone()));
     }
     let fleet = server.fleet.clone();
+    let observer = server.observer.clone();
     let serving = async {
         tokio::select! {
             () = service.accept(&endpoints, draining) => Ok(()),
-            never = reload(&args, &endpoints, &tls, fleet, hangups) => match never {},
+            never = reload(&args, &endpoints, &tls, fleet, &observer, hangups) => match never {},
         }
     };
     let view = args.live.view(args.dir.display(), Direction::Both);
-    let observer = server.observer.clone();
     let serving = async {
         // Whoever ends the view ends the server.
         let shown = beside(view.map(Live::by_peer), || observer.connections(), serving);
@@ -97,6 +109,23 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     };
     server.run(serving, args.limits.drain_timeout()).await;
     Ok(())
+}
+
+/// Removes unfinished files that nobody goes on with: at the start those of dead servers, then those
+/// that have waited for too long.
+async fn tend(uploads: Arc<Uploads>) {
+    let swept = uploads.clone();
+    match tokio::task::spawn_blocking(move || swept.sweep()).await {
+        Ok(Err(error)) => tracing::warn!(%error, "looking for unfinished files"),
+        Ok(Ok(())) | Err(_) => {}
+    }
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        looks.tick().await;
+        let uploads = uploads.clone();
+        let _ = tokio::task::spawn_blocking(move || uploads.expire(clock::now())).await;
+    }
 }
 
 fn alpn(args: &Serve) -> Vec<&'static [u8]> {
@@ -138,11 +167,13 @@ async fn reload(
     endpoints: &Endpoints,
     tls: &watch::Sender<TlsConfig>,
     fleet: Option<Fleet>,
+    observer: &Observer,
     mut hangups: Hangups,
 ) -> Infallible {
     let listening = &args.listening;
     loop {
         hangups.next().await;
+        observer.reopen_log();
         let renewed = || {
             let identity = listening.identity()?;
             let most = args.limits.max_connections;

@@ -3,7 +3,52 @@
 /// The service is up. Says nothing where nobody listens.
 pub(crate) fn ready() {
     #[cfg(target_os = "linux")]
-    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
+        && let Err(error) = tell(&socket, b"READY=1\n")
+    {
         tracing::warn!("the service manager was not told: {error}");
+    }
+}
+
+/// Sends a message to a socket: a path, or with an @ in front a name that no file system has.
+#[cfg(target_os = "linux")]
+fn tell(socket: &std::ffi::OsStr, message: &[u8]) -> std::io::Result<()> {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let address = match socket.as_encoded_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(socket)?,
+    };
+    let from = UnixDatagram::unbound()?;
+    from.send_to_addr(message, &address).map(|_| ())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+    use super::*;
+
+    #[test]
+    fn managers_listen_on_paths_and_on_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let name = format!("mpquic-test-{}", std::process::id());
+        let of_name = SocketAddr::from_abstract_name(&name).unwrap();
+        for (address, socket) in [
+            (
+                SocketAddr::from_pathname(&path).unwrap(),
+                path.as_os_str().to_owned(),
+            ),
+            (of_name, format!("@{name}").into()),
+        ] {
+            let manager = UnixDatagram::bind_addr(&address).unwrap();
+            tell(&socket, b"READY=1\n").unwrap();
+            let mut heard = [0; 20];
+            let length = manager.recv(&mut heard).unwrap();
+            assert_eq!(&heard[..length], b"READY=1\n");
+        }
+        assert!(tell("/nowhere/at/all".as_ref(), b"x").is_err());
     }
 }

@@ -4,17 +4,18 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Interrupts and requests to terminate. They no longer end the process by themselves from the
-/// time on that this is made.
+/// time on that this is made. A signal that was ignored when the process began stays ignored: `nohup`
+/// and shells that start something in the background mean it so.
 pub(crate) struct Signals {
     #[cfg(unix)]
-    handled: Option<[Signal; 2]>,
+    handled: Option<[Option<Signal>; 2]>,
 }
 
 impl Signals {
     pub(crate) fn new() -> Self {
         Self {
             #[cfg(unix)]
-            handled: match [SignalKind::interrupt(), SignalKind::terminate()].map(signal) {
+            handled: match [SignalKind::interrupt(), SignalKind::terminate()].map(unless_ignored) {
                 [Ok(interrupt), Ok(terminate)] => Some([interrupt, terminate]),
                 _ => None,
             },
@@ -26,14 +27,50 @@ impl Signals {
         #[cfg(unix)]
         if let Some([interrupt, terminate]) = &mut self.handled {
             tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+                () = next(interrupt) => {}
+                () = next(terminate) => {}
             }
             return;
         }
         // If no handler can be installed, the system ends the process.
         let _ = tokio::signal::ctrl_c().await;
     }
+}
+
+/// Waits for the next signal, for ever if it is ignored.
+#[cfg(unix)]
+async fn next(signal: &mut Option<Signal>) {
+    if let Some(signal) = signal
+        && signal.recv().await.is_some()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Listens to a signal unless it was ignored when the process began.
+#[cfg(unix)]
+fn unless_ignored(kind: SignalKind) -> std::io::Result<Option<Signal>> {
+    match is_ignored(kind) {
+        true => Ok(None),
+        false => signal(kind).map(Some),
+    }
+}
+
+/// True if the process ignores a signal. Other systems than Linux do not say.
+#[cfg(unix)]
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored(&status) & (1 << (kind.as_raw_value() - 1)) != 0
+}
+
+/// The signals that a process ignores, a bit each, in what Linux says of it.
+#[cfg(unix)]
+fn ignored(status: &str) -> u64 {
+    let mut lines = status.lines();
+    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or_default()
 }
 
 /// Requests to read configuration again (SIGHUP). They no longer end the process from the time on
@@ -47,18 +84,32 @@ impl Hangups {
     pub(crate) fn new() -> Self {
         Self {
             #[cfg(unix)]
-            handled: signal(SignalKind::hangup()).ok(),
+            handled: unless_ignored(SignalKind::hangup()).ok().flatten(),
         }
     }
 
     /// Waits for the next one.
     pub(crate) async fn next(&mut self) {
         #[cfg(unix)]
-        if let Some(hangup) = &mut self.handled
-            && hangup.recv().await.is_some()
-        {
-            return;
-        }
+        return next(&mut self.handled).await;
+        #[cfg(not(unix))]
         std::future::pending().await
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_linux_says_is_understood() {
+        let status = "Name:\tmpquic\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n";
+        assert_eq!(ignored(status), 0x1003);
+        for odd in ["", "SigIgn:", "SigIgn:\tx"] {
+            assert_eq!(ignored(odd), 0, "{odd}");
+        }
+        // Rust ignores SIGPIPE, and tests ignore no hangup.
+        assert_eq!(is_ignored(SignalKind::pipe()), cfg!(target_os = "linux"));
+        assert!(!is_ignored(SignalKind::terminate()));
     }
 }

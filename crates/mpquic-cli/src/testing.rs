@@ -125,7 +125,7 @@ impl Source for Crowd {
 
     fn list(&self, _: &str) -> Result<Listing, OpenError> {
         let entries = (0..self.files).map(|number| Entry {
-            name: number.to_string(),
+            name: number.to_string().into(),
             length: Some(1),
             modified: None,
         });

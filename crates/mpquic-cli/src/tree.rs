@@ -243,10 +243,12 @@ impl Tree<'_> {
             Kind::Other => return Ok(None),
         };
         let shown = name.escape_debug();
-        if !is_plain(name) {
+        let file_name = entry.file_name();
+        let file_name = file_name.filter(|name| is_plain(&name.to_string_lossy()));
+        let Some(file_name) = file_name else {
             let told = format!("`{shown}` is no name that a file may have here");
             return Err(Cause::Content.failed(told));
-        }
+        };
         if is_part(name, names) {
             let told = format!("`{shown}` is left out: a part of another file has that name here");
             return Err(Cause::File.failed(told));
@@ -256,8 +258,8 @@ impl Tree<'_> {
             return Err(Cause::Refused.failed(told));
         }
         let at = Place {
-            url: below(&directory.url, name, is_directory)?,
-            path: directory.path.join(name),
+            url: below(&directory.url, file_name.as_encoded_bytes(), is_directory)?,
+            path: directory.path.join(file_name),
         };
         Ok(Some(match is_directory {
             true => Job::List {
@@ -341,7 +343,7 @@ fn is_part(name: &str, names: &HashSet<&str>) -> bool {
 }
 
 /// The URL of something in a directory.
-fn below(directory: &Uri, name: &str, is_directory: bool) -> Result<Uri, Failure> {
+fn below(directory: &Uri, name: impl AsRef<[u8]>, is_directory: bool) -> Result<Uri, Failure> {
     let mut parts = directory.clone().into_parts();
     let slash = if is_directory { "/" } else { "" };
     let path = format!("{}{}{slash}", directory.path(), percent_encode(name));
@@ -392,6 +394,7 @@ mod tests {
         let path = directory.path().join("file");
         let listed = |size, mtime: &str| Listed {
             name: "file".to_owned(),
+            encoded: None,
             kind: Kind::File,
             mtime: Some(mtime.to_owned()),
             size,
@@ -493,6 +496,7 @@ mod tests {
         let told = |depth, name: &str, kind| {
             let entry = Listed {
                 name: name.to_owned(),
+                encoded: None,
                 kind,
                 mtime: None,
                 size: Some(7),

@@ -140,26 +140,65 @@ async fn directories_are_made_one_in_the_other() {
     fs::create_dir_all(top.join(&deep)).unwrap();
     fs::write(top.join(&deep).join("file"), "content").unwrap();
     let url = served.url("/");
-    // Those that are there already are no hindrance.
-    for _ in 0..2 {
+    // Those that are there already are no hindrance, and equal files are not sent again.
+    for (lines, told) in [(3, "over 1 path"), (1, ", 1 were there before")] {
         let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
         result.unwrap();
         let there = target.path().join("top").join(&deep).join("file");
         assert_eq!(fs::read(there).unwrap(), b"content");
-        assert_eq!(said.lines().count(), 3, "{said}");
+        assert!(
+            said.lines().count() == lines && said.contains(told),
+            "{said}"
+        );
     }
-    // Where one cannot be made, nothing is sent.
-    fs::remove_dir_all(target.path().join("top")).unwrap();
-    fs::write(target.path().join("top"), "").unwrap();
-    let (_, result) = put(&url, &[&top], &["--recursive"]).await;
-    let failure = result.unwrap_err();
-    assert_eq!(failure.cause(), Some(Cause::Refused));
-    let start = format!("{url}top/d0/: ");
+    // Where one cannot be made, nothing is sent into it, and the rest is.
+    fs::remove_dir_all(target.path().join("top/d0")).unwrap();
+    fs::write(target.path().join("top/d0"), "").unwrap();
+    fs::write(top.join("other"), "x").unwrap();
+    let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
+    assert_eq!(result.unwrap_err().cause(), Some(Cause::Refused));
+    let start = format!("mpquic: {url}top/d0/d1/: ");
     assert!(
-        failure.message().starts_with(&start),
-        "{}",
-        failure.message()
+        said.starts_with(&start) && said.lines().count() == 2,
+        "{said}"
     );
+    assert!(target.path().join("top/other").exists());
+}
+
+/// Of another size or time, a file is another one.
+#[tokio::test]
+async fn equal_files_are_not_sent_again_and_others_are() {
+    let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let served = served(target.path(), Some(1 << 20));
+    let url = served.url("/");
+    let here = |name: &str| source.path().join(name);
+    let there = |name: &str| target.path().join(name);
+    for name in ["same", "size", "time"] {
+        fs::write(here(name), "123").unwrap();
+    }
+    let top = source.path().join(".");
+    let (_, result) = put(&url, &[&top], &["--recursive"]).await;
+    result.unwrap();
+    let modified = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    assert_eq!(modified(&here("same")), modified(&there("same")));
+    fs::write(there("same"), "abc").unwrap();
+    let time = modified(&here("same"));
+    let set = |path: &Path, time| {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(time).unwrap();
+    };
+    set(&there("same"), time);
+    fs::write(here("size"), "1234").unwrap();
+    set(&here("time"), time - Duration::from_secs(5));
+    let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
+    result.unwrap();
+    assert!(
+        said.contains(": 2 files, 7 B in ") && said.ends_with(", 1 were there before\n"),
+        "{said}"
+    );
+    assert_eq!(fs::read(there("same")).unwrap(), b"abc");
+    assert_eq!(fs::read(there("size")).unwrap(), b"1234");
+    assert_eq!(modified(&there("time")), modified(&here("time")));
 }
 
 #[tokio::test]

@@ -11,7 +11,8 @@ use crate::screen::tests::Heard;
 use crate::serve::Service;
 use crate::session::Purpose;
 use crate::testing::{Served, soon};
-use crate::upload::{Upload, UploadError};
+use crate::unfinished::Token;
+use crate::upload::{Place, Upload, UploadError};
 
 /// Takes its time before it takes a file.
 struct Slow {
@@ -28,9 +29,10 @@ impl Source for Slow {
         Some(1000)
     }
 
-    fn upload(&self, _: &str) -> Result<Upload, UploadError> {
+    fn upload(&self, _: &str, _: Attributes, _: Option<Token>) -> Result<Upload, UploadError> {
         std::thread::sleep(self.time);
-        Upload::create(self.directory.path(), "file")
+        let place = Place::new(self.directory.path(), "file".as_ref())?;
+        Upload::create(place, None)
     }
 }
 
@@ -65,6 +67,7 @@ async fn a_silent_server_is_waited_for_as_long_as_was_said() {
         let item = Item {
             file: Some(source.path().to_owned()),
             url: url.clone(),
+            found: None,
         };
         let sent = soon(sending.send_file(&item)).await;
         if is_sent {
@@ -90,6 +93,7 @@ async fn only_what_may_help_is_tried_again() {
     let sessions = Sessions::new(&reach, look).unwrap().that_forget();
     let mut sending = sending(&sessions, Duration::from_secs(1));
     let unsent = |is_temporary| Unsent {
+        is_refused: false,
         failure: Cause::Broken.failed("lost"),
         is_temporary,
     };
@@ -126,6 +130,7 @@ fn item(path: &Path) -> Item {
     Item {
         file: Some(path.to_owned()),
         url: Uri::from_static("https://host/file"),
+        found: None,
     }
 }
 
@@ -152,7 +157,7 @@ async fn files_are_read_in_pieces_and_hashed() {
         (PIECE + 10, &[PIECE, 10, 0]),
     ] {
         std::fs::write(&path, &data[..length]).unwrap();
-        let mut input = Input::open(&item(&path)).unwrap();
+        let mut input = Input::open(&item(&path)).await.unwrap();
         assert_eq!(input.length, Some(length as u64));
         assert_eq!(read(&mut input).await, sizes);
         assert_eq!(input.bytes, length as u64);
@@ -162,23 +167,25 @@ async fn files_are_read_in_pieces_and_hashed() {
     let mut endless = Input {
         reader: Some(Box::new(io::repeat(7))),
         length: None,
+        attributes: Attributes::default(),
+        start: 0,
         bytes: 0,
         hash: Sha256::new(),
     };
     assert_eq!(endless.read().await.unwrap().len(), PIECE);
     // One that grows is read one byte further, which shows it.
     std::fs::write(&path, "123").unwrap();
-    let mut input = Input::open(&item(&path)).unwrap();
+    let mut input = Input::open(&item(&path)).await.unwrap();
     std::fs::write(&path, "123456789").unwrap();
     assert_eq!(input.read().await.unwrap(), "1234");
     assert!(input.length < Some(input.bytes));
 }
 
-#[test]
-fn what_cannot_be_read_is_named() {
+#[tokio::test]
+async fn what_cannot_be_read_is_named() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path(), &directory.path().join("missing")] {
-        let failure = Input::open(&item(path)).err().unwrap();
+        let failure = Input::open(&item(path)).await.err().unwrap();
         let told = format!("cannot read {}: ", path.display());
         assert!(
             failure.message().starts_with(&told),
@@ -188,7 +195,10 @@ fn what_cannot_be_read_is_named() {
     }
     #[cfg(unix)]
     assert_eq!(
-        Input::open(&item(Path::new("/dev/null"))).unwrap().length,
+        Input::open(&item(Path::new("/dev/null")))
+            .await
+            .unwrap()
+            .length,
         None
     );
 }
@@ -224,6 +234,7 @@ fn item_at(file: &Path, url: &Uri) -> Item {
     Item {
         file: Some(file.to_owned()),
         url: url.clone(),
+        found: None,
     }
 }
 
@@ -255,7 +266,7 @@ async fn what_was_sent_before_a_failure_counts() {
     let item = item_at(file.path(), &url);
     let mut tries = Tries::new(Duration::ZERO);
     let began = tries.reached.at;
-    let mut body = Input::open(&item).unwrap();
+    let mut body = Input::open(&item).await.unwrap();
     let lost = async {
         let (connection, _send, request) = request(&server).await;
         assert!(request.ends_with(b"content"));
@@ -279,7 +290,7 @@ async fn silence_is_no_step_forward() {
     let file = temporary(b"content");
     let item = item_at(file.path(), &url);
     let mut tries = Tries::new(Duration::ZERO);
-    let mut body = Input::open(&item).unwrap();
+    let mut body = Input::open(&item).await.unwrap();
     let silent = async {
         let _open = request(&server).await;
         std::future::pending::<()>().await;
@@ -371,12 +382,15 @@ async fn who_waits_for_input_waits_for_no_server() {
     let mut body = Input {
         reader: Some(Box::new(Slowly(b"content"))),
         length: None,
+        attributes: Attributes::default(),
+        start: 0,
         bytes: 0,
         hash: Sha256::new(),
     };
     let item = Item {
         file: None,
         url: url.clone(),
+        found: None,
     };
     let mut tries = Tries::new(Duration::ZERO);
     let sent = soon(sending.attempt(&mut tries, &item, &mut body)).await;
@@ -406,14 +420,19 @@ async fn a_directory_is_asked_for_again_if_the_connection_is_lost() {
         connection.close(0u32.into(), b"");
         service.accept(&served.endpoints, draining).await;
     };
+    let new = crate::outgoing::Directory {
+        depth: 0,
+        url: url.clone(),
+        here: None,
+    };
     let heard = Heard::begin();
     let made = soon(async {
         tokio::select! {
-            made = sending.make_directory(&url) => made,
+            made = sending.make_directory(&new) => made,
             () = serve => unreachable!("it does not end"),
         }
     });
-    made.await.unwrap();
+    assert!(made.await.unwrap());
     assert!(directory.path().join("new").is_dir());
     let [_, said] = heard.take();
     assert!(said.ends_with("; trying again\n"), "{said}");

@@ -155,14 +155,48 @@ async fn answers_over_tcp_are_those_of_http3() {
         wait_until("a line", || lines().contains(&line));
     }
     // RFC 9112 section 3.2
-    let mut stream = connect(&server, "http/1.1").await;
-    let request = b"GET /file HTTP/1.1\r\nConnection: close\r\n\r\n";
-    let mut answer = Vec::new();
-    tokio::io::AsyncWriteExt::write_all(&mut stream, request)
-        .await
-        .unwrap();
-    let _ = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut answer).await;
-    assert!(answer.starts_with(b"HTTP/1.1 400"), "{answer:?}");
+    for (alpn, request, begins) in [
+        (
+            "http/1.1",
+            "GET /file HTTP/1.1\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 400",
+        ),
+        (
+            "http/1.1",
+            "GET /file HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 400",
+        ),
+        ("http/1.0", "GET /file HTTP/1.0\r\n\r\n", "HTTP/1.0 200"),
+    ] {
+        let mut stream = connect(&server, alpn).await;
+        let mut answer = Vec::new();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes())
+            .await
+            .unwrap();
+        let _ = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut answer).await;
+        let answer = String::from_utf8_lossy(&answer[..12]);
+        assert_eq!(answer, begins, "{request}");
+    }
+}
+
+/// One address has a part of the connections only, whatever it does with them.
+#[tokio::test]
+async fn silent_connections_of_one_address_leave_room_for_others() {
+    let (served, _) = directories(b"x");
+    let server = Server::start(served.path(), &["--alt-svc=127.0.0.1:0"]);
+    let address: std::net::SocketAddr = tcp_address(&server).parse().unwrap();
+    let from_another = || {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        socket.connect(address)
+    };
+    let mut silent = Vec::new();
+    for _ in 0..520 {
+        silent.push(from_another().await.unwrap());
+    }
+    let mut client = Client::new(&server, "http/1.1").await;
+    let response = client.send("GET", "/file", &[], "").await.unwrap();
+    assert_eq!(response.status(), 200);
 }
 
 #[tokio::test]

@@ -314,12 +314,10 @@ async fn directories_have_pages() {
     for hidden in ["secret", "link", "parent", "shown", ".env", ".git"] {
         assert!(!page.contains(&format!("./{hidden}")), "{hidden}: {page}");
     }
+    // Nothing is looked up for it, so nobody knows how long it would be.
     let (head, body) = client.ask("HEAD", "/", &[]).await;
-    assert_eq!(
-        field(head.headers(), "content-length"),
-        page.len().to_string()
-    );
-    assert!(body.is_empty());
+    assert_eq!(head.status(), 200);
+    assert!(!head.headers().contains_key("content-length") && body.is_empty());
 
     for path in ["/sub%20dir", "//sub%20dir"] {
         let (response, _) = client.get(path).await;

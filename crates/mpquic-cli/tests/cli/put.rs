@@ -299,9 +299,13 @@ fn links_in_directories_are_left_out_and_that_is_told() {
     fs::write(top.join("plain"), "x").unwrap();
     std::os::unix::fs::symlink("plain", top.join("link")).unwrap();
     let server = Server::start(served.path(), &["--allow-put"]);
-    let told = "mpquic: 1 links in directories are left out\n";
+    let link = top.join("link");
+    let told = format!(
+        "mpquic: links, and what is no file, are left out: {}\n",
+        link.display()
+    );
     for (more, expected) in [
-        (&["--recursive"][..], told),
+        (&["--recursive"][..], &*told),
         (&["--recursive", "--quiet"], ""),
     ] {
         let output = put(&server, "/", &top, more);
@@ -406,4 +410,95 @@ fn an_upload_begins_anew_at_a_restarted_server() {
     assert_exit(&output, 8);
     assert!(stderr(&output).contains("gone"), "{output:?}");
     assert!(!stderr(&output).contains("trying again"), "{output:?}");
+}
+
+/// What the server has of it is not sent again, not even after the server was killed.
+#[test]
+fn a_file_is_resumed_at_a_server_that_begins_anew() {
+    let content = data(64 << 20);
+    let (served, source) = directories(b"old");
+    let file = source.path().join("large");
+    fs::write(&file, &content).unwrap();
+    let mut server = Server::start(served.path(), &["--allow-put", "--dot-files"]);
+    let url = server.url("/new");
+    let child = mpquic(&[
+        "put",
+        "--pin",
+        &server.pin,
+        "--json",
+        "--rate",
+        "200M",
+        &url,
+    ])
+    .arg(&file)
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let unfinished = || {
+        let mut names = names(served.path()).into_iter();
+        names.find(|name| name.starts_with(".mpquic-put-"))
+    };
+    let length = |name: String| fs::metadata(served.path().join(name)).map_or(0, |it| it.len());
+    crate::wait_until("bytes", || unfinished().map(length) > Some(4 << 20));
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    fs::write(served.path().join(".mpquic-put-1-2"), "left").unwrap();
+    let address = server.address.to_string();
+    let server = Server::start_on(&address, served.path(), &["--allow-put", "--dot-files"]);
+    // Nobody gets at it meanwhile.
+    let name = unfinished().unwrap();
+    let output = run(&[
+        "get",
+        "--pin",
+        &server.pin,
+        "-q",
+        "-o",
+        "-",
+        &server.url(&format!("/{name}")),
+    ]);
+    assert_exit(&output, 7);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    let report = &reports(&output)[0];
+    assert!(report["resumed_at"].as_u64().unwrap() > 1 << 20, "{report}");
+    assert_eq!(report["sha256"], crate::sha256(&content));
+    assert!(fs::read(served.path().join("new")).unwrap() == content);
+    crate::wait_until("no unfinished file", || unfinished().is_none());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn odd_things_in_a_directory_keep_nothing_else_from_being_sent() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+    let (served, source) = directories(b"old");
+    let top = source.path().join("top");
+    fs::create_dir(&top).unwrap();
+    let odd = OsStr::from_bytes(b"caf\xe9");
+    for (name, mode) in [
+        (OsStr::new("plain"), 0o600),
+        (odd, 0o755),
+        (OsStr::new(".hidden"), 0o644),
+    ] {
+        fs::write(top.join(name), "x").unwrap();
+        fs::set_permissions(top.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(top.join("socket")).unwrap();
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let output = put(&server, "/", &top, &["--recursive"]);
+    // Names with a dot are refused.
+    assert_exit(&output, 7);
+    let said = stderr(&output);
+    assert!(
+        said.contains("left out") && said.contains("/.hidden: the server answered 403"),
+        "{said}"
+    );
+    for (name, mode) in [(OsStr::new("plain"), 0o600), (odd, 0o755)] {
+        let there = fs::metadata(served.path().join("top").join(name)).unwrap();
+        assert_eq!(there.permissions().mode() & 0o777, mode);
+        let here = fs::metadata(top.join(name)).unwrap();
+        assert_eq!(there.modified().unwrap(), here.modified().unwrap());
+    }
 }

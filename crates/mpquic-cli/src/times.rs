@@ -1,0 +1,88 @@
+//! Times of files as text. A file may have any time at all: archives, cameras and broken clocks leave
+//! some from before 1970, or from after the year 9999.
+
+use std::time::{Duration, SystemTime};
+
+/// The end of the year 9999, in seconds since 1970.
+const END: u64 = 253_402_300_800;
+
+/// As HTTP writes it (RFC 9110 section 5.6.7), without fractions of a second; `None` for a time that
+/// HTTP has no words for.
+pub(crate) fn http_date(time: SystemTime) -> Option<String> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    (since.as_secs() < END).then(|| httpdate::fmt_http_date(time))
+}
+
+/// Seconds since 1970 with nine digits behind the point; negative before.
+pub(crate) fn seconds(time: SystemTime) -> String {
+    let (sign, since) = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => ("", since),
+        Err(error) => ("-", error.duration()),
+    };
+    format!("{sign}{}.{:09}", since.as_secs(), since.subsec_nanos())
+}
+
+/// Reads what [`seconds`] writes; fewer digits may be behind the point.
+pub(crate) fn of_seconds(text: &str) -> Option<SystemTime> {
+    let (is_before, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(part) || part.len() > 9 {
+        return None;
+    }
+    let nanos: u32 = format!("{part:0<9}").parse().ok()?;
+    let since = Duration::new(whole.parse().ok()?, nanos);
+    match is_before {
+        true => SystemTime::UNIX_EPOCH.checked_sub(since),
+        false => SystemTime::UNIX_EPOCH.checked_add(since),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_http_has_no_words_for_are_left_out() {
+        let at = |text| http_date(of_seconds(text).unwrap());
+        let known = |text: &str| Some(text.to_owned());
+        assert_eq!(at("784111777.9"), known("Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert_eq!(at("0"), known("Thu, 01 Jan 1970 00:00:00 GMT"));
+        assert_eq!(
+            at("253402300799.999999999"),
+            known("Fri, 31 Dec 9999 23:59:59 GMT")
+        );
+        assert_eq!(at("253402300800"), None);
+        assert_eq!(at("-0.5"), None);
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for text in [
+            "0.000000000",
+            "784111777.123456789",
+            "-0.500000000",
+            "-86400.000000001",
+        ] {
+            assert_eq!(seconds(of_seconds(text).unwrap()), text);
+        }
+        assert_eq!(of_seconds("1.5"), of_seconds("1.500"));
+        for text in [
+            "",
+            "-",
+            ".",
+            "1.",
+            ".1",
+            "+1",
+            "1.0000000001",
+            "--1",
+            "1e3",
+            "18446744073709551615",
+        ] {
+            assert_eq!(of_seconds(text), None, "{text}");
+        }
+    }
+}
