@@ -15,7 +15,6 @@ use crate::addresses::{AddressLimits, Addresses};
 use crate::args::Command;
 use crate::clock;
 use crate::config_file;
-#[cfg(unix)]
 use crate::descriptors;
 use crate::endpoints::Endpoints;
 use crate::failure::Failure;

@@ -101,7 +101,10 @@ fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
         let body = back.to_owned() + &body(&Results { scenarios });
         write(&name, page(&title, &body))?;
     }
-    crate::output::say(format_args!("written: {}", directory.join("index.html").display()));
+    crate::output::say(format_args!(
+        "written: {}",
+        directory.join("index.html").display()
+    ));
     Ok(())
 }
 
