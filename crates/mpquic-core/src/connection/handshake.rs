@@ -8,6 +8,7 @@ use crate::event::{Event, RouteChange};
 use crate::handshake::Step;
 use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::Fate;
+use crate::path::Path;
 
 impl Connection {
     /// Advances the handshake and acts on its steps.
@@ -22,11 +23,7 @@ impl Connection {
         while let Some(step) = self.handshake.next_step() {
             match step {
                 Step::PeerCid(cid) => self.paths.set_handshake_cid(cid),
-                Step::AddressValidated => {
-                    if let Some(path) = self.paths.any_mut(PathId::ZERO) {
-                        path.set_validated();
-                    }
-                }
+                Step::AddressValidated(from) => self.paths.on_handshake_packet(from, now),
                 Step::ZeroRttOffered(remembered) => {
                     // RFC 9000 section 7.4.1; not the path limit (MP-012)
                     self.streams.set_peer_parameters(&remembered);
@@ -65,16 +62,6 @@ impl Connection {
         }
     }
 
-    /// RFC 9001 section 4.1.2: for a client, the handshake is confirmed if a 1-RTT packet was acknowledged, as all
-    /// packets of paths are but those of path 0. HANDSHAKE_DONE may be lost with the first link.
-    #[inline]
-    pub(super) fn on_path_acked(&mut self, now: Instant, path: PathId) {
-        if path != PathId::ZERO && self.handshake.has_levels() {
-            self.handshake.on_one_rtt_confirms(&mut self.outbox);
-            self.follow_handshake_steps(now);
-        }
-    }
-
     fn on_handshake_complete(&mut self, now: Instant) {
         self.paths.on_handshake_complete();
         self.outbox.event(Event::Connected {
@@ -90,10 +77,8 @@ impl Connection {
     /// Packet numbers continue. Initial packets in flight are forgotten, and 0-RTT data counts as
     /// lost.
     fn on_retried(&mut self) {
-        let mut lost = Vec::new();
-        if let Some(path) = self.paths.any_mut(PathId::ZERO) {
-            lost = path.forget_sent();
-        }
+        let first = self.paths.any_mut(PathId::ZERO);
+        let lost = first.map(Path::forget_sent).unwrap_or_default();
         if let Some(level) = self.handshake.level_mut(SpaceId::Initial) {
             self.paths.forget_handshake_space(&mut level.space);
         }

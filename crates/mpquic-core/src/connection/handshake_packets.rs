@@ -34,7 +34,12 @@ impl Connection {
         #[cfg(feature = "testing")]
         let handshake =
             handshake || (level.is_some() && self.injected.is_wanted(SpaceId::Handshake));
-        let handshake = handshake || !initial && self.repeats_handshake();
+        let idle = !initial && !handshake;
+        let repeats = idle && self.paths.take_next_handshake_way(&mut self.outbox);
+        if repeats {
+            self.repeat_frames();
+        }
+        let handshake = handshake || repeats && self.handshake.repeat_last();
         if !initial && !handshake {
             return None;
         }
@@ -48,13 +53,7 @@ impl Connection {
             .level(SpaceId::Initial)
             .is_some_and(Level::wants_to_elicit);
         let pad = initial && (self.side == Side::Client || eliciting);
-        if size
-            < if pad {
-                MIN_DATAGRAM
-            } else {
-                MIN_HANDSHAKE_PACKET
-            }
-        {
+        if size < MIN_HANDSHAKE_PACKET.max(usize::from(pad) * MIN_DATAGRAM) {
             return None;
         }
         // Once, not piece by piece.
@@ -87,19 +86,6 @@ impl Connection {
             path: way,
             four_tuple,
             follow,
-        })
-    }
-
-    /// True if what has left in Handshake packets is to leave once more, from the addresses of another path.
-    fn repeats_handshake(&mut self) -> bool {
-        if !self.paths.take_next_handshake_way(&mut self.outbox) {
-            return false;
-        }
-        self.repeat_frames();
-        let level = self.handshake.level_mut(SpaceId::Handshake);
-        level.is_some_and(|level| {
-            level.crypto.resend();
-            level.crypto.wants_to_send()
         })
     }
 

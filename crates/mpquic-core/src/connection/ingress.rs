@@ -101,7 +101,7 @@ impl Connection {
                 PacketType::Initial | PacketType::Handshake => {
                     self.process(arrival, &opened, payload)?;
                     self.handshake
-                        .on_packet_processed(&packet.header, &mut self.outbox);
+                        .on_packet_processed(arrival, &packet.header, &mut self.outbox);
                     self.drive_handshake(arrival.now)
                 }
             },
@@ -241,7 +241,8 @@ impl Connection {
             Frame::Ack(ack) => self.on_ack(arrival, opened, opened.space.for_plain_ack(), &ack)?,
             Frame::PathAck(PathAck { path_id, ack }) => {
                 self.on_ack(arrival, opened, SpaceId::Data(path_id), &ack)?;
-                self.on_path_acked(now, path_id);
+                self.handshake.on_path_acked(path_id, &mut self.outbox);
+                self.follow_handshake_steps(now);
             }
             Frame::ResetStream(frame) => self.streams.on_reset_stream(&frame, now)?,
             Frame::ResetStreamAt(frame) => self.streams.on_reset_stream_at(&frame, now)?,

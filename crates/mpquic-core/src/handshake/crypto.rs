@@ -157,6 +157,14 @@ impl Handshake {
         }
     }
 
+    /// What has left in Handshake packets is to leave once more. False if there is nothing.
+    pub(crate) fn repeat_last(&mut self) -> bool {
+        self.level_mut(SpaceId::Handshake).is_some_and(|level| {
+            level.crypto.resend();
+            level.crypto.wants_to_send()
+        })
+    }
+
     /// True if the server may not have validated our address yet, so that a client must keep
     /// probing (RFC 9002 section 6.2.2.1).
     pub(crate) fn peer_may_be_blocked(&self) -> bool {

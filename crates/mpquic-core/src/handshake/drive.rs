@@ -170,9 +170,13 @@ impl Handshake {
         Ok(())
     }
 
-    /// The peer has acknowledged a 1-RTT packet of ours.
-    pub(crate) fn on_one_rtt_confirms(&mut self, outbox: &mut Outbox) {
-        if matches!(self.role, Role::Client(_)) && self.complete {
+    /// An acknowledgement for a path was accepted. RFC 9001 section 4.1.2: that of a 1-RTT packet confirms the
+    /// handshake for a client, and paths other than path 0 have no other packets. HANDSHAKE_DONE may be lost
+    /// with the first link.
+    #[inline]
+    pub(crate) fn on_path_acked(&mut self, path: PathId, outbox: &mut Outbox) {
+        let confirms = !self.confirmed && self.complete && path != PathId::ZERO;
+        if confirms && matches!(self.role, Role::Client(_)) {
             self.confirm(outbox);
         }
     }

@@ -8,7 +8,7 @@ use quinn_proto::{ConnectionId, Side};
 use super::setup::Role;
 use super::state::{Handshake, Step};
 use super::zero_rtt_keys::ZeroRttKeys;
-use crate::ids::{PathId, SpaceId};
+use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::outbox::Outbox;
 use crate::packet::arrival::{Arrival, Opened};
 use crate::protect::{self, Opening, UpdatableKeys};
@@ -215,10 +215,15 @@ impl Handshake {
     }
 
     /// The frames of an Initial or Handshake packet were processed.
-    pub(crate) fn on_packet_processed(&mut self, header: &Header, outbox: &mut Outbox) {
+    pub(crate) fn on_packet_processed(
+        &mut self,
+        arrival: &Arrival,
+        header: &Header,
+        outbox: &mut Outbox,
+    ) {
         match header {
             Header::Initial { scid, .. } => self.learn_peer_cid(*scid),
-            Header::Handshake { .. } => self.on_handshake_packet(outbox),
+            Header::Handshake { .. } => self.on_handshake_packet(arrival.four_tuple, outbox),
             Header::ZeroRtt { .. }
             | Header::Short { .. }
             | Header::Retry { .. }
@@ -235,9 +240,9 @@ impl Handshake {
 
     /// On a server, a Handshake packet proves the client's address, and Initial keys are discarded
     /// (RFC 9000 section 8.1, RFC 9001 section 4.9.1).
-    fn on_handshake_packet(&mut self, outbox: &mut Outbox) {
+    fn on_handshake_packet(&mut self, four_tuple: FourTuple, outbox: &mut Outbox) {
         if matches!(self.role, Role::Server(_)) {
-            self.steps.push_back(Step::AddressValidated);
+            self.steps.push_back(Step::AddressValidated(four_tuple));
             self.discard_level(SpaceId::Initial, outbox);
         }
     }

@@ -15,7 +15,7 @@ use super::zero_rtt_keys::ZeroRttKeys;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{ExportError, HandshakeData, Session};
 use crate::event::ZeroRtt;
-use crate::ids::SpaceId;
+use crate::ids::{FourTuple, SpaceId};
 use crate::outbox::Outbox;
 use crate::protect::buffered::BufferedPackets;
 use crate::protect::sealer::{Sealer, ZeroRttSealer};
@@ -33,7 +33,7 @@ pub(crate) enum Step {
     /// The destination connection ID of our packets from now on.
     PeerCid(ConnectionId),
     /// The client's address is proven.
-    AddressValidated,
+    AddressValidated(FourTuple),
     /// Client: 0-RTT may be sent under these limits of the earlier connection.
     ZeroRttOffered(Box<TransportParameters>),
     /// Client: the server rejected 0-RTT, so what was sent never happened (RFC 9001 section 4.6.2).

@@ -1,11 +1,13 @@
 //! Failover: after a probe timeout a path is suspect. What it carries is sent on the other paths at
 //! once, and the path is used again as soon as it answers.
 
+use std::time::Instant;
+
 use super::Path;
 use super::set::Paths;
 use super::slot::PathSlot;
 use crate::event::ClosedPath;
-use crate::ids::{PathId, PathStatus};
+use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
 use crate::packet::delivery::{Delivery, StreamDelivery};
 
@@ -86,6 +88,22 @@ impl Paths {
         }
         if let Some(path) = self.open_mut(id) {
             path.request_ping();
+        }
+    }
+
+    /// Server: a Handshake packet of the client proves the address that it came from (RFC 9000 section 8.1).
+    /// If that is another one than path 0's, its link may be dead: path 0 has to answer for itself.
+    pub(crate) fn on_handshake_packet(&mut self, from: FourTuple, now: Instant) {
+        let initial_pto = self.shared.config.initial_pto();
+        let pto = self.shared.peer_max_ack_delay();
+        let Some(path) = self.any_mut(PathId::ZERO) else {
+            return;
+        };
+        if path.tuple.four_tuple.matches(&from) {
+            path.set_validated();
+        } else if !path.tuple.validated {
+            let pto = path.recovery.pto(pto);
+            path.tuple.validation.start(now, pto, initial_pto);
         }
     }
 

@@ -216,7 +216,7 @@ pub(crate) const CALLS: &[Row] = &[
     ("settle", ""),
     ("closing", "settle"),
     ("handshake", "closing settle"),
-    ("handshake_packets", "handshake"),
+    ("handshake_packets", "handshake settle"),
     ("egress", "close_packets handshake_packets"),
     ("ingress", "closing handshake settle"),
     ("mod", "closing settle"),
