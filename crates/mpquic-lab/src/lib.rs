@@ -50,6 +50,7 @@ mod report;
 mod results;
 mod select;
 mod table;
+mod tell;
 mod terminal;
 mod trace;
 
@@ -189,7 +190,7 @@ pub fn main(policies: &Policies) -> ExitCode {
     match Program::parse().lab.run(policies) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::say(format_args!("error: {failure}"));
+            tell::say(format_args!("error: {failure}"));
             match failure {
                 Failure::Usage(_) => ExitCode::from(2),
                 Failure::Failed(_) => ExitCode::FAILURE,

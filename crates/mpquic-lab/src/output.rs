@@ -8,6 +8,7 @@ use std::thread;
 use mpquic_sim::experiment::Results;
 
 use crate::results::{self, json};
+use crate::tell;
 use crate::{Failure, report};
 
 /// Returns the content of a file.
@@ -21,13 +22,6 @@ const FILES: [(&str, Content); 5] = [
     ("runs.csv", |all| Ok(all.runs_csv())),
     ("summary.csv", |all| Ok(all.summary_csv())),
 ];
-
-/// Writes a line to standard error. A line that cannot be written is dropped: a full disk must not
-/// end the program.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
 
 /// Writes results in every form to a directory.
 ///
@@ -44,6 +38,6 @@ pub(crate) fn write(directory: &Path, all: &Results) -> Result<(), Failure> {
         let mut written = writing.into_iter().map(|thread| thread.join());
         written.try_for_each(|written| written.unwrap_or_else(|panic| resume_unwind(panic)))
     })?;
-    say(format_args!("written: {}", directory.join(PAGE).display()));
+    tell::say(format_args!("written: {}", directory.join(PAGE).display()));
     Ok(())
 }

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Report) -> Result<(), Failure> {
 
 fn write_page(file: &Path, page: String) -> Result<(), Failure> {
     fs::write(file, page).map_err(|error| Failure::in_file(file, error))?;
-    crate::output::say(format_args!("written: {}", file.display()));
+    crate::tell::say(format_args!("written: {}", file.display()));
     Ok(())
 }
 
@@ -101,7 +101,7 @@ fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
         let body = back.to_owned() + &body(&Results { scenarios });
         write(&name, page(&title, &body))?;
     }
-    crate::output::say(format_args!(
+    crate::tell::say(format_args!(
         "written: {}",
         directory.join("index.html").display()
     ));
