@@ -217,7 +217,7 @@ async fn receive(
         let mut batch = Vec::new();
         while batch.len() < BATCH && matches!(ended, Ok(false)) {
             let data = tokio::select! {
-                data = session.limits.progress(body.data()) => data.map_err(Refusal::from).flatten(),
+                data = session.limits.progress(body.data()) => data.unwrap_or_else(|stalled| Err(stalled.into())),
                 // Its client goes on in another request.
                 () = upload.taken() => Err(Refusal::Gone),
             };

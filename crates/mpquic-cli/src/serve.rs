@@ -115,9 +115,9 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
 /// that have waited for too long.
 async fn tend(uploads: Arc<Uploads>) {
     let swept = uploads.clone();
-    match tokio::task::spawn_blocking(move || swept.sweep()).await {
-        Ok(Err(error)) => tracing::warn!(%error, "looking for unfinished files"),
-        Ok(Ok(())) | Err(_) => {}
+    let swept = tokio::task::spawn_blocking(move || swept.sweep()).await;
+    if let Ok(Err(error)) = swept {
+        tracing::warn!(%error, "looking for unfinished files");
     }
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Skip);

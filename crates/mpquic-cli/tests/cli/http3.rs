@@ -271,7 +271,7 @@ async fn what_makes_no_sense_is_refused() {
     let (served, _) = directories(b"x");
     let server = Server::start(served.path(), &[]);
     let mut client = Client::new(&server).await;
-    for path in ["/%zz", "/%", "/file%00", "/%ff"] {
+    for path in ["/%zz", "/%", "/file%00"] {
         let (response, body) = client.get(path).await;
         assert_eq!(response.status(), 400, "{path}");
         assert!(!body.is_empty());

@@ -250,12 +250,15 @@ fn a_directory_of_many_small_files_is_sent() {
         let top = top.to_str().unwrap();
         run(&[&arguments[..], &two, &[top], more].concat())
     };
-    // Twice: what is there is replaced.
-    for _ in 0..2 {
+    // What is there is not sent again.
+    for (sent, before) in [
+        ("600 files, 1.7 MiB in ", ""),
+        ("0 files, 0 B in ", ", 600 were there before"),
+    ] {
         let output = send(&[]);
         assert_exit(&output, 0);
         let told = stderr(&output);
-        assert!(told.contains("600 files, 1.7 MiB in "), "{told}");
+        assert!(told.contains(sent) && told.contains(before), "{told}");
         assert_eq!(told.lines().count(), 1, "{told}");
         for number in 0..count {
             let path = format!("top/{}/{number}", number % 7);
@@ -263,6 +266,7 @@ fn a_directory_of_many_small_files_is_sent() {
         }
         assert_eq!(names(&served.path().join("top/empty")), [""; 0]);
     }
+    fs::remove_dir_all(served.path().join("top")).unwrap();
     let output = send(&["--json", "--parallel", "1"]);
     assert_exit(&output, 0);
     assert_eq!(reports(&output).len(), count);
@@ -278,7 +282,10 @@ fn a_directory_of_many_small_files_is_sent() {
         told.contains("/top/.secret: the server answered 403"),
         "{told}"
     );
-    assert!(told.contains("601 files"), "{told}");
+    assert!(
+        told.contains(": 1 files") && told.contains(", 600 were there before"),
+        "{told}"
+    );
     assert!(served.path().join("top/plain").exists());
     // Without the option nothing is sent.
     let top = top.to_str().unwrap();

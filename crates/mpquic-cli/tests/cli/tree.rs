@@ -96,16 +96,21 @@ fn a_directory_arrives_with_all_that_is_in_it_and_only_once() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_that_leads_back_is_followed_only_so_deep() {
+fn a_link_that_leads_back_is_not_listed_and_depth_is_limited() {
     let (served, target) = directories(b"x");
-    std::os::unix::fs::symlink(".", served.path().join("again")).unwrap();
+    for name in ["again", "and again"] {
+        std::os::unix::fs::symlink(".", served.path().join(name)).unwrap();
+    }
     let server = Server::start(served.path(), &[]);
-    let output = get(&server, "/", target.path(), &["--max-depth", "3"]);
+    let options = ["--max-depth", "3"];
+    assert_exit(&get(&server, "/", target.path(), &options), 0);
+    assert_eq!(names(target.path()), ["file"]);
+    fs::create_dir_all(served.path().join("a/b/c/d")).unwrap();
+    let output = get(&server, "/", target.path(), &options);
     assert_exit(&output, 7);
     let told = stderr(&output);
     assert!(told.contains("more than 3 directories deep"), "{told}");
-    let deepest = target.path().join("again/again/again");
-    assert_eq!(names(&deepest), ["file"]);
+    assert!(target.path().join("a/b/c").is_dir());
 }
 
 /// Whatever a server calls its files, they stay in the directory.
