@@ -105,9 +105,9 @@ where
             request = connected.accept() => match request? {
                 Some(request) => begin(request),
                 None => {
-                    // All that h3 knows of. Their end may still be on its way.
-                    drop(open);
-                    let _ = answered.recv().await;
+                    // All that h3 knows of. The client gets the end of the last answer only as long as the
+                    // connection is open.
+                    mpquic_h3::reject_requests(connection).await;
                     return Ok(());
                 }
             },

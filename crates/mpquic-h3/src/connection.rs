@@ -89,6 +89,21 @@ impl Connection {
     }
 }
 
+/// Resets each request that arrives from now on with `H3_REQUEST_REJECTED`, until the connection has ended: nothing was done
+/// for it, and the client may ask again elsewhere.
+///
+/// For a server once `h3`'s `accept` has returned `None`, because the client sent GOAWAY: after that, `h3` 0.0.8 takes no
+/// requests, and those that come all the same would wait for the end of the connection. Keep the connection of `h3`
+/// meanwhile, for it closes the connection when it is dropped.
+pub async fn reject_requests(connection: &mpquic_tokio::Connection) {
+    let code = error::code(Code::H3_REQUEST_REJECTED.value());
+    while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+        // A stream that ended before needs neither.
+        let _ = send.reset(code);
+        let _ = recv.stop(code);
+    }
+}
+
 impl From<mpquic_tokio::Connection> for Connection {
     fn from(connection: mpquic_tokio::Connection) -> Self {
         Self::new(connection)

@@ -158,6 +158,9 @@
 //! sent and not acknowledged is lost then. A server that shuts down after its last answer should
 //! wait until the client has closed the connection, with
 //! [`closed`](mpquic_tokio::Connection::closed) on a clone that it kept.
+//!
+//! A client may close its side first, with GOAWAY. Requests that it sends all the same are answered by
+//! [`reject_requests`], which waits for the end of the connection as well.
 
 mod body;
 mod connect;
@@ -178,7 +181,7 @@ mod varint;
 
 pub use body::Body;
 pub use connect::CONNECT_IP;
-pub use connection::{Connection, OpenStreams};
+pub use connection::{Connection, OpenStreams, reject_requests};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};
 pub use error::MalformedMessage;
 pub use h3;

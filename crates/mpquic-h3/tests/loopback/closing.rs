@@ -4,12 +4,12 @@ use bytes::Bytes;
 use h3::error::{Code, ConnectionError, StreamError};
 use h3::quic::ConnectionErrorIncoming;
 use http::Request;
-use mpquic_h3::h3;
+use mpquic_h3::{h3, reject_requests};
 use mpquic_tokio::{VarInt, default_transport};
 
 use crate::harness::{
-    Error, Pair, ServerStream, TestResult, accept, get, ok, pattern, read_request, read_response,
-    within,
+    Error, Pair, ServerRequests, ServerStream, TestResult, accept, get, ok, pattern, read_request,
+    read_response, within,
 };
 
 #[track_caller]
@@ -246,5 +246,37 @@ async fn a_connection_that_times_out_is_no_clean_end() -> TestResult {
         Err(StreamError::ConnectionError(ConnectionError::Timeout))
     );
     assert!(is_timeout, "{end:?}");
+    Ok(())
+}
+
+/// RFC 9114 section 5.2: nothing more was to come after the GOAWAY of a client.
+#[tokio::test]
+async fn requests_behind_a_goaway_of_the_client_are_rejected() -> TestResult {
+    let pair = Pair::new().await?;
+    let connection = pair.server.clone();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let server = tokio::spawn(async move {
+        let quic = mpquic_h3::Connection::new(connection.clone());
+        let mut server: ServerRequests = h3::server::Connection::new(quic).await?;
+        assert!(server.accept().await?.is_none());
+        let _ = tell.send(());
+        reject_requests(&connection).await;
+        Ok::<_, Error>(())
+    });
+    // The control stream, empty SETTINGS, and GOAWAY for push 0.
+    let mut control = pair.client.open_uni().await?;
+    control.write_all(&[0, 4, 0, 7, 1, 0]).await?;
+    within("the GOAWAY", told).await??;
+    let rejected = Some(VarInt::from_u64(Code::H3_REQUEST_REJECTED.value())?);
+    for _ in 0..2 {
+        let (mut send, mut recv) = pair.client.open_bi().await?;
+        send.write_all(&[1, 8, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'a'])
+            .await?;
+        let reset = within("the reset", recv.received_reset()).await??;
+        assert_eq!(reset, rejected);
+        assert_eq!(within("the stop", send.stopped()).await??, rejected);
+    }
+    pair.client.close(0u32.into(), b"");
+    within("the server's end", server).await???;
     Ok(())
 }
