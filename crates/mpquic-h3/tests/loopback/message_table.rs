@@ -6,6 +6,12 @@ use mpquic_h3::h3;
 /// Frame types.
 const DATA: u8 = 0x00;
 pub(crate) const HEADERS: u8 = 0x01;
+/// HEADERS in eight bytes, where one would do.
+const LONG_HEADERS: &[u8] = &[0xc0, 0, 0, 0, 0, 0, 0, HEADERS];
+/// The prefix of a field section that refers to no dynamic table.
+const PREFIX: &[u8] = &[0, 0];
+/// The same with a base, of two bytes, that nothing refers to.
+const LONG_PREFIX: &[u8] = &[0, 0x7f, 0];
 
 pub(crate) type Lines<'a> = &'a [(&'a str, &'a str)];
 
@@ -72,9 +78,11 @@ enum Part {
     But(Lines<'static>, &'static str, &'static str),
     /// A field section in bytes.
     Headers(&'static [u8]),
+    /// The fields of an ordinary message, and these, behind another spelling of the frame type and of the prefix.
+    Spelled(&'static [u8], &'static [u8], Lines<'static>),
     Data(usize),
 }
-use Part::{Base, But, Data, Fields, Headers, With, Without};
+use Part::{Base, But, Data, Fields, Headers, Spelled, With, Without};
 
 impl Part {
     /// As part of a message whose ordinary fields are these.
@@ -94,7 +102,8 @@ impl Part {
                 });
                 fields(&changed.collect::<Vec<_>>())
             }
-            Headers(section) => frame(HEADERS, section),
+            Headers(section) => frame(&[HEADERS], section),
+            Spelled(kind, prefix, more) => headers(kind, prefix, &[base, more].concat()),
             Data(length) => data(length),
         }
     }
@@ -148,9 +157,9 @@ pub(crate) enum Asked {
     Connect,
 }
 
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: &[u8], payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(payload.len()).unwrap() | 0x4000;
-    [&[kind][..], &length.to_be_bytes(), payload].concat()
+    [kind, &length.to_be_bytes(), payload].concat()
 }
 
 /// An integer behind the first bits of its byte.
@@ -164,14 +173,19 @@ fn number(first: u8, bits: u32, number: usize) -> Vec<u8> {
 
 /// A HEADERS frame with these field lines, none of which refers to a table.
 pub(crate) fn fields(lines: Lines) -> Vec<u8> {
-    let mut section = vec![0, 0];
+    headers(&[HEADERS], PREFIX, lines)
+}
+
+/// The same with this spelling of the frame type, and with this prefix of the field section.
+fn headers(kind: &[u8], prefix: &[u8], lines: Lines) -> Vec<u8> {
+    let mut section = prefix.to_vec();
     for (name, value) in lines {
         section.extend(number(0b0010_0000, 3, name.len()));
         section.extend_from_slice(name.as_bytes());
         section.extend(number(0, 7, value.len()));
         section.extend_from_slice(value.as_bytes());
     }
-    frame(HEADERS, &section)
+    frame(kind, &section)
 }
 
 pub(crate) fn with(lines: Lines, more: Lines) -> Vec<u8> {
@@ -179,7 +193,7 @@ pub(crate) fn with(lines: Lines, more: Lines) -> Vec<u8> {
 }
 
 pub(crate) fn data(length: usize) -> Vec<u8> {
-    frame(DATA, &vec![b'x'; length])
+    frame(&[DATA], &vec![b'x'; length])
 }
 
 /// Fields that no message may have, and some that it may.
@@ -309,6 +323,36 @@ const BOTH: &[Row] = &[
         "a line of the dynamic table",
         &[Headers(&[0, 0, 0x80])],
         UNDECODABLE,
+    ),
+    (
+        "a long frame type",
+        &[Spelled(LONG_HEADERS, PREFIX, &[])],
+        Taken,
+    ),
+    (
+        "connection behind a long frame type",
+        &[Spelled(LONG_HEADERS, PREFIX, &[("connection", "close")])],
+        Malformed,
+    ),
+    (
+        "too much behind a long frame type",
+        &[Spelled(LONG_HEADERS, PREFIX, LENGTH), Data(6)],
+        Malformed,
+    ),
+    (
+        "a long prefix",
+        &[Spelled(&[HEADERS], LONG_PREFIX, &[])],
+        Taken,
+    ),
+    (
+        "connection behind a long prefix",
+        &[Spelled(&[HEADERS], LONG_PREFIX, &[("connection", "close")])],
+        Malformed,
+    ),
+    (
+        "too much behind a long prefix",
+        &[Spelled(&[HEADERS], LONG_PREFIX, LENGTH), Data(6)],
+        Malformed,
     ),
     // The name `a` in Huffman's code, filled up with zeros.
     (
