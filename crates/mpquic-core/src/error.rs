@@ -6,6 +6,8 @@ use bytes::Bytes;
 use quinn_proto::ApplicationClose;
 use thiserror::Error;
 
+use crate::peer_text::PeerText;
+
 pub use code::TransportErrorCode;
 pub use fault::{Fault, TlsFailure};
 pub use option::InvalidOption;
@@ -75,9 +77,18 @@ impl fmt::Display for ConnectionClose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.code.fmt(f)?;
         if !self.reason.is_empty() {
-            write!(f, ": {}", String::from_utf8_lossy(&self.reason))?;
+            write!(f, ": {}", PeerText(&self.reason))?;
         }
         Ok(())
+    }
+}
+
+/// As [`ApplicationClose`] shows it, which passes on whatever the peer says.
+struct ApplicationReason<'a>(&'a ApplicationClose);
+
+impl fmt::Display for ApplicationReason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        PeerText(self.0.to_string().as_bytes()).fmt(f)
     }
 }
 
@@ -95,7 +106,7 @@ pub enum ConnectionError {
     #[error("closed by the peer: {0}")]
     ConnectionClosed(ConnectionClose),
     /// The peer's application closed the connection.
-    #[error("closed by the peer's application: {0}")]
+    #[error("closed by the peer's application: {}", ApplicationReason(.0))]
     ApplicationClosed(ApplicationClose),
     /// The peer lost its state and sent a stateless reset.
     #[error("reset by the peer")]
@@ -122,4 +133,31 @@ pub enum ConnectionError {
     /// this.
     #[error("given up after a panic; the log says which")]
     Panicked,
+}
+
+#[cfg(test)]
+mod tests {
+    use quinn_proto::VarInt;
+
+    use super::*;
+
+    /// A line of a log is one line, whatever the peer says.
+    #[test]
+    fn reasons_of_peers_stay_on_their_line() {
+        let reason = Bytes::from_static("bye\n\u{1b}[2J\u{9b}1m\u{202e}".as_bytes());
+        let application = ConnectionError::ApplicationClosed(ApplicationClose {
+            error_code: VarInt::from_u32(7),
+            reason: reason.clone(),
+        });
+        let transport = ConnectionError::ConnectionClosed(ConnectionClose {
+            code: Fault::Internal.code(),
+            frame_type: 0,
+            reason,
+        });
+        for error in [application, transport] {
+            let text = error.to_string();
+            assert!(text.contains("bye  [2J 1m "), "{text:?}");
+            assert!(text.chars().all(PeerText::is_plain), "{text:?}");
+        }
+    }
 }

@@ -62,6 +62,7 @@ mod packet;
 mod path;
 mod path_map;
 pub mod path_memory;
+mod peer_text;
 mod protect;
 pub mod qlog;
 mod random;
@@ -101,6 +102,7 @@ pub use memory::MemoryUse;
 pub use packet::Transmit;
 pub use path::handle::PathMut;
 pub use path_map::PathMap;
+pub use peer_text::PeerText;
 pub use quinn_proto::{
     ApplicationClose, Chunk, ClosedStream, ConnectionId, ConnectionIdGenerator, Dir, EcnCodepoint,
     FinishError, Side, StdSystemTime, StreamId, TimeSource, TokenMemoryCache, TokenStore, VarInt,

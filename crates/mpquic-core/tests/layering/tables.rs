@@ -10,7 +10,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-core/src",
         &[
-            ("error", ""),
+            ("peer_text", ""),
+            ("error", "peer_text"),
             ("ids", ""),
             ("memory", ""),
             ("named", ""),
