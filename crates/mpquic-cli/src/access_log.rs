@@ -10,8 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use mpquic_core::PeerText;
 use serde::Serialize;
 
+use crate::json_text;
 use crate::times;
 
 /// Lines that may wait for the disk. More are counted, not written: requests do not wait.
@@ -174,7 +176,7 @@ fn write_all(messages: &Receiver<Message>, mut to: Target, format: Format) {
 
 fn line(entry: &Entry, format: Format) -> String {
     match format {
-        Format::Json => serde_json::to_string(entry).unwrap_or_default(),
+        Format::Json => json_text::line(entry),
         Format::Common => {
             let status = entry
                 .status
@@ -197,7 +199,7 @@ fn line(entry: &Entry, format: Format) -> String {
 fn quoted(text: &str) -> String {
     let escaped = |c: char| match c {
         '"' | '\\' => format!("\\{c}"),
-        c if c.is_control() => c.escape_default().to_string(),
+        c if !PeerText::is_plain(c) => c.escape_default().to_string(),
         c => c.to_string(),
     };
     text.chars().map(escaped).collect()

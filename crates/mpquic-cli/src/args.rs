@@ -177,6 +177,14 @@ pub(crate) struct Get {
     /// same length and time are not fetched again
     #[arg(short, long, conflicts_with_all = ["sha256", "method", "reconnect", "remote_name"])]
     pub(crate) recursive: bool,
+    /// With --recursive, replace files that are here already. Without it only --continue does: others
+    /// are left as they are, and told
+    #[arg(long, requires = "recursive")]
+    pub(crate) overwrite: bool,
+    /// With --recursive, fetch also files and directories whose names begin with a dot; without it they
+    /// are left out, and told
+    #[arg(long, requires = "recursive")]
+    pub(crate) dot_files: bool,
     /// Directories in directories, at most; what is deeper is left out, and told
     #[arg(long, value_name = "N", requires = "recursive", default_value_t = 32, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) max_depth: u16,
@@ -301,7 +309,9 @@ fn parse_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
         TRANSFER_ENCODING,
         UPGRADE,
     ];
-    match ours.contains(&name) {
+    let is_ours =
+        ours.contains(&name) || matches!(name.as_str(), "keep-alive" | "proxy-connection");
+    match is_ours {
         true => Err(format!("`{name}` is not for users to set")),
         false => Ok((name, value)),
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Uri};
-use mpquic_core::PathStats;
+use mpquic_core::{PathStats, PeerText};
 use mpquic_tokio::{Connection, VarInt};
 use tokio::time::MissedTickBehavior;
 
@@ -169,10 +169,8 @@ impl<'a> Download<'a> {
     }
 
     /// Ends it as it is, and tells what the user can do with what is there, if anything.
-    pub(crate) fn leave(self) -> Option<String> {
-        let kept = self.sink.kept();
-        drop(self.sink);
-        rest(&kept)
+    pub(crate) async fn leave(self) -> Option<String> {
+        rest(&self.sink.leave().await)
     }
 
     pub(crate) fn have(&self) -> u64 {
@@ -187,29 +185,35 @@ impl<'a> Download<'a> {
         client: AnyClient,
     ) -> Result<(), Ended> {
         let mut ask = ask.clone();
-        ask.have = self.gone_on_with();
-        let ended = match client.clone() {
-            AnyClient::Http(client) => {
-                self.protocol = Some(Alpn::H3);
-                self.fetch_with(&ask, connection, &client).await
+        loop {
+            ask.have = self.gone_on_with();
+            let ended = match &client {
+                AnyClient::Http(client) => {
+                    self.protocol = Some(Alpn::H3);
+                    self.fetch_with(&ask, connection, client).await
+                }
+                AnyClient::Hq(client) => {
+                    self.protocol = Some(Alpn::HqInterop);
+                    self.fetch_with(&ask, connection, client).await
+                }
+            };
+            if ask.have.is_none() {
+                return ended;
             }
-            AnyClient::Hq(client) => {
-                self.protocol = Some(Alpn::HqInterop);
-                self.fetch_with(&ask, connection, &client).await
+            match &ended {
+                Err(Ended::Request(RequestError::PastEnd { length })) => {
+                    if *length == Some(self.have) {
+                        // All of it was there.
+                        return Ok(());
+                    }
+                    self.restart("the file has changed on the server").await?;
+                }
+                Err(Ended::Request(RequestError::NotTheRest(why))) => self.restart(why).await?,
+                // RFC 9110 section 15.3.7: it was less than the rest.
+                Ok(()) if self.version.length.is_some_and(|length| self.have < length) => {}
+                _ => return ended,
             }
-        };
-        let Err(Ended::Request(RequestError::PastEnd { length })) = &ended else {
-            return ended;
-        };
-        if ask.have.is_none() {
-            return ended;
         }
-        if *length == Some(self.have) {
-            // All of it was there.
-            return Ok(());
-        }
-        self.restart("the file has changed on the server").await?;
-        Box::pin(self.fetch(&ask, connection, client)).await
     }
 
     /// What is there, if more can be asked for behind it.
@@ -247,6 +251,14 @@ impl<'a> Download<'a> {
         if ask.method == Method::HEAD {
             return self.show_head(&response).await;
         }
+        if let Some(length) = response.length.filter(|_| ask.have.is_some())
+            && response.stamp.is_some()
+            && response.stamp == self.version.stamp
+            && self.version.length.is_some_and(|known| known != length)
+        {
+            let told = "another length of the same version of the file";
+            return Err(RequestError::NotTheRest(told).into());
+        }
         if response.start != self.have {
             let why = match response.stamp.is_some() && response.stamp == self.version.stamp {
                 true => "the server sends no parts of files",
@@ -272,7 +284,7 @@ impl<'a> Download<'a> {
         for (name, value) in &response.fields {
             text.extend_from_slice(name.as_str().as_bytes());
             text.extend_from_slice(b": ");
-            text.extend_from_slice(value.as_bytes());
+            text.extend_from_slice(PeerText(value.as_bytes()).to_string().as_bytes());
             text.push(b'\n');
         }
         text.push(b'\n');
@@ -286,7 +298,7 @@ impl<'a> Download<'a> {
         connection: &Connection,
     ) -> Result<(), Ended> {
         let title = self.url.path().rsplit('/').next().unwrap_or_default();
-        let length = self.length.or(response.length);
+        let length = self.length.or(response.length).or(self.version.length);
         let quiet = self.treatment.quiet;
         let mut progress = Progress::new(
             title.to_owned(),
@@ -429,8 +441,8 @@ async fn transfer<B: Body>(
             let piece = std::mem::take(piece);
             let length = piece.len() as u64;
             let so_far = count.received.load(Ordering::Relaxed) + length;
-            if let Some(length) = response.length.filter(|length| so_far > *length) {
-                return Err(RequestError::TooLong(length).into());
+            if let Some(end) = response.end.filter(|end| so_far > *end) {
+                return Err(RequestError::TooLong(end).into());
             }
             count.writing.store(true, Ordering::Relaxed);
             sink.write(piece).await.map_err(TransferError::Write)?;
@@ -440,7 +452,7 @@ async fn transfer<B: Body>(
         }
     }
     let received = count.received.load(Ordering::Relaxed);
-    match response.length {
+    match response.end {
         Some(length) if length != received => {
             Err(RequestError::Truncated { length, received }.into())
         }

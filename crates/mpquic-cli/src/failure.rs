@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use mpquic_core::PeerText;
+
 use crate::screen;
 
 /// Why the tool failed.
@@ -42,14 +44,14 @@ impl Cause {
     pub(crate) fn failed(self, message: impl Display) -> Failure {
         Failure::Failed {
             cause: self,
-            message: message.to_string(),
+            message: one_line(&message.to_string()),
         }
     }
 }
 
 impl Failure {
     pub(crate) fn usage(message: impl Display) -> Self {
-        Self::Usage(message.to_string())
+        Self::Usage(one_line(&message.to_string()))
     }
 
     pub(crate) fn other(message: impl Display) -> Self {
@@ -99,13 +101,10 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Usage(message) => {
-                screen::say(format_args!(
-                    "mpquic: {}; see mpquic --help",
-                    one_line(message)
-                ));
+                screen::say(format_args!("mpquic: {message}; see mpquic --help"));
             }
             Self::Failed { message, .. } => {
-                screen::say(format_args!("mpquic: {}", one_line(message)));
+                screen::say(format_args!("mpquic: {message}"));
             }
             Self::Reported(_) => {}
         }
@@ -122,13 +121,10 @@ impl From<mpquic_lab::Failure> for Failure {
     }
 }
 
-/// The message on one line, without control characters: peers may put anything into their reasons,
-/// which must not reach the terminal.
+/// The message on one line, for terminals, logs and programs: peers may put anything into their
+/// reasons, fields and names.
 pub(crate) fn one_line(message: &str) -> String {
-    message
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    PeerText(message.as_bytes()).to_string()
 }
 
 #[cfg(test)]
@@ -159,6 +155,10 @@ mod tests {
         ] {
             assert_eq!((failure.code(), failure.message()), (code, message));
         }
-        assert_eq!(one_line("a\nb\u{1b}[1mc ä"), "a b [1mc ä");
+        // What is told, and what logs and programs get, is one line.
+        let raw = "a\nb\u{1b}[1mc \u{e4}\u{202e}";
+        for failure in [Failure::usage(raw), Failure::other(raw)] {
+            assert_eq!(failure.message(), "a b [1mc \u{e4} ");
+        }
     }
 }

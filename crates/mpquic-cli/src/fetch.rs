@@ -94,7 +94,7 @@ impl Fetch<'_> {
                 false => None,
             };
             let Some((pause, is_first)) = next else {
-                return Err(failure.and(download.leave()));
+                return Err(failure.and(download.leave().await));
             };
             if let Some(json) = &plan.treatment.json {
                 json.retry(self.url, &failure, download.have());

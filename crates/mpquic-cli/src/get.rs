@@ -22,7 +22,7 @@ use crate::report::Report;
 use crate::screen;
 use crate::session::{Purpose, Sessions};
 use crate::sink::Destination;
-use crate::tree::{Tree, is_plain};
+use crate::tree::{Place, Tree, is_plain};
 
 /// Requests for directories and what is in them, at a time.
 const PARALLEL: u16 = 64;
@@ -118,12 +118,17 @@ async fn fetch_trees(
         let tree = Tree {
             plan: &plan,
             sessions,
+            root: Place {
+                url: url.clone(),
+                path,
+            },
             parallel: args.parallel.unwrap_or(PARALLEL).into(),
             max_depth: args.max_depth.into(),
+            dot_files: args.dot_files,
             quiet: args.quiet,
             is_live: args.live.is_shown(),
         };
-        result = result.and(tree.fetch(url, path).await);
+        result = result.and(tree.fetch().await);
     }
     result
 }
@@ -151,7 +156,8 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         treatment: Treatment {
             quiet: args.quiet || parallel > 1 || args.recursive || args.live.is_shown(),
             resume: args.r#continue,
-            replace: true,
+            // A server chooses the names.
+            replace: !args.recursive || args.overwrite || args.r#continue,
             pace: args.rate.map(|rate| Arc::new(Pace::new(rate))),
             stall: args.patience.stall.limit(),
             total: Arc::default(),
@@ -238,7 +244,9 @@ fn destination(args: &Get, url: &Uri) -> Result<Destination, Failure> {
         return Ok(Destination::File(output.clone()));
     }
     let Some(name) = name(url) else {
-        let message = format!("{url} names no file to write to; name one with -o");
+        let message = format!(
+            "{url} names no file to write to; name one with -o, or fetch the directory with --recursive"
+        );
         return Err(Failure::usage(message));
     };
     let directory = args.output_dir.clone().unwrap_or_default();
@@ -284,15 +292,19 @@ fn directory(args: &Get, url: &Uri) -> Result<Destination, Failure> {
         }
         return Ok(Destination::File(output.clone()));
     }
+    let is_named = args.output_dir.is_some();
     let parent = args.output_dir.clone().unwrap_or_else(|| ".".into());
     if !parent.is_dir() {
         let message = format!("--output-dir {}: no such directory", parent.display());
         return Err(Failure::usage(message));
     }
-    // What the root of a server has in it has no other name.
-    Ok(Destination::File(match name_of(path) {
-        Some(name) => parent.join(name),
-        None => parent,
+    // The root of a server has no name of its own.
+    let host = url.host().map(|host| host.trim_matches(['[', ']']));
+    let host = host.filter(|host| !is_named && is_plain(host));
+    Ok(Destination::File(match (name_of(path), host) {
+        (Some(name), _) => parent.join(name),
+        (None, Some(host)) => parent.join(host),
+        (None, None) => parent,
     }))
 }
 
@@ -427,7 +439,8 @@ mod tests {
         const TREE: &str = "https://host/c/d/";
         for (arguments, expected) in [
             (&["-r", TREE][..], "./d"),
-            (&["-r", "https://host/"], "."),
+            (&["-r", "https://host:4433/"], "./host"),
+            (&["-r", "https://[::1]/"], "./::1"),
             (&["-r", TREE, "-o", "x"], "x"),
             (&["-r", TREE, "--output-dir", there], &within),
             (&["-r", "https://host/", "--output-dir", there], there),
@@ -535,7 +548,8 @@ mod tests {
         ];
         for (files, options, most) in [
             (70, &["-r"][..], 64),
-            (6, &["-r", "--parallel", "2"], 2),
+            // Files of the run before are in the way.
+            (6, &["-r", "--overwrite", "--parallel", "2"], 2),
             (3, &[], 1),
             (6, &["--parallel", "3"], 3),
         ] {

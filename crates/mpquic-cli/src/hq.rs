@@ -70,6 +70,7 @@ impl protocol::Client for Client {
         let _ = send.finish();
         Ok(Response {
             start: 0,
+            end: None,
             length: None,
             stamp: None,
             status: StatusCode::OK,

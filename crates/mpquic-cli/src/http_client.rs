@@ -14,6 +14,7 @@ use crate::hosts;
 use crate::protocol::{self, Ask, RequestError, Response};
 use crate::resuming;
 use crate::stamp::Stamp;
+use crate::url_text;
 
 /// Longest fields of a response, bytes: as sent, and as `h3` counts them decoded.
 const MAX_FIELDS: u32 = 64 << 10;
@@ -207,6 +208,7 @@ impl protocol::Client for Client {
                 let content = content(ask, parts.status, &parts.headers)?;
                 return Ok(Response {
                     start: content.start,
+                    end: content.end,
                     length: content.length,
                     stamp: Stamp::of(&parts.headers),
                     status: parts.status,
@@ -302,30 +304,40 @@ fn request(ask: &Ask) -> Result<Request<()>, RequestError> {
 #[derive(Debug, PartialEq, Eq)]
 struct Content {
     start: u64,
-    /// Of the whole file, if it is announced.
+    /// Where it ends, and how long the whole file is, if that is announced.
+    end: Option<u64>,
     length: Option<u64>,
 }
 
 /// Makes sure that what was asked for follows.
 fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content, RequestError> {
     match status {
-        StatusCode::OK => {}
+        StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
+        // RFC 9110 sections 15.3.5 and 15.3.6: they have no content, which is all there is.
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => {
+            return Ok(Content {
+                start: 0,
+                end: Some(0),
+                length: Some(0),
+            });
+        }
         _ if status.is_success() && !matches!(ask.method, Method::GET | Method::HEAD) => {}
         StatusCode::NOT_FOUND => return Err(RequestError::NotFound),
         StatusCode::PARTIAL_CONTENT => return part(ask, fields),
         StatusCode::RANGE_NOT_SATISFIABLE => {
-            let range = fields
-                .get(CONTENT_RANGE)
-                .and_then(|range| range.to_str().ok());
-            let length = range.and_then(|range| range.strip_prefix("bytes */")?.parse().ok());
-            return Err(RequestError::PastEnd { length });
+            let range = fields.get(CONTENT_RANGE);
+            let range = range.and_then(|range| range.to_str().ok()?.split_once(" */"));
+            let length = range.filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
+            return Err(RequestError::PastEnd {
+                length: length.and_then(|(_, length)| number(length)),
+            });
         }
         _ if status.is_redirection() => {
-            let location = fields.get(LOCATION);
-            let location = location.and_then(|location| location.to_str().ok());
+            // Without the field it is an answer like others.
+            let location = fields.get(LOCATION).ok_or(RequestError::Status(status))?;
             return Err(RequestError::Redirected {
                 status,
-                location: location.unwrap_or("nowhere").to_owned(),
+                location: url_text::escaped(location.as_bytes()),
             });
         }
         _ => return Err(RequestError::Status(status)),
@@ -335,41 +347,74 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
         Method::HEAD => None,
         _ => content_length(fields)?,
     };
-    Ok(Content { start: 0, length })
+    let whole = Content {
+        start: 0,
+        end: length,
+        length,
+    };
+    match range(fields) {
+        // RFC 9110 section 14.4: it means nothing here. Who sends it means something else.
+        Some(range) if range.first != 0 || Some(range.end) != range.length => {
+            Err(match ask.have.is_some() {
+                true => RequestError::NotTheRest("a part of the file, sent as all of it"),
+                false => RequestError::Malformed("a part of the file, sent as all of it"),
+            })
+        }
+        _ => Ok(whole),
+    }
 }
 
-/// Makes sure that the part of the file follows that was asked for.
+/// A Content-Range.
+struct Range {
+    first: u64,
+    end: u64,
+    length: Option<u64>,
+}
+
+fn range(fields: &HeaderMap) -> Option<Range> {
+    let range = fields.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (unit, range) = range.trim().split_once(' ')?;
+    let (range, length) = range.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let range = Range {
+        first: number(first)?,
+        end: number(last)?.checked_add(1)?,
+        length: match length.trim() {
+            "*" => None,
+            length => Some(number(length)?),
+        },
+    };
+    // RFC 9110 section 14.1: the case of units makes no difference.
+    let is_right = unit.eq_ignore_ascii_case("bytes")
+        && range.first < range.end
+        && range.length.is_none_or(|length| range.end <= length);
+    is_right.then_some(range)
+}
+
+/// Digits, and nothing else.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim_matches([' ', '\t']);
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
+/// Makes sure that what follows begins where the file was asked for. It may be less of it.
 fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
     let Some((have, stamp)) = &ask.have else {
         return Err(RequestError::Malformed("part of a file, not asked for"));
     };
-    let other = || RequestError::Malformed("another part of the file than was asked for");
-    let range = fields
-        .get(CONTENT_RANGE)
-        .and_then(|range| range.to_str().ok());
-    let range = range.and_then(|range| range.strip_prefix("bytes "));
-    let (range, length) = range
-        .and_then(|range| range.split_once('/'))
-        .ok_or_else(other)?;
-    let (first, last) = range.split_once('-').ok_or_else(other)?;
-    let first: u64 = first.trim().parse().map_err(|_| other())?;
-    let last: u64 = last.trim().parse().map_err(|_| other())?;
-    let length = match length.trim() {
-        "*" => None,
-        length => Some(length.parse::<u64>().map_err(|_| other())?),
+    let Some(range) = range(fields).filter(|range| range.first == *have) else {
+        let told = "another part of the file than was asked for";
+        return Err(RequestError::NotTheRest(told));
     };
-    let reaches_the_end = length.is_none_or(|length| last.checked_add(1) == Some(length));
-    if first != *have || last < first || !reaches_the_end {
-        return Err(other());
-    }
     if Stamp::of(fields).is_some_and(|now| now != *stamp) {
-        return Err(RequestError::Malformed(
-            "a part of another version of the file",
-        ));
+        let told = "a part of another version of the file";
+        return Err(RequestError::NotTheRest(told));
     }
     Ok(Content {
-        start: first,
-        length: last.checked_add(1),
+        start: range.first,
+        end: Some(range.end),
+        length: range.length,
     })
 }
 
@@ -381,8 +426,7 @@ fn content_length(fields: &HeaderMap) -> Result<Option<u64>, RequestError> {
             false => Ok(None),
         };
     };
-    let length = length.to_str().ok().and_then(|digits| digits.parse().ok());
-    match length {
+    match length.to_str().ok().and_then(number) {
         Some(length) => Ok(Some(length)),
         None => Err(RequestError::Malformed("length")),
     }
@@ -582,10 +626,14 @@ mod tests {
             content(&ask, status, &fields.collect()).map(|content| content.length)
         };
         assert!(matches!(check(200, &[]), Ok(None)));
+        assert!(matches!(check(203, &[]), Ok(None)));
+        for none in [204, 205] {
+            assert!(matches!(check(none, &[]), Ok(Some(0))));
+        }
         let length = |digits| check(200, &[("content-length", digits)]);
         assert!(matches!(length("0"), Ok(Some(0))));
         assert!(matches!(length("18446744073709551615"), Ok(Some(u64::MAX))));
-        for wrong in ["", "-1", "x", "1, 1", "18446744073709551616"] {
+        for wrong in ["", "-1", "+5", "1 1", "x", "1, 1", "18446744073709551616"] {
             assert!(matches!(length(wrong), Err(RequestError::Malformed(_))));
         }
         let twice = [("content-length", "1"), ("content-length", "1")];
@@ -597,7 +645,8 @@ mod tests {
             (404, "not found on the server"),
             (403, "the server answered 403 Forbidden"),
             (500, "the server answered 500 Internal Server Error"),
-            (204, "the server answered 204 No Content"),
+            (302, "the server answered 302 Found"),
+            (202, "the server answered 202 Accepted"),
             (
                 206,
                 "the server's answer makes no sense: part of a file, not asked for",
@@ -645,17 +694,28 @@ mod tests {
                 &fields.into_iter().collect(),
             )
         };
-        for range in ["bytes 100-199/200", "bytes 100-199/*"] {
+        for (range, end, length) in [
+            ("bytes 100-199/200", 200, Some(200)),
+            ("Bytes 100-199/200", 200, Some(200)),
+            ("bytes 100-199/*", 200, None),
+            ("bytes 100-100/101", 101, Some(101)),
+            // RFC 9110 section 15.3.7: a server may send less than was asked for.
+            ("bytes 100-149/200", 150, Some(200)),
+        ] {
             let content = answer(range, "\"1\"").unwrap();
-            assert_eq!((content.start, content.length), (100, Some(200)));
+            let expected = Content {
+                start: 100,
+                end: Some(end),
+                length,
+            };
+            assert_eq!(content, expected, "{range}");
         }
-        let last = answer("bytes 100-100/101", "\"1\"").unwrap();
-        assert_eq!((last.start, last.length), (100, Some(101)));
         for range in [
             "bytes 99-199/200",
             "bytes 101-199/200",
-            "bytes 100-198/200",
+            "bytes 100-200/200",
             "bytes 100-99/100",
+            "bytes +100-199/200",
             "bytes 100-18446744073709551615/200",
             "bytes */200",
             "lines 100-199/200",
@@ -666,8 +726,24 @@ mod tests {
         }
         let refused = answer("bytes 100-199/200", "\"2\"").unwrap_err();
         assert!(refused.to_string().contains("another version"), "{refused}");
-        // The whole is as good.
-        let whole = content(&ask, StatusCode::OK, &HeaderMap::new()).unwrap();
-        assert_eq!((whole.start, whole.length), (0, None));
+        // The whole is as good, but a part under its name is not.
+        for have in [ask.have.clone(), None] {
+            ask.have = have;
+            for (range, is_whole) in [
+                (None, true),
+                (Some("bytes 0-199/200"), true),
+                (Some("bytes 100-199/200"), false),
+                (Some("bytes 0-99/200"), false),
+            ] {
+                let range = range.map(|range| (CONTENT_RANGE, range.parse().unwrap()));
+                let answer = content(&ask, StatusCode::OK, &range.into_iter().collect());
+                match answer {
+                    Ok(whole) => assert_eq!((is_whole, whole.start), (true, 0)),
+                    Err(RequestError::NotTheRest(_)) => assert!(!is_whole && ask.have.is_some()),
+                    Err(RequestError::Malformed(_)) => assert!(!is_whole && ask.have.is_none()),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
     }
 }

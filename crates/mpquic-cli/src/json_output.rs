@@ -14,6 +14,7 @@ use crate::backup;
 use crate::clock;
 use crate::count::Count;
 use crate::failure::Failure;
+use crate::json_text;
 use crate::perf_report::Amount;
 use crate::progress::REFRESH;
 use crate::report::{self, PathReport, Report};
@@ -241,8 +242,7 @@ impl JsonOutput {
     }
 
     fn print(&self, line: &impl Serialize) {
-        // These types have nothing that JSON has not.
-        let json = serde_json::to_string(line).unwrap_or_default();
+        let json = json_text::line(line);
         match self.to_stderr {
             true => screen::say(json),
             false => screen::print(json),

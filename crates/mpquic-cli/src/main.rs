@@ -55,6 +55,7 @@ mod http_tcp;
 mod http_upload;
 mod identity;
 mod json_output;
+mod json_text;
 mod kept;
 mod knock;
 mod known_hosts;
@@ -124,6 +125,7 @@ mod trust;
 mod unfinished;
 mod upload;
 mod uploads;
+mod url_text;
 mod weight;
 
 /// How long an interrupted command takes to close its connections.

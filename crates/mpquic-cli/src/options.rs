@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::hosts;
 use crate::policy_file::PolicyFile;
 use crate::trust::{Fingerprint, Trust};
+use crate::url_text;
 
 // Options of connections that `serve` and `get` share. (A doc comment on a flattened struct would
 // replace the help text of the command, here and below.)
@@ -246,8 +247,12 @@ fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownControll
 }
 
 pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
+    if !text.contains("://") && text.starts_with(|c: char| c.is_alphanumeric() || c == '[') {
+        return Err(format!("it has no scheme; say https://{text}"));
+    }
     let expected = "expected https://HOST[:PORT]/FILE";
-    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    let escaped = url_text::escaped(text.as_bytes());
+    let uri: Uri = escaped.parse().map_err(|error| format!("{error}"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(host)) if !host.is_empty() => {}
         (Some(scheme), _) if scheme != "https" => {
@@ -341,6 +346,12 @@ mod tests {
     fn urls_need_a_scheme_and_a_host() {
         assert!(parse_url("https://example.org:4433/file").is_ok());
         assert!(parse_url("https://[::1]:4433/file").is_ok());
+        // As people write them.
+        let host = parse_url("https://b\u{fc}cher.example:1/gr\u{fc}n [1]?a|b").unwrap();
+        let expected = "https://xn--bcher-kva.example:1/gr%C3%BCn%20%5B1%5D?a%7Cb";
+        assert_eq!(host, expected);
+        let told = parse_url("example.org/x").unwrap_err();
+        assert_eq!(told, "it has no scheme; say https://example.org/x");
         for wrong in [
             "http://example.org/",
             "https://example.org:x/",
@@ -389,12 +400,7 @@ mod tests {
         let told = |text: &str| parse_url(text).unwrap_err();
         let expected = "`http` is not supported; QUIC URLs start with https://";
         assert_eq!(told("http://example.org/"), expected);
-        for wrong in [
-            "https://example.org:x/",
-            "https://[::1]:x/",
-            "example.org",
-            "/file",
-        ] {
+        for wrong in ["https://example.org:x/", "https://[::1]:x/", "/file"] {
             assert_eq!(told(wrong), "expected https://HOST[:PORT]/FILE", "{wrong}");
         }
     }

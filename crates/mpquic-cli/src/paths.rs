@@ -13,7 +13,8 @@ use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
 use crate::examples;
-use crate::failure::{Cause, Failure, one_line};
+use crate::failure::{Cause, Failure};
+use crate::json_text;
 use crate::options::{Alpn, Local, parse_url};
 use crate::origin::listed;
 use crate::reach::Reach;
@@ -352,7 +353,7 @@ impl Start {
             tried: tried.map(|tried| match tried {
                 Ok(reached) => Tried::Reached(reached),
                 Err(failure) => Tried::Failed {
-                    error: one_line(failure.message()),
+                    error: failure.message().to_owned(),
                 },
             }),
         }
@@ -362,7 +363,7 @@ impl Start {
 fn print(rows: &[Row], json: bool) {
     if json {
         for row in rows {
-            screen::print(serde_json::to_string(row).unwrap_or_default());
+            screen::print(json_text::line(row));
         }
         return;
     }

@@ -34,6 +34,9 @@ pub(crate) enum RequestError {
     /// The part that was asked for begins behind the end of the file.
     #[error("the server answered 416 Range Not Satisfiable")]
     PastEnd { length: Option<u64> },
+    /// The rest was asked for, and this is not it: the whole may be had.
+    #[error("the server's answer makes no sense: {0}")]
+    NotTheRest(&'static str),
     #[error("the server's answer makes no sense: {0}")]
     Malformed(&'static str),
     #[error("{0}")]
@@ -133,7 +136,9 @@ pub(crate) trait Client: Sync {
 pub(crate) struct Response<B> {
     /// Where in the file the body begins.
     pub(crate) start: u64,
-    /// Length of the file, if the protocol announces it.
+    /// Where in the file the body ends, if the protocol announces it.
+    pub(crate) end: Option<u64>,
+    /// Length of the whole file, if the protocol announces it.
     pub(crate) length: Option<u64>,
     /// Which version of the file it is, if that can be asked for again.
     pub(crate) stamp: Option<Stamp>,

@@ -1,11 +1,24 @@
 //! Where a redirection leads.
 
 use http::Uri;
-use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, HeaderMap, HeaderName, PRAGMA,
+    USER_AGENT,
+};
 use http::{Method, StatusCode};
 use iri_string::types::{UriAbsoluteStr, UriReferenceStr};
 
 use crate::protocol::Ask;
+
+/// Fields of the user that say nothing of him, and go along to other hosts.
+const HARMLESS: [HeaderName; 6] = [
+    ACCEPT,
+    ACCEPT_ENCODING,
+    ACCEPT_LANGUAGE,
+    CACHE_CONTROL,
+    PRAGMA,
+    USER_AGENT,
+];
 
 /// The request to send instead, after an answer with this status and Location; `None` if it cannot
 /// be followed.
@@ -26,9 +39,12 @@ pub(crate) fn follow(ask: &Ask, status: StatusCode, location: &str) -> Option<As
     let url = resolve(&ask.url, location)?;
     let mut fields = ask.fields.clone();
     if url.authority() != ask.url.authority() {
-        // What proves who we are to one server is not for another.
-        for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
-            fields.remove(secret);
+        // What proves who we are to one server is not for another, and any field may.
+        fields = HeaderMap::new();
+        for name in HARMLESS {
+            for value in ask.fields.get_all(&name) {
+                fields.append(&name, value.clone());
+            }
         }
     }
     Some(Ask {
@@ -55,7 +71,10 @@ fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
 
 #[cfg(test)]
 mod tests {
+    use http::header::{AUTHORIZATION, COOKIE};
+
     use super::*;
+    use crate::url_text;
 
     #[test]
     fn locations_are_relative_to_the_url() {
@@ -80,15 +99,47 @@ mod tests {
     }
 
     #[test]
+    fn what_servers_put_into_locations_is_escaped() {
+        let base = "https://host/a/".parse().unwrap();
+        for (location, expected) in [
+            (&b"  /b c\t"[..], Some("https://host/b%20c")),
+            (
+                "/\u{e4}?\u{20ac}".as_bytes(),
+                Some("https://host/%C3%A4?%E2%82%AC"),
+            ),
+            (b"/caf\xe9", Some("https://host/caf%E9")),
+            (
+                b"/x|[]{}^`\"<>\\",
+                Some("https://host/x%7C%5B%5D%7B%7D%5E%60%22%3C%3E%5C"),
+            ),
+            (b"/100%/%41%zz%", Some("https://host/100%25/%41%25zz%25")),
+            (b"https://[::1]:5/[", Some("https://[::1]:5/%5B")),
+            (b"//[::1]?[", Some("https://[::1]/?%5B")),
+            (b"b//[c]", Some("https://host/a/b//%5Bc%5D")),
+            (
+                "//b\u{fc}cher.example:5/b\u{fc}".as_bytes(),
+                Some("https://xn--bcher-kva.example:5/b%C3%BC"),
+            ),
+            (b"/a\x01b", None),
+            (b"//ho st/", None),
+        ] {
+            let reference = url_text::escaped(location);
+            let url = resolve(&base, &reference).map(|url| url.to_string());
+            assert_eq!(url.as_deref(), expected, "{reference}");
+        }
+    }
+
+    #[test]
     fn methods_and_secrets() {
         let mut ask = Ask::get(&"https://host/a".parse().unwrap());
         ask.fields.insert(AUTHORIZATION, "secret".parse().unwrap());
         ask.fields.insert(COOKIE, "secret".parse().unwrap());
-        ask.fields.insert("x-y", "z".parse().unwrap());
+        ask.fields.insert("x-api-key", "secret".parse().unwrap());
+        ask.fields.insert(ACCEPT, "text/plain".parse().unwrap());
         let same = follow(&ask, StatusCode::FOUND, "/b").unwrap();
-        assert_eq!(same.fields.len(), 3);
+        assert_eq!(same.fields.len(), 4);
         let other = follow(&ask, StatusCode::FOUND, "https://other/b").unwrap();
-        assert_eq!(other.fields.len(), 1);
+        assert_eq!(other.fields.keys().collect::<Vec<_>>(), [ACCEPT]);
         for (method, status, then) in [
             (Method::GET, 301, Some(Method::GET)),
             (Method::HEAD, 303, Some(Method::HEAD)),

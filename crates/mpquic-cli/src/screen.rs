@@ -4,6 +4,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use mpquic_core::PeerText;
+
 /// Texts that wait, while the view is shown.
 static HELD: Mutex<Option<Vec<Text>>> = Mutex::new(None);
 
@@ -46,7 +48,16 @@ fn held() -> MutexGuard<'static, Option<Vec<Text>>> {
 
 /// Prints to standard error, with the end of the line.
 pub(crate) fn say(line: impl std::fmt::Display) {
-    show(Text::Error(format!("{line}\n")));
+    show(Text::Error(format!("{}\n", shown(&line.to_string()))));
+}
+
+/// Without what would move, hide or reorder other text on a terminal, whoever it is from.
+fn shown(text: &str) -> String {
+    let lines = text.split('\n');
+    let lines: Vec<_> = lines
+        .map(|line| PeerText(line.as_bytes()).to_string())
+        .collect();
+    lines.join("\n")
 }
 
 /// Prints to standard output, with the end of the line.
@@ -145,5 +156,8 @@ pub(crate) mod tests {
         write("b\nc\n");
         assert_eq!(heard.take(), ["a\nb\nc\n", "5\n"]);
         assert_eq!(heard.take(), ["", ""]);
+        // What is said is for people.
+        say("a\u{1b}]0;b\u{7}\u{9b}c\u{202e}\nd");
+        assert_eq!(heard.take(), ["", "a ]0;b  c \nd\n"]);
     }
 }

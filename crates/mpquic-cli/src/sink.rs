@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::part_file::{Begun, Keep, PartFile, Version};
 
@@ -98,7 +98,11 @@ enum Message {
 /// whole: a part at most, if a later download can go on with it.
 pub(crate) struct Sink {
     sender: Option<mpsc::Sender<Message>>,
-    thread: Option<thread::JoinHandle<io::Result<Received>>>,
+    thread: Option<thread::JoinHandle<()>>,
+    /// What came of it, once the thread ends; `None` once that was told.
+    end: Option<oneshot::Receiver<io::Result<Received>>>,
+    /// What is written may wait for whoever reads it, for ever.
+    is_stream: bool,
     batch: Vec<Bytes>,
     batch_bytes: usize,
     kept: Kept,
@@ -124,13 +128,18 @@ impl Sink {
             },
             Output::Stream(_) | Output::Memory(_) => Kept::default(),
         };
+        let is_stream = matches!(output, Output::Stream(_));
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        let (tell, end) = oneshot::channel();
         let thread = thread::Builder::new()
             .name("sink".to_owned())
-            .spawn(move || drain(receiver, output))?;
+            // Nobody need wait for it.
+            .spawn(move || drop(tell.send(drain(receiver, output))))?;
         let sink = Self {
             sender: Some(sender),
             thread: Some(thread),
+            end: Some(end),
+            is_stream,
             batch: Vec::new(),
             batch_bytes: 0,
             kept,
@@ -168,7 +177,7 @@ impl Sink {
             return Ok(());
         }
         // The thread ended early, which it does only with an error.
-        self.join().map(|_| ())?;
+        self.end().await.map(|_| ())?;
         Err(io::ErrorKind::BrokenPipe.into())
     }
 
@@ -188,30 +197,42 @@ impl Sink {
     pub(crate) async fn finish(mut self, expected: Option<[u8; 32]>) -> io::Result<Received> {
         self.flush().await?;
         self.send(Message::Finish(expected)).await?;
-        tokio::task::spawn_blocking(move || self.join())
-            .await
-            .map_err(io::Error::other)?
+        self.end().await
     }
 
-    fn join(&mut self) -> io::Result<Received> {
+    /// Ends it where it is, once all that arrived is written, and tells what is left.
+    pub(crate) async fn leave(mut self) -> Kept {
+        // If that fails, nobody has use for the rest.
+        drop(self.flush().await);
+        drop(self.end().await);
+        self.kept.clone()
+    }
+
+    async fn end(&mut self) -> io::Result<Received> {
         self.sender = None;
-        match self.thread.take().map(thread::JoinHandle::join) {
-            Some(Ok(result)) => result,
-            Some(Err(_)) | None => Err(io::Error::other("the writing thread ended early")),
-        }
+        let early = || io::Error::other("the writing thread ended early");
+        // Still there if whoever waits here is dropped.
+        let ended = self.end.as_mut().ok_or_else(early)?.await;
+        self.end = None;
+        self.thread = None;
+        ended.unwrap_or_else(|_| Err(early()))
     }
 }
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        if self.thread.is_some() {
+        self.sender = None;
+        if let Some(thread) = self.thread.take().filter(|_| !self.is_stream) {
             // What is left of an unfinished file is in order before the process may end.
-            let _ = self.join();
+            let _ = thread.join();
         }
     }
 }
 
 fn drain(mut receiver: mpsc::Receiver<Message>, mut output: Output) -> io::Result<Received> {
+    if let Output::Stream(stream) = &mut output {
+        stream.open()?;
+    }
     while let Some(message) = receiver.blocking_recv() {
         match message {
             Message::Data(batch) => {
@@ -239,11 +260,20 @@ enum Output {
 
 struct Stream {
     to: Box<dyn Write + Send>,
+    /// What is still to be opened, and takes the place of `to`: a pipe waits for its other end.
+    path: Option<PathBuf>,
     hash: Sha256,
     bytes: u64,
 }
 
 impl Stream {
+    fn open(&mut self) -> io::Result<()> {
+        if let Some(path) = self.path.take() {
+            self.to = Box::new(File::options().write(true).open(path)?);
+        }
+        Ok(())
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
@@ -253,17 +283,18 @@ impl Stream {
 
 impl Output {
     fn create(destination: &Destination, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
-        let stream = |to| {
+        let stream = |to, path: Option<&PathBuf>| {
             let stream = Stream {
                 to,
+                path: path.cloned(),
                 hash: Sha256::new(),
                 bytes: 0,
             };
             Ok((Self::Stream(stream), Begun::default()))
         };
         let path = match destination {
-            Destination::Stdout => return stream(Box::new(io::stdout())),
-            Destination::Nowhere => return stream(Box::new(io::sink())),
+            Destination::Stdout => return stream(Box::new(io::stdout()), None),
+            Destination::Nowhere => return stream(Box::new(io::sink()), None),
             Destination::Memory(memory) => {
                 return Ok((Self::Memory(memory.clone()), Begun::default()));
             }
@@ -272,9 +303,7 @@ impl Output {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             // Devices and pipes are written to, never replaced.
-            Ok(metadata) if !metadata.is_file() => {
-                stream(Box::new(File::options().write(true).open(path)?))
-            }
+            Ok(metadata) if !metadata.is_file() => stream(Box::new(io::sink()), Some(path)),
             _ => {
                 let (part, begun) = PartFile::open(path, keep)?;
                 Ok((Self::Part(part), begun))
@@ -469,6 +498,29 @@ mod tests {
             .unwrap();
         let error = sink.finish(None).await.unwrap_err();
         assert_eq!(error.to_string(), "it is longer than 10 bytes");
+    }
+
+    /// A pipe that nobody reads holds nobody up: whoever drops the sink goes on.
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn a_pipe_without_a_reader_is_given_up() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let mut sink = create(&Destination::File(path.clone()));
+        sink.write(Bytes::from_static(b"word")).await.unwrap();
+        let finished = sink.finish(None);
+        let waited = tokio::time::timeout(std::time::Duration::from_millis(50), finished).await;
+        assert!(waited.is_err());
+
+        // Once somebody reads, it is written.
+        let mut sink = create(&Destination::File(path.clone()));
+        sink.write(Bytes::from_static(b"word")).await.unwrap();
+        let read = tokio::task::spawn_blocking(move || fs::read(path).unwrap());
+        let (received, read) = tokio::join!(sink.finish(None), read);
+        assert_eq!(received.unwrap().bytes, 4);
+        assert!(read.unwrap().ends_with(b"word"));
     }
 
     /// What is not kept is hashed as well.

@@ -38,6 +38,7 @@ type Answer = Response<Reads>;
 fn answer(start: u64, length: Option<u64>, tag: &str, reads: &[&[&'static [u8]]]) -> Answer {
     Response {
         start,
+        end: length,
         length,
         stamp: Some(Stamp::Etag(tag.to_owned())),
         status: StatusCode::OK,
@@ -190,7 +191,7 @@ async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
         "256.0 KiB are in {}.part, and --continue goes on behind them",
         path.display()
     );
-    assert_eq!(download.leave(), Some(told));
+    assert_eq!(download.leave().await, Some(told));
 
     let mut download = begin();
     assert_eq!((download.have(), download.count.received()), (FIRST, FIRST));
@@ -245,7 +246,7 @@ async fn if_all_of_it_is_there_nothing_more_is_needed() {
     let cut = answer(0, Some(FIRST + 1), "\"1\"", &[&[&BEGINNING]]);
     let cut = fetched(&mut download, &connection, Method::GET, cut).await;
     assert!(cut.is_err());
-    download.leave();
+    download.leave().await;
 
     let mut download = begin();
     let tag = Stamp::Etag("\"1\"".to_owned());
@@ -281,6 +282,52 @@ async fn what_is_longer_than_the_file_is_of_another_one() {
     assert_eq!(download.version, Version::default());
 }
 
+/// A rest that has another length, or none of it, is of another file, whatever its name.
+#[tokio::test]
+async fn a_rest_of_another_length_is_not_taken() {
+    let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+    let connection = served.connect(1 << 20).await;
+    let directory = tempfile::tempdir().unwrap();
+    let destination = Destination::File(directory.path().join("file"));
+    let url = Uri::from_static("https://host/file");
+    let mut download = Download::start(&url, &destination, treatment()).unwrap();
+    let mut cut = answer(0, Some(FIRST + 6), "\"1\"", &[&[&BEGINNING]]);
+    cut.body.left.push_back(Err(RequestError::Gone));
+    let cut = fetched(&mut download, &connection, Method::GET, cut).await;
+    assert!(cut.is_err());
+    // What the server told is known to the next run as well.
+    download.leave().await;
+    let mut download = Download::start(&url, &destination, treatment()).unwrap();
+    let ask = Ask {
+        have: download.gone_on_with(),
+        ..Ask::get(&url)
+    };
+    for other in [
+        answer(0, Some(6), "\"1\"", &[&[b"456789"]]),
+        answer(FIRST, Some(FIRST + 7), "\"1\"", &[&[b"4567890"]]),
+    ] {
+        let client = Known(Mutex::new(VecDeque::from([other])));
+        let ended = download.fetch_with(&ask, &connection, &client).await;
+        let Err(Ended::Request(RequestError::NotTheRest(told))) = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(told, "another length of the same version of the file");
+    }
+    // Less than the rest is a part of it.
+    let mut less = answer(FIRST, Some(FIRST + 6), "\"1\"", &[&[b"456"]]);
+    less.body.asked = Arc::default();
+    less.end = Some(FIRST + 3);
+    let client = Known(Mutex::new(VecDeque::from([less])));
+    download
+        .fetch_with(&ask, &connection, &client)
+        .await
+        .unwrap();
+    assert_eq!(
+        (download.have, download.version.length),
+        (FIRST + 3, Some(FIRST + 6))
+    );
+}
+
 /// A body of which nothing comes.
 struct Silent;
 
@@ -304,6 +351,7 @@ async fn a_body_of_which_nothing_comes_is_given_up() {
     download.count.writing.store(true, Ordering::Relaxed);
     let Response {
         start,
+        end,
         length,
         stamp,
         status,
@@ -312,6 +360,7 @@ async fn a_body_of_which_nothing_comes_is_given_up() {
     } = answer(0, None, "", &[]);
     let silent = Response {
         start,
+        end,
         length,
         stamp,
         status,
@@ -370,14 +419,16 @@ async fn of_a_head_the_fields_are_shown() {
     let url = Uri::from_static("https://host/file");
     let mut download = Download::start(&url, &destination, treatment()).unwrap();
     let mut head = answer(0, Some(10), "", &[]);
-    head.fields.insert("x-a", HeaderValue::from_static("b"));
+    let value = "b\u{9b}31m\u{202e}c".as_bytes();
+    let value = HeaderValue::from_bytes(value).unwrap();
+    head.fields.insert("x-a", value);
     fetched(&mut download, &connection, Method::HEAD, head)
         .await
         .unwrap();
     let report = download.finish(&connection, None).await.unwrap();
     assert_eq!(
         (memory.take(), report.file),
-        (b"HTTP/3 200\nx-a: b\n\n".to_vec(), None)
+        (b"HTTP/3 200\nx-a: b 31m c\n\n".to_vec(), None)
     );
 }
 

@@ -216,7 +216,6 @@ async fn other_answers_are_errors_that_say_what_is_wrong() {
         ("/404", 7, "not found on the server"),
         ("/403", 7, "the server answered 403 Forbidden"),
         ("/500", 7, "the server answered 500 Internal Server Error"),
-        ("/204", 7, "the server answered 204 No Content"),
         ("/206", 8, "part of a file, not asked for"),
         (
             "/301",
