@@ -636,8 +636,8 @@ fn usage_errors_say_what_there_is() {
             &["v3", "v1 and v2", "--quic-version"],
         ),
         (
-            &["get", url, "--local", "nope0"],
-            &["nope0", "127.0.0.1", "lo"],
+            &["get", url, "--local", "no/pe0"],
+            &["no/pe0", "127.0.0.1", "lo"],
         ),
         (
             &["get", url, "--local", "192.0.2.1"],

@@ -183,8 +183,6 @@ async fn what_clients_of_http_see() {
         ("/file", ("if-match", "\"1\""), 412),
         ("/new", ("if-match", "*"), 412),
         ("/file", ("content-range", "bytes 0-0/3"), 400),
-        ("/file", ("content-length", "3"), 400),
-        ("/file", ("content-length", "99999999999"), 413),
     ] {
         let (status, etag) = put(path, &[field]).await;
         assert_eq!((status, etag), (expected, None), "{path} {field:?}");
