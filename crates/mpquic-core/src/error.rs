@@ -150,7 +150,7 @@ mod tests {
             reason: reason.clone(),
         });
         let transport = ConnectionError::ConnectionClosed(ConnectionClose {
-            code: Fault::Internal.code(),
+            code: TransportErrorCode::INTERNAL_ERROR,
             frame_type: 0,
             reason,
         });
