@@ -15,16 +15,19 @@ mod drill;
 #[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/failure.rs"]
 mod failure;
-#[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/hex.rs"]
 mod hex;
+#[expect(dead_code, reason = "options are read, not used")]
+#[path = "../../crates/mpquic-cli/src/hosts.rs"]
+mod hosts;
 #[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/options.rs"]
 mod options;
 #[expect(dead_code, reason = "options are read, not used")]
+#[path = "../../crates/mpquic-cli/src/percent.rs"]
+mod percent;
 #[path = "../../crates/mpquic-cli/src/policy_file.rs"]
 mod policy_file;
-#[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/reach.rs"]
 mod reach;
 #[expect(dead_code, reason = "options are read, not used")]
@@ -33,6 +36,8 @@ mod screen;
 #[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/trust.rs"]
 mod trust;
+#[path = "../../crates/mpquic-cli/src/url_text.rs"]
+mod url_text;
 
 use drill::Step;
 use failure::one_line;

@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Entry, Listing, file_name, path_of, percent_decode};
+use crate::files::{Entry, Listing, file_name, path_of};
+use crate::percent::{percent_decode, percent_encode};
 use crate::times;
 
 /// Looks and sizes: one column that fits a phone, light or dark as the reader likes it.
@@ -185,22 +186,6 @@ fn size(bytes: u64) -> String {
 /// The name of a file as one segment of a URL: its bytes, whatever they mean.
 pub(crate) fn encode_name(name: &OsStr) -> String {
     percent_encode(name.as_encoded_bytes())
-}
-
-/// A name as one segment of a URL.
-pub(crate) fn percent_encode(name: impl AsRef<[u8]>) -> String {
-    let name = name.as_ref();
-    let mut encoded = String::with_capacity(name.len());
-    for &byte in name {
-        // RFC 3986 section 2.3
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 /// Text that means nothing to HTML.

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::attributes::Attributes;
 use crate::beneath::{Root, options};
+use crate::percent::percent_decode;
 use crate::unfinished::{Token, is_unfinished};
 use crate::upload::{Place, Upload, UploadError};
 use crate::uploads::Uploads;
@@ -412,22 +413,6 @@ pub(crate) fn is_well_formed(path: &str) -> bool {
     path.starts_with('/') && percent_decode(path).is_some()
 }
 
-/// The bytes that a percent-encoded segment means; `None` if it is not properly encoded.
-pub(crate) fn percent_decode(segment: &str) -> Option<Vec<u8>> {
-    let mut decoded = Vec::with_capacity(segment.len());
-    let mut bytes = segment.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        let (high, low) = (digit()?, digit()?);
-        decoded.push((high * 16 + low) as u8);
-    }
-    (!decoded.contains(&0)).then_some(decoded)
-}
-
 /// Content that is read a piece at a time, each when it is asked for. Threads are used for as long
 /// as the system takes to open or read, and not while anybody waits for a client.
 pub(crate) struct OpenContent {
@@ -494,4 +479,6 @@ impl OpenContent {
 }
 
 #[cfg(test)]
+// A fuzz target includes this file by its path.
+#[path = "files/tests.rs"]
 mod tests;

@@ -15,10 +15,11 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 
 use crate::clock;
 use crate::delivery::{Exchange, Over, Refusal, Session};
-use crate::directory_page::{json, page, percent_encode};
-use crate::files::{Listing, OpenContent, OpenError, is_well_formed, path_of, percent_decode};
+use crate::directory_page::{json, page};
+use crate::files::{Listing, OpenContent, OpenError, is_well_formed, path_of};
 use crate::http_upload::{Change, RequestBody};
 use crate::limits::OpenFile;
+use crate::percent::{percent_decode, percent_encode};
 use crate::selection::{Selection, Version};
 use crate::times;
 

@@ -77,6 +77,7 @@ mod pages;
 mod part_file;
 mod part_name;
 mod paths;
+mod percent;
 mod perf;
 mod perf_args;
 mod perf_datagram;

@@ -12,7 +12,7 @@ use http::Uri;
 use tokio::time::MissedTickBehavior;
 
 use crate::clock;
-use crate::directory_page::{Kind, Listed, percent_encode};
+use crate::directory_page::{Kind, Listed};
 use crate::examples;
 use crate::failure::{Cause, Failure, one_line};
 use crate::live::Direction;
@@ -20,6 +20,7 @@ use crate::live_terminal::{LiveArgs, beside};
 use crate::options::{Alpn, parse_url};
 use crate::outgoing::{self, Directory, Item, Items};
 use crate::pace::Pace;
+use crate::percent::percent_encode;
 use crate::preference::Preference;
 use crate::progress::{Progress, REFRESH};
 use crate::rate::Rate;

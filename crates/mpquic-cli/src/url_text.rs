@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::directory_page::percent_encode;
+use crate::percent::percent_encode;
 
 /// The URL or reference that a text means: without blanks around it, with a host as DNS has it, and with
 /// escapes for what URLs have not, as browsers do it. Control characters stay, and are refused later.

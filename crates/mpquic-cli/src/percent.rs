@@ -1,0 +1,35 @@
+//! Percent-encoding of names in URLs (RFC 3986 section 2.1).
+
+use std::fmt::Write;
+
+/// A name as one segment of a URL.
+pub(crate) fn percent_encode(name: impl AsRef<[u8]>) -> String {
+    let name = name.as_ref();
+    let mut encoded = String::with_capacity(name.len());
+    for &byte in name {
+        // RFC 3986 section 2.3
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// The bytes that a percent-encoded segment means; `None` if it is not properly encoded.
+pub(crate) fn percent_decode(segment: &str) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(segment.len());
+    let mut bytes = segment.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        let (high, low) = (digit()?, digit()?);
+        decoded.push((high * 16 + low) as u8);
+    }
+    (!decoded.contains(&0)).then_some(decoded)
+}
