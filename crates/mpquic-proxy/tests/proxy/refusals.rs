@@ -289,11 +289,6 @@ async fn other_requests_are_refused_by_name() -> TestResult {
             400,
             "http_request_error",
         ),
-        (
-            Request::connect("a@b:1").body(())?,
-            400,
-            "http_request_error",
-        ),
         (extended("/", udp)?, 404, "http_request_error"),
         (
             extended(&format!("{well_known}/a/b/"), udp)?,
