@@ -119,6 +119,10 @@ fn plan() -> Plan {
 
 /// What is to be done about an entry of a directory in another one, or why nothing can be.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table, and the helpers that its rows share"
+)]
 fn entries_of_a_list_are_fetched_or_told() {
     let reach = reach(&["--insecure"]);
     let url: Uri = "https://host/a/".parse().unwrap();
