@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use mpquic_core::config::{
@@ -165,18 +166,25 @@ impl Setup {
         };
         let mut options = config.options().clone();
         options.migration = self.migration;
-        options.time_source = Arc::new(SameTime);
+        options.time_source = Arc::new(CountedTime::default());
         options.preferred_address_v4 = self.preferred_address;
         valid(options.build())
     }
 }
 
-/// The time of day in the server's tokens. It is constant, so that equal seeds give equal bytes.
-struct SameTime;
+/// The time of day in the server's tokens: a fixed day, and a millisecond later at each reading.
+///
+/// Equal seeds give equal bytes, and an address that is proven again has a later proof.
+#[derive(Default)]
+struct CountedTime {
+    readings: AtomicU64,
+}
 
-impl TimeSource for SameTime {
+impl TimeSource for CountedTime {
     fn now(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+        let readings = self.readings.fetch_add(1, Ordering::Relaxed);
+        let day = Duration::from_secs(1_800_000_000);
+        SystemTime::UNIX_EPOCH + day + Duration::from_millis(readings)
     }
 }
 
