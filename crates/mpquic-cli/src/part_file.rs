@@ -241,7 +241,7 @@ impl PartFile {
     }
 
     fn remove_new(&self) {
-        // If it cannot be removed there is nothing more to do about it.
+        // A file that cannot be removed stays: the download has ended already.
         let _ = fs::remove_file(&self.names.new);
     }
 
@@ -311,7 +311,7 @@ impl Drop for PartFile {
         }
         self.kept.store(0, Ordering::Release);
         if is_at(&self.file, &self.names.part) {
-            // If they cannot be removed there is nothing more to do about it.
+            // Files that cannot be removed stay: the download has ended already.
             let _ = fs::remove_file(&self.names.note);
             let _ = fs::remove_file(&self.names.part);
         }
