@@ -5,10 +5,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Buf;
 use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
-use mpquic_tokio::{WriteError, ZeroRtt};
+use mpquic_tokio::{ConnectionError, WriteError, ZeroRtt};
 
 use crate::error;
 use crate::priorities::Priorities;
+use crate::qpack_streams::QpackStreams;
 use crate::streams::{BidiStream, RecvStream, SendStream};
 
 /// Longest frame unless [`Connection::max_frame_size`] says otherwise, bytes.
@@ -21,6 +22,9 @@ const MAX_FRAME_SIZE: u64 = 64 << 10;
 pub struct Connection {
     open: OpenStreams,
     priorities: Priorities,
+    /// Unidirectional streams of the peer whose type has not arrived.
+    arriving: Vec<RecvStream>,
+    qpack: QpackStreams,
 }
 
 /// Opens streams on a connection.
@@ -44,6 +48,8 @@ impl Connection {
     pub fn new(connection: mpquic_tokio::Connection) -> Self {
         Self {
             priorities: Priorities::new(connection.clone()),
+            arriving: Vec::new(),
+            qpack: QpackStreams::default(),
             open: OpenStreams {
                 connection,
                 max_frame_size: MAX_FRAME_SIZE,
@@ -84,6 +90,45 @@ impl Connection {
         self.priorities.clone()
     }
 
+    /// Accepts all unidirectional streams that are there.
+    fn accept_unidirectional(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectionError> {
+        let OpenStreams {
+            connection,
+            max_frame_size,
+            ..
+        } = &mut self.open;
+        while let Poll::Ready(stream) = connection.poll_accept_uni(cx) {
+            let priorities = &self.priorities;
+            let stream =
+                RecvStream::unidirectional(connection, stream?, *max_frame_size, priorities);
+            self.arriving.push(stream);
+        }
+        Ok(())
+    }
+
+    /// The next stream that is for h3. Those of QPACK are read here.
+    fn next_unidirectional(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<RecvStream>, (Code, &'static str)> {
+        self.qpack.read(cx)?;
+        let mut index = 0;
+        while let Some(stream) = self.arriving.get_mut(index) {
+            let Poll::Ready(kind) = stream.poll_kind(cx) else {
+                index += 1;
+                continue;
+            };
+            let stream = self.arriving.swap_remove(index);
+            // One that ended before its type means nothing (RFC 9114 section 6.2).
+            let Some(kind) = kind else { continue };
+            match self.qpack.take(kind, stream)? {
+                None => self.qpack.read(cx)?,
+                others => return Ok(others),
+            }
+        }
+        Ok(None)
+    }
+
     pub(crate) fn handle(&self) -> &mpquic_tokio::Connection {
         &self.open.connection
     }
@@ -118,18 +163,17 @@ impl<B: Buf> quic::Connection<B> for Connection {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<RecvStream, ConnectionErrorIncoming>> {
-        let OpenStreams {
-            connection,
-            max_frame_size,
-            ..
-        } = &mut self.open;
-        let accepted = connection.poll_accept_uni(cx);
-        let priorities = &self.priorities;
-        accepted
-            .map_ok(|stream| {
-                RecvStream::unidirectional(connection, stream, *max_frame_size, priorities)
-            })
-            .map_err(error::of_connection)
+        let accepted = self.accept_unidirectional(cx);
+        match self.next_unidirectional(cx) {
+            Ok(Some(stream)) => Poll::Ready(Ok(stream)),
+            Ok(None) => match accepted {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error::of_connection(error))),
+            },
+            Err((code, reason)) => {
+                Poll::Ready(Err(error::closed(&self.open.connection, code, reason)))
+            }
+        }
     }
 
     fn poll_accept_bidi(

@@ -26,6 +26,8 @@ const PUSH: u64 = 0x01;
 pub(crate) struct Control {
     /// Of a server.
     priorities: Option<Priorities>,
+    /// The type of the stream, once it has arrived.
+    kind: Option<u64>,
     had_settings: bool,
     max_push_id: u64,
 }
@@ -35,19 +37,25 @@ impl Control {
     pub(crate) fn new(priorities: Option<Priorities>) -> Self {
         Self {
             priorities,
+            kind: None,
             had_settings: false,
             max_push_id: 0,
         }
     }
 
     /// The stream is of this type. An error is what the connection is closed with.
-    pub(crate) fn on_stream_type(&self, kind: u64) -> Result<(), Code> {
+    pub(crate) fn on_stream_type(&mut self, kind: u64) -> Result<(), Code> {
+        self.kind = Some(kind);
         match (kind, &self.priorities) {
             (PUSH, Some(_)) => Err(Code::H3_STREAM_CREATION_ERROR),
             // RFC 9114 section 4.6: clients here never say that they take pushes.
             (PUSH, None) => Err(Code::H3_ID_ERROR),
             _ => Ok(()),
         }
+    }
+
+    pub(crate) fn kind(&self) -> Option<u64> {
+        self.kind
     }
 
     /// True if the frame is for h3. An error is what the connection is closed with.

@@ -1,10 +1,12 @@
 //! What the errors of a connection and of its streams are called in `h3`.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
+use h3::error::Code;
 use h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
-use mpquic_tokio::{ConnectionError, ReadError, VarInt, WriteError};
+use mpquic_tokio::{Connection, ConnectionError, ReadError, VarInt, WriteError};
 
 /// A request or a response that breaks a rule of RFC 9114 section 4.1.2. Its stream ended with `H3_MESSAGE_ERROR`.
 ///
@@ -62,6 +64,22 @@ pub(crate) fn of_write(error: WriteError) -> StreamErrorIncoming {
             StreamErrorIncoming::Unknown(Box::new(error))
         }
     }
+}
+
+/// Closes a connection whose peer broke the rules, and tells h3 of it.
+pub(crate) fn closed(
+    connection: &Connection,
+    code: Code,
+    reason: &'static str,
+) -> ConnectionErrorIncoming {
+    connection.close(self::code(code.value()), reason.as_bytes());
+    let error = io::Error::new(io::ErrorKind::InvalidData, reason);
+    ConnectionErrorIncoming::Undefined(Arc::new(error))
+}
+
+/// True if the stream ended, and not its connection.
+pub(crate) fn is_of_stream(error: &StreamErrorIncoming) -> bool {
+    !matches!(error, StreamErrorIncoming::ConnectionErrorIncoming { .. })
 }
 
 fn terminated(code: VarInt) -> StreamErrorIncoming {

@@ -123,7 +123,9 @@
 //! `h3` 0.0.8 does not look at stands here.
 //!
 //! Of connections: frames before the settings, the length of GOAWAY, CANCEL_PUSH and MAX_PUSH_ID and
-//! their IDs, push streams of clients, and what servers push, which no client allows.
+//! their IDs, push streams of clients, and pushes of servers, which no client allows. Of QPACK's two streams (RFC 9204
+//! section 4): instructions for a dynamic table, which we never allow, acknowledgements of one, and the end of such a
+//! stream.
 //!
 //! Of requests and responses, their fields, trailers and DATA frames, each as it comes, before `h3` sees it:
 //!
@@ -174,6 +176,7 @@ mod message;
 mod priorities;
 mod priority;
 mod qpack;
+mod qpack_streams;
 mod static_table;
 mod streams;
 mod units;

@@ -1,7 +1,6 @@
 //! Streams as `h3` reads and writes them.
 
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
 use h3::error::Code;
-use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
+use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
 use mpquic_tokio::Side;
 
 use crate::body;
@@ -309,18 +308,37 @@ impl RecvStream {
         let rules = Rules::Unidirectional(Control::new(priorities));
         Self::new(connection, stream, units, rules)
     }
+
+    /// The type of a unidirectional stream, whose bytes are handed out all the same; `None` if the stream has ended
+    /// before it.
+    pub(crate) fn poll_kind(&mut self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
+        let bytes = ready!(self.0.poll_data(cx));
+        self.0.ahead = bytes.ok().flatten();
+        match &self.0.rules {
+            Rules::Unidirectional(control) => Poll::Ready(control.kind()),
+            Rules::Message(_) => Poll::Ready(None),
+        }
+    }
+
+    /// Leaves out the type.
+    pub(crate) fn skip_kind(&mut self) {
+        self.0.ahead = None;
+    }
+
+    /// The next bytes.
+    pub(crate) fn poll_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        self.0.poll_data(cx)
+    }
 }
 
 impl Receiving {
     /// Closes the connection, for the peer broke the rules.
     fn fail(&self, code: Code, reason: &'static str) -> StreamErrorIncoming {
-        let code = error::code(code.value());
-        self.connection.close(code, reason.as_bytes());
         StreamErrorIncoming::ConnectionErrorIncoming {
-            connection_error: ConnectionErrorIncoming::Undefined(Arc::new(io::Error::new(
-                io::ErrorKind::InvalidData,
-                reason,
-            ))),
+            connection_error: error::closed(&self.connection, code, reason),
         }
     }
 

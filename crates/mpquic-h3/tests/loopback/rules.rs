@@ -16,6 +16,8 @@ const MAX_PUSH_ID: u8 = 0x0d;
 /// Stream types of QPACK.
 const ENCODER: u8 = 2;
 const DECODER: u8 = 3;
+/// Stream type of a push.
+const PUSH: u8 = 1;
 
 /// Bytes of a stream that a client opens.
 #[derive(Debug)]
@@ -162,7 +164,6 @@ async fn frames_are_as_long_as_what_is_in_them() -> TestResult {
 
 #[tokio::test]
 async fn there_is_one_stream_of_each_kind() -> TestResult {
-    const PUSH: u8 = 1;
     let streams = [
         vec![control(&[]), control(&[])],
         vec![control(&[]), Uni(vec![ENCODER]), Uni(vec![ENCODER])],
@@ -173,6 +174,51 @@ async fn there_is_one_stream_of_each_kind() -> TestResult {
     each_is_told(Code::H3_STREAM_CREATION_ERROR, streams).await?;
     let ended = [vec![Ended(CONTROL.to_vec())]];
     each_is_told(Code::H3_CLOSED_CRITICAL_STREAM, ended).await
+}
+
+/// A stream of this type with these instructions, beside the control stream.
+fn qpack(kind: u8, instructions: &[u8]) -> Vec<Stream> {
+    vec![control(&[]), Uni([&[kind], instructions].concat())]
+}
+
+#[tokio::test]
+async fn no_instruction_is_about_a_dynamic_table() -> TestResult {
+    // A capacity of 1 and of 31, insertions with a name of the static table and one of their own, a duplicate.
+    let instructions: [&[u8]; 5] = [
+        &[0x21],
+        &[0x3f, 0],
+        &[0xc1, 1, b'a'],
+        &[0x41, b'a', 1, b'b'],
+        &[0],
+    ];
+    let streams = instructions.map(|instructions| qpack(ENCODER, instructions));
+    each_is_told(Code::QPACK_ENCODER_STREAM_ERROR, streams).await?;
+    // A section acknowledgement, an insert count increment, and a cancelled stream with an endless ID.
+    let instructions: [&[u8]; 3] = [&[0x80], &[1], &[&[0x7f][..], &[0x80; 10]].concat()];
+    let streams = instructions.map(|instructions| qpack(DECODER, instructions));
+    each_is_told(Code::QPACK_DECODER_STREAM_ERROR, streams).await
+}
+
+#[tokio::test]
+async fn streams_of_qpack_stay_open() -> TestResult {
+    let streams = [ENCODER, DECODER].map(|kind| vec![control(&[]), Ended(vec![kind])]);
+    each_is_told(Code::H3_CLOSED_CRITICAL_STREAM, streams).await
+}
+
+/// A server has no rule that a capacity of 0, or a cancelled stream, breaks: it closes the connection for the stream
+/// that comes behind.
+#[tokio::test]
+async fn instructions_without_a_table_are_taken() -> TestResult {
+    let right = [
+        qpack(ENCODER, &[0x20]),
+        qpack(DECODER, &[0x44, 0x7f, 0xff, 0x03]),
+    ];
+    for mut streams in right {
+        streams.push(Uni(vec![PUSH, 0]));
+        let code = told(&streams).await?;
+        assert_eq!(code, Code::H3_STREAM_CREATION_ERROR, "{streams:?}");
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -193,7 +239,6 @@ async fn numbers_are_of_something() -> TestResult {
 /// A client allows no pushes: RFC 9114 sections 4.6, 7.2.3 and 7.2.5.
 #[tokio::test]
 async fn nothing_is_pushed_to_a_client() -> TestResult {
-    const PUSH: u8 = 1;
     for stream in [
         Uni(vec![PUSH, 0]),
         control(&frame(CANCEL_PUSH, &[0])),
