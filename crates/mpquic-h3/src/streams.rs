@@ -635,3 +635,54 @@ fn stream_id(id: mpquic_tokio::StreamId) -> StreamId {
     // Both count up to 2^62 - 1.
     StreamId::try_from(u64::from(id)).unwrap_or_else(|_| unreachable!("{id} is a stream ID"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use h3::quic::RecvStream as _;
+    use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig};
+
+    use super::*;
+
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Pieces of a body that wait behind the first one are copies of their own size, and no parts of the datagrams in
+    /// which they came.
+    #[tokio::test]
+    async fn short_pieces_that_wait_keep_no_datagrams() -> TestResult {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"h3"])?;
+        let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+        let client = Endpoint::client("127.0.0.1:0".parse()?)?;
+        let config = ClientConfig::dangerous_insecure(&[b"h3"])?;
+        let connecting = client.connect_with(config, server.local_addr()?, "localhost")?;
+        let incoming = server.accept().await.ok_or("closed")?;
+        let (at_client, at_server) = tokio::try_join!(connecting, async { incoming.await })?;
+        let (mut send, _recv) = at_client.open_bi().await?;
+        // The fields of a GET, and the header of a DATA frame of 8,000 bytes.
+        let fields = [0x01, 8, 0x00, 0x00, 0xd1, 0xd7, 0xc1, 0x50, 0x01, b'a'];
+        send.write_all(&[&fields[..], &[0x00, 0x5f, 0x40]].concat())
+            .await?;
+        let streams = at_server.accept_bi().await?;
+        let mut stream = BidiStream::<Bytes>::accepted(&at_server, streams, 1 << 16);
+        for _ in 0..2 {
+            poll_fn(|cx| stream.poll_data(cx)).await?;
+        }
+        for _ in 0..8 {
+            send.write_all(&[7; 100]).await?;
+            while at_client.path_stats().iter().any(|path| path.in_flight > 0) {
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut pieces = 0;
+        while pieces < 8 {
+            let piece = poll_fn(|cx| stream.poll_data(cx)).await?.ok_or("the end")?;
+            pieces += piece.len() / 100;
+            if stream.recv.0.waiting.start > 1 {
+                let piece = piece.try_into_mut().map_err(|_| "a part of a datagram")?;
+                assert_eq!(piece.capacity(), 100);
+            }
+        }
+        Ok(())
+    }
+}

@@ -245,6 +245,29 @@ mod tests {
 
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn a_flow_that_carries_nothing_ends() {
+        let idle = Duration::from_secs(10);
+        let carried = Carried::default();
+        let begin = Instant::now();
+        let carrying = async {
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_secs(9)).await;
+                carried.from_stream.fetch_add(1, Ordering::Relaxed);
+            }
+            std::future::pending().await
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(100), async {
+            tokio::select! {
+                () = until_idle(idle, &carried) => {}
+                () = carrying => {}
+            }
+        });
+        ended.await.expect("it ends");
+        let lasted = begin.elapsed() - Duration::from_secs(27);
+        assert!(idle <= lasted && lasted <= 2 * idle, "{lasted:?}");
+    }
+
     #[tokio::test]
     async fn who_waits_for_bytes_keeps_no_memory_for_them() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

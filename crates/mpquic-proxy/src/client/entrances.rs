@@ -359,3 +359,50 @@ async fn serve_http(mut begun: Begun, client: &Client) -> io::Result<()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// The two ends of an application's connection.
+    async fn begun() -> io::Result<(TcpStream, Begun)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let connecting = TcpStream::connect(listener.local_addr()?);
+        let (near, far) = tokio::try_join!(connecting, listener.accept())?;
+        let (knock, _) = Knocking::new(1).begin();
+        Ok((near, Begun::new(far.0, knock)))
+    }
+
+    /// A message that never ends.
+    fn unfinished(_: &[u8]) -> Result<Option<((), usize)>, ()> {
+        Ok(None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_minute_is_enough_to_say_something() -> io::Result<()> {
+        let (_application, mut begun) = begun().await?;
+        let begin = Instant::now();
+        let read = begun.read(socks::MAX_MESSAGE, unfinished).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begin.elapsed().as_secs(), 30);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_message_without_an_end_is_read_up_to_its_limit() -> io::Result<()> {
+        for most in [socks::MAX_MESSAGE, http_proxy::MAX_HEAD] {
+            let (mut application, mut begun) = begun().await?;
+            let pouring = async { while application.write_all(&[0; 4096]).await.is_ok() {} };
+            let read = tokio::select! {
+                read = begun.read(most, unfinished) => read?,
+                () = pouring => None,
+            };
+            assert_eq!(read, None);
+            let length = begun.bytes.len();
+            assert!(most < length && length < 2 * most + 4096, "{length}");
+        }
+        Ok(())
+    }
+}

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic_proxy::{ClientOptions, Entrance};
@@ -155,6 +156,56 @@ async fn a_slow_reader_stops_its_own_flow_only() -> TestResult {
     let memory = setup.connection.stats().memory.total();
     assert!(memory < 16 << 20, "{memory} bytes");
     drop(silent);
+    Ok(())
+}
+
+/// Seven flows that nobody reads leave room for the eighth.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_readers_leave_room_for_others() -> TestResult {
+    let window = 1 << 20;
+    let setup = Setup::with(
+        open(),
+        |_| {},
+        |transport| transport.max_receive_window = window,
+    )
+    .await?;
+    let listener = TcpListener::bind(loopback()).await?;
+    let mut silent = Vec::new();
+    for _ in 0..7 {
+        silent.push(setup.forwarded(listener.local_addr()?).await?);
+        let (mut pouring, _) = within("accept", listener.accept()).await??;
+        tokio::spawn(async move { while pouring.write(&[0; 64 << 10]).await.is_ok() {} });
+    }
+    let until_full = async {
+        let mut seen = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let received = setup.client.flows().iter().map(|flow| flow.received).sum();
+            if received == seen && received > 7 * window / 8 {
+                return;
+            }
+            seen = received;
+        }
+    };
+    within("seven flows", until_full).await?;
+    let data = pattern(200_000, 5);
+    let target = target(echo).await?;
+    assert!(exchange(setup.forwarded(target).await?, &data).await? == data);
+    Ok(())
+}
+
+/// With an option of the server's, a flow that carries nothing ends, as a reset.
+#[tokio::test]
+async fn an_idle_flow_ends() -> TestResult {
+    let mut options = open();
+    options.tcp_idle = Duration::from_millis(200);
+    let setup = Setup::new(options).await?;
+    let mut application = setup.forwarded(target(echo).await?).await?;
+    application.write_u8(1).await?;
+    assert_eq!(within("byte", application.read_u8()).await??, 1);
+    let read = within("reset", application.read_u8()).await?;
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(setup.server.stats().open_tcp, 0);
     Ok(())
 }
 

@@ -161,6 +161,15 @@ async fn socks_associates() -> TestResult {
     within("reply", control.read_exact(&mut reply)).await??;
     assert_eq!(reply[..10], *b"\x05\x00\x05\x00\x00\x01\x7f\x00\x00\x01");
     let port = u16::from_be_bytes([reply[10], reply[11]]);
+    // Nobody at another address takes the association, not even with the first packet.
+    let target = UdpSocket::bind(loopback()).await?;
+    let to_target = |payload: &[u8]| -> Result<Vec<u8>, Error> {
+        let port = target.local_addr()?.port().to_be_bytes();
+        Ok([b"\0\0\0\x01\x7f\0\0\x01", &port[..], payload].concat())
+    };
+    let stranger = UdpSocket::bind("127.0.0.4:0").await?;
+    let packet = to_target(b"stranger")?;
+    stranger.send_to(&packet, ("127.0.0.1", port)).await?;
     let socket = UdpSocket::bind(loopback()).await?;
     socket.connect(("127.0.0.1", port)).await?;
     let [one, two] = [echo().await?, echo().await?];
@@ -174,15 +183,19 @@ async fn socks_associates() -> TestResult {
         let packet = [&header[..], b"payload"].concat();
         assert_eq!(ask(&socket, &packet).await?, packet);
     }
-    // Somebody else gets nothing through; a fragment is dropped.
-    let stranger = UdpSocket::bind("127.0.0.4:0").await?;
-    let packet = [&by_address[..], b"stranger"].concat();
-    stranger.send_to(&packet, ("127.0.0.1", port)).await?;
+    // Nor does another port of the client's address get anything through; a fragment is dropped.
+    let neighbour = UdpSocket::bind(loopback()).await?;
+    let packet = to_target(b"neighbour")?;
+    neighbour.send_to(&packet, ("127.0.0.1", port)).await?;
     let fragment = [b"\0\0\x01", &by_address[3..], b"x"].concat();
     socket.send(&fragment).await?;
     let packet = [&by_address[..], b"last"].concat();
     assert_eq!(ask(&socket, &packet).await?, packet);
     assert_eq!(setup.server.stats().open_udp, 2);
+    socket.send(&to_target(b"client")?).await?;
+    let mut buffer = [0; 64];
+    let length = within("a payload", target.recv(&mut buffer)).await??;
+    assert_eq!(buffer[..length], *b"client");
     // The association ends with the TCP connection, and so do its flows.
     drop(control);
     let ended = async {
