@@ -10,13 +10,13 @@ use tokio::sync::OnceCell;
 
 use crate::failure::Failure;
 use crate::options::Alpn;
-use crate::{hq, http_client};
+use crate::{hq_client, http_client};
 
 /// A client of any protocol that the tool speaks.
 #[derive(Clone)]
 pub(crate) enum AnyClient {
     Http(http_client::Client),
-    Hq(hq::Client),
+    Hq(hq_client::Client),
 }
 
 impl AnyClient {
@@ -33,7 +33,7 @@ impl AnyClient {
             return client.map(Self::Http).map_err(Failure::from);
         }
         if protocol == Alpn::HqInterop.bytes() {
-            return Ok(Self::Hq(hq::Client::new(connection)));
+            return Ok(Self::Hq(hq_client::Client::new(connection)));
         }
         let protocol = String::from_utf8_lossy(protocol);
         Err(Failure::other(format!(

@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, Parser};
 use toml::{Table, Value};
 
-use crate::args::Cli;
+use crate::cli::Cli;
 use crate::failure::{Cause, Failure};
 use crate::screen;
 

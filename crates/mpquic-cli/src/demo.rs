@@ -10,8 +10,8 @@ use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, VarInt};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::args::Demo;
 use crate::clients::Clients;
+use crate::demo_args::Demo;
 use crate::download::{Download, Treatment};
 use crate::drain::{CLOSE_TIME, drain};
 use crate::endpoints::Endpoints;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use http::{Method, Uri};
 
-use crate::args::{Get, Reconnect};
 use crate::download::Treatment;
 use crate::failure::{Cause, Failure};
 use crate::fetch::{Fetch, Plan};
+use crate::get_args::{Get, Reconnect};
 use crate::json_output::{Json, JsonOutput};
 use crate::live::Direction;
 use crate::live_terminal::beside;

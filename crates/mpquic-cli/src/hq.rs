@@ -1,4 +1,4 @@
-//! HTTP/0.9 over QUIC, ALPN `hq-interop`: a request is `GET /path` and CRLF on a bidirectional
+//! The server's side of HTTP/0.9 over QUIC, ALPN `hq-interop`: a request is `GET /path` and CRLF on a bidirectional
 //! stream, the answer is the bare file. There is no status code: if a file cannot be sent, the
 //! stream is reset.
 
@@ -7,94 +7,26 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderMap, Method, StatusCode};
 use mpquic_core::{ConnectionError, VarInt};
-use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, WriteError};
+use mpquic_tokio::{ReadError, RecvStream, SendStream};
 use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::delivery::{Outlet, Over, QuicSession, Refusal, Session};
 use crate::drain::Draining;
 use crate::drain::ENDS;
-use crate::protocol::{self, Ask, RequestError, Response};
+use crate::hq_client::{NOT_FOUND, SERVER_ERROR};
 
 /// Longest request line we read.
 const MAX_REQUEST: usize = 8 << 10;
-/// Application error codes of resets, named and numbered after HTTP's status codes.
+/// Application error codes of resets, named and numbered after HTTP's status codes. The client's side has two more.
 const BAD_REQUEST: u32 = 400;
-const NOT_FOUND: u32 = 404;
 const STALLED: u32 = 408;
-const SERVER_ERROR: u32 = 500;
 const ENDING: u32 = 503;
 /// The client has taken its request back. Many servers write this into their logs.
 const UNWANTED: u32 = 499;
 /// Also the application error code of a connection whose client cancels too many requests.
 const TOO_MANY: u32 = 429;
-
-/// The client's side.
-#[derive(Clone)]
-pub(crate) struct Client {
-    connection: Connection,
-}
-
-impl Client {
-    pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection }
-    }
-}
-
-impl protocol::Client for Client {
-    type Body = RecvStream;
-
-    async fn ask(&self, ask: &Ask) -> Result<Response<RecvStream>, RequestError> {
-        if ask.method != Method::GET {
-            return Err(RequestError::Unsupported(
-                "the server speaks HTTP/0.9 only, which has no method but GET",
-            ));
-        }
-        let (mut send, body) = self.connection.open_bi().await?;
-        let target = ask
-            .url
-            .path_and_query()
-            .map_or("/", |target| target.as_str());
-        let request = format!("GET {target}\r\n");
-        match send.write_chunk(request.into()).await {
-            // The server may answer without reading to the end of the request.
-            Ok(()) | Err(WriteError::Stopped(_)) => {}
-            Err(WriteError::ConnectionLost(error)) => return Err(error.into()),
-            Err(WriteError::ClosedStream | WriteError::ZeroRttRejected) => {
-                return Err(RequestError::Cancelled);
-            }
-        }
-        // A stream that was stopped meanwhile is as good as finished.
-        let _ = send.finish();
-        Ok(Response {
-            start: 0,
-            end: None,
-            length: None,
-            stamp: None,
-            status: StatusCode::OK,
-            fields: HeaderMap::new(),
-            body,
-        })
-    }
-}
-
-impl protocol::Body for RecvStream {
-    async fn read(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, RequestError> {
-        self.read_chunks(chunks).await.map_err(|error| match error {
-            ReadError::Reset(code) => match u32::try_from(code.into_inner()) {
-                Ok(NOT_FOUND) => RequestError::NotFound,
-                Ok(SERVER_ERROR) => RequestError::ServerFailed,
-                _ => RequestError::Refused(code.into_inner()),
-            },
-            ReadError::ConnectionLost(error) => error.into(),
-            ReadError::ClosedStream
-            | ReadError::IllegalOrderedRead
-            | ReadError::ZeroRttRejected => RequestError::Cancelled,
-        })
-    }
-}
 
 /// Answers the requests of one client until the connection ends.
 pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> ConnectionError {
@@ -307,6 +239,8 @@ fn parse_request(request: &[u8]) -> Option<String> {
 mod tests {
     use std::sync::atomic::Ordering;
     use std::time::Duration;
+
+    use mpquic_tokio::Connection;
 
     use super::*;
     use crate::limits::Limits;
@@ -606,30 +540,6 @@ mod tests {
             soon(busy.closed()).await,
             ConnectionError::ApplicationClosed(_)
         ));
-    }
-
-    /// A client asks with GET alone, and hears why there is no file.
-    #[tokio::test]
-    async fn the_codes_of_resets_say_what_went_wrong() {
-        use protocol::Client as _;
-
-        let gone = Anything::new(400_000).that_became(0);
-        let served = serve(gone, Limits::default());
-        let connection = served.connect(WINDOW).await;
-        let client = Client::new(connection);
-        let mut ask = Ask::get(&"https://host/file".parse().unwrap());
-        let answer = client.ask(&ask).await.unwrap();
-        assert_eq!((answer.start, answer.length), (0, None));
-        let mut body = answer.body;
-        let mut pieces = [Bytes::new()];
-        let read = protocol::Body::read(&mut body, &mut pieces);
-        let failed = soon(read).await.unwrap_err();
-        let told = "the server could not read the file to its end";
-        assert_eq!(failed.to_string(), told);
-        ask.method = Method::HEAD;
-        let refused = client.ask(&ask).await.err().unwrap();
-        let told = "the server speaks HTTP/0.9 only, which has no method but GET";
-        assert_eq!(refused.to_string(), told);
     }
 
     #[tokio::test]

@@ -1,10 +1,9 @@
 //! A server's certificate and key: named by the user, kept from the time before, or made.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use mpquic_core::crypto::rustls::{QuicServerConfig, SharedTickets};
@@ -18,6 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::failure::{Cause, Failure};
 use crate::options::Cipher;
 use crate::reach::Reach;
+use crate::state::create_private;
 use crate::trust::{Fingerprint, Shown};
 
 /// The file that has both in it.
@@ -203,33 +203,6 @@ fn keep(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Opens an empty file that only its owner can read.
-pub(crate) fn create_private(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    options.open(path)
-}
-
-/// Where the user's programs keep what lasts; `None` if the user has no such place.
-pub(crate) fn state_directory() -> Option<PathBuf> {
-    state_directory_by(|name| std::env::var_os(name))
-}
-
-fn state_directory_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let variable = |name| variable(name).filter(|value| !value.is_empty());
-    let from = |name, below: &str| variable(name).map(|path| PathBuf::from(path).join(below));
-    // https://specifications.freedesktop.org/basedir-spec
-    from("XDG_STATE_HOME", "mpquic")
-        .filter(|path| path.is_absolute())
-        .or_else(|| from("LOCALAPPDATA", "mpquic").filter(|_| cfg!(windows)))
-        .or_else(|| from("HOME", ".local/state/mpquic"))
-}
-
 #[cfg(test)]
 mod tests {
     use rustls::client::WebPkiServerVerifier;
@@ -273,38 +246,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn where_the_state_of_users_is() {
-        let directory = |variables: &[(&str, &str)]| {
-            let found = state_directory_by(|name| {
-                let mut variables = variables.iter();
-                let found = variables.find(|(variable, _)| *variable == name);
-                found.map(|(_, value)| value.into())
-            });
-            found.map(|path| path.display().to_string())
-        };
-        let home = ("HOME", "/home/a");
-        for (variables, expected) in [
-            (&[("XDG_STATE_HOME", "/state"), home][..], "/state/mpquic"),
-            (&[home], "/home/a/.local/state/mpquic"),
-            // The specification says that these are not to be used.
-            (
-                &[("XDG_STATE_HOME", ""), home],
-                "/home/a/.local/state/mpquic",
-            ),
-            (
-                &[("XDG_STATE_HOME", "state"), home],
-                "/home/a/.local/state/mpquic",
-            ),
-        ] {
-            if cfg!(unix) {
-                assert_eq!(directory(variables).as_deref(), Some(expected));
-            }
-        }
-        assert_eq!(directory(&[]), None);
-        assert_eq!(directory(&[("HOME", ""), ("XDG_STATE_HOME", "")]), None);
-    }
-
     /// A server that starts at the same time may be faster, and has not yet written all of it.
     #[cfg(unix)]
     #[test]
@@ -317,15 +258,6 @@ mod tests {
         let told = "remove it to have a new one made, which clients have to pin anew";
         assert!(failure.message().ends_with(told), "{failure:?}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_private_file_begins_empty() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("private");
-        fs::write(&path, "what was there before").unwrap();
-        create_private(&path).unwrap().write_all(b"new").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 
     #[test]

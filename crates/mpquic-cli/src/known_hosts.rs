@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Cause, Failure};
-use crate::identity;
+use crate::state;
 use crate::trust::Fingerprint;
 
 /// A file with a line for each server: its host and port, a space, and the fingerprint of its
@@ -18,7 +18,7 @@ pub(crate) struct KnownHosts {
 impl KnownHosts {
     /// The file that the user names, or that of all earlier runs.
     pub(crate) fn new(named: Option<&Path>) -> Result<Self, Failure> {
-        let kept = || Some(identity::state_directory()?.join("known_hosts"));
+        let kept = || Some(state::state_directory()?.join("known_hosts"));
         let path = named.map(Path::to_owned).or_else(kept);
         let path = path.ok_or_else(|| {
             Failure::usage(

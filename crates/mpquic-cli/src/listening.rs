@@ -18,13 +18,14 @@ use crate::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
 use crate::endpoints::Endpoints;
 use crate::failure::{Cause, Failure};
 use crate::fleet::{self, Fleet};
-use crate::identity::{self, Identity};
+use crate::identity::Identity;
 use crate::live_page;
 use crate::metrics_server::{self, Tell, Told};
 use crate::observer::Observer;
 use crate::options::Connections;
 use crate::screen;
 use crate::signals::Signals;
+use crate::state;
 use crate::trust::{Fingerprint, roots_in};
 
 /// Port used when none is named.
@@ -246,7 +247,7 @@ impl Listening {
 
     /// The identity of earlier servers of this user, or a new one.
     fn own_identity(&self) -> Result<Identity, Failure> {
-        let Some(directory) = self.state.clone().or_else(identity::state_directory) else {
+        let Some(directory) = self.state.clone().or_else(state::state_directory) else {
             return Identity::make(&self.listen);
         };
         match Identity::kept(&directory, &self.listen) {

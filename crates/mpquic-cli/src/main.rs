@@ -13,18 +13,18 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::args::{Cli, Command, List};
+use crate::cli::{Cli, Command, List};
 use crate::failure::{Cause, Failure};
-use crate::proxy_args::Proxy;
+use crate::proxy_args::{Proxy, ProxyServer};
 use crate::signals::Signals;
 
 mod access_log;
 mod addresses;
-mod args;
 mod attributes;
 mod backup;
 mod beneath;
 mod bucket;
+mod cli;
 mod clients;
 mod clock;
 mod config_file;
@@ -32,6 +32,7 @@ mod cost;
 mod count;
 mod delivery;
 mod demo;
+mod demo_args;
 mod descriptors;
 mod directory_page;
 mod download;
@@ -45,9 +46,11 @@ mod files;
 mod fleet;
 mod flood;
 mod get;
+mod get_args;
 mod hex;
 mod hosts;
 mod hq;
+mod hq_client;
 mod http_client;
 mod http_server;
 mod http_service;
@@ -112,12 +115,14 @@ mod screen;
 mod selection;
 mod sending;
 mod serve;
+mod serve_args;
 mod serve_limits;
 mod service_manager;
 mod session;
 mod signals;
 mod sink;
 mod stamp;
+mod state;
 #[cfg(test)]
 mod testing;
 mod times;
@@ -174,7 +179,9 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Serve(args) => serve::run(args).await,
             Command::Get(args) => until_interrupted(get::run(args)).await,
             Command::Put(args) => until_interrupted(put::run(args)).await,
-            Command::Proxy(Proxy::Server(args)) => proxy_server::run(args).await,
+            Command::Proxy(Proxy::Server(args)) => {
+                proxy_server::run(args, proxy_server_again).await
+            }
             Command::Proxy(Proxy::Client(args)) => until_interrupted(proxy_client::run(args)).await,
             Command::Proxy(Proxy::Status(args)) => {
                 until_interrupted(proxy_status::run(&args)).await
@@ -213,6 +220,14 @@ fn run(command: Command) -> Result<(), Failure> {
     // A thread may still be reading a file that is not wanted any more: do not wait for it.
     runtime.shutdown_background();
     result
+}
+
+/// The options of this `mpquic proxy server`, as its file says them now.
+fn proxy_server_again() -> Result<ProxyServer, Failure> {
+    match config_file::parse_again()?.command {
+        Command::Proxy(Proxy::Server(args)) => Ok(args),
+        _ => Err(Failure::other("another command")),
+    }
 }
 
 /// Runs a command until it is done or the user interrupts it. Dropping the command cleans up.

@@ -7,8 +7,8 @@ use mpquic_tokio::Connection;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::args::Demo;
 use crate::count::Count;
+use crate::demo_args::Demo;
 use crate::relay::Relay;
 use crate::screen;
 

@@ -17,8 +17,9 @@ use crate::options::Alpn;
 use crate::perf_args::{Perf, Test};
 use crate::perf_datagram::Tally;
 use crate::perf_latency::{Bufferbloat, Latencies, Spread};
-use crate::perf_report::{Amount, Connected, Datagrams, Event, Measured, PathFigures, tell};
+use crate::perf_report::{Connected, Datagrams, Event, Measured, PathFigures, tell};
 use crate::perf_stream::{Client, HEADER, lost};
+use crate::report::Amount;
 use crate::session::{Purpose, Sessions};
 
 /// How long after an answer latency is measured again.

@@ -6,7 +6,7 @@ use mpquic_core::PathStats;
 use serde::Serialize;
 
 use crate::perf_latency::{Bufferbloat, Latencies, Spread};
-use crate::report::{rate, size, state_name};
+use crate::report::{Amount, rate, size, state_name};
 use crate::screen;
 
 /// Something to print.
@@ -46,22 +46,6 @@ pub(crate) struct Measured {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bufferbloat: Option<Bufferbloat>,
     pub(crate) paths: Vec<PathFigures>,
-}
-
-/// Bytes of streams.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Amount {
-    pub(crate) bytes: u64,
-    pub(crate) bits_per_second: f64,
-}
-
-impl Amount {
-    pub(crate) fn new(bytes: u64, seconds: f64) -> Self {
-        Self {
-            bytes,
-            bits_per_second: 8.0 * bytes as f64 / seconds.max(1e-9),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]

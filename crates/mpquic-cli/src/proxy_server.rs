@@ -12,16 +12,14 @@ use mpquic_proxy::{
 
 use crate::access_log::Entry;
 use crate::addresses::{AddressLimits, Addresses};
-use crate::args::Command;
 use crate::clock;
-use crate::config_file;
 use crate::descriptors;
 use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::http_server::serve_requests;
 use crate::observer::{Observer, Text};
 use crate::options::Alpn;
-use crate::proxy_args::{Proxy, ProxyServer, read_credentials};
+use crate::proxy_args::{ProxyServer, read_credentials};
 use crate::proxy_status::{Role, Status};
 use crate::screen;
 use crate::serve;
@@ -61,8 +59,11 @@ impl Observe for Report {
     }
 }
 
-/// Runs until interrupted, and then until open flows have ended.
-pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
+/// Runs until interrupted, and then until open flows have ended. `read_again` has the options as they are said now.
+pub(crate) async fn run(
+    mut args: ProxyServer,
+    read_again: impl Fn() -> Result<ProxyServer, Failure>,
+) -> Result<(), Failure> {
     args.listening.client_ca = args.client_ca.take();
     let report = Arc::new(Report::default());
     let hangups = Hangups::new();
@@ -115,7 +116,7 @@ pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
     let serving = async {
         tokio::select! {
             () = serve::accept(&endpoints, listening.retry, serve, draining) => {}
-            never = reload(&proxy, &endpoints, &report, hangups) => match never {},
+            never = reload((&proxy, &endpoints, &report), read_again, hangups) => match never {},
         }
     };
     let limit = Duration::from_secs(args.drain_timeout);
@@ -134,9 +135,8 @@ fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
 /// Reads certificate and key, credentials, rules and limits again whenever that is asked for. What cannot be used
 /// changes nothing, and flows that are open go on.
 async fn reload(
-    proxy: &Server,
-    endpoints: &Endpoints,
-    report: &Arc<Report>,
+    (proxy, endpoints, report): (&Server, &Endpoints, &Arc<Report>),
+    read_again: impl Fn() -> Result<ProxyServer, Failure>,
     mut hangups: Hangups,
 ) -> Infallible {
     loop {
@@ -144,20 +144,18 @@ async fn reload(
         if let Some(observer) = report.0.get() {
             observer.reopen_log();
         }
-        let renewed = || match config_file::parse_again()?.command {
-            Command::Proxy(Proxy::Server(mut args)) => {
-                args.listening.client_ca = args.client_ca.take();
-                let listening = &args.listening;
-                let identity = listening.identity()?;
-                let options = options(&args, report.clone())?;
-                let (transport, most) = (transport(&args)?, args.max_connections);
-                let config = listening.config(&identity, &ALPN, transport, most)?;
-                let replaced = endpoints.set_server_config(config);
-                replaced.map_err(Failure::usage)?;
-                proxy.set_options(options);
-                identity.fingerprint()
-            }
-            _ => Err(Failure::other("another command")),
+        let renewed = || {
+            let mut args = read_again()?;
+            args.listening.client_ca = args.client_ca.take();
+            let listening = &args.listening;
+            let identity = listening.identity()?;
+            let options = options(&args, report.clone())?;
+            let (transport, most) = (transport(&args)?, args.max_connections);
+            let config = listening.config(&identity, &ALPN, transport, most)?;
+            let replaced = endpoints.set_server_config(config);
+            replaced.map_err(Failure::usage)?;
+            proxy.set_options(options);
+            identity.fingerprint()
         };
         match renewed() {
             Ok(fingerprint) => tracing::info!(

@@ -6,6 +6,22 @@ use std::fmt::Write as _;
 use mpquic_core::{ConnectionStats, PathState, PathStats};
 use serde::{Deserialize, Serialize};
 
+/// Bytes, and how fast they went.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Amount {
+    pub(crate) bytes: u64,
+    pub(crate) bits_per_second: f64,
+}
+
+impl Amount {
+    pub(crate) fn new(bytes: u64, seconds: f64) -> Self {
+        Self {
+            bytes,
+            bits_per_second: 8.0 * bytes as f64 / seconds.max(1e-9),
+        }
+    }
+}
+
 /// One finished transfer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Report {

@@ -12,7 +12,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use crate::args::Serve;
 use crate::clock;
 use crate::delivery::{QuicSession, Session};
 use crate::drain::Draining;
@@ -34,6 +33,7 @@ use crate::observer::Observer;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER};
 use crate::perf_server;
 use crate::screen;
+use crate::serve_args::Serve;
 use crate::signals::Hangups;
 use crate::trust::Fingerprint;
 use crate::uploads::Uploads;

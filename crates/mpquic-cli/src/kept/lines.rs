@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mpquic_tokio::path_memory::LIFETIME;
 
 use crate::clock;
-use crate::identity;
+use crate::state;
 
 /// The most lines that are kept.
 const MOST: usize = 256;
@@ -102,7 +102,7 @@ impl Lines {
         let new = self
             .path
             .with_extension(format!("{}.new", std::process::id()));
-        let mut file = identity::create_private(&new)?;
+        let mut file = state::create_private(&new)?;
         file.write_all(text.as_bytes())?;
         fs::rename(&new, &self.path)
     }

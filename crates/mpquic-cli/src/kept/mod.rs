@@ -15,7 +15,7 @@ use mpquic_tokio::ClientConfig;
 use self::paths::KeptPaths;
 use self::tokens::KeptTokens;
 use self::ways::KeptWays;
-use crate::identity;
+use crate::state;
 
 /// Three things in the directory of the user's programs: `known_ways`, `known_paths` and `tokens`.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// That of all runs; `None` if the user has no place for it.
     pub(crate) fn of_user() -> Option<Self> {
-        Some(Self::within(&identity::state_directory()?))
+        Some(Self::within(&state::state_directory()?))
     }
 
     fn within(directory: &Path) -> Self {

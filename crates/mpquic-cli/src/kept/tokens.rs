@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::clock;
 use crate::hex;
-use crate::identity;
+use crate::state;
 
 /// As long as servers of this project take them.
 const LIFETIME: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -51,7 +51,7 @@ impl KeptTokens {
             let process = std::process::id();
             let name = format!("{}.{:015}.{process}.{number}", hash(server), now());
             // One who reads it before it is whole has wasted a token: servers do not take pieces.
-            identity::create_private(&self.directory.join(name))?.write_all(token)?;
+            state::create_private(&self.directory.join(name))?.write_all(token)?;
         }
         self.clean()
     }
