@@ -10,40 +10,23 @@ use http::Uri;
 use libfuzzer_sys::fuzz_target;
 
 #[expect(dead_code, reason = "options are read, not used")]
-#[path = "../../crates/mpquic-cli/src/drill.rs"]
-mod drill;
-#[expect(dead_code, reason = "options are read, not used")]
-#[path = "../../crates/mpquic-cli/src/failure.rs"]
-mod failure;
-#[path = "../../crates/mpquic-cli/src/hex.rs"]
-mod hex;
-#[expect(dead_code, reason = "options are read, not used")]
-#[path = "../../crates/mpquic-cli/src/hosts.rs"]
-mod hosts;
-#[expect(dead_code, reason = "options are read, not used")]
-#[path = "../../crates/mpquic-cli/src/options.rs"]
+#[path = "../../crates/mpquic-cli/src/options/mod.rs"]
 mod options;
 #[expect(dead_code, reason = "options are read, not used")]
-#[path = "../../crates/mpquic-cli/src/percent.rs"]
-mod percent;
-#[path = "../../crates/mpquic-cli/src/policy_file.rs"]
-mod policy_file;
-#[path = "../../crates/mpquic-cli/src/reach.rs"]
-mod reach;
+#[path = "../../crates/mpquic-cli/src/process/mod.rs"]
+mod process;
 #[expect(dead_code, reason = "options are read, not used")]
-#[path = "../../crates/mpquic-cli/src/screen.rs"]
-mod screen;
+#[path = "../../crates/mpquic-cli/src/rate/mod.rs"]
+mod rate;
 #[expect(dead_code, reason = "options are read, not used")]
-#[path = "../../crates/mpquic-cli/src/trust.rs"]
-mod trust;
-#[path = "../../crates/mpquic-cli/src/url_text.rs"]
-mod url_text;
+#[path = "../../crates/mpquic-cli/src/text/mod.rs"]
+mod text;
 
-use drill::Step;
-use failure::one_line;
+use options::drill::Step;
+use options::reach::{Patience, Reach};
+use options::trust::{Fingerprint, Trust};
 use options::{Alpn, parse_url};
-use reach::{Patience, Reach};
-use trust::{Fingerprint, Trust};
+use process::failure::one_line;
 
 /// A client's command line, of the parts that all commands share.
 #[derive(Debug, Parser)]

@@ -13,43 +13,20 @@ use http::header::{
 use http::{HeaderValue, Method};
 use libfuzzer_sys::fuzz_target;
 
-#[expect(dead_code, reason = "files name it")]
-#[path = "../../crates/mpquic-cli/src/attributes.rs"]
-mod attributes;
-#[path = "../../crates/mpquic-cli/src/beneath.rs"]
-mod beneath;
-#[path = "../../crates/mpquic-cli/src/clock.rs"]
-mod clock;
-#[expect(dead_code, reason = "lists are not read here")]
-#[path = "../../crates/mpquic-cli/src/directory_page.rs"]
-mod directory_page;
 #[expect(dead_code, reason = "only what reads requests is called")]
-#[path = "../../crates/mpquic-cli/src/files.rs"]
+#[path = "../../crates/mpquic-cli/src/files/mod.rs"]
 mod files;
 #[expect(dead_code, reason = "files name it")]
-#[path = "../../crates/mpquic-cli/src/hex.rs"]
-mod hex;
-#[path = "../../crates/mpquic-cli/src/percent.rs"]
-mod percent;
-#[expect(dead_code, reason = "only what reads requests is called")]
-#[path = "../../crates/mpquic-cli/src/selection.rs"]
-mod selection;
-#[path = "../../crates/mpquic-cli/src/times.rs"]
-mod times;
+#[path = "../../crates/mpquic-cli/src/process/mod.rs"]
+mod process;
 #[expect(dead_code, reason = "files name it")]
-#[path = "../../crates/mpquic-cli/src/unfinished.rs"]
-mod unfinished;
-#[expect(dead_code, reason = "files name it")]
-#[path = "../../crates/mpquic-cli/src/upload.rs"]
-mod upload;
-#[expect(dead_code, reason = "files name it")]
-#[path = "../../crates/mpquic-cli/src/uploads.rs"]
-mod uploads;
+#[path = "../../crates/mpquic-cli/src/text/mod.rs"]
+mod text;
 
-use directory_page::page;
+use files::directory_page;
+use files::selection::{Selection, Version};
 use files::{Entry, Listing, is_well_formed, path_of};
-use percent::{percent_decode, percent_encode};
-use selection::{Selection, Version};
+use text::percent::{percent_decode, percent_encode};
 
 #[derive(Debug, Arbitrary)]
 enum Field {
@@ -245,7 +222,7 @@ fn check_page(input: &Input) {
         entries: entries.collect(),
         is_cut: false,
     };
-    let page = page(&input.target, &listing);
+    let page = directory_page::page(&input.target, &listing);
     let empty = Listing {
         entries: Vec::new(),
         is_cut: false,

@@ -14,131 +14,36 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Cli, Command, List};
-use crate::failure::{Cause, Failure};
-use crate::proxy_args::{Proxy, ProxyServer};
-use crate::signals::Signals;
+use crate::process::failure::{Cause, Failure};
+use crate::process::signals::Signals;
+use crate::proxy::args::{Proxy, ProxyServer};
 
-mod access_log;
-mod addresses;
-mod attributes;
-mod backup;
-mod beneath;
-mod bucket;
 mod cli;
-mod clients;
-mod clock;
-mod config_file;
-mod cost;
-mod count;
-mod delivery;
+mod client;
 mod demo;
-mod demo_args;
-mod descriptors;
-mod directory_page;
-mod download;
-mod drain;
-mod drill;
-mod endpoints;
-mod examples;
-mod failure;
-mod fetch;
 mod files;
-mod fleet;
-mod flood;
 mod get;
-mod get_args;
-mod hex;
-mod hosts;
-mod hq;
-mod hq_client;
-mod http_client;
-mod http_server;
-mod http_service;
-mod http_tcp;
-mod http_upload;
-mod identity;
-mod json_output;
-mod json_text;
-mod kept;
-mod knock;
-mod known_hosts;
-mod limits;
-mod listening;
-mod live;
-mod live_page;
-mod live_terminal;
-mod live_view;
-mod manual;
-mod metrics_server;
-mod observer;
 mod options;
-mod origin;
-mod outage;
-mod outgoing;
-mod pace;
 mod pages;
-mod part_file;
-mod part_name;
 mod paths;
-mod percent;
 mod perf;
-mod perf_args;
-mod perf_datagram;
-mod perf_latency;
-mod perf_report;
-mod perf_server;
-mod perf_stream;
-mod policy_file;
-mod preference;
-mod progress;
-mod protocol;
-mod proxy_args;
-mod proxy_client;
-mod proxy_server;
-mod proxy_status;
-#[cfg(target_os = "linux")]
-mod proxy_tun;
+mod process;
+mod proxy;
 mod put;
 mod qlog;
 mod rate;
-mod rate_limit;
-mod reach;
 mod record;
-mod record_log;
-mod record_tap;
-mod redirect;
-mod relay;
 mod report;
-mod resuming;
-mod retry;
-mod screen;
-mod selection;
-mod sending;
 mod serve;
-mod serve_args;
-mod serve_limits;
-mod service_manager;
-mod session;
-mod signals;
-mod sink;
-mod stamp;
-mod state;
 #[cfg(test)]
 mod testing;
-mod times;
-mod tree;
-mod trust;
-mod unfinished;
-mod upload;
-mod uploads;
-mod url_text;
-mod weight;
+mod text;
 
 /// How long an interrupted command takes to close its connections.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
-    let cli = match config_file::parse() {
+    let cli = match cli::config_file::parse() {
         Ok(cli) => cli,
         Err(failure) => return failure.report(),
     };
@@ -163,7 +68,7 @@ fn main() -> ExitCode {
         .with(wanted.unwrap_or(default_log))
         .init();
     match run(cli.command) {
-        Ok(()) if screen::has_failed() => ExitCode::from(Cause::File as u8),
+        Ok(()) if process::screen::has_failed() => ExitCode::from(Cause::File as u8),
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
@@ -171,7 +76,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     if matches!(command, Command::Serve(_) | Command::Proxy(_)) {
-        descriptors::raise();
+        process::descriptors::raise();
     }
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::other)?;
     let result = runtime.block_on(async {
@@ -180,14 +85,16 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Get(args) => until_interrupted(get::run(args)).await,
             Command::Put(args) => until_interrupted(put::run(args)).await,
             Command::Proxy(Proxy::Server(args)) => {
-                proxy_server::run(args, proxy_server_again).await
+                proxy::server::run(args, proxy_server_again).await
             }
-            Command::Proxy(Proxy::Client(args)) => until_interrupted(proxy_client::run(args)).await,
+            Command::Proxy(Proxy::Client(args)) => {
+                until_interrupted(proxy::client::run(args)).await
+            }
             Command::Proxy(Proxy::Status(args)) => {
-                until_interrupted(proxy_status::run(&args)).await
+                until_interrupted(proxy::status::run(&args)).await
             }
             #[cfg(target_os = "linux")]
-            Command::Proxy(Proxy::Down(args)) => proxy_tun::down(&args),
+            Command::Proxy(Proxy::Down(args)) => proxy::tun::down(&args),
             Command::Paths(args) => until_interrupted(paths::run(args)).await,
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
@@ -195,8 +102,8 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Advise(args) => Ok(args.run(&Policies::built_in())?),
             Command::Qlog(args) => qlog::run(&args),
             Command::Lab(args) => Ok(args.run(&Policies::built_in())?),
-            Command::Completions(args) => manual::completions(&args, Cli::command()),
-            Command::Man(args) => manual::man(&args, Cli::command()),
+            Command::Completions(args) => cli::manual::completions(&args, Cli::command()),
+            Command::Man(args) => cli::manual::man(&args, Cli::command()),
             Command::Schedulers(how) => {
                 list(
                     how,
@@ -224,7 +131,7 @@ fn run(command: Command) -> Result<(), Failure> {
 
 /// The options of this `mpquic proxy server`, as its file says them now.
 fn proxy_server_again() -> Result<ProxyServer, Failure> {
-    match config_file::parse_again()?.command {
+    match cli::config_file::parse_again()?.command {
         Command::Proxy(Proxy::Server(args)) => Ok(args),
         _ => Err(Failure::other("another command")),
     }
@@ -249,10 +156,12 @@ fn list(how: List, rows: impl Iterator<Item = (&'static str, &'static str, &'sta
     let width = width.unwrap_or(0);
     for (name, description, source) in rows {
         match how.json {
-            true => screen::print(
+            true => process::screen::print(
                 serde_json::json!({ "name": name, "description": description, "source": source }),
             ),
-            false => screen::print(format_args!("{name:width$}  {description} [{source}]")),
+            false => {
+                process::screen::print(format_args!("{name:width$}  {description} [{source}]"))
+            }
         }
     }
 }

@@ -12,14 +12,14 @@ use mpquic_tokio::{Connection, InterfaceAddress, SendStream};
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
-use crate::examples;
-use crate::failure::{Cause, Failure};
-use crate::json_text;
+use crate::client::session::{Purpose, Sessions, is_ours, leave};
+use crate::options::examples;
+use crate::options::origin::listed;
+use crate::options::reach::Reach;
 use crate::options::{Alpn, Local, parse_url};
-use crate::origin::listed;
-use crate::reach::Reach;
-use crate::screen;
-use crate::session::{Purpose, Sessions, is_ours, leave};
+use crate::process::failure::{Cause, Failure};
+use crate::process::screen;
+use crate::text::json;
 
 /// How long a connection is watched for its round trip and its largest datagram.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -363,7 +363,7 @@ impl Start {
 fn print(rows: &[Row], json: bool) {
     if json {
         for row in rows {
-            screen::print(json_text::line(row));
+            screen::print(json::line(row));
         }
         return;
     }
@@ -430,9 +430,9 @@ mod tests {
     use mpquic_tokio::LeftOut;
 
     use super::*;
-    use crate::limits::Limits;
     use crate::options::Alpn;
-    use crate::screen::tests::Heard;
+    use crate::process::screen::tests::Heard;
+    use crate::serve::limits::Limits;
     use crate::testing::{Anything, Served, end_of_first, pair, reach, soon};
 
     #[test]
@@ -553,7 +553,7 @@ mod tests {
         let heard = Heard::begin();
         look(&args, None).await.unwrap();
         let [printed, said] = heard.take();
-        let count = crate::origin::listed().unwrap().len();
+        let count = crate::options::origin::listed().unwrap().len();
         assert_eq!((printed.lines().count(), &*said), (count + 1, ""));
         assert!(!printed.contains("on this machine"), "{printed}");
     }

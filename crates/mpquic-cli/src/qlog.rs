@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Cause, Failure};
+use crate::files::upload::{Place, Upload, UploadError};
 use crate::pages;
+use crate::process::failure::{Cause, Failure};
+use crate::process::screen;
 use crate::report::size;
-use crate::screen;
-use crate::upload::{Place, Upload, UploadError};
 
 /// Show qlogs as a page for the browser
 ///

@@ -14,18 +14,18 @@ use mpquic_tokio::{
     MemoryNetwork, RecvStream,
 };
 
-use crate::delivery::{FIRST_PIECE, QuicSession, Session};
-use crate::drain::{Drain, Draining, drain};
-use crate::endpoints::Endpoints;
 use crate::files::{Content, Entry, Listing, OpenError, Reader, Source};
-use crate::limits::{self, Limits};
-use crate::observer::Observer;
+use crate::options::reach::Reach;
+use crate::options::trust::{Fingerprint, Trust, Verifier};
 use crate::options::{Alpn, Cipher};
-use crate::perf_server;
-use crate::rate_limit::limited;
-use crate::reach::Reach;
+use crate::rate::controller::limited;
+use crate::serve::drain::{Drain, Draining, drain};
+use crate::serve::endpoints::Endpoints;
+use crate::serve::limits::{self, Limits};
+use crate::serve::observer::Observer;
+use crate::serve::perf;
+use crate::serve::send_file::{FIRST_PIECE, QuicSession, Session};
 use crate::serve::{self, Service};
-use crate::trust::{Fingerprint, Trust, Verifier};
 
 /// Fails if the future takes very long.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -503,7 +503,7 @@ pub(crate) async fn far_perf(delay: Duration, transport: TransportOptions) -> Fa
         session,
         connection,
     };
-    tokio::spawn(perf_server::serve(session, drain().1));
+    tokio::spawn(perf::serve(session, drain().1));
     far
 }
 

@@ -310,18 +310,18 @@ fn files_of_any_time_are_found_and_listed() {
         let file = File::options()
             .write(true)
             .open(directory.root.join("a.txt"));
-        let time = crate::times::of_seconds(text).unwrap();
+        let time = crate::text::times::of_seconds(text).unwrap();
         file.unwrap().set_modified(time).unwrap();
         let content = directory.find("/a.txt").unwrap();
-        let version = crate::selection::Version::new(content.length, content.modified);
+        let version = crate::files::selection::Version::new(content.length, content.modified);
         assert!(version.etag().is_some() && version.last_modified().is_none());
         let listing = directory.list("/").unwrap();
-        let json = crate::directory_page::json(&listing);
+        let json = crate::files::directory_page::json(&listing);
         assert!(
             json.contains("{\"name\":\"a.txt\",\"type\":\"file\",\"size\":1}"),
             "{json}"
         );
-        assert!(crate::directory_page::page("/", &listing).contains("a.txt"));
+        assert!(crate::files::directory_page::page("/", &listing).contains("a.txt"));
     }
 }
 
@@ -362,9 +362,9 @@ fn names_that_are_not_utf8_are_found_and_listed() {
     fs::write(directory.root.join(odd), "12").unwrap();
     assert_eq!(directory.find("/caf%E9").unwrap().length, 2);
     let listing = directory.list("/").unwrap();
-    assert!(crate::directory_page::page("/", &listing).contains("href=\"./caf%E9\""));
-    let json = crate::directory_page::json(&listing);
-    let listed: Vec<crate::directory_page::Listed> = serde_json::from_str(&json).unwrap();
+    assert!(crate::files::directory_page::page("/", &listing).contains("href=\"./caf%E9\""));
+    let json = crate::files::directory_page::json(&listing);
+    let listed: Vec<crate::files::directory_page::Listed> = serde_json::from_str(&json).unwrap();
     let names: Vec<_> = listed
         .iter()
         .map(|entry| entry.file_name().unwrap())

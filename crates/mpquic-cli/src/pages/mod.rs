@@ -3,7 +3,7 @@
 use mpquic_lab::PAGE_STYLE;
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
+use crate::text::hex::hex;
 
 /// Shows qlogs: those in its data, and those that the reader opens.
 pub(crate) const QLOG: Page = Page {

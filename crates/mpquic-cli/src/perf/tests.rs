@@ -1,8 +1,8 @@
 use clap::Parser;
 
 use super::*;
-use crate::limits::Limits;
-use crate::screen::tests::Heard;
+use crate::process::screen::tests::Heard;
+use crate::serve::limits::Limits;
 use crate::testing::{Anything, Far, Served, answer_perf, far, far_perf, soon};
 
 #[derive(Debug, Parser)]
@@ -108,7 +108,7 @@ async fn what_is_measured_in_a_part_of_the_time() {
 /// Of each path, since it was there.
 #[test]
 fn round_trips_are_those_of_a_path() {
-    let stats = |id, received| crate::live::tests::seen(0, id, received).stats;
+    let stats = |id, received| crate::report::live::tests::seen(0, id, received).stats;
     let mut watch = PathWatch {
         first: Vec::new(),
         rtts: BTreeMap::new(),

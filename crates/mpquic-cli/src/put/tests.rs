@@ -6,10 +6,10 @@ use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::files::Directory;
-use crate::hex::hex;
-use crate::limits::Limits;
-use crate::screen::tests::Heard;
+use crate::process::screen::tests::Heard;
+use crate::serve::limits::Limits;
 use crate::testing::{Served, soon};
+use crate::text::hex::hex;
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -30,7 +30,7 @@ async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Resu
     let line = ["x", "--insecure", "--retry-time", "0", &url].into_iter();
     let line = line.chain(names).chain(options.iter().copied());
     let args = Line::try_parse_from(line).unwrap().put;
-    let items = outgoing::items(&args.url, &args.files, args.recursive).unwrap();
+    let items = sources::items(&args.url, &args.files, args.recursive).unwrap();
     let purpose = Purpose::look(&args.url, &[Alpn::H3]);
     let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
     let sending = sending(&args, &sessions);

@@ -1,0 +1,93 @@
+//! The command line.
+
+pub(crate) mod config_file;
+pub(crate) mod manual;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::cli::manual::{Completions, Man};
+use crate::demo::args::Demo;
+use crate::get::args::Get;
+use crate::paths::Paths;
+use crate::perf::args::Perf;
+use crate::proxy::args::Proxy;
+use crate::put::Put;
+use crate::qlog::QlogPage;
+use crate::record::Record;
+use crate::serve::args::Serve;
+
+/// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
+///
+/// Try `mpquic demo` first: it needs no arguments. Then `mpquic serve DIR` on one machine and
+/// `mpquic get URL` on another.
+///
+/// Exit codes: 0 done, 2 the command line is wrong, 3 a file cannot be read or written, 4 the
+/// server's name has no address, 5 no connection, 6 the server is not trusted, 7 it refused the
+/// request, 8 the transfer broke off, 9 the content is not what was expected, 1 all else. SSLKEYLOGFILE names a
+/// file for TLS secrets, so that Wireshark can decrypt; RUST_LOG sets the log level (to stderr).
+#[derive(Debug, Parser)]
+#[command(name = "mpquic", version, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(Serve),
+    Get(Get),
+    Put(Put),
+    Perf(Perf),
+    Paths(Paths),
+    Record(Record),
+    Advise(mpquic_lab::Advise),
+    #[command(subcommand)]
+    Proxy(Proxy),
+    Qlog(QlogPage),
+    Demo(Demo),
+    Lab(mpquic_lab::Lab),
+    /// List the built-in packet schedulers, with their sources
+    Schedulers(List),
+    /// List the built-in congestion controllers, with their sources
+    Controllers(List),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// How policies are listed.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct List {
+    /// Print a JSON object for each: name, description and source
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::options::examples;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn examples_are_command_lines() {
+        use examples::{GET, PATHS, PERF, PUT, SERVE};
+        for examples in [SERVE, GET, PUT, PERF, PATHS] {
+            let lines = examples.lines().map(str::trim_start);
+            let commands = lines.filter(|line| line.starts_with("mpquic "));
+            // Interfaces have to be there.
+            let here = |word| match word {
+                "eth0" | "wlan0" | "wwan0" => "127.0.0.1",
+                other => other,
+            };
+            let parsed = commands.map(|line| Cli::try_parse_from(line.split(' ').map(here)));
+            let parsed: Vec<_> = parsed.collect::<Result<_, _>>().unwrap();
+            assert!(parsed.len() >= 2, "{examples}");
+        }
+    }
+}

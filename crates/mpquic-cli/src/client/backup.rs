@@ -1,0 +1,197 @@
+//! Paths that stand by: `--backup`.
+
+use std::net::IpAddr;
+
+use mpquic_core::PathStatus;
+use mpquic_tokio::{
+    Connection, EndpointBuilder, InterfaceAddress, LeftOut, PathId, interface_addresses,
+};
+
+use crate::options::Local;
+use crate::options::origin::{listed, starts_from};
+use crate::options::reach::Reach;
+use crate::process::failure::Failure;
+use crate::report::PathReport;
+
+/// Makes sure that paths start from there at all.
+pub(crate) fn check(reach: &Reach, option: &str, backups: &[Local]) -> Result<(), Failure> {
+    if backups.is_empty() {
+        return Ok(());
+    }
+    let listed = listed()?;
+    let unused = backups.iter().find_map(|backup| {
+        let why = why_unused(reach, backup, &listed)?;
+        Some((backup, why))
+    });
+    match unused {
+        None => Ok(()),
+        Some((backup, why)) => {
+            let name = match backup {
+                Local::Address(address) => address.to_string(),
+                Local::Interface(name) => name.clone(),
+            };
+            Err(Failure::usage(format!("{option} {name}: {why}")))
+        }
+    }
+}
+
+/// Why no path starts from there, if none does.
+fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Option<&'static str> {
+    let interface = match backup {
+        Local::Interface(name) => Some(name),
+        Local::Address(address) => interface_of(*address, listed),
+    };
+    if interface.is_some_and(|name| reach.exclude.contains(name)) {
+        return Some("it is left out by --exclude; expected an interface that is used");
+    }
+    if !reach.local.is_empty() {
+        let is_it = |local: &Local| match (local, backup) {
+            (Local::Address(address), Local::Interface(name)) => {
+                interface_of(*address, listed) == Some(name)
+            }
+            (Local::Interface(name), Local::Address(_)) => interface == Some(name),
+            (local, backup) => local == backup,
+        };
+        let is_used = reach.local.iter().any(is_it);
+        return (!is_used).then_some("no path starts from there; expected one of --local");
+    }
+    let at = |at: &&InterfaceAddress| starts_from(backup, at.ip, std::slice::from_ref(*at));
+    let mut at = listed.iter().filter(at);
+    let is_left_out = match backup {
+        Local::Address(_) => at.all(|at| at.left_out.is_some()),
+        // One that is down, or has no address yet, may come.
+        Local::Interface(_) => at.any(|at| {
+            let why = at.left_out;
+            matches!(
+                why,
+                Some(LeftOut::Loopback | LeftOut::Tunnel | LeftOut::Bridge)
+            )
+        }),
+    };
+    let told = "it is left out unless --local names it; `mpquic paths` lists what is used";
+    is_left_out.then_some(told)
+}
+
+fn interface_of(address: IpAddr, listed: &[InterfaceAddress]) -> Option<&String> {
+    let listed = listed.iter().find(|listed| listed.ip == address);
+    listed.map(|listed| &listed.name)
+}
+
+/// Lets paths from there stand by.
+pub(crate) fn stand_by(
+    mut builder: EndpointBuilder,
+    backups: &[Local],
+    locals: &[Local],
+) -> EndpointBuilder {
+    if backups.is_empty() {
+        return builder;
+    }
+    let listed = interface_addresses().unwrap_or_default();
+    for backup in backups {
+        builder = match backup {
+            Local::Address(address) => builder.backup_address(*address),
+            Local::Interface(name) => {
+                let of_it = addresses_of(name, locals, &listed);
+                of_it.fold(builder.backup_interface(name), |builder, address| {
+                    builder.backup_address(address)
+                })
+            }
+        };
+    }
+    builder
+}
+
+/// Those of an interface among addresses that were named: sockets of --local ADDR are bound to no interface.
+fn addresses_of(
+    name: &String,
+    locals: &[Local],
+    listed: &[InterfaceAddress],
+) -> impl Iterator<Item = IpAddr> {
+    let named = locals.iter().filter_map(|local| match local {
+        Local::Address(address) => Some(*address),
+        Local::Interface(_) => None,
+    });
+    named.filter(|address| interface_of(*address, listed) == Some(name))
+}
+
+/// Says of paths that they stand by, as far as they do.
+pub(crate) fn mark(paths: &mut [PathReport], connection: &Connection) {
+    for report in paths.iter_mut().filter(|report| report.state == "active") {
+        let path = connection.path(PathId(report.id));
+        let status = path.and_then(|path| path.status().ok());
+        if status.is_some_and(|(ours, _)| ours == PathStatus::Backup) {
+            report.state = "backup".into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::reach;
+
+    #[test]
+    fn what_is_not_used_cannot_stand_by() {
+        let loopback = interface_addresses().unwrap();
+        let loopback = loopback.iter().find(|listed| listed.ip.is_loopback());
+        let name = loopback.unwrap().name.clone();
+        let why = |arguments: &[&str], backup: &Local| {
+            let reach = reach(arguments);
+            check(&reach, "--backup", std::slice::from_ref(backup)).err()
+        };
+        let interface = Local::Interface(name.clone());
+        let address = |last| Local::Address(IpAddr::from([127, 0, 0, last]));
+        let both = ["--local", "127.0.0.1", "--local", &name];
+        for (arguments, backup, told) in [
+            (&both[..], &interface, None),
+            (&both[..2], &interface, None),
+            (&both[2..], &address(1), None),
+            (&both[..2], &address(1), None),
+            (&both[..2], &address(2), Some("expected one of --local")),
+            (&[], &interface, Some("unless --local names it")),
+            (&["--exclude", &name], &interface, Some("by --exclude")),
+            // It may come.
+            (&[], &Local::Interface("absent0".to_owned()), None),
+            (
+                &["--local", "absent0"],
+                &Local::Interface("absent0".to_owned()),
+                None,
+            ),
+        ] {
+            let failure = why(arguments, backup);
+            let message = failure.as_ref().map(Failure::message);
+            let is_told = match (message, told) {
+                (Some(message), Some(told)) => {
+                    message.starts_with("--backup ") && message.contains(told)
+                }
+                (message, told) => message == told,
+            };
+            assert!(is_told, "{arguments:?} {backup:?}: {message:?}");
+        }
+    }
+
+    #[test]
+    fn an_interface_means_those_of_its_addresses_that_are_named() {
+        let any = interface_addresses().unwrap().remove(0);
+        let listed = [("eth0", 1), ("eth0", 2), ("wlan0", 3)].map(|(name, last)| {
+            let mut one = any.clone();
+            (one.name, one.ip) = (name.to_owned(), IpAddr::from([192, 0, 2, last]));
+            one
+        });
+        let address = |last| Local::Address([192, 0, 2, last].into());
+        let locals = [
+            address(2),
+            Local::Interface("eth0".to_owned()),
+            address(3),
+            address(4),
+        ];
+        let of = |name: &str| {
+            let name = name.to_owned();
+            let addresses = addresses_of(&name, &locals, &listed);
+            addresses.map(|ip| ip.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("eth0"), ["192.0.2.2"]);
+        assert_eq!(of("wlan0"), ["192.0.2.3"]);
+        assert!(of("none").is_empty());
+    }
+}

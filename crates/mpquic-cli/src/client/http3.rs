@@ -1,0 +1,749 @@
+//! The client's side of HTTP/3.
+
+use bytes::{Buf, Bytes};
+use futures_util::FutureExt;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_RANGE, IF_RANGE, LOCATION, RANGE, USER_AGENT};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
+use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
+use mpquic_h3::{BidiStream, OpenStreams, RecvStream, SendStream};
+use mpquic_tokio::{Connection, StreamId, VarInt};
+
+use crate::client::protocol::{self, Ask, RequestError, Response};
+use crate::files::resuming;
+use crate::options::hosts;
+use crate::text::stamp::Stamp;
+use crate::text::url;
+
+/// Longest fields of a response, bytes: as sent, and as `h3` counts them decoded.
+const MAX_FIELDS: u32 = 64 << 10;
+/// Interim responses before the one that counts.
+const MAX_INTERIM: usize = 16;
+
+/// A request, and its response.
+type Stream = RequestStream<BidiStream<mpquic_h3::Body>, mpquic_h3::Body>;
+
+/// HTTP/3 over a connection, which has one. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Client {
+    connection: Connection,
+    requests: SendRequest<OpenStreams, mpquic_h3::Body>,
+}
+
+impl Client {
+    /// Begins HTTP/3 on a connection. It is over once `rejected` is ready: it began `early`, with
+    /// 0-RTT, which the server did not take, and leaves what the server opens to the one that begins
+    /// anew.
+    pub(crate) async fn new(
+        connection: Connection,
+        early: bool,
+        rejected: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, RequestError> {
+        let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
+        let quic = if early { quic.early() } else { quic };
+        let mut builder = client::builder();
+        // Each request is sent by a clone, and h3 has a reserved frame in the first one of each.
+        builder
+            .max_field_section_size(MAX_FIELDS.into())
+            .send_grease(false);
+        let (mut driver, requests) = builder
+            .build(quic)
+            .await
+            .map_err(|error| lost(&connection, &error))?;
+        tokio::spawn(async move {
+            tokio::select! {
+                // It ends with the connection.
+                _ = driver.wait_idle() => {}
+                () = rejected => {}
+            }
+        });
+        Ok(Self {
+            connection,
+            requests,
+        })
+    }
+
+    fn failed(&self, error: StreamError) -> RequestError {
+        failed(&self.connection, error)
+    }
+}
+
+/// A request with a body, which is sent piece by piece.
+pub(crate) struct Put {
+    connection: Connection,
+    send: RequestStream<SendStream<mpquic_h3::Body>, mpquic_h3::Body>,
+    heard: Heard,
+}
+
+/// What the server says to it.
+struct Heard {
+    recv: RequestStream<RecvStream, mpquic_h3::Body>,
+    url: Uri,
+    interim: usize,
+    /// Where the request can be resumed.
+    upload: Option<Uri>,
+    /// Came before the end of the body.
+    answer: Option<Result<http::Response<()>, StreamError>>,
+}
+
+impl Client {
+    /// Begins a request with a body of this `length`, if that is known.
+    pub(crate) async fn put(&self, ask: &Ask, length: Option<u64>) -> Result<Put, RequestError> {
+        let mut request = request(ask)?;
+        if let Some(length) = length {
+            request.headers_mut().insert(CONTENT_LENGTH, length.into());
+        }
+        let mut requests = self.requests.clone();
+        let stream = requests.send_request(request).await;
+        let stream = stream.map_err(|error| self.failed(error))?;
+        if let (Some(length), Ok(id)) = (length, VarInt::from_u64(stream.id().into_inner())) {
+            let watch = self.connection.watch_stream(StreamId::from(id));
+            // But for what frames add. A stream that is closed needs no size.
+            let _ = watch.set_expected_size(length);
+        }
+        let (send, recv) = stream.split();
+        Ok(Put {
+            connection: self.connection.clone(),
+            send,
+            heard: Heard {
+                recv,
+                url: ask.url.clone(),
+                interim: 0,
+                upload: None,
+                answer: None,
+            },
+        })
+    }
+}
+
+impl Put {
+    /// Sends a piece; false if the server wants no more, because its answer does not depend on it.
+    pub(crate) async fn send(&mut self, piece: Bytes) -> Result<bool, RequestError> {
+        let sent = self.send.send_data(piece.into());
+        tokio::pin!(sent);
+        let sent = loop {
+            tokio::select! {
+                biased;
+                () = self.heard.more() => {}
+                sent = &mut sent => break sent,
+            }
+        };
+        match sent {
+            Ok(()) => Ok(true),
+            Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {
+                Ok(false)
+            }
+            Err(error) => Err(failed(&self.connection, error)),
+        }
+    }
+
+    /// Where the request can be resumed, once the server has said so.
+    pub(crate) fn upload(&self) -> Option<&Uri> {
+        self.heard.upload.as_ref()
+    }
+
+    /// Ends the body, makes sure that the server took it, and gives the fields of its answer.
+    pub(crate) async fn finish(&mut self) -> Result<HeaderMap, RequestError> {
+        match self.send.finish().await {
+            Ok(()) | Err(StreamError::RemoteTerminate { .. } | StreamError::Undefined(_)) => {}
+            Err(error) => return Err(failed(&self.connection, error)),
+        }
+        while self.heard.interim < MAX_INTERIM {
+            if let Some(answer) = self.heard.answer.take() {
+                let answer = answer.map_err(|error| failed(&self.connection, error))?;
+                return match answer.status() {
+                    status if status.is_success() => Ok(answer.into_parts().0.headers),
+                    status => Err(RequestError::Status(status)),
+                };
+            }
+            self.heard.more().await;
+        }
+        Err(RequestError::Malformed("interim responses without end"))
+    }
+}
+
+impl Heard {
+    /// Waits for what the server says next; for ever if nothing more is of use before the end of the
+    /// body.
+    async fn more(&mut self) {
+        if self.answer.is_some() || self.interim >= MAX_INTERIM {
+            return std::future::pending().await;
+        }
+        match self.recv.recv_response().await {
+            Ok(interim) if interim.status().is_informational() => {
+                self.interim += 1;
+                self.upload = resuming::offered(&self.url, &interim).or(self.upload.take());
+            }
+            answer => self.answer = Some(answer),
+        }
+    }
+}
+
+/// A response's body.
+pub(crate) struct Body {
+    connection: Connection,
+    stream: Stream,
+    /// What was seen behind the last data, and is not told yet.
+    end: Option<Result<(), StreamError>>,
+}
+
+impl protocol::Client for Client {
+    type Body = Body;
+
+    async fn ask(&self, ask: &Ask) -> Result<Response<Body>, RequestError> {
+        let mut requests = self.requests.clone();
+        let stream = requests.send_request(request(ask)?).await;
+        let mut stream = stream.map_err(|error| self.failed(error))?;
+        // The server may answer without reading to the end of the request.
+        match stream.finish().await {
+            Ok(()) | Err(StreamError::RemoteTerminate { .. } | StreamError::Undefined(_)) => {}
+            Err(error) => return Err(self.failed(error)),
+        }
+        for _ in 0..MAX_INTERIM {
+            let response = stream.recv_response().await;
+            let response = response.map_err(|error| self.failed(error))?;
+            if !response.status().is_informational() {
+                let (parts, ()) = response.into_parts();
+                let content = content(ask, parts.status, &parts.headers)?;
+                return Ok(Response {
+                    start: content.start,
+                    end: content.end,
+                    length: content.length,
+                    stamp: Stamp::of(&parts.headers),
+                    status: parts.status,
+                    fields: parts.headers,
+                    body: Body {
+                        connection: self.connection.clone(),
+                        stream,
+                        end: None,
+                    },
+                });
+            }
+        }
+        Err(RequestError::Malformed("interim responses without end"))
+    }
+}
+
+impl protocol::Body for Body {
+    async fn read(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, RequestError> {
+        let mut count = 0;
+        for chunk in chunks {
+            let next = match self.end.take() {
+                Some(end) => end.map(|()| None),
+                None if count == 0 => data(&mut self.stream).await,
+                // More of it, if it is there already.
+                None => match data(&mut self.stream).now_or_never() {
+                    Some(next) => next,
+                    None => break,
+                },
+            };
+            match next {
+                Ok(Some(data)) => {
+                    *chunk = data;
+                    count += 1;
+                }
+                Ok(None) if count == 0 => return Ok(None),
+                Err(error) if count == 0 => return Err(failed(&self.connection, error)),
+                other => {
+                    self.end = Some(other.map(|_| ()));
+                    break;
+                }
+            }
+        }
+        Ok(Some(count))
+    }
+}
+
+async fn data(stream: &mut Stream) -> Result<Option<Bytes>, StreamError> {
+    let data = stream.recv_data().await?;
+    // No copy: it is `Bytes` inside.
+    Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+}
+
+/// What names a user is nobody's business (RFC 9114 section 4.3.1).
+fn request(ask: &Ask) -> Result<Request<()>, RequestError> {
+    let url = &ask.url;
+    let authority = url.authority().map_or("", Authority::as_str);
+    let authority = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let target = url.path_and_query().map_or("/", PathAndQuery::as_str);
+    let uri = Uri::builder()
+        .scheme(Scheme::HTTPS)
+        .authority(&*hosts::without_link(authority))
+        .path_and_query(target)
+        .build();
+    let request = uri.and_then(|uri| {
+        Request::builder()
+            .method(ask.method.clone())
+            .uri(uri)
+            .header(ACCEPT, "*/*")
+            .header(USER_AGENT, concat!("mpquic/", env!("CARGO_PKG_VERSION")))
+            .body(())
+    });
+    let mut request = request.map_err(|_| RequestError::Malformed("URL"))?;
+    let fields = request.headers_mut();
+    for name in ask.fields.keys() {
+        fields.remove(name);
+    }
+    for (name, value) in &ask.fields {
+        fields.append(name, value.clone());
+    }
+    if let Some((have, stamp)) = &ask.have
+        && let Some(stamp) = stamp.value()
+        && let Ok(range) = format!("bytes={have}-").parse()
+    {
+        fields.insert(RANGE, range);
+        fields.insert(IF_RANGE, stamp);
+    }
+    Ok(request)
+}
+
+/// Which part of a file an answer has in it.
+#[derive(Debug, PartialEq, Eq)]
+struct Content {
+    start: u64,
+    /// Where it ends, and how long the whole file is, if that is announced.
+    end: Option<u64>,
+    length: Option<u64>,
+}
+
+/// Makes sure that what was asked for follows.
+fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content, RequestError> {
+    match status {
+        StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
+        // RFC 9110 sections 15.3.5 and 15.3.6: they have no content, which is all there is.
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => {
+            return Ok(Content {
+                start: 0,
+                end: Some(0),
+                length: Some(0),
+            });
+        }
+        _ if status.is_success() && !matches!(ask.method, Method::GET | Method::HEAD) => {}
+        StatusCode::NOT_FOUND => return Err(RequestError::NotFound),
+        StatusCode::PARTIAL_CONTENT => return part(ask, fields),
+        StatusCode::RANGE_NOT_SATISFIABLE => {
+            let range = fields.get(CONTENT_RANGE);
+            let range = range.and_then(|range| range.to_str().ok()?.split_once(" */"));
+            let length = range.filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
+            return Err(RequestError::PastEnd {
+                length: length.and_then(|(_, length)| number(length)),
+            });
+        }
+        _ if status.is_redirection() => {
+            // Without the field it is an answer like others.
+            let location = fields.get(LOCATION).ok_or(RequestError::Status(status))?;
+            return Err(RequestError::Redirected {
+                status,
+                location: url::escaped(location.as_bytes()),
+            });
+        }
+        _ => return Err(RequestError::Status(status)),
+    }
+    let length = match ask.method {
+        // That of the body which is not sent.
+        Method::HEAD => None,
+        _ => content_length(fields)?,
+    };
+    let whole = Content {
+        start: 0,
+        end: length,
+        length,
+    };
+    match range(fields) {
+        // RFC 9110 section 14.4: it means nothing here. Who sends it means something else.
+        Some(range) if range.first != 0 || Some(range.end) != range.length => {
+            Err(match ask.have.is_some() {
+                true => RequestError::NotTheRest("a part of the file, sent as all of it"),
+                false => RequestError::Malformed("a part of the file, sent as all of it"),
+            })
+        }
+        _ => Ok(whole),
+    }
+}
+
+/// A Content-Range.
+struct Range {
+    first: u64,
+    end: u64,
+    length: Option<u64>,
+}
+
+fn range(fields: &HeaderMap) -> Option<Range> {
+    let range = fields.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (unit, range) = range.trim().split_once(' ')?;
+    let (range, length) = range.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let range = Range {
+        first: number(first)?,
+        end: number(last)?.checked_add(1)?,
+        length: match length.trim() {
+            "*" => None,
+            length => Some(number(length)?),
+        },
+    };
+    // RFC 9110 section 14.1: the case of units makes no difference.
+    let is_right = unit.eq_ignore_ascii_case("bytes")
+        && range.first < range.end
+        && range.length.is_none_or(|length| range.end <= length);
+    is_right.then_some(range)
+}
+
+/// Digits, and nothing else.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim_matches([' ', '\t']);
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
+/// Makes sure that what follows begins where the file was asked for. It may be less of it.
+fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
+    let Some((have, stamp)) = &ask.have else {
+        return Err(RequestError::Malformed("part of a file, not asked for"));
+    };
+    let Some(range) = range(fields).filter(|range| range.first == *have) else {
+        let told = "another part of the file than was asked for";
+        return Err(RequestError::NotTheRest(told));
+    };
+    if Stamp::of(fields).is_some_and(|now| now != *stamp) {
+        let told = "a part of another version of the file";
+        return Err(RequestError::NotTheRest(told));
+    }
+    Ok(Content {
+        start: range.first,
+        end: Some(range.end),
+        length: range.length,
+    })
+}
+
+fn content_length(fields: &HeaderMap) -> Result<Option<u64>, RequestError> {
+    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
+    let (Some(length), None) = (lengths.next(), lengths.next()) else {
+        return match fields.contains_key(CONTENT_LENGTH) {
+            true => Err(RequestError::Malformed("two lengths")),
+            false => Ok(None),
+        };
+    };
+    match length.to_str().ok().and_then(number) {
+        Some(length) => Ok(Some(length)),
+        None => Err(RequestError::Malformed("length")),
+    }
+}
+
+fn failed(connection: &Connection, error: StreamError) -> RequestError {
+    match error {
+        StreamError::RemoteTerminate { code, .. } => RequestError::Refused(code.value()),
+        StreamError::RemoteClosing => RequestError::Cancelled,
+        StreamError::ConnectionError(error) => lost(connection, &error),
+        other => RequestError::Http(other.to_string()),
+    }
+}
+
+fn lost(connection: &Connection, error: &ConnectionError) -> RequestError {
+    match (error, connection.close_reason()) {
+        // A fault of the server that ended the connection from our side.
+        (ConnectionError::Local { .. }, _) | (_, None) => RequestError::Http(error.to_string()),
+        (_, Some(reason)) => RequestError::Connection(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::protocol::{Body as _, Client as _};
+    use crate::options::Alpn;
+    use crate::serve::limits::Limits;
+    use crate::testing::{Anything, Control, Served, pair, soon};
+
+    /// A client of a server that answers every request with so many interim responses, another one, and
+    /// a word.
+    async fn of_interim(count: usize) -> Client {
+        // RFC 9114 section 7.2 and RFC 9204 appendix A: the statuses 103 and 200, and data.
+        let head = |status: u8| [1, 3, 0, 0, status];
+        let mut answer = head(0xc0 | 24).repeat(count);
+        answer.extend(head(0xc0 | 25));
+        answer.extend(b"\0\x04word");
+        let served = Served::blunt(Alpn::H3, answer);
+        let connection = served.connect(1 << 20).await;
+        let client = Client::new(connection, false, std::future::pending());
+        soon(client).await.unwrap()
+    }
+
+    fn file() -> Ask {
+        Ask::get(&"https://localhost/file".parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn interim_responses_have_an_end() {
+        let told = "the server's answer makes no sense: interim responses without end";
+        for count in [0, 1, 15, 16, 20] {
+            let client = of_interim(count).await;
+            let asked = soon(client.ask(&file())).await;
+            let mut put = soon(client.put(&file(), None)).await.unwrap();
+            let put = soon(put.finish()).await;
+            if count >= 16 {
+                assert_eq!(asked.err().unwrap().to_string(), told);
+                assert_eq!(put.unwrap_err().to_string(), told);
+                continue;
+            }
+            put.unwrap();
+            let mut answer = asked.unwrap();
+            assert_eq!((answer.start, answer.length), (0, None));
+            let mut pieces = [const { Bytes::new() }; 3];
+            assert_eq!(soon(answer.body.read(&mut pieces)).await.unwrap(), Some(1));
+            assert_eq!(pieces[0], "word");
+            assert_eq!(soon(answer.body.read(&mut pieces)).await.unwrap(), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn servers_are_told_how_long_fields_may_be() {
+        let (server, served, _) = Served::listen(Alpn::H3);
+        let accept = async { server.accept().await.unwrap().await.unwrap() };
+        let (connection, accepted) =
+            soon(async { tokio::join!(served.connect(1000), accept) }).await;
+        let _client = Client::new(connection, false, std::future::pending()).await;
+        let longest = Control::of(&accepted).await.max_field_section_size().await;
+        assert_eq!(longest, Some(64 << 10));
+    }
+
+    /// RFC 9114 section 7.2.8: reserved frames would be passed over, and are not sent.
+    #[tokio::test]
+    async fn a_request_is_its_fields_and_nothing_else() {
+        let pair = pair(Alpn::H3).await;
+        let client = Client::new(pair.client.clone(), false, std::future::pending());
+        let client = soon(client).await.unwrap();
+        let received = async {
+            let (_send, mut recv) = pair.server.accept_bi().await.unwrap();
+            recv.read_to_end(10_000).await.unwrap()
+        };
+        let ask = file();
+        let request = tokio::select! {
+            _ = client.ask(&ask) => panic!("nobody answers"),
+            request = soon(received) => request,
+        };
+        // Frames are their type, their length, and so many bytes.
+        let (header, length) = match request[1] {
+            short @ 0..0x40 => (2, usize::from(short)),
+            long => (3, usize::from(long & 0x3f) << 8 | usize::from(request[2])),
+        };
+        assert_eq!((request[0], request.len()), (1, header + length));
+    }
+
+    #[tokio::test]
+    async fn a_request_with_a_body_says_how_long_it_is() {
+        let (server, served, _) = Served::listen(Alpn::H3);
+        let accept = async { server.accept().await.unwrap().await.unwrap() };
+        let (connection, accepted) =
+            soon(async { tokio::join!(served.connect(1 << 20), accept) }).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = client.await.unwrap();
+        let quic = mpquic_h3::Connection::new(accepted);
+        let accepted = mpquic_h3::h3::server::Connection::<_, Bytes>::new(quic);
+        let mut accepted = soon(accepted).await.unwrap();
+        for (length, told) in [(Some(5), Some("5")), (None, None)] {
+            let mut ask = file();
+            ask.method = Method::PUT;
+            let _put = soon(client.put(&ask, length)).await.unwrap();
+            let request = soon(accepted.accept()).await.unwrap().unwrap();
+            let (request, _stream) = soon(request.resolve_request()).await.unwrap();
+            assert_eq!(request.method(), Method::PUT);
+            let length = request.headers().get(CONTENT_LENGTH);
+            assert_eq!(length.map(|length| length.to_str().unwrap()), told);
+        }
+    }
+
+    /// A server need not read what its answer does not depend on.
+    #[tokio::test]
+    async fn a_body_that_the_server_does_not_want_is_not_sent_to_its_end() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let connection = served.connect(1000).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = client.await.unwrap();
+        let mut ask = file();
+        ask.method = Method::PUT;
+        let mut put = client.put(&ask, None).await.unwrap();
+        let piece = Bytes::from_static(&[0; 5000]);
+        assert!(
+            soon(put.send(piece.clone())).await.unwrap(),
+            "the first one"
+        );
+        let sent = async { while put.send(piece.clone()).await.unwrap() {} };
+        soon(sent).await;
+        let refused = soon(put.finish()).await.unwrap_err();
+        let told = "the server answered 405 Method Not Allowed";
+        assert_eq!(refused.to_string(), told);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_in_as_many_pieces_as_there_is_room_for() {
+        const FILE: usize = 500_000;
+        let served = Served::start(Anything::new(FILE as u64), Limits::default(), Alpn::H3);
+        let connection = served.connect(1 << 20).await;
+        let client = Client::new(connection, false, std::future::pending());
+        let client = client.await.unwrap();
+        for room in [1, 2, 64] {
+            let mut answer = soon(client.ask(&file())).await.unwrap();
+            assert_eq!(answer.length, Some(FILE as u64));
+            let mut pieces = vec![Bytes::new(); room];
+            let (mut received, mut most) = (0, 0);
+            while let Some(count) = soon(answer.body.read(&mut pieces)).await.unwrap() {
+                let read = pieces[..count].iter_mut().map(std::mem::take);
+                let lengths: Vec<_> = read.map(|piece| piece.len()).collect();
+                assert!(count > 0 && !lengths.contains(&0), "{lengths:?}");
+                received += lengths.iter().sum::<usize>();
+                most = most.max(count);
+            }
+            assert_eq!(received, FILE);
+            assert!(most <= room && (room == 1 || most > 1), "{most} of {room}");
+        }
+    }
+
+    #[test]
+    fn requests_name_host_and_path_and_no_user() {
+        for (url, authority, target) in [
+            ("https://host/a%20b?c=d", "host", "/a%20b?c=d"),
+            ("https://host:4433", "host:4433", "/"),
+            ("https://user:secret@[::1]:5/x", "[::1]:5", "/x"),
+        ] {
+            let request = request(&Ask::get(&url.parse().unwrap())).unwrap();
+            assert_eq!(request.uri().authority().unwrap(), authority);
+            assert_eq!(request.uri().path_and_query().unwrap(), target);
+        }
+    }
+
+    #[test]
+    fn only_whole_files_are_taken() {
+        let check = |status: u16, fields: &[(&'static str, &'static str)]| {
+            let fields = fields.iter().map(|(name, value)| {
+                let name: http::HeaderName = name.parse().unwrap();
+                (name, value.parse().unwrap())
+            });
+            let status = StatusCode::from_u16(status).unwrap();
+            let ask = Ask::get(&"https://host/file".parse().unwrap());
+            content(&ask, status, &fields.collect()).map(|content| content.length)
+        };
+        assert!(matches!(check(200, &[]), Ok(None)));
+        assert!(matches!(check(203, &[]), Ok(None)));
+        for none in [204, 205] {
+            assert!(matches!(check(none, &[]), Ok(Some(0))));
+        }
+        let length = |digits| check(200, &[("content-length", digits)]);
+        assert!(matches!(length("0"), Ok(Some(0))));
+        assert!(matches!(length("18446744073709551615"), Ok(Some(u64::MAX))));
+        for wrong in ["", "-1", "+5", "1 1", "x", "1, 1", "18446744073709551616"] {
+            assert!(matches!(length(wrong), Err(RequestError::Malformed(_))));
+        }
+        let twice = [("content-length", "1"), ("content-length", "1")];
+        assert!(matches!(
+            check(200, &twice),
+            Err(RequestError::Malformed(_))
+        ));
+        for (status, told) in [
+            (404, "not found on the server"),
+            (403, "the server answered 403 Forbidden"),
+            (500, "the server answered 500 Internal Server Error"),
+            (302, "the server answered 302 Found"),
+            (202, "the server answered 202 Accepted"),
+            (
+                206,
+                "the server's answer makes no sense: part of a file, not asked for",
+            ),
+        ] {
+            assert_eq!(check(status, &[]).unwrap_err().to_string(), told);
+        }
+        let moved = check(301, &[("location", "/elsewhere")]).unwrap_err();
+        let told = "the server says it is elsewhere: /elsewhere (301 Moved Permanently)";
+        assert_eq!(moved.to_string(), told);
+    }
+
+    #[test]
+    fn fields_of_the_user_replace_ours_and_the_rest_is_asked_for() {
+        let mut ask = Ask::get(&"https://host/file".parse().unwrap());
+        ask.method = Method::POST;
+        for (name, value) in [("accept", "a"), ("accept", "b"), ("x-y", "z")] {
+            let name: http::HeaderName = name.parse().unwrap();
+            ask.fields.append(name, value.parse().unwrap());
+        }
+        ask.have = Some((100, Stamp::Etag("\"1\"".to_owned())));
+        let request = request(&ask).unwrap();
+        assert_eq!(request.method(), Method::POST);
+        let fields = request.headers();
+        let accept: Vec<_> = fields.get_all(ACCEPT).iter().collect();
+        assert_eq!(accept, ["a", "b"]);
+        assert_eq!(
+            (&fields["x-y"], &fields[RANGE]),
+            (&"z".parse().unwrap(), &"bytes=100-".parse().unwrap())
+        );
+        assert_eq!(fields[IF_RANGE], "\"1\"");
+        assert!(fields[USER_AGENT].to_str().unwrap().starts_with("mpquic/"));
+    }
+
+    #[test]
+    fn only_the_part_that_was_asked_for_is_taken() {
+        let mut ask = Ask::get(&"https://host/file".parse().unwrap());
+        ask.have = Some((100, Stamp::Etag("\"1\"".to_owned())));
+        let answer = |range: &str, tag: &str| {
+            let fields = [(CONTENT_RANGE, range), (http::header::ETAG, tag)];
+            let fields = fields.map(|(name, value)| (name, value.parse().unwrap()));
+            content(
+                &ask,
+                StatusCode::PARTIAL_CONTENT,
+                &fields.into_iter().collect(),
+            )
+        };
+        for (range, end, length) in [
+            ("bytes 100-199/200", 200, Some(200)),
+            ("Bytes 100-199/200", 200, Some(200)),
+            ("bytes 100-199/*", 200, None),
+            ("bytes 100-100/101", 101, Some(101)),
+            // RFC 9110 section 15.3.7: a server may send less than was asked for.
+            ("bytes 100-149/200", 150, Some(200)),
+        ] {
+            let content = answer(range, "\"1\"").unwrap();
+            let expected = Content {
+                start: 100,
+                end: Some(end),
+                length,
+            };
+            assert_eq!(content, expected, "{range}");
+        }
+        for range in [
+            "bytes 99-199/200",
+            "bytes 101-199/200",
+            "bytes 100-200/200",
+            "bytes 100-99/100",
+            "bytes +100-199/200",
+            "bytes 100-18446744073709551615/200",
+            "bytes */200",
+            "lines 100-199/200",
+            "",
+        ] {
+            let refused = answer(range, "\"1\"").unwrap_err().to_string();
+            assert!(refused.contains("another part"), "{range}: {refused}");
+        }
+        let refused = answer("bytes 100-199/200", "\"2\"").unwrap_err();
+        assert!(refused.to_string().contains("another version"), "{refused}");
+        // The whole is as good, but a part under its name is not.
+        for have in [ask.have.clone(), None] {
+            ask.have = have;
+            for (range, is_whole) in [
+                (None, true),
+                (Some("bytes 0-199/200"), true),
+                (Some("bytes 100-199/200"), false),
+                (Some("bytes 0-99/200"), false),
+            ] {
+                let range = range.map(|range| (CONTENT_RANGE, range.parse().unwrap()));
+                let answer = content(&ask, StatusCode::OK, &range.into_iter().collect());
+                match answer {
+                    Ok(whole) => assert_eq!((is_whole, whole.start), (true, 0)),
+                    Err(RequestError::NotTheRest(_)) => assert!(!is_whole && ask.have.is_some()),
+                    Err(RequestError::Malformed(_)) => assert!(!is_whole && ask.have.is_none()),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    }
+}

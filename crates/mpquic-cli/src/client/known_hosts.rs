@@ -1,0 +1,112 @@
+//! The servers that were trusted when they were met first, and their certificates.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::options::trust::Fingerprint;
+use crate::process::failure::{Cause, Failure};
+use crate::process::state;
+
+/// A file with a line for each server: its host and port, a space, and the fingerprint of its
+/// certificate. Lines that begin with `#` mean nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownHosts {
+    path: PathBuf,
+}
+
+impl KnownHosts {
+    /// The file that the user names, or that of all earlier runs.
+    pub(crate) fn new(named: Option<&Path>) -> Result<Self, Failure> {
+        let kept = || Some(state::state_directory()?.join("known_hosts"));
+        let path = named.map(Path::to_owned).or_else(kept);
+        let path = path.ok_or_else(|| {
+            Failure::usage(
+                "--first-use: there is no home directory; name a file with --known-hosts",
+            )
+        })?;
+        Ok(Self { path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The certificate of a server, if it was met before.
+    pub(crate) fn find(&self, server: &str) -> Result<Option<Fingerprint>, Failure> {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                let path = self.path.display();
+                return Err(Cause::File.failed(format_args!("cannot read {path}: {error}")));
+            }
+        };
+        for (number, line) in text.lines().enumerate() {
+            let mut words = line.split_whitespace();
+            let is_it = words
+                .next()
+                .is_some_and(|name| name.eq_ignore_ascii_case(server));
+            if !is_it {
+                continue;
+            }
+            let fingerprint = words.next().unwrap_or_default().parse();
+            return fingerprint.map(Some).map_err(|error| {
+                let path = self.path.display();
+                Failure::usage(format!("{path}, line {}: {error}", number + 1))
+            });
+        }
+        Ok(None)
+    }
+
+    /// Adds a server that was met.
+    pub(crate) fn add(&self, server: &str, certificate: Fingerprint) -> io::Result<()> {
+        if let Some(directory) = self.path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let mut file = File::options().append(true).create(true).open(&self.path)?;
+        // In one piece, for others may add lines at the same time.
+        file.write_all(format!("{server} {certificate}\n").as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_known_by_host_and_port() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/known");
+        let known = KnownHosts::new(Some(&path)).unwrap();
+        let [one, two] = [Fingerprint([1; 32]), Fingerprint([2; 32])];
+        assert_eq!(known.find("a:1"), Ok(None));
+        known.add("a:1", one).unwrap();
+        known.add("a:2", two).unwrap();
+        assert_eq!(known.find("A:1"), Ok(Some(one)));
+        assert_eq!(known.find("a:2"), Ok(Some(two)));
+        assert_eq!(known.find("a:11"), Ok(None));
+        // The first line counts: nobody is replaced by adding.
+        known.add("a:1", two).unwrap();
+        assert_eq!(known.find("a:1"), Ok(Some(one)));
+    }
+
+    #[test]
+    fn a_damaged_line_is_no_stranger() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("known");
+        fs::write(&path, "# a:1 x\n\na:1 sha256:12\n").unwrap();
+        let known = KnownHosts::new(Some(&path)).unwrap();
+        let failure = known.find("a:1").unwrap_err();
+        assert!(
+            failure.message().contains("line 3: expected"),
+            "{failure:?}"
+        );
+        assert!(
+            KnownHosts::new(Some(directory.path()))
+                .unwrap()
+                .find("a")
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! The client's side of connections and requests.
+
+pub(crate) mod backup;
+pub(crate) mod hq;
+pub(crate) mod http3;
+pub(crate) mod kept;
+pub(crate) mod knock;
+pub(crate) mod known_hosts;
+pub(crate) mod protocol;
+pub(crate) mod redirect;
+pub(crate) mod requests;
+pub(crate) mod retry;
+pub(crate) mod session;
+pub(crate) mod weight;

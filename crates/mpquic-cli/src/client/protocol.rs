@@ -1,0 +1,200 @@
+//! Requests and answers, independent of the application protocol.
+
+use std::future::Future;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Uri};
+use mpquic_core::ConnectionError;
+use thiserror::Error;
+
+use crate::process::failure::{Cause, Failure};
+use crate::text::stamp::Stamp;
+
+/// Codes with which an application says that nothing is wrong: of HTTP/3, and of HTTP/0.9.
+const NO_ERROR: [u64; 2] = [0x100, 0];
+/// H3_REQUEST_REJECTED: nothing was done for the request.
+const REJECTED: u64 = 0x10b;
+
+/// Why a request was not answered in full.
+#[derive(Debug, Error)]
+pub(crate) enum RequestError {
+    #[error("not found on the server")]
+    NotFound,
+    #[error("the server could not read the file to its end")]
+    ServerFailed,
+    #[error("the server refused the request (code {0:#x})")]
+    Refused(u64),
+    #[error("the server says it is elsewhere: {location} ({status})")]
+    Redirected {
+        status: StatusCode,
+        location: String,
+    },
+    #[error("the server answered {0}")]
+    Status(StatusCode),
+    /// The part that was asked for begins behind the end of the file.
+    #[error("the server answered 416 Range Not Satisfiable")]
+    PastEnd { length: Option<u64> },
+    /// The rest was asked for, and this is not it: the whole may be had.
+    #[error("the server's answer makes no sense: {0}")]
+    NotTheRest(&'static str),
+    #[error("the server's answer makes no sense: {0}")]
+    Malformed(&'static str),
+    #[error("{0}")]
+    Unsupported(&'static str),
+    #[error("HTTP/3: {0}")]
+    Http(String),
+    #[error("connection lost: {0}")]
+    Connection(#[from] ConnectionError),
+    #[error("the answer ended after {received} of {length} bytes")]
+    Truncated { length: u64, received: u64 },
+    #[error("the answer is longer than the {0} bytes that were announced")]
+    TooLong(u64),
+    #[error("the server is gone: nobody listens on its port")]
+    Gone,
+    #[error("the server sent nothing for {0} s")]
+    Stalled(u64),
+    #[error("the request was cancelled")]
+    Cancelled,
+}
+
+impl RequestError {
+    /// True if the same request may go well later: the server did not answer it, and did not say
+    /// that anything is wrong with it.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            Self::Connection(error) => match error {
+                ConnectionError::ApplicationClosed(close) => {
+                    NO_ERROR.contains(&close.error_code.into_inner())
+                }
+                ConnectionError::TimedOut
+                | ConnectionError::Reset
+                | ConnectionError::ConnectionClosed(_)
+                | ConnectionError::TransportError(_)
+                | ConnectionError::HandshakeTimedOut => true,
+                _ => false,
+            },
+            Self::Refused(code) => *code == REJECTED,
+            Self::Status(status) => matches!(status.as_u16(), 429 | 502..=504),
+            Self::Stalled(_) | Self::Gone | Self::Cancelled => true,
+            _ => false,
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        match self {
+            Self::NotFound
+            | Self::Refused(_)
+            | Self::Redirected { .. }
+            | Self::Status(_)
+            | Self::PastEnd { .. } => Cause::Refused,
+            Self::Unsupported(_) => Cause::Other,
+            _ => Cause::Broken,
+        }
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        error.cause().failed(error)
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) url: Uri,
+    pub(crate) method: Method,
+    /// Fields that the user adds.
+    pub(crate) fields: HeaderMap,
+    /// The beginning of this version of the file is here already, so many bytes.
+    pub(crate) have: Option<(u64, Stamp)>,
+}
+
+impl Ask {
+    pub(crate) fn get(url: &Uri) -> Self {
+        Self {
+            url: url.clone(),
+            method: Method::GET,
+            fields: HeaderMap::new(),
+            have: None,
+        }
+    }
+}
+
+/// The client's side of an application protocol, over one connection.
+pub(crate) trait Client: Sync {
+    type Body: Body;
+
+    /// Asks for a file.
+    fn ask(
+        &self,
+        ask: &Ask,
+    ) -> impl Future<Output = Result<Response<Self::Body>, RequestError>> + Send;
+}
+
+/// An answer.
+pub(crate) struct Response<B> {
+    /// Where in the file the body begins.
+    pub(crate) start: u64,
+    /// Where in the file the body ends, if the protocol announces it.
+    pub(crate) end: Option<u64>,
+    /// Length of the whole file, if the protocol announces it.
+    pub(crate) length: Option<u64>,
+    /// Which version of the file it is, if that can be asked for again.
+    pub(crate) stamp: Option<Stamp>,
+    /// Status and fields, as far as the protocol has them.
+    pub(crate) status: StatusCode,
+    pub(crate) fields: HeaderMap,
+    pub(crate) body: B,
+}
+
+/// The bytes of an answer.
+pub(crate) trait Body: Send {
+    /// Fills `chunks` with what has arrived and tells how many; `None` at the end.
+    fn read(
+        &mut self,
+        chunks: &mut [Bytes],
+    ) -> impl Future<Output = Result<Option<usize>, RequestError>> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_failures_are_temporary() {
+        let status = |code| RequestError::Status(StatusCode::from_u16(code).unwrap());
+        for (error, is_temporary, cause) in [
+            (RequestError::Stalled(1), true, Cause::Broken),
+            (RequestError::Gone, true, Cause::Broken),
+            (RequestError::Cancelled, true, Cause::Broken),
+            (RequestError::Refused(REJECTED), true, Cause::Refused),
+            (RequestError::Refused(REJECTED + 1), false, Cause::Refused),
+            (status(429), true, Cause::Refused),
+            (status(500), false, Cause::Refused),
+            (status(502), true, Cause::Refused),
+            (status(504), true, Cause::Refused),
+            (status(505), false, Cause::Refused),
+            (RequestError::NotFound, false, Cause::Refused),
+            (
+                RequestError::PastEnd { length: None },
+                false,
+                Cause::Refused,
+            ),
+            (RequestError::Unsupported("x"), false, Cause::Other),
+            (RequestError::Malformed("x"), false, Cause::Broken),
+            (RequestError::TooLong(1), false, Cause::Broken),
+            (ConnectionError::TimedOut.into(), true, Cause::Broken),
+            (ConnectionError::Reset.into(), true, Cause::Broken),
+            (
+                ConnectionError::HandshakeTimedOut.into(),
+                true,
+                Cause::Broken,
+            ),
+            (ConnectionError::LocallyClosed.into(), false, Cause::Broken),
+        ] {
+            assert_eq!(error.is_temporary(), is_temporary, "{error}");
+            assert_eq!(Failure::from(error).cause(), Some(cause));
+        }
+    }
+}

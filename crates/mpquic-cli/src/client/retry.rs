@@ -1,0 +1,134 @@
+//! When to try again, and when to give up.
+
+use std::time::{Duration, Instant};
+
+/// The first pause. Each is twice as long as the one before.
+const FIRST: Duration = Duration::from_millis(250);
+/// The longest.
+const LONGEST: Duration = Duration::from_secs(8);
+
+/// How far something has come, and when it came that far. What has to be done again is no step
+/// forward: whoever always fails at the same place fails in the end.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    bytes: u64,
+    pub(crate) at: Instant,
+}
+
+impl Reached {
+    pub(crate) fn new(bytes: u64, now: Instant) -> Self {
+        Self { bytes, at: now }
+    }
+
+    pub(crate) fn note(&mut self, bytes: u64, now: Instant) {
+        if bytes > self.bytes {
+            *self = Self::new(bytes, now);
+        }
+    }
+}
+
+/// The tries since something arrived last.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    /// How long it is tried without anything arriving.
+    limit: Duration,
+    /// The last time that something arrived, when it was tried last.
+    advanced: Instant,
+    pause: Duration,
+    /// Tries in all.
+    pub(crate) count: u32,
+}
+
+impl Retry {
+    pub(crate) fn new(limit: Duration, now: Instant) -> Self {
+        Self {
+            limit,
+            advanced: now,
+            pause: FIRST,
+            count: 0,
+        }
+    }
+
+    /// How long to wait before the next try, if something arrived last at `advanced`; `None` to
+    /// give up. Also tells whether it is the first try since then.
+    pub(crate) fn next(&mut self, advanced: Instant, now: Instant) -> Option<(Duration, bool)> {
+        let is_first = self.count == 0 || advanced > self.advanced;
+        if is_first {
+            self.pause = FIRST;
+            self.advanced = advanced.max(self.advanced);
+        }
+        if now.saturating_duration_since(self.advanced) >= self.limit {
+            return None;
+        }
+        self.count += 1;
+        let pause = self.pause;
+        self.pause = (2 * pause).min(LONGEST);
+        Some((pause, is_first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_something_arrives() {
+        let start = crate::process::clock::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut retry = Retry::new(Duration::from_secs(60), start);
+        let mut next = |advanced, now| {
+            let next = retry.next(at(advanced), at(now));
+            next.map(|(pause, first)| (pause.as_millis(), first))
+        };
+        assert_eq!(next(5, 10), Some((250, true)));
+        assert_eq!(next(5, 11), Some((500, false)));
+        assert_eq!(next(20, 30), Some((250, true)));
+        for expected in [500, 1000, 2000, 4000, 8000, 8000] {
+            assert_eq!(next(20, 79), Some((expected, false)));
+        }
+        assert_eq!(next(20, 80), None);
+    }
+
+    #[test]
+    fn what_is_done_again_is_no_step_forward() {
+        let start = crate::process::clock::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut reached = Reached::new(500, start);
+        for (seconds, bytes, expected) in [(1, 0, 0), (2, 500, 0), (3, 501, 3), (4, 499, 3)] {
+            reached.note(bytes, at(seconds));
+            assert_eq!(reached.at, at(expected));
+        }
+    }
+
+    #[test]
+    fn without_time_there_is_no_second_try() {
+        let start = crate::process::clock::now();
+        assert_eq!(Retry::new(Duration::ZERO, start).next(start, start), None);
+    }
+
+    #[test]
+    fn tries_are_counted() {
+        let start = crate::process::clock::now();
+        let mut retry = Retry::new(Duration::from_secs(1), start);
+        for count in 0..3 {
+            assert_eq!(retry.count, count);
+            assert!(retry.next(start, start).is_some());
+        }
+        assert!(retry.next(start, start + Duration::from_secs(1)).is_none());
+        assert_eq!(retry.count, 3);
+    }
+
+    #[test]
+    fn each_pause_is_twice_the_one_before_up_to_a_limit() {
+        let start = crate::process::clock::now();
+        let mut retry = Retry::new(Duration::from_secs(3600), start);
+        let pauses: Vec<_> = (0..8)
+            .map(|_| retry.next(start, start).unwrap().0.as_millis())
+            .collect();
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
+        // The limit is of the time since something arrived, not since it began.
+        let late = start + Duration::from_secs(3000);
+        assert!(retry.next(late, late + Duration::from_secs(3599)).is_some());
+        assert!(retry.next(late, late + Duration::from_secs(3600)).is_none());
+    }
+}

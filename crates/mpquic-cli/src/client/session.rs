@@ -1,0 +1,651 @@
+//! A client's connections, one after the other, which resume each other's TLS sessions.
+
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{FutureExt, Shared, join_all};
+use http::Uri;
+use http::uri::Authority;
+use mpquic_core::config::TransportOptions;
+use mpquic_sched::{SplitRatio, SplitWeights};
+use mpquic_tokio::{
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointBuilder, VarInt, ZeroRttAccepted,
+};
+use tokio::sync::{Mutex, TryLockError};
+
+use crate::client::backup;
+use crate::client::kept::Kept;
+use crate::client::knock;
+use crate::client::known_hosts::KnownHosts;
+use crate::client::requests::Clients;
+use crate::client::weight::{self, Weight};
+use crate::options::cost::{self, Cost};
+use crate::options::drill;
+use crate::options::hosts;
+use crate::options::identity::Identity;
+use crate::options::origin::{self, absent};
+use crate::options::reach::Reach;
+use crate::options::trust::{Trust, Verifier};
+use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
+use crate::process::failure::{Cause, Failure};
+use crate::process::screen;
+use crate::rate::Rate;
+use crate::rate::controller::limited;
+use crate::rate::pace;
+
+/// Port of `https` URLs that name none.
+const DEFAULT_PORT: u16 = 443;
+/// Paths opened unless --paths says otherwise.
+const MAX_PATHS: u32 = 8;
+
+/// What the server sent before it heard of the end arrives a round trip later at most, and a little more. Nobody should notice
+/// that it is waited for.
+const LATE: Duration = Duration::from_millis(10);
+const NOTICED: Duration = Duration::from_millis(50);
+
+/// A client that only waits asks so often whether the server still knows it. One that has restarted says
+/// no; without asking, that is heard only if something of ours happens to be on its way.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// What the connections are for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Purpose<'a> {
+    /// URLs of the command line.
+    pub(crate) urls: &'a [Uri],
+    /// Application protocols, the preferred one first.
+    pub(crate) alpn: &'a [Alpn],
+    /// Send requests as 0-RTT data.
+    pub(crate) early_data: bool,
+    /// Say nothing that is no error.
+    pub(crate) quiet: bool,
+    /// Take DATAGRAMs.
+    pub(crate) datagrams: bool,
+    /// The rate of the files.
+    pub(crate) rate: Option<Rate>,
+    /// Where paths start that stand by.
+    pub(crate) backup: &'a [Local],
+    /// The shares of paths.
+    pub(crate) weights: &'a [Weight],
+    /// What paths cost.
+    pub(crate) costs: &'a [Cost],
+}
+
+impl<'a> Purpose<'a> {
+    /// To find out about the paths to a server: nothing is asked of them.
+    pub(crate) fn look(server: &'a Uri, alpn: &'a [Alpn]) -> Self {
+        Self {
+            urls: std::slice::from_ref(server),
+            alpn,
+            early_data: false,
+            quiet: true,
+            datagrams: false,
+            rate: None,
+            backup: &[],
+            weights: &[],
+            costs: &[],
+        }
+    }
+}
+
+/// Makes connections as they are needed.
+pub(crate) struct Sessions<'a> {
+    reach: &'a Reach,
+    purpose: Purpose<'a>,
+    verifier: Arc<Verifier>,
+    /// Set if servers are trusted when they are met first.
+    known_hosts: Option<KnownHosts>,
+    /// What earlier runs learnt, and where what is learnt is kept.
+    kept: Option<Kept>,
+    config: ClientConfig,
+    /// Those of the paths there are.
+    weights: SplitWeights,
+    current: Mutex<Option<Session>>,
+    /// The endpoint of the last connection that ended well, and where it led: the next one may use its ports, at which
+    /// the server knows us.
+    idle: StdMutex<Option<(SocketAddr, Endpoint)>>,
+    /// Connections that were made.
+    made: AtomicU64,
+    /// The server's addresses, if what this machine sends from no address in particular leads back to us.
+    way_out: Option<Vec<SocketAddr>>,
+    /// The protocol of the last connection, which 0-RTT goes on with.
+    protocol: StdMutex<Option<Vec<u8>>>,
+}
+
+/// A connection, with its server.
+struct Session {
+    /// Counts the connections, from 1.
+    number: u64,
+    endpoint: Endpoint,
+    connection: Connection,
+    authority: String,
+    /// Resolves to whether the server accepted 0-RTT; `None` if 0-RTT was impossible.
+    zero_rtt: Option<Shared<ZeroRttAccepted>>,
+    clients: Arc<Clients>,
+}
+
+/// A connection as a request gets it.
+pub(crate) struct Connected {
+    pub(crate) connection: Connection,
+    pub(crate) clients: Arc<Clients>,
+    /// An earlier request has used this connection.
+    pub(crate) is_old: bool,
+    /// Set if requests may be sent as 0-RTT; resolves to whether the server accepts it.
+    pub(crate) zero_rtt: Option<Shared<ZeroRttAccepted>>,
+}
+
+impl Session {
+    fn serves(&self, url: &Uri) -> bool {
+        url.authority()
+            .is_some_and(|authority| authority.as_str() == self.authority)
+            && self.connection.close_reason().is_none()
+    }
+
+    async fn close(self) {
+        let code = self.clients.no_error();
+        leave(&self.endpoint, &self.connection, code).await;
+    }
+}
+
+impl<'a> Sessions<'a> {
+    /// Fails if the options are unusable, such as a bad certificate, before anything is fetched.
+    pub(crate) fn new(args: &'a Reach, purpose: Purpose<'a>) -> Result<Self, Failure> {
+        Self::with(args, purpose, |_| {})
+    }
+
+    /// The same, over a transport that is adapted.
+    pub(crate) fn with(
+        args: &'a Reach,
+        purpose: Purpose<'a>,
+        adapt: impl FnOnce(&mut TransportOptions),
+    ) -> Result<Self, Failure> {
+        backup::check(args, "--backup", purpose.backup)?;
+        let priced: Vec<_> = purpose.costs.iter().map(|cost| cost.from.clone()).collect();
+        backup::check(args, "--cost", &priced)?;
+        if !purpose.quiet {
+            let weighed = purpose.weights.iter().map(|weight| &weight.from);
+            let named = args.local.iter().chain(purpose.backup).chain(&priced);
+            let named = named.chain(weighed);
+            for name in absent(named, &origin::listed()?) {
+                screen::say(format_args!(
+                    "mpquic: {name} has no address yet; paths start there once it has one"
+                ));
+            }
+        }
+        let provider = Cipher::provider(args.connections.cipher);
+        let trust = args.trust.trust();
+        let verifier = Verifier::new(&trust, provider)?;
+        let known_hosts = match trust {
+            Trust::FirstUse => Some(KnownHosts::new(args.known_hosts.as_deref())?),
+            _ => None,
+        };
+        let mut transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
+        if purpose.datagrams {
+            transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
+        }
+        if let Some(rate) = purpose.rate {
+            hold_to(&mut transport, rate);
+        }
+        let weights = SplitWeights::default();
+        if !purpose.weights.is_empty() {
+            transport.scheduler = SplitRatio::factory(&weights);
+        }
+        transport.keep_alive_interval = Some(KEEP_ALIVE);
+        transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
+        let kept = Kept::of_user();
+        if let Some(kept) = &kept {
+            kept.adapt(&mut transport);
+        }
+        adapt(&mut transport);
+        let transport = transport.build().map_err(Failure::usage)?;
+        let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
+        let shown = Identity::shown_by(args)?;
+        let mut config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
+            .transport_config(transport)
+            .use_alternative_addresses(true);
+        if let Some(kept) = &kept {
+            config = kept.configure(config);
+        }
+        Ok(Self {
+            reach: args,
+            purpose,
+            verifier,
+            known_hosts,
+            kept,
+            config,
+            weights,
+            current: Mutex::new(None),
+            idle: StdMutex::default(),
+            made: AtomicU64::new(0),
+            way_out: None,
+            protocol: StdMutex::default(),
+        })
+    }
+
+    /// The same for tests: what they learn is nobody's.
+    #[cfg(test)]
+    pub(crate) fn that_forget(mut self) -> Self {
+        self.kept = None;
+        self
+    }
+
+    /// Makes connections to these addresses of the server from now on, as lookups of names will lead back
+    /// to us; and only from sockets with an address of an interface, as others will as well.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn become_way_out(&mut self, addresses: Vec<SocketAddr>) {
+        self.way_out = Some(addresses);
+    }
+
+    /// A connection to a URL's server: the last one if it leads there and is still open, or a new
+    /// one.
+    pub(crate) async fn connection(&self, url: &Uri) -> Result<Connected, Failure> {
+        let mut current = self.current.lock().await;
+        if let Some(session) = current.as_ref().filter(|session| session.serves(url)) {
+            return Ok(Connected {
+                connection: session.connection.clone(),
+                clients: session.clients.clone(),
+                is_old: true,
+                // Once it is known whether the server accepted 0-RTT, the handshake is over, and
+                // nothing leaves as 0-RTT any more.
+                zero_rtt: session
+                    .zero_rtt
+                    .clone()
+                    .filter(|zero_rtt| zero_rtt.peek().is_none()),
+            });
+        }
+        let session = current.insert(self.connect(url).await?);
+        Ok(Connected {
+            connection: session.connection.clone(),
+            clients: session.clients.clone(),
+            is_old: false,
+            zero_rtt: session.zero_rtt.clone(),
+        })
+    }
+
+    /// The last connection, if there is one and none is being made.
+    pub(crate) fn open(&self) -> Option<Connection> {
+        self.current().ok()?.map(|(_, connection)| connection)
+    }
+
+    /// The same, with a number that no other one has. An error while one is being made or closed.
+    pub(crate) fn current(&self) -> Result<Option<(u64, Connection)>, TryLockError> {
+        let current = self.current.try_lock()?;
+        let session = current.as_ref();
+        Ok(session.map(|session| (session.number, session.connection.clone())))
+    }
+
+    /// The same, for the live view.
+    pub(crate) fn shown(&self) -> Vec<(u64, Connection)> {
+        self.open()
+            .map(|connection| (0, connection))
+            .into_iter()
+            .collect()
+    }
+
+    /// Drops the last connection, which is of no use any more.
+    pub(crate) async fn give_up(&self) {
+        let mut current = self.current.lock().await;
+        // Others may be fine: a request may fail alone.
+        let is_over = |session: &Session| {
+            session.connection.close_reason().is_some() || Arc::strong_count(&session.clients) == 1
+        };
+        if current.as_ref().is_some_and(is_over)
+            && let Some(session) = current.take()
+        {
+            session
+                .connection
+                .close(session.clients.no_error(), b"given up");
+        }
+    }
+
+    /// Closes the last connection.
+    pub(crate) async fn close(&self) {
+        if let Some(session) = self.current.lock().await.take() {
+            let data = session.connection.handshake_data();
+            *self.protocol.lock().unwrap_or_else(PoisonError::into_inner) =
+                data.and_then(|data| data.protocol);
+            let to = session.connection.remote_address();
+            let idle = to.map(|to| (to, session.endpoint.clone()));
+            session.close().await;
+            if self.reach.connections.drill.steps.is_empty() {
+                *self.idle() = idle;
+            }
+            if let Some(kept) = &self.kept {
+                kept.keep(&self.config);
+            }
+        }
+    }
+
+    async fn connect(&self, url: &Uri) -> Result<Session, Failure> {
+        let authority = authority(url)?;
+        let addresses = self.addresses(url).await?;
+        let idle = self.idle().take();
+        let endpoint = match idle.filter(|(to, _)| addresses.contains(to)) {
+            Some((_, endpoint)) => endpoint,
+            None => self.endpoint(&self.reach.local, &addresses)?,
+        };
+        let connected = self.connect_to(endpoint, &addresses, authority).await?;
+        let (endpoint, connection, zero_rtt) = connected;
+        if zero_rtt.is_none() {
+            self.warn_if_single_path(&connection);
+        }
+        if !self.purpose.costs.is_empty() {
+            let costs = self.purpose.costs.to_vec();
+            cost::follow(&connection, costs, self.purpose.rate);
+        }
+        if !self.purpose.weights.is_empty() {
+            let weights = self.weights.clone();
+            weight::follow(&connection, self.purpose.weights.to_vec(), weights);
+        }
+        let steps = self.reach.connections.drill.steps.clone();
+        drill::start(&connection, Some(&endpoint), steps);
+        let zero_rtt = zero_rtt.map(FutureExt::shared);
+        let mut clients = Clients::new(connection.clone());
+        if let Some(accepted) = &zero_rtt {
+            let protocol = self.protocol.lock();
+            let protocol = protocol.unwrap_or_else(PoisonError::into_inner);
+            clients = clients.with_zero_rtt(protocol.clone(), accepted.clone());
+        }
+        Ok(Session {
+            number: self.made.fetch_add(1, Ordering::Relaxed) + 1,
+            endpoint,
+            connection,
+            authority: authority.to_string(),
+            zero_rtt,
+            clients: Arc::new(clients),
+        })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<(SocketAddr, Endpoint)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The addresses of a URL's server.
+    pub(crate) async fn addresses(&self, url: &Uri) -> Result<Vec<SocketAddr>, Failure> {
+        if let Some(addresses) = &self.way_out {
+            return Ok(addresses.clone());
+        }
+        let authority = authority(url)?;
+        match self.named_addresses(authority) {
+            [] => resolve(host(authority), port(authority)).await,
+            named => Ok(named.to_vec()),
+        }
+    }
+
+    /// Those of --server-addr are for the servers of the command line, not for where they send us.
+    fn named_addresses(&self, authority: &Authority) -> &[SocketAddr] {
+        let is_asked_for = |asked: &Uri| asked.authority() == Some(authority);
+        match self.purpose.urls.iter().any(is_asked_for) {
+            true => &self.reach.server_addr,
+            false => &[],
+        }
+    }
+
+    /// Whether a failure is that the last server's certificate is not valid at this time of day.
+    pub(crate) fn depends_on_time(&self, failure: &Failure) -> bool {
+        failure.cause() == Some(Cause::Trust) && self.verifier.depends_on_time()
+    }
+
+    /// A connection of its own to one address of a URL's server, from one local address or
+    /// interface, or from where the system likes.
+    pub(crate) async fn connect_from(
+        &self,
+        url: &Uri,
+        local: Option<&Local>,
+        address: SocketAddr,
+    ) -> Result<(Endpoint, Connection), Failure> {
+        let addresses = [address];
+        let endpoint = self.endpoint(local.map_or(&[], std::slice::from_ref), &addresses)?;
+        let authority = authority(url)?;
+        let connected = self.connect_to(endpoint, &addresses, authority).await?;
+        let (endpoint, connection, _) = connected;
+        Ok((endpoint, connection))
+    }
+
+    /// Connects to whichever of these addresses answers first.
+    async fn connect_to(
+        &self,
+        endpoint: Endpoint,
+        addresses: &[SocketAddr],
+        authority: &Authority,
+    ) -> Result<(Endpoint, Connection, Option<ZeroRttAccepted>), Failure> {
+        let server = self.recall(authority)?;
+        let listed = listed(addresses);
+        let cannot_connect = |error: &dyn Display| {
+            Cause::Connect.failed(format_args!("cannot connect to {listed}: {error}"))
+        };
+        let seconds = self.reach.connect_timeout;
+        let limit = Duration::from_secs(seconds);
+        let bound = tokio::time::timeout(limit, has_socket(&endpoint)).await;
+        bound.map_err(|_| {
+            let none = format!("no interface of --local has had an address for {seconds} s");
+            cannot_connect(&none)
+        })?;
+        let named = self.named_addresses(authority).to_vec();
+        let config = self.config.clone().server_addresses(named);
+        let name = hosts::certified_name(authority.host());
+        let mut connecting = endpoint
+            .connect_any(config, addresses, &name)
+            .map_err(|error| cannot_connect(&error))?;
+        if self.purpose.early_data {
+            connecting = match connecting.into_0rtt() {
+                Ok((connection, accepted)) => return Ok((endpoint, connection, Some(accepted))),
+                Err(connecting) => connecting,
+            };
+        }
+        let closed = addresses
+            .iter()
+            .map(|address| knock::until_closed(*address));
+        let connected = tokio::select! {
+            connected = tokio::time::timeout(limit, connecting) => connected,
+            // Unless all are closed, one may answer.
+            _ = join_all(closed), if self.way_out.is_none() => {
+                return Err(cannot_connect(&ConnectionError::PortUnreachable));
+            }
+        };
+        match connected {
+            Ok(Ok(connection)) => {
+                self.remember(&server);
+                Ok((endpoint, connection, None))
+            }
+            Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => {
+                Err(Cause::Connect.failed(format!(
+                    "no answer from {listed} for {seconds} s; is a QUIC server there, and does \
+                     a firewall let UDP through?"
+                )))
+            }
+            Ok(Err(error)) => Err(match self.verifier.refusal() {
+                Some(refusal) => Cause::Trust.failed(refusal).and(self.way_out()),
+                None => cannot_connect(&error),
+            }),
+        }
+    }
+
+    /// Sockets for these local addresses, or for every interface.
+    fn endpoint(&self, locals: &[Local], servers: &[SocketAddr]) -> Result<Endpoint, Failure> {
+        let args = self.reach;
+        let unusable = |error: &dyn Display| {
+            Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
+        };
+        // Until it is known what is needed, what costs something stands by.
+        let costs = self.purpose.costs.iter().filter(|cost| cost.cost > 0);
+        let costs = costs.map(|cost| cost.from.clone());
+        let backups: Vec<_> = self.purpose.backup.iter().cloned().chain(costs).collect();
+        let start = || {
+            let builder = Endpoint::builder();
+            let builder = builder.supported_versions(args.connections.versions.list());
+            backup::stand_by(builder, &backups, locals)
+        };
+        let mut builder = start();
+        for local in locals {
+            builder = match local {
+                Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
+                Local::Interface(name) => {
+                    let on_link = servers.iter().any(is_on_link);
+                    let at = on_link.then(|| hosts::link_local_addresses(name));
+                    let at = at.into_iter().flatten();
+                    at.fold(builder.bind_interface(name), EndpointBuilder::bind)
+                }
+            };
+        }
+        if locals.is_empty() && !servers.iter().any(is_up_to_the_system) {
+            let all = start().all_interfaces();
+            let excluded = args.exclude.iter();
+            let all = excluded.fold(all, |all, name| all.exclude_interface(name));
+            match all.build() {
+                Ok(endpoint) => return Ok(endpoint),
+                // What the system chooses may be what is excluded.
+                Err(error) if self.way_out.is_some() => return Err(unusable(&error)),
+                Err(error) if !args.exclude.is_empty() => {
+                    return Err(unusable(&format_args!(
+                        "{error}, apart from those of --exclude"
+                    )));
+                }
+                Err(_) => {}
+            }
+        }
+        if locals.is_empty()
+            && let Some(any) = unspecified(servers)
+        {
+            builder = builder.bind(SocketAddr::new(any, 0));
+        }
+        builder.build().map_err(|error| unusable(&error))
+    }
+
+    /// Tells the verifier what is known of a server, by the name that is returned.
+    fn recall(&self, authority: &Authority) -> Result<String, Failure> {
+        let server = format!("{}:{}", authority.host(), port(authority));
+        if let Some(known) = &self.known_hosts {
+            self.verifier.expect(known.find(&server)?);
+        }
+        Ok(server)
+    }
+
+    /// Remembers a server that was met for the first time.
+    fn remember(&self, server: &str) {
+        let (Some(known), Some(met)) = (&self.known_hosts, self.verifier.met()) else {
+            return;
+        };
+        let path = known.path().display();
+        match known.add(server, met) {
+            Ok(()) if self.purpose.quiet => {}
+            Ok(()) => screen::say(format_args!(
+                "mpquic: {server} is new: its certificate {met} is now in {path}"
+            )),
+            Err(error) => screen::say(format_args!(
+                "mpquic: cannot write {path}: {error}; {server} stays unknown"
+            )),
+        }
+    }
+
+    /// What to do if a server has another certificate than when it was met first.
+    fn way_out(&self) -> Option<String> {
+        let path = self.known_hosts.as_ref()?.path().display();
+        Some(format!("if you know why, remove its line from {path}"))
+    }
+
+    fn warn_if_single_path(&self, connection: &Connection) {
+        if !connection.is_multipath() && self.reach.paths != Some(1) && !self.purpose.quiet {
+            screen::say("mpquic: the server does not support multipath; going on with one path");
+        }
+    }
+}
+
+/// Closes a connection, and answers what the server sent before it heard of that, for a short time. It is better if the
+/// server learns of the end, but not necessary: nobody waits here for three probe timeouts.
+pub(crate) async fn leave(endpoint: &Endpoint, connection: &Connection, code: VarInt) {
+    let rtt = connection.rtt().unwrap_or_default();
+    connection.close(code, b"done");
+    let late = (rtt + LATE).min(NOTICED);
+    let _ = tokio::time::timeout(late, endpoint.wait_idle()).await;
+}
+
+/// Lets neither side be far ahead of a rate: what is read or written at that rate would otherwise
+/// fill windows and buffers at the rate of the paths.
+fn hold_to(transport: &mut TransportOptions, rate: Rate) {
+    let window = pace::window(rate, Duration::ZERO);
+    transport.initial_stream_receive_window = window;
+    transport.initial_receive_window = window;
+    transport.max_receive_window = window;
+    transport.send_window = rate.bytes_in(1000).clamp(window, transport.send_window);
+    // For headers, losses, and what an outage held up.
+    let wire = rate.bytes_per_second() * 5 / 4;
+    transport.controller = limited(transport.controller.clone(), wire);
+}
+
+/// Sockets come with the addresses of interfaces.
+async fn has_socket(endpoint: &Endpoint) {
+    while endpoint.local_addrs().is_empty() {
+        tokio::time::sleep(NOTICED).await;
+    }
+}
+
+fn authority(url: &Uri) -> Result<&Authority, Failure> {
+    let authority = url.authority();
+    authority.ok_or_else(|| Failure::usage("the URL names no host"))
+}
+
+fn host(authority: &Authority) -> &str {
+    let host = authority.host();
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn port(authority: &Authority) -> u16 {
+    authority.port_u16().unwrap_or(DEFAULT_PORT)
+}
+
+async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    if let Some(literal) = hosts::literal(host).map_err(Failure::usage)? {
+        return Ok(vec![literal.with_port(port)]);
+    }
+    let addresses = tokio::net::lookup_host((host, port)).await;
+    let addresses = addresses.map_err(|error| {
+        Cause::Name.failed(format_args!("cannot find the address of {host}: {error}"))
+    })?;
+    let addresses: Vec<_> = addresses.collect();
+    match addresses.is_empty() {
+        true => Err(Cause::Name.failed(format_args!("{host} has no address"))),
+        false => Ok(addresses),
+    }
+}
+
+/// For messages.
+fn listed(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+    addresses.join(", ")
+}
+
+/// All addresses of the IP version that the servers have; `None` if they have both.
+fn unspecified(servers: &[SocketAddr]) -> Option<IpAddr> {
+    if servers.iter().all(SocketAddr::is_ipv4) {
+        Some(Ipv4Addr::UNSPECIFIED.into())
+    } else if servers.iter().all(SocketAddr::is_ipv6) {
+        Some(Ipv6Addr::UNSPECIFIED.into())
+    } else {
+        None
+    }
+}
+
+/// A socket bound to an address of a network interface cannot reach a server on the same machine, nor one
+/// of which only the link is known.
+fn is_up_to_the_system(server: &SocketAddr) -> bool {
+    is_on_link(server) || is_ours(server.ip())
+}
+
+/// The address is good on one link only.
+fn is_on_link(server: &SocketAddr) -> bool {
+    match server {
+        SocketAddr::V4(_) => false,
+        SocketAddr::V6(server) => server.ip().is_unicast_link_local(),
+    }
+}
+
+/// True for addresses of this machine.
+pub(crate) fn is_ours(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! `mpquic demo`: a server, a client, two paths and a download, all in this process.
+
+pub(crate) mod args;
+pub(crate) mod outage;
+pub(crate) mod relay;
+
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::Uri;
+use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, VarInt};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::client::protocol::Ask;
+use crate::client::requests::Clients;
+use crate::demo::args::Demo;
+use crate::demo::outage::{Outage, Told};
+use crate::demo::relay::Relay;
+use crate::files::{Content, OpenError, Reader, Source};
+use crate::get::download::{Download, Treatment};
+use crate::get::sink::Destination;
+use crate::options::trust::{Trust, Verifier};
+use crate::options::{Alpn, Cipher};
+use crate::process::failure::Failure;
+use crate::process::screen;
+use crate::rate::Limit;
+use crate::rate::controller::limited;
+use crate::report::{Report, rate};
+use crate::serve::drain::{CLOSE_TIME, drain};
+use crate::serve::endpoints::Endpoints;
+use crate::serve::{self, Service};
+use crate::text::hex::hex;
+
+const PATHS: u32 = 2;
+/// Nothing takes so long within a process.
+const STALL: Duration = Duration::from_secs(60);
+
+/// Transfers generated data and checks that it arrived unchanged.
+pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
+    let generated = Arc::new(Generated::new(args.mib << 20));
+    let alpn = [Alpn::HqInterop.bytes()];
+    let (config, fingerprint) = serve::self_signed(&[], None, &alpn)?;
+    let mut transport = args.policy.transport(PATHS);
+    if let Limit(Some(rate)) = args.rate {
+        transport.controller = limited(transport.controller, rate.bytes_per_second());
+    }
+    args.qlog.apply(&mut transport)?;
+    let config = config.transport_config(transport.build().map_err(Failure::usage)?);
+    let server = two_addresses(Some(config))?;
+    let source: Arc<dyn Source> = generated.clone();
+    let accepting = tokio::spawn({
+        let server = Endpoints::one(server.clone());
+        async move { Service::new(source).accept(&server, drain().1).await }
+    });
+
+    let addresses = server.local_addrs();
+    let [first, second] = addresses[..] else {
+        return Err(Failure::other("the server has not two addresses"));
+    };
+    let relay = Relay::start(second.ip(), second).await;
+    let relay = relay.map_err(|error| Failure::other(format!("no link to cut: {error}")))?;
+    let verifier = Verifier::new(&Trust::Pin(fingerprint), Cipher::provider(None))?;
+    let mut transport = args.policy.transport(PATHS);
+    args.qlog.apply(&mut transport)?;
+    let transport = transport.build().map_err(Failure::usage)?;
+    let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
+        .transport_config(transport)
+        .server_addresses(vec![first, relay.address()]);
+    let client = two_addresses(None)?;
+    let connection = client
+        .connect_with(config, first, "localhost")
+        .map_err(Failure::other)?
+        .await
+        .map_err(Failure::other)?;
+    if !args.json {
+        screen::say(format_args!("{}", announcement(&args)));
+    }
+    let url = Uri::from_static("https://localhost/generated");
+    let treatment = Treatment {
+        total: Arc::default(),
+        quiet: args.json,
+        resume: false,
+        replace: true,
+        pace: None,
+        stall: STALL,
+        json: None,
+    };
+    let mut download = Download::start(&url, &Destination::Nowhere, treatment)?;
+    download.length = Some(generated.length);
+    let client = Clients::new(connection.clone()).established().await?;
+    let mut outage = Outage::new(&args, relay, &connection, download.count.clone());
+    let ask = Ask::get(&url);
+    let fetched = tokio::select! {
+        fetched = download.fetch(&ask, &connection, client) => fetched,
+        () = outage.run(), if !args.steady => Ok(()),
+    };
+    fetched?;
+    let outage = outage.told;
+    let report = download.finish(&connection, None).await?;
+
+    connection.close(VarInt::from_u32(0), b"done");
+    server.close(VarInt::from_u32(0), b"done");
+    let _ = tokio::time::timeout(CLOSE_TIME, accepting).await;
+    tell(&args, &report, outage)?;
+    let sent = generated.sha256.get().map(|hash| hex(hash));
+    match sent {
+        Some(sent) if sent == report.sha256 => {
+            let matching = "SHA-256 of what was sent and of what arrived match";
+            if !args.json {
+                screen::print(format_args!("{matching}: {sent}"));
+            }
+            Ok(())
+        }
+        Some(sent) => Err(Failure::other(format!(
+            "SHA-256 differs: sent {sent}, received {}",
+            report.sha256
+        ))),
+        None => Err(Failure::other("the data was not sent to its end")),
+    }
+}
+
+fn announcement(args: &Demo) -> String {
+    let rate = match args.rate {
+        Limit(None) => String::new(),
+        Limit(Some(limit)) => {
+            let limit = rate(limit.bytes_per_second() as f64);
+            format!(", each held to {limit}")
+        }
+    };
+    let cut = match args.steady {
+        true => "",
+        false => " One is cut after 40 %, and back after 70 %.",
+    };
+    format!(
+        "Downloading {} MiB of generated data over two loopback paths{rate}.{cut}",
+        args.mib
+    )
+}
+
+fn tell(args: &Demo, report: &Report, outage: Told) -> Result<(), Failure> {
+    if args.json {
+        let all = All { report, outage };
+        screen::print(serde_json::to_string(&all).map_err(Failure::other)?);
+        return Ok(());
+    }
+    screen::write(report.table());
+    screen::print(report.summary());
+    if args.steady {
+        return Ok(());
+    }
+    let gap = report.longest_gap_ms.unwrap_or_default();
+    screen::print(format_args!(
+        "The longest time in which nothing arrived: {gap:.0} ms"
+    ));
+    match outage.used_again_ms {
+        Some(time) => screen::print(format_args!(
+            "The link that was cut carried data again after {time:.0} ms"
+        )),
+        None => screen::print(format_args!(
+            "The link that was cut carried no data before the end"
+        )),
+    }
+    Ok(())
+}
+
+/// What is told as JSON.
+#[derive(Debug, Serialize)]
+struct All<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    outage: Told,
+}
+
+/// An endpoint on 127.0.0.1 and 127.0.0.2, or twice on the former where the system has no other.
+fn two_addresses(server: Option<ServerConfig>) -> Result<Endpoint, Failure> {
+    let bind = |second: Ipv4Addr| {
+        let any_port = |ip: Ipv4Addr| SocketAddr::new(IpAddr::V4(ip), 0);
+        let builder = Endpoint::builder()
+            .bind(any_port(Ipv4Addr::LOCALHOST))
+            .bind(any_port(second));
+        match server.clone() {
+            Some(config) => builder.server(config).build(),
+            None => builder.build(),
+        }
+    };
+    bind(Ipv4Addr::new(127, 0, 0, 2))
+        .or_else(|_| bind(Ipv4Addr::LOCALHOST))
+        .map_err(|error| Failure::other(format!("cannot bind on loopback: {error}")))
+}
+
+/// Pseudorandom data, which neither compression nor a cache can speed up; hashed as it is made.
+struct Generated {
+    length: u64,
+    sha256: Arc<OnceLock<[u8; 32]>>,
+}
+
+impl Generated {
+    fn new(length: u64) -> Self {
+        Self {
+            length,
+            sha256: Arc::default(),
+        }
+    }
+}
+
+impl Source for Generated {
+    fn open(&self, _: &str) -> Result<Content, OpenError> {
+        Ok(Content {
+            length: self.length,
+            modified: None,
+            reader: Box::new(Generator {
+                state: 0x9e37_79b9_7f4a_7c15,
+                left: self.length,
+                hash: Sha256::new(),
+                sha256: self.sha256.clone(),
+            }),
+        })
+    }
+}
+
+struct Generator {
+    state: u64,
+    left: u64,
+    hash: Sha256,
+    sha256: Arc<OnceLock<[u8; 32]>>,
+}
+
+impl Generator {
+    /// The next eight bytes (the generator xorshift64).
+    fn next(&mut self) -> [u8; 8] {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state.to_le_bytes()
+    }
+}
+
+impl Reader for Generator {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        io::copy(&mut self.take(bytes), &mut io::sink()).map(|_| ())
+    }
+}
+
+impl Read for Generator {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let length = buf
+            .len()
+            .min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let filled = &mut buf[..length];
+        for piece in filled.chunks_mut(8) {
+            let bytes = self.next();
+            piece.copy_from_slice(&bytes[..piece.len()]);
+        }
+        self.hash.update(&*filled);
+        self.left -= length as u64;
+        if self.left == 0 {
+            // Reading on after the end changes nothing.
+            let _ = self.sha256.set(self.hash.clone().finalize().into());
+        }
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of it, in pieces of this size.
+    fn read(generated: &Generated, skipped: u64, piece: usize) -> Vec<u8> {
+        let mut reader = generated.open("/").unwrap().reader;
+        reader.skip(skipped).unwrap();
+        let mut all = Vec::new();
+        let mut buffer = vec![0; piece];
+        loop {
+            match reader.read(&mut buffer).unwrap() {
+                0 => return all,
+                length => all.extend_from_slice(&buffer[..length]),
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_is_generated_each_time_and_hashed() {
+        let generated = Generated::new(1003);
+        let content = generated.open("/").unwrap();
+        assert_eq!((content.length, content.modified), (1003, None));
+        let mut part = content.reader;
+        part.read_exact(&mut [0; 1000]).unwrap();
+        assert!(generated.sha256.get().is_none(), "it is not over");
+        let all = read(&generated, 0, 64);
+        assert_eq!(all.len(), 1003);
+        assert_eq!(
+            generated.sha256.get().unwrap()[..],
+            Sha256::digest(&all)[..]
+        );
+        assert_eq!(read(&Generated::new(1003), 0, 512), all);
+        assert_eq!(read(&Generated::new(1003), 512, 512), all[512..]);
+        // The generator xorshift64, by its definition.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for piece in all.chunks(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            assert_eq!(piece, &state.to_le_bytes()[..piece.len()]);
+        }
+    }
+}

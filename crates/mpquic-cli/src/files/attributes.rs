@@ -1,0 +1,127 @@
+//! What a file has besides its content: the time when it changed last, and who may do what with it.
+//! `mpquic put` sends both along, in fields that other servers pass over.
+
+use std::fs::{File, Metadata};
+use std::time::SystemTime;
+
+use http::header::{HeaderMap, HeaderName, LAST_MODIFIED};
+
+use crate::text::times;
+
+/// Seconds since 1970, with up to nine digits behind a point.
+const FILE_MODIFIED: HeaderName = HeaderName::from_static("file-modified");
+/// The permissions of Unix, as octal digits.
+const FILE_MODE: HeaderName = HeaderName::from_static("file-mode");
+/// Of the permissions, those for owner, group and others: nothing that lends rights.
+const PERMISSIONS: u32 = 0o777;
+
+/// What is known of a file; the system decides on the rest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub(crate) modified: Option<SystemTime>,
+    pub(crate) mode: Option<u32>,
+}
+
+impl Attributes {
+    pub(crate) fn of_file(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        let mode = Some(std::os::unix::fs::PermissionsExt::mode(
+            &metadata.permissions(),
+        ));
+        #[cfg(not(unix))]
+        let mode = None;
+        Self {
+            modified: metadata.modified().ok(),
+            mode: mode.map(|mode: u32| mode & PERMISSIONS),
+        }
+    }
+
+    /// What a client says. What makes no sense is passed over.
+    pub(crate) fn of_fields(fields: &HeaderMap) -> Self {
+        let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
+        let modified = text(FILE_MODIFIED).and_then(times::of_seconds);
+        let date = || httpdate::parse_http_date(text(LAST_MODIFIED)?).ok();
+        let mode = text(FILE_MODE).and_then(|digits| u32::from_str_radix(digits, 8).ok());
+        Self {
+            modified: modified.or_else(date),
+            mode: mode.map(|mode| mode & PERMISSIONS),
+        }
+    }
+
+    /// What is said to a server.
+    pub(crate) fn add_to(&self, fields: &mut HeaderMap) {
+        let modified = self.modified.map(times::seconds);
+        let mode = self.mode.map(|mode| format!("{mode:04o}"));
+        for (name, value) in [(FILE_MODIFIED, modified), (FILE_MODE, mode)] {
+            if let Some(Ok(value)) = value.map(TryInto::try_into) {
+                fields.insert(name, value);
+            }
+        }
+    }
+
+    /// Gives a file that was made with [`Self::mode_to_make`] what it is to have.
+    pub(crate) fn give_to(&self, file: &File) {
+        if let Err(error) = self.try_give_to(file) {
+            tracing::warn!(%error, "the time or the permissions of a file");
+        }
+    }
+
+    fn try_give_to(&self, file: &File) -> std::io::Result<()> {
+        #[cfg(unix)]
+        if let Some(mode) = self.mode {
+            use std::os::unix::fs::PermissionsExt;
+            let mut permissions = file.metadata()?.permissions();
+            // What this process gives to nobody was left out when the file was made.
+            permissions.set_mode(permissions.mode() & mode);
+            file.set_permissions(permissions)?;
+        }
+        self.modified.map_or(Ok(()), |time| file.set_modified(time))
+    }
+
+    /// The permissions to make a file or directory with: the owner can write until it is whole.
+    #[cfg(unix)]
+    pub(crate) fn mode_to_make(&self, of_owner: u32) -> Option<u32> {
+        self.mode.map(|mode| mode | of_owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let modified = times::of_seconds("-1.25");
+        let said = |attributes: Attributes| {
+            let mut fields = HeaderMap::new();
+            attributes.add_to(&mut fields);
+            Attributes::of_fields(&fields)
+        };
+        for mode in [None, Some(0), Some(0o600), Some(0o755)] {
+            for modified in [None, modified] {
+                let attributes = Attributes { modified, mode };
+                assert_eq!(said(attributes), attributes);
+            }
+        }
+        let mode = Some(0o4711);
+        let attributes = Attributes {
+            mode,
+            ..Attributes::default()
+        };
+        assert_eq!(said(attributes).mode, Some(0o711), "no rights are lent");
+    }
+
+    #[test]
+    fn others_say_when_a_file_changed_as_servers_do() {
+        let mut fields = HeaderMap::new();
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        fields.insert(LAST_MODIFIED, date.parse().unwrap());
+        fields.insert(FILE_MODE, "rw-------".parse().unwrap());
+        let attributes = Attributes::of_fields(&fields);
+        assert_eq!(attributes.modified, times::of_seconds("784111777"));
+        assert_eq!(attributes.mode, None);
+        fields.insert(FILE_MODIFIED, "5".parse().unwrap());
+        let attributes = Attributes::of_fields(&fields);
+        assert_eq!(attributes.modified, times::of_seconds("5"));
+    }
+}

@@ -1,0 +1,364 @@
+//! The page that shows a directory.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::files::{Entry, Listing, file_name, path_of};
+use crate::text::percent::{percent_decode, percent_encode};
+use crate::text::times;
+
+/// Looks and sizes: one column that fits a phone, light or dark as the reader likes it.
+const STYLE: &str = "\
+:root{color-scheme:light dark;--text:#1d2433;--weak:#667085;--line:#e4e7ec;--link:#1d4ed8;\
+--page:#fff;--over:#f5f7fa}\
+@media(prefers-color-scheme:dark){:root{--text:#e6e9ef;--weak:#98a2b3;--line:#2c3342;\
+--link:#8ab4ff;--page:#12161f;--over:#1b2130}}\
+*{box-sizing:border-box}\
+body{margin:0 auto;max-width:52rem;padding:1.5rem 1rem 3rem;background:var(--page);\
+color:var(--text);font:16px/1.5 system-ui,sans-serif}\
+h1{font-size:1.15rem;font-weight:600;margin:0 .5rem 1rem;overflow-wrap:anywhere}\
+h1 a{color:inherit}\
+ul{list-style:none;margin:0;padding:0;border-top:1px solid var(--line)}\
+li{border-bottom:1px solid var(--line)}\
+li a{display:flex;flex-wrap:wrap;gap:0 1rem;align-items:baseline;padding:.7rem .5rem;\
+text-decoration:none;color:var(--link)}\
+li a:hover,li a:focus-visible{background:var(--over)}\
+.name{flex:1 1 12rem;min-width:0;overflow-wrap:anywhere}\
+.dir{font-weight:600}\
+.size,.date{color:var(--weak);font-size:.85rem;font-variant-numeric:tabular-nums}\
+.size{min-width:5rem;text-align:right}\
+.none{color:var(--weak);padding:.7rem .5rem}\
+@media(max-width:32rem){.date{display:none}}";
+
+/// The page of the directory that a request's target names.
+pub(crate) fn page(target: &str, listing: &Listing) -> String {
+    let segments: Vec<_> = path_of(target)
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .filter_map(percent_decode)
+        .map(|name| String::from_utf8_lossy(&name).into_owned())
+        .collect();
+    let title = format!("/{}", segments.join("/"));
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{}</h1>\n<ul>\n",
+        Escaped(&title),
+        trail(&segments),
+    );
+    if !segments.is_empty() {
+        page.push_str("<li><a href=\"../\"><span class=\"name dir\">..</span></a></li>\n");
+    }
+    for entry in &listing.entries {
+        row(&mut page, entry);
+    }
+    if listing.entries.is_empty() {
+        page.push_str("<li class=\"none\">Nothing here.</li>\n");
+    }
+    if listing.is_cut {
+        page.push_str("<li class=\"none\">There is more, which is not shown.</li>\n");
+    }
+    page.push_str("</ul>\n</body>\n</html>\n");
+    page
+}
+
+/// The same for programs: a list of JSON objects, as other servers have it. Where there is more than
+/// is shown, the last one says so.
+pub(crate) fn json(listing: &Listing) -> String {
+    let entries = listing.entries.iter().map(|entry| Listed {
+        name: entry.name.to_string_lossy().into_owned(),
+        encoded: entry
+            .name
+            .to_str()
+            .is_none()
+            .then(|| encode_name(&entry.name)),
+        kind: match entry.length {
+            Some(_) => Kind::File,
+            None => Kind::Directory,
+        },
+        mtime: entry.modified.and_then(times::http_date),
+        size: entry.length,
+    });
+    let more = listing.is_cut.then(|| Listed {
+        name: String::new(),
+        encoded: None,
+        kind: Kind::More,
+        mtime: None,
+        size: None,
+    });
+    let listed: Vec<_> = entries.chain(more).collect();
+    // Texts and numbers can always be written.
+    serde_json::to_string(&listed).unwrap_or_default()
+}
+
+/// An entry of a directory, for programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    /// Of a name that is not UTF-8, something like it.
+    pub(crate) name: String,
+    /// The name as URLs have it, if it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) encoded: Option<String>,
+    #[serde(rename = "type")]
+    pub(crate) kind: Kind,
+    /// When it changed last, as HTTP writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mtime: Option<String>,
+    /// Bytes of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<u64>,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    File,
+    Directory,
+    /// Not one entry, but all that are not shown.
+    More,
+    #[serde(other)]
+    Other,
+}
+
+/// Links to the directories above, and the name of this one.
+fn trail(segments: &[String]) -> String {
+    let mut trail = String::new();
+    for (index, segment) in segments.iter().enumerate() {
+        let up = "../".repeat(segments.len() - index);
+        let name = match index.checked_sub(1).and_then(|above| segments.get(above)) {
+            Some(above) => above,
+            None => "",
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(trail, "<a href=\"{up}\">{}/</a>", Escaped(name));
+        if index + 1 == segments.len() {
+            let _ = write!(trail, "{}", Escaped(segment));
+        }
+    }
+    match segments.is_empty() {
+        true => "/".to_owned(),
+        false => trail,
+    }
+}
+
+fn row(page: &mut String, entry: &Entry) {
+    let (slash, class, size) = match entry.length {
+        Some(length) => ("", "name", size(length)),
+        None => ("/", "name dir", String::new()),
+    };
+    let date = entry.modified.and_then(times::http_date);
+    // "Sun, 06 Nov 1994 08:49:37 GMT": the day and the minute are enough.
+    let date = date.as_deref().and_then(|date| date.get(5..22));
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        page,
+        "<li><a href=\"./{}{slash}\"><span class=\"{class}\">{}{slash}</span>\
+         <span class=\"date\">{}</span><span class=\"size\">{size}</span></a></li>",
+        encode_name(&entry.name),
+        Escaped(&entry.name.to_string_lossy()),
+        date.unwrap_or_default(),
+    );
+}
+
+/// A length in the largest unit of which there is at least one.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = "bytes";
+    for larger in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    match (unit, bytes) {
+        (_, 1) => "1 byte".to_owned(),
+        ("bytes", _) => format!("{bytes} bytes"),
+        _ if value < 10.0 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+/// The name of a file as one segment of a URL: its bytes, whatever they mean.
+pub(crate) fn encode_name(name: &OsStr) -> String {
+    percent_encode(name.as_encoded_bytes())
+}
+
+/// Text that means nothing to HTML.
+struct Escaped<'a>(&'a str);
+
+impl Listed {
+    /// The name of the file, if this system can have such a one.
+    pub(crate) fn file_name(&self) -> Option<std::ffi::OsString> {
+        match &self.encoded {
+            Some(encoded) => percent_decode(encoded).and_then(file_name),
+            None => Some(self.name.clone().into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                other => f.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    fn file(name: &str, length: u64) -> Entry {
+        Entry {
+            name: name.into(),
+            length: Some(length),
+            modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)),
+        }
+    }
+
+    fn listing(entries: Vec<Entry>) -> Listing {
+        Listing {
+            entries,
+            is_cut: false,
+        }
+    }
+
+    #[test]
+    fn names_are_text_and_links_lead_where_they_say() {
+        let nasty = "<img src=x onerror='a()'> & \"b\"?#%.txt";
+        let directory = Entry {
+            length: None,
+            ..file("javascript:x", 0)
+        };
+        let page = page("/", &listing(vec![directory, file(nasty, 5000)]));
+        assert!(!page.contains("<img") && !page.contains("'a()'"), "{page}");
+        let name = "&lt;img src=x onerror=&#39;a()&#39;&gt; &amp; &quot;b&quot;?#%.txt</span>";
+        assert!(page.contains(name), "{page}");
+        // Relative paths, which no name can turn into another scheme or host.
+        assert!(page.contains("href=\"./javascript%3Ax/\""), "{page}");
+        let link =
+            "href=\"./%3Cimg%20src%3Dx%20onerror%3D%27a%28%29%27%3E%20%26%20%22b%22%3F%23%25.txt\"";
+        assert!(page.contains(link), "{page}");
+        assert!(
+            page.contains("06 Nov 1994 08:49<") && page.contains("4.9 KiB"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn the_way_up_is_linked() {
+        let page = page("/a%20b/<c>/d/?query", &listing(Vec::new()));
+        let trail = "<h1><a href=\"../../../\">/</a><a href=\"../../\">a b/</a>\
+                     <a href=\"../\">&lt;c&gt;/</a>d</h1>";
+        assert!(page.contains(trail), "{page}");
+        assert!(page.contains("<title>/a b/&lt;c&gt;/d</title>"), "{page}");
+        assert!(page.contains("href=\"../\"") && page.contains("Nothing here."));
+    }
+
+    #[test]
+    fn the_root_has_no_way_up_and_a_part_is_called_one() {
+        let cut = Listing {
+            entries: vec![file("a", 1)],
+            is_cut: true,
+        };
+        let page = page("/", &cut);
+        assert!(
+            page.contains("<h1>/</h1>") && !page.contains("../"),
+            "{page}"
+        );
+        assert!(page.contains("There is more"), "{page}");
+    }
+
+    #[test]
+    fn programs_get_a_list() {
+        let directory = Entry {
+            length: None,
+            ..file("a \"b\"", 0)
+        };
+        let mut listing = listing(vec![directory, file("c", 5)]);
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(
+            json(&listing),
+            format!(
+                "[{{\"name\":\"a \\\"b\\\"\",\"type\":\"directory\",\"mtime\":\"{date}\"}},\
+                 {{\"name\":\"c\",\"type\":\"file\",\"mtime\":\"{date}\",\"size\":5}}]"
+            )
+        );
+        listing.is_cut = true;
+        let listed: Vec<Listed> = serde_json::from_str(&json(&listing)).unwrap();
+        assert_eq!(listed.len(), 3);
+        assert_eq!(listed[2].kind, Kind::More);
+    }
+
+    #[test]
+    fn sizes() {
+        for (bytes, expected) in [
+            (0, "0 bytes"),
+            (1, "1 byte"),
+            (1023, "1023 bytes"),
+            (1024, "1.0 KiB"),
+            (10 << 10, "10 KiB"),
+            (3 << 29, "1.5 GiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn encoded_names_are_decoded_to_themselves() {
+        for name in ["plain.txt", "with space", "ä/ö%20", "?#&=+;:@"] {
+            let encoded = percent_encode(name);
+            assert_eq!(percent_decode(&encoded), Some(name.into()), "{encoded}");
+        }
+    }
+
+    /// All but how it looks.
+    #[test]
+    fn a_page_has_a_row_for_each_entry() {
+        let directory = Entry {
+            length: None,
+            modified: None,
+            ..file("sub", 0)
+        };
+        let page = page("/a/b", &listing(vec![directory, file("x", 1)]));
+        let (before, rest) = page.split_once("<style>").unwrap();
+        let (_, after) = rest.split_once("</style>").unwrap();
+        assert_eq!(
+            format!("{before}{after}"),
+            "<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<title>/a/b</title>
+
+</head>
+<body>
+<h1><a href=\"../../\">/</a><a href=\"../\">a/</a>b</h1>
+<ul>
+<li><a href=\"../\"><span class=\"name dir\">..</span></a></li>
+<li><a href=\"./sub/\"><span class=\"name dir\">sub/</span><span class=\"date\"></span><span class=\"size\"></span></a></li>
+<li><a href=\"./x\"><span class=\"name\">x</span><span class=\"date\">06 Nov 1994 08:49</span><span class=\"size\">1 byte</span></a></li>
+</ul>
+</body>
+</html>
+"
+        );
+    }
+}

@@ -1,0 +1,492 @@
+//! What a server serves: the regular files of a directory, or generated data.
+
+pub(crate) mod attributes;
+pub(crate) mod beneath;
+pub(crate) mod directory_page;
+pub(crate) mod resuming;
+pub(crate) mod selection;
+pub(crate) mod unfinished;
+pub(crate) mod upload;
+pub(crate) mod uploads;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::files::attributes::Attributes;
+use crate::files::beneath::{Root, options};
+use crate::files::unfinished::{Token, is_unfinished};
+use crate::files::upload::{Place, Upload, UploadError};
+use crate::files::uploads::Uploads;
+use crate::text::percent::percent_decode;
+
+/// The most entries of a directory that are listed.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The most bytes of their names together.
+const MAX_NAMES: usize = 1 << 20;
+
+/// Something to send.
+pub(crate) struct Content {
+    pub(crate) length: u64,
+    /// When it changed last, if that is known.
+    pub(crate) modified: Option<SystemTime>,
+    pub(crate) reader: Box<dyn Reader>,
+}
+
+/// What content is read from.
+pub(crate) trait Reader: Read + Send {
+    /// Goes over the next bytes, or to the end if there are fewer.
+    fn skip(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+impl Reader for File {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = i64::try_from(bytes).map_err(io::Error::other)?;
+        self.seek(SeekFrom::Current(bytes)).map(|_| ())
+    }
+}
+
+/// What is in a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// By name, directories first.
+    pub(crate) entries: Vec<Entry>,
+    /// There are more.
+    pub(crate) is_cut: bool,
+}
+
+/// A file or directory in a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: OsString,
+    /// Length of a file; `None` for a directory.
+    pub(crate) length: Option<u64>,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// Why there is nothing to send.
+#[derive(Debug, Error)]
+pub(crate) enum OpenError {
+    #[error("not found")]
+    NotFound,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Where the content that requests ask for comes from.
+pub(crate) trait Source: Send + Sync {
+    /// `path` is the target of the request, percent-encoded. May block.
+    fn open(&self, path: &str) -> Result<Content, OpenError>;
+
+    /// True if `path` is a directory that can be listed. May block.
+    fn is_directory(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// The most bytes of a file that is taken; `None` if none is.
+    fn max_upload(&self) -> Option<u64> {
+        None
+    }
+
+    /// Begins a file that is named `path`; one with a token can be resumed. May block.
+    fn upload(
+        &self,
+        _path: &str,
+        _attributes: Attributes,
+        _token: Option<Token>,
+    ) -> Result<Upload, UploadError> {
+        Err(UploadError::Forbidden)
+    }
+
+    /// Goes on with a file that is to be named `path`. May block.
+    fn resume(
+        &self,
+        _path: &str,
+        _attributes: Attributes,
+        _token: &Token,
+    ) -> Result<Upload, UploadError> {
+        Err(UploadError::Unknown)
+    }
+
+    /// Makes the directory `path`, where files are taken. May block.
+    fn make_directory(&self, _path: &str, _attributes: Attributes) -> Result<(), UploadError> {
+        Err(UploadError::Forbidden)
+    }
+
+    /// What the directory `path` has in it. May block.
+    fn list(&self, _path: &str) -> Result<Listing, OpenError> {
+        Err(OpenError::NotFound)
+    }
+}
+
+/// The regular files in a directory and below it. Symbolic links that lead out of it, `..` and
+/// absolute paths are not found, nor are names that begin with a dot unless that is allowed: they
+/// are often secret, like those in `.git` or `.ssh`. Unfinished files are nobody's in any case.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// It may be a link, which is followed anew for each request.
+    root: PathBuf,
+    dot_files: bool,
+    taking: Option<Taking>,
+}
+
+/// How files are taken.
+#[derive(Debug)]
+struct Taking {
+    /// The most bytes of one.
+    max_upload: u64,
+    uploads: Arc<Uploads>,
+}
+
+impl Directory {
+    pub(crate) fn new(root: &Path, dot_files: bool) -> io::Result<Self> {
+        let root = std::path::absolute(root)?;
+        Root::open(&root)?;
+        Ok(Self {
+            root,
+            dot_files,
+            taking: None,
+        })
+    }
+
+    /// Files of so many bytes at most are taken; `None` for none.
+    pub(crate) fn max_upload(self, max_upload: Option<u64>) -> Self {
+        let taking = max_upload.map(|max_upload| Taking {
+            max_upload,
+            uploads: Uploads::new(self.root.clone(), u64::MAX),
+        });
+        Self { taking, ..self }
+    }
+
+    /// Clients may store so many bytes in all; `None` for as much as there is room for.
+    pub(crate) fn max_total(mut self, total: Option<u64>) -> Self {
+        if let Some(taking) = &mut self.taking {
+            taking.uploads = Uploads::new(self.root.clone(), total.unwrap_or(u64::MAX));
+        }
+        self
+    }
+
+    /// What uploads have in common, if files are taken.
+    pub(crate) fn uploads(&self) -> Option<Arc<Uploads>> {
+        self.taking.as_ref().map(|taking| taking.uploads.clone())
+    }
+
+    /// The directory as it is now, and where in it a request leads, without links; `None` if that is
+    /// nowhere, or if it is not shown.
+    fn resolve(&self, target: &str) -> io::Result<Option<(Root, PathBuf)>> {
+        let Some(below) = below(target).filter(|below| self.is_shown(below)) else {
+            return Ok(None);
+        };
+        let root = match Root::open(&self.root) {
+            Ok(root) => root,
+            // A link that is being replaced.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // A link must not lead out of the directory, nor to what is not shown.
+        let found = root.resolve(&below).filter(|found| self.is_shown(found));
+        Ok(found.map(|found| (root, found)))
+    }
+
+    /// True for paths beneath the directory that may be shown.
+    fn is_shown(&self, below: &Path) -> bool {
+        let has_dot = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
+        !below
+            .iter()
+            .any(|name| is_unfinished(name) || (!self.dot_files && has_dot(name)))
+    }
+
+    /// At most so many entries of the directory that a request means.
+    fn listing(&self, target: &str, most: usize) -> Result<Listing, OpenError> {
+        let (root, path) = self.resolve(target)?.ok_or(OpenError::NotFound)?;
+        let directory = root.directory(&path).map_err(not_found)?;
+        let above = Above::new(target, &root);
+        let (mut entries, mut is_cut, mut names) = (Vec::new(), false, 0);
+        for entry in directory.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let below = path.join(&name);
+            if !self.is_shown(&below) {
+                continue;
+            }
+            let mut metadata = entry.metadata();
+            if metadata
+                .as_ref()
+                .is_ok_and(|metadata| metadata.is_symlink())
+            {
+                let Some(found) = root.resolve(&below).filter(|found| self.is_shown(found)) else {
+                    continue;
+                };
+                // A directory that has itself in it has no end.
+                if above.has(&found) {
+                    continue;
+                }
+                let parent = root.parent(&found);
+                metadata = parent.and_then(|(parent, name)| parent.symlink_metadata(name));
+            }
+            // It may be gone by now.
+            let Ok(metadata) = metadata else { continue };
+            if !metadata.is_file() && !metadata.is_dir() {
+                continue;
+            }
+            names += name.len();
+            is_cut = entries.len() == most || names > MAX_NAMES;
+            if is_cut {
+                break;
+            }
+            entries.push(Entry {
+                name,
+                length: metadata.is_file().then_some(metadata.len()),
+                modified: metadata.modified().ok().map(|time| time.into_std()),
+            });
+        }
+        entries.sort_by(|a, b| (a.length.is_some(), &a.name).cmp(&(b.length.is_some(), &b.name)));
+        Ok(Listing { entries, is_cut })
+    }
+
+    /// Where what is named `path` is to be made, if that may be.
+    fn place(&self, path: &str, attributes: Attributes) -> Result<Place, UploadError> {
+        let taking = self.taking.as_ref().ok_or(UploadError::Forbidden)?;
+        let (parent, name) = path.rsplit_once('/').ok_or(UploadError::Forbidden)?;
+        let name = percent_decode(name).and_then(plain_name);
+        let name = name.filter(|name| self.is_shown(Path::new(name)));
+        let name = name.ok_or(UploadError::Forbidden)?;
+        let parent = self.resolve(&format!("{parent}/"))?;
+        let (root, path) = parent.ok_or(UploadError::NoDirectory)?;
+        let directory = root.directory(&path);
+        Ok(Place {
+            directory: directory.map_err(|_| UploadError::NoDirectory)?,
+            path,
+            name,
+            attributes,
+            uploads: taking.uploads.clone(),
+        })
+    }
+}
+
+impl Source for Directory {
+    fn open(&self, path: &str) -> Result<Content, OpenError> {
+        let (root, path) = self.resolve(path)?.ok_or(OpenError::NotFound)?;
+        let (parent, name) = root.parent(&path).map_err(not_found)?;
+        let file = parent.open_with(name, options().read(true));
+        let file = file.map_err(not_found)?.into_std();
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(OpenError::NotFound);
+        }
+        Ok(Content {
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+            reader: Box::new(file),
+        })
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        let resolved = self.resolve(path).ok().flatten();
+        resolved.is_some_and(|(root, path)| root.directory(&path).is_ok())
+    }
+
+    fn max_upload(&self) -> Option<u64> {
+        self.taking.as_ref().map(|taking| taking.max_upload)
+    }
+
+    fn upload(
+        &self,
+        path: &str,
+        attributes: Attributes,
+        token: Option<Token>,
+    ) -> Result<Upload, UploadError> {
+        Upload::create(self.place(path_of(path), attributes)?, token)
+    }
+
+    fn resume(
+        &self,
+        path: &str,
+        attributes: Attributes,
+        token: &Token,
+    ) -> Result<Upload, UploadError> {
+        Upload::resume(self.place(path_of(path), attributes)?, token)
+    }
+
+    fn make_directory(&self, path: &str, attributes: Attributes) -> Result<(), UploadError> {
+        let path = path_of(path);
+        if path == "/" {
+            return Err(UploadError::Exists);
+        }
+        let path = path.strip_suffix('/').unwrap_or(path);
+        self.place(path, attributes)?.make_directory()
+    }
+
+    fn list(&self, path: &str) -> Result<Listing, OpenError> {
+        self.listing(path, MAX_ENTRIES)
+    }
+}
+
+/// The directories that a path leads through, without links, and itself.
+struct Above<'a> {
+    root: &'a Root,
+    path: PathBuf,
+    found: std::cell::OnceCell<Vec<PathBuf>>,
+}
+
+impl<'a> Above<'a> {
+    fn new(target: &str, root: &'a Root) -> Self {
+        Self {
+            root,
+            path: below(target).unwrap_or_default(),
+            found: std::cell::OnceCell::new(),
+        }
+    }
+
+    /// Looks at them when there is a link at last: most directories have none.
+    fn has(&self, directory: &Path) -> bool {
+        let ancestors = || {
+            self.path
+                .ancestors()
+                .filter_map(|path| self.root.resolve(path))
+        };
+        let found = self.found.get_or_init(|| ancestors().collect());
+        found.iter().any(|above| above == directory)
+    }
+}
+
+/// What vanished, became a link or cannot be such a name is not found; other errors are told.
+fn not_found(error: io::Error) -> OpenError {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::NotFound | Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => {
+            OpenError::NotFound
+        }
+        // It became a link, which leads elsewhere, or a socket.
+        _ if is_link(&error) => OpenError::NotFound,
+        _ => error.into(),
+    }
+}
+
+#[cfg(unix)]
+fn is_link(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::LOOP, Errno::MLINK, Errno::NXIO]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(not(unix))]
+fn is_link(_error: &io::Error) -> bool {
+    false
+}
+
+/// The path beneath the directory that a request names.
+fn below(target: &str) -> Option<PathBuf> {
+    let path = path_of(target).strip_prefix('/')?;
+    let segments = path.split('/').filter(|segment| !segment.is_empty());
+    segments
+        .map(|segment| percent_decode(segment).and_then(plain_name))
+        .collect()
+}
+
+/// One plain name; `None` for anything that the system would read as more, or as something else.
+fn plain_name(name: Vec<u8>) -> Option<OsString> {
+    let name = file_name(name)?;
+    let mut components = Path::new(&name).components();
+    let is_plain = match (components.next(), components.next()) {
+        (Some(Component::Normal(part)), None) => part == name,
+        _ => false,
+    };
+    is_plain.then_some(name)
+}
+
+/// The name of a file, of these bytes: on Unix any, elsewhere UTF-8.
+pub(crate) fn file_name(name: Vec<u8>) -> Option<OsString> {
+    #[cfg(unix)]
+    return Some(std::os::unix::ffi::OsStringExt::from_vec(name));
+    #[cfg(not(unix))]
+    return String::from_utf8(name).ok().map(OsString::from);
+}
+
+/// The path of a request's target.
+pub(crate) fn path_of(target: &str) -> &str {
+    target.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// True for paths that can name something: absolute, and properly encoded.
+pub(crate) fn is_well_formed(path: &str) -> bool {
+    path.starts_with('/') && percent_decode(path).is_some()
+}
+
+/// Content that is read a piece at a time, each when it is asked for. Threads are used for as long
+/// as the system takes to open or read, and not while anybody waits for a client.
+pub(crate) struct OpenContent {
+    pub(crate) length: u64,
+    pub(crate) modified: Option<SystemTime>,
+    /// `None` while a thread reads from it.
+    reader: Option<Box<dyn Reader>>,
+    /// What is still to be read: no more than was announced if the file grows.
+    left: u64,
+}
+
+impl OpenContent {
+    pub(crate) async fn open(source: Arc<dyn Source>, path: String) -> Result<Self, OpenError> {
+        let opened = tokio::task::spawn_blocking(move || source.open(&path)).await;
+        let content = opened.map_err(io::Error::other)??;
+        Ok(Self {
+            length: content.length,
+            modified: content.modified,
+            reader: Some(content.reader),
+            left: content.length,
+        })
+    }
+
+    /// Narrows what is read, before the first read. The length is that of the range then.
+    pub(crate) async fn select(&mut self, range: Range<u64>) -> io::Result<()> {
+        self.length = range.end.saturating_sub(range.start);
+        self.left = self.length;
+        if range.start == 0 {
+            return Ok(());
+        }
+        self.with_reader(move |reader| reader.skip(range.start))
+            .await
+    }
+
+    /// The next `size` bytes, fewer at the end, none after it.
+    pub(crate) async fn read(&mut self, size: usize) -> io::Result<Bytes> {
+        let size = usize::try_from(self.left).map_or(size, |left| left.min(size));
+        let read = move |reader: &mut dyn Reader| {
+            let mut piece = Vec::with_capacity(size);
+            reader.take(size as u64).read_to_end(&mut piece)?;
+            Ok(Bytes::from(piece))
+        };
+        let piece = self.with_reader(read).await?;
+        self.left -= piece.len() as u64;
+        Ok(piece)
+    }
+
+    async fn with_reader<T: Send + 'static>(
+        &mut self,
+        run: impl FnOnce(&mut dyn Reader) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let reader = self.reader.take();
+        let mut reader = reader.ok_or_else(|| io::Error::other("a read was given up"))?;
+        let run = move || {
+            let result = run(&mut *reader);
+            (reader, result)
+        };
+        let (reader, result) = tokio::task::spawn_blocking(run)
+            .await
+            .map_err(io::Error::other)?;
+        self.reader = Some(reader);
+        result
+    }
+}
+
+#[cfg(test)]
+// A fuzz target includes this file by its path.
+mod tests;

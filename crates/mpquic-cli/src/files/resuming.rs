@@ -1,0 +1,161 @@
+//! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload): the server names one in an interim
+//! answer, the client asks there for how much has arrived, and sends the rest.
+
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, LOCATION};
+use http::{HeaderValue, Response, StatusCode, Uri, response};
+
+use crate::files::unfinished::Token;
+use crate::files::uploads::KEPT;
+
+/// The media type of the rest of a file.
+pub(crate) const PARTIAL: &str = "application/partial-upload";
+/// A smaller file is sent again as quickly as it is asked for.
+pub(crate) const FROM: u64 = 1 << 20;
+/// What names an upload, behind the path of the file.
+const QUERY: &str = "upload=";
+/// Upload Resumption Supported.
+const SUPPORTED: u16 = 104;
+
+const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
+const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
+const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
+
+/// The whole, or all of the rest, follows.
+const COMPLETE: HeaderValue = HeaderValue::from_static("?1");
+const INCOMPLETE: HeaderValue = HeaderValue::from_static("?0");
+
+/// A number of HTTP: digits only.
+pub(crate) fn number(value: &HeaderValue) -> Option<u64> {
+    let digits = value.to_str().ok()?;
+    let are_digits = digits.bytes().all(|digit| digit.is_ascii_digit());
+    are_digits.then(|| digits.parse().ok()).flatten()
+}
+
+/// The upload that a URL names.
+pub(crate) fn token_of(url: &Uri) -> Option<Token> {
+    Token::parse(url.query()?.strip_prefix(QUERY)?)
+}
+
+/// True if a client could resume this file, and if it is worth it.
+pub(crate) fn is_wanted(fields: &HeaderMap, length: Option<u64>) -> bool {
+    is_complete(fields) && length.is_some_and(|length| length >= FROM)
+}
+
+/// True if nothing comes after what follows.
+pub(crate) fn is_complete(fields: &HeaderMap) -> bool {
+    fields.get(UPLOAD_COMPLETE) == Some(&COMPLETE)
+}
+
+/// Where in the file lies what follows, or how much of it has arrived.
+pub(crate) fn offset_of(fields: &HeaderMap) -> Option<u64> {
+    number(fields.get(UPLOAD_OFFSET)?)
+}
+
+/// Tells how much has arrived.
+pub(crate) fn add_offset(response: response::Builder, offset: u64) -> response::Builder {
+    response
+        .header(UPLOAD_OFFSET, offset)
+        .header(UPLOAD_COMPLETE, INCOMPLETE)
+        .header(CACHE_CONTROL, "no-store")
+}
+
+/// The interim answer that names the upload of a file.
+pub(crate) fn offer(path: &str, token: &Token) -> Option<Response<()>> {
+    let status = StatusCode::from_u16(SUPPORTED).ok()?;
+    let offer = Response::builder()
+        .status(status)
+        .header(LOCATION, format!("{path}?{QUERY}{}", token.as_str()))
+        .header(UPLOAD_LIMIT, format!("max-age={}", KEPT.as_secs()));
+    offer.body(()).ok()
+}
+
+/// Asks for an offer.
+pub(crate) fn want(fields: &mut HeaderMap) {
+    fields.insert(UPLOAD_COMPLETE, COMPLETE);
+}
+
+/// The rest of the file follows, from here on.
+pub(crate) fn go_on(fields: &mut HeaderMap, offset: u64) {
+    want(fields);
+    fields.insert(UPLOAD_OFFSET, offset.into());
+    fields.insert(
+        http::header::CONTENT_TYPE,
+        HeaderValue::from_static(PARTIAL),
+    );
+}
+
+/// The upload that an interim answer names, at the same server.
+pub(crate) fn offered(url: &Uri, offer: &Response<()>) -> Option<Uri> {
+    if offer.status().as_u16() != SUPPORTED {
+        return None;
+    }
+    let location: Uri = offer.headers().get(LOCATION)?.to_str().ok()?.parse().ok()?;
+    let is_here = match location.authority() {
+        Some(authority) => Some(authority) == url.authority() && location.scheme() == url.scheme(),
+        None => location.path().starts_with('/'),
+    };
+    let mut parts = url.clone().into_parts();
+    parts.path_and_query = location.path_and_query().cloned();
+    is_here.then(|| Uri::from_parts(parts).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_is_understood_if_it_leads_to_the_same_server() {
+        let url: Uri = "https://host:1/a%20b/c".parse().unwrap();
+        let token = Token::new().unwrap();
+        let offer = offer(url.path(), &token).unwrap();
+        let there = offered(&url, &offer).unwrap();
+        assert_eq!(token_of(&there), Some(token));
+        assert_eq!(
+            (there.path(), there.authority()),
+            (url.path(), url.authority())
+        );
+        let at = |status: u16, location: &str| {
+            let answer = Response::builder()
+                .status(status)
+                .header(LOCATION, location);
+            let there = offered(&url, &answer.body(()).unwrap());
+            there.map(|there| there.to_string())
+        };
+        assert_eq!(
+            at(104, "https://host:1/x").as_deref(),
+            Some("https://host:1/x")
+        );
+        for (status, location) in [
+            (103, "/x"),
+            (104, "https://host:2/x"),
+            (104, "http://host:1/x"),
+            (104, "x"),
+            (104, ""),
+        ] {
+            assert_eq!(at(status, location), None, "{location}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_digits() {
+        let number = |text: &str| number(&text.parse().unwrap());
+        assert_eq!(
+            (number("0"), number("18446744073709551615")),
+            (Some(0), Some(u64::MAX))
+        );
+        for text in ["", "+5", "-5", "5 ", "0x5", "18446744073709551616"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn large_files_are_resumed_if_the_client_knows_how() {
+        let mut fields = HeaderMap::new();
+        assert!(!is_wanted(&fields, Some(FROM)));
+        want(&mut fields);
+        assert!(is_wanted(&fields, Some(FROM)));
+        assert!(!is_wanted(&fields, Some(FROM - 1)) && !is_wanted(&fields, None));
+        go_on(&mut fields, 7);
+        assert_eq!((offset_of(&fields), is_complete(&fields)), (Some(7), true));
+    }
+}

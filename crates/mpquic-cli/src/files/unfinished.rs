@@ -1,0 +1,91 @@
+//! Names of files that clients have not sent to their end. They are nobody's: not listed, not handed
+//! out, and no client may give one to a file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+
+/// What each begins with.
+pub(crate) const PREFIX: &str = ".mpquic-put-";
+/// Bytes of a token.
+const RANDOM: usize = 16;
+
+/// True for the name of an unfinished file.
+pub(crate) fn is_unfinished(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    // Systems that do not tell letters by their case have it under other names, too.
+    name.get(..PREFIX.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
+}
+
+/// What names an upload that can be resumed. Only its client knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Token(String);
+
+impl Token {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let mut random = [0; RANDOM];
+        getrandom::fill(&mut random).map_err(std::io::Error::other)?;
+        Ok(Self(crate::text::hex::hex(&random)))
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        (text.len() == 2 * RANDOM && text.bytes().all(is_digit)).then(|| Self(text.to_owned()))
+    }
+
+    /// That of an unfinished file which can be resumed.
+    pub(crate) fn of_file(name: &OsStr) -> Option<Self> {
+        Self::parse(name.to_str()?.strip_prefix(PREFIX)?)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of its file.
+    pub(crate) fn file_name(&self) -> String {
+        format!("{PREFIX}{}", self.0)
+    }
+}
+
+/// Takes a file for this process, until it is closed; false if another one has it.
+pub(crate) fn lock(file: &File) -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::fs::{FlockOperation, flock};
+        // Where files cannot be locked, nobody has one locked.
+        flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_their_own_and_name_files() {
+        let token = Token::new().unwrap();
+        assert_ne!(token, Token::new().unwrap());
+        assert_eq!(Token::parse(token.as_str()), Some(token.clone()));
+        let name = token.file_name();
+        assert!(is_unfinished(name.as_ref()));
+        assert_eq!(Token::of_file(name.as_ref()), Some(token));
+        for text in ["", "0", "../0123456789abcdef0123456789abc", &"A".repeat(32)] {
+            assert_eq!(Token::parse(text), None, "{text}");
+        }
+        for (name, expected) in [
+            (".mpquic-put-1-2", true),
+            (".MPQUIC-put-1", true),
+            (".mpquic-putt", false),
+            ("mpquic-put-1", false),
+        ] {
+            assert_eq!(is_unfinished(name.as_ref()), expected, "{name}");
+            assert_eq!(Token::of_file(name.as_ref()), None, "{name}");
+        }
+    }
+}

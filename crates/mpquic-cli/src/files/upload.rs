@@ -1,0 +1,418 @@
+//! A file that a client sends: written aside, and renamed once it is whole.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+use thiserror::Error;
+
+use crate::files::attributes::Attributes;
+use crate::files::beneath::options;
+use crate::files::unfinished::{PREFIX, Token, lock};
+use crate::files::uploads::{Claim, NAME, Uploads};
+
+/// What tells files that are written at the same time from each other.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+/// Names that are tried before it is given up.
+const TRIES: u32 = 100;
+/// How often, and how many times, it is looked whether the one that wrote a file has let it go.
+const LOOK: (Duration, u32) = (Duration::from_millis(10), 200);
+
+/// Why a file is not taken.
+#[derive(Debug, Error)]
+pub(crate) enum UploadError {
+    #[error("that name cannot be written to")]
+    Forbidden,
+    #[error("there is no such directory")]
+    NoDirectory,
+    #[error("a directory has that name")]
+    IsDirectory,
+    #[error("something has that name")]
+    Exists,
+    #[error("there is no such upload")]
+    Unknown,
+    #[error("clients have stored as much as they may")]
+    Full,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Where a file goes, and what it is to have.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The directory, and where that is beneath the root.
+    pub(crate) directory: Dir,
+    pub(crate) path: PathBuf,
+    pub(crate) name: OsString,
+    pub(crate) attributes: Attributes,
+    pub(crate) uploads: Arc<Uploads>,
+}
+
+/// A file in the making. Dropped before [`Upload::finish`], it leaves nothing behind, unless its client
+/// may resume.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    file: File,
+    aside: String,
+    place: Place,
+    /// Bytes that are there.
+    length: u64,
+    /// Of one that can be resumed.
+    claim: Option<Claim>,
+    finished: bool,
+}
+
+impl Upload {
+    /// Begins a file, which can be resumed if it has a token. Nobody sees it before it is whole.
+    pub(crate) fn create(place: Place, token: Option<Token>) -> Result<Self, UploadError> {
+        place.look()?;
+        if !place.uploads.take_room(NAME) {
+            return Err(UploadError::Full);
+        }
+        let created = Self::create_aside(&place, token.as_ref());
+        let (file, aside) = created.inspect_err(|_| place.uploads.give_back(NAME))?;
+        Ok(Self {
+            file,
+            aside,
+            length: 0,
+            claim: token.map(|token| place.uploads.claim(token)),
+            place,
+            finished: false,
+        })
+    }
+
+    fn create_aside(place: &Place, token: Option<&Token>) -> io::Result<(File, String)> {
+        let directory = &place.directory;
+        for _ in 0..TRIES {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let aside = match token {
+                Some(token) => token.file_name(),
+                None => format!("{PREFIX}{}-{number}", std::process::id()),
+            };
+            match directory.open_with(&aside, &to_make(&place.attributes)) {
+                Ok(file) => {
+                    let file = file.into_std();
+                    // One that begins at the same time removes what nobody has locked.
+                    if lock(&file) && directory.symlink_metadata(&aside).is_ok() {
+                        return Ok((file, aside));
+                    }
+                }
+                // Left by a server that was killed.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+
+    /// Goes on with a file. Whoever writes it lets it go.
+    pub(crate) fn resume(place: Place, token: &Token) -> Result<Self, UploadError> {
+        place.look()?;
+        let claim = place.uploads.claim(token.clone());
+        let aside = token.file_name();
+        let opened = place.directory.open_with(&aside, options().write(true));
+        let mut file = opened.map_err(|_| UploadError::Unknown)?.into_std();
+        let mut looks = 0..LOOK.1;
+        while !lock(&file) {
+            looks.next().ok_or(UploadError::Forbidden)?;
+            thread::sleep(LOOK.0);
+        }
+        // It may be whole by now.
+        let there = place.directory.symlink_metadata(&aside);
+        if !file.metadata()?.is_file() || there.is_err() {
+            return Err(UploadError::Unknown);
+        }
+        let length = file.seek(SeekFrom::End(0))?;
+        place.uploads.resume(token);
+        Ok(Self {
+            file,
+            aside,
+            place,
+            length,
+            claim: Some(claim),
+            finished: false,
+        })
+    }
+
+    /// Bytes that are there.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Waits until the client resumes the file in another request.
+    pub(crate) async fn taken(&mut self) {
+        match &mut self.claim {
+            Some(claim) => claim.taken().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Nobody may resume it.
+    pub(crate) fn forget(mut self) {
+        self.claim = None;
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), UploadError> {
+        let length = bytes.len() as u64;
+        if !self.place.uploads.take_room(length) {
+            return Err(UploadError::Full);
+        }
+        self.length += length;
+        Ok(self.file.write_all(bytes)?)
+    }
+
+    /// Gives the file its name, and tells what is known of it, and whether it is a new name.
+    pub(crate) fn finish(mut self) -> io::Result<(Metadata, bool)> {
+        let Place {
+            directory,
+            name,
+            attributes,
+            uploads,
+            ..
+        } = &self.place;
+        attributes.give_to(&self.file);
+        let metadata = self.file.metadata()?;
+        let replaced = directory.symlink_metadata(name).ok();
+        directory.rename(&self.aside, directory, name)?;
+        self.finished = true;
+        if let Some(replaced) = &replaced {
+            uploads.give_back(NAME.saturating_add(replaced.len()));
+        }
+        Ok((metadata, replaced.is_none()))
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let bytes = NAME.saturating_add(self.length);
+        match &self.claim {
+            Some(claim) => claim.keep(self.place.path.clone(), bytes),
+            None => {
+                // A file that cannot be removed stays: the upload has ended already.
+                let _ = self.place.directory.remove_file(&self.aside);
+                self.place.uploads.give_back(bytes);
+            }
+        }
+    }
+}
+
+impl Place {
+    /// A name in a directory of this system, for whatever is to be whole or not there.
+    pub(crate) fn new(directory: &Path, name: &OsStr) -> io::Result<Self> {
+        Ok(Self {
+            directory: Dir::open_ambient_dir(directory, ambient_authority())?,
+            path: PathBuf::new(),
+            name: name.to_owned(),
+            attributes: Attributes::default(),
+            uploads: Uploads::new(directory.to_owned(), u64::MAX),
+        })
+    }
+
+    /// Makes sure that the name can be given to a file.
+    fn look(&self) -> Result<(), UploadError> {
+        match self.directory.symlink_metadata(&self.name) {
+            Ok(there) if there.is_dir() => Err(UploadError::IsDirectory),
+            // A link is replaced, never followed; devices and pipes stay.
+            Ok(there) if !there.is_file() && !there.is_symlink() => Err(UploadError::Forbidden),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a directory.
+    pub(crate) fn make_directory(&self) -> Result<(), UploadError> {
+        if !self.uploads.take_room(NAME) {
+            return Err(UploadError::Full);
+        }
+        #[cfg_attr(
+            not(unix),
+            expect(unused_mut, reason = "permissions are those of Unix")
+        )]
+        let mut builder = cap_std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        if let Some(mode) = self.attributes.mode_to_make(0o700) {
+            cap_std::fs::DirBuilderExt::mode(&mut builder, mode);
+        }
+        let made = self.directory.create_dir_with(&self.name, &builder);
+        made.map_err(|error| {
+            self.uploads.give_back(NAME);
+            match error.kind() {
+                ErrorKind::AlreadyExists => UploadError::Exists,
+                _ => error.into(),
+            }
+        })
+    }
+}
+
+/// How an unfinished file is made.
+fn to_make(attributes: &Attributes) -> OpenOptions {
+    let mut options = options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if let Some(mode) = attributes.mode_to_make(0o600) {
+        cap_std::fs::OpenOptionsExt::mode(&mut options, mode);
+    }
+    #[cfg(not(unix))]
+    let _ = attributes;
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn place(directory: &Path, name: &str) -> Place {
+        Place::new(directory, name.as_ref()).unwrap()
+    }
+
+    fn create(directory: &Path, name: &str) -> Result<Upload, UploadError> {
+        Upload::create(place(directory, name), None)
+    }
+
+    #[test]
+    fn a_file_appears_when_it_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let names = || fs::read_dir(directory.path()).unwrap().count();
+        for (content, is_new) in [(&b"one"[..], true), (b"two", false)] {
+            let mut upload = create(directory.path(), "file").unwrap();
+            upload.write(content).unwrap();
+            let before = fs::read(directory.path().join("file")).ok();
+            assert_ne!(before.as_deref(), Some(content));
+            let (metadata, new) = upload.finish().unwrap();
+            assert_eq!((metadata.len(), new), (3, is_new));
+            assert_eq!(fs::read(directory.path().join("file")).unwrap(), content);
+            assert_eq!(names(), 1);
+        }
+        drop(create(directory.path(), "file").unwrap());
+        assert_eq!(names(), 1, "given up");
+    }
+
+    #[test]
+    fn only_files_are_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("sub")).unwrap();
+        let refused = create(directory.path(), "sub").unwrap_err();
+        assert!(matches!(refused, UploadError::IsDirectory));
+        #[cfg(unix)]
+        {
+            let outside = tempfile::tempdir().unwrap();
+            let secret = outside.path().join("secret");
+            fs::write(&secret, "kept").unwrap();
+            std::os::unix::fs::symlink(&secret, directory.path().join("link")).unwrap();
+            let mut upload = create(directory.path(), "link").unwrap();
+            upload.write(b"new").unwrap();
+            upload.finish().unwrap();
+            assert_eq!(fs::read(&secret).unwrap(), b"kept");
+            assert_eq!(fs::read(directory.path().join("link")).unwrap(), b"new");
+        }
+    }
+
+    #[test]
+    fn what_was_left_by_others_is_no_hindrance() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = create(directory.path(), "a").unwrap();
+        let name = first.aside.clone();
+        let (begin, number) = name.rsplit_once('-').unwrap();
+        let number: u64 = number.parse().unwrap();
+        // Other tests take numbers as well.
+        for next in number + 1..number + 50 {
+            let _ = File::create_new(directory.path().join(format!("{begin}-{next}")));
+        }
+        let (metadata, is_new) = first.finish().unwrap();
+        assert!(metadata.is_file() && is_new);
+        let mut second = create(directory.path(), "a").unwrap();
+        second.write(b"12").unwrap();
+        let (_, is_new) = second.finish().unwrap();
+        assert!(!is_new);
+        assert_eq!(fs::read(directory.path().join("a")).unwrap(), b"12");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_has_the_time_and_the_permissions_it_is_to_have() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        for (mode, seconds) in [(0o600, "784111777.123456789"), (0o400, "-1.500000000")] {
+            let mut place = place(directory.path(), "file");
+            let modified = crate::text::times::of_seconds(seconds);
+            place.attributes = Attributes {
+                mode: Some(mode),
+                modified,
+            };
+            let mut upload = Upload::create(place, None).unwrap();
+            upload.write(b"12").unwrap();
+            let (metadata, _) = upload.finish().unwrap();
+            assert_eq!(metadata.modified().ok(), modified);
+            let there = fs::metadata(directory.path().join("file")).unwrap();
+            assert_eq!(there.modified().ok(), modified);
+            assert_eq!(there.permissions().mode() & 0o777, mode);
+        }
+    }
+
+    #[test]
+    fn a_file_is_resumed_where_it_broke_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let uploads = Uploads::new(directory.path().to_owned(), u64::MAX);
+        let place = || Place {
+            uploads: uploads.clone(),
+            ..place(directory.path(), "file")
+        };
+        let token = Token::new().unwrap();
+        let mut first = Upload::create(place(), Some(token.clone())).unwrap();
+        first.write(b"123").unwrap();
+        drop(first);
+        let other = Upload::resume(place(), &Token::new().unwrap());
+        assert!(matches!(other, Err(UploadError::Unknown)));
+        let mut second = Upload::resume(place(), &token).unwrap();
+        assert_eq!(second.length(), 3);
+        second.write(b"45").unwrap();
+        second.finish().unwrap();
+        assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"12345");
+        let gone = Upload::resume(place(), &token);
+        assert!(matches!(gone, Err(UploadError::Unknown)));
+        // What is refused is not kept.
+        let token = Token::new().unwrap();
+        Upload::create(place(), Some(token.clone()))
+            .unwrap()
+            .forget();
+        assert!(Upload::resume(place(), &token).is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn names_and_bytes_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let uploads = Uploads::new(directory.path().to_owned(), 2 * NAME + 10);
+        let place = |name: &str| Place {
+            uploads: uploads.clone(),
+            ..place(directory.path(), name)
+        };
+        let begin = |name| Upload::create(place(name), None);
+        let mut upload = begin("a").unwrap();
+        upload.write(&[0; 10]).unwrap();
+        let more = vec![0; NAME as usize + 1];
+        assert!(matches!(upload.write(&more), Err(UploadError::Full)));
+        upload.finish().unwrap();
+        place("sub").make_directory().unwrap();
+        assert!(matches!(begin("b"), Err(UploadError::Full)));
+        let full = place("more").make_directory();
+        assert!(matches!(full, Err(UploadError::Full)));
+        // One that replaces another counts instead of it, once it is whole; one given up does not.
+        uploads.give_back(NAME);
+        drop(begin("a").unwrap());
+        begin("a").unwrap().finish().unwrap();
+        drop(begin("c").unwrap());
+        assert!(uploads.take_room(NAME + 10));
+    }
+}

@@ -1,0 +1,162 @@
+//! One URL: the requests for it, one after the other, until it is here or there is no hope.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Uri};
+
+use crate::client::protocol::{Ask, RequestError};
+use crate::client::redirect;
+use crate::client::retry::Retry;
+use crate::client::session::{Connected, Sessions};
+use crate::get::download::{Download, Ended, Treatment};
+use crate::get::sink::Destination;
+use crate::process::clock;
+use crate::process::failure::{Cause, Failure};
+use crate::report::{Counters, Report, size};
+
+/// What concerns all URLs.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) method: Method,
+    pub(crate) fields: HeaderMap,
+    pub(crate) treatment: Treatment,
+    /// How long to try again while nothing arrives.
+    pub(crate) retry: Duration,
+    pub(crate) max_redirects: u32,
+    /// The SHA-256 of the file.
+    pub(crate) expected: Option<[u8; 32]>,
+}
+
+/// The requests for one URL.
+pub(crate) struct Fetch<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) sessions: &'a Sessions<'a>,
+    pub(crate) url: &'a Uri,
+    pub(crate) destination: Destination,
+}
+
+/// A try that came to its end.
+struct Done {
+    connected: Connected,
+    early_data: bool,
+}
+
+impl Fetch<'_> {
+    pub(crate) async fn run(&self) -> Result<Report, Failure> {
+        let plan = self.plan;
+        let mut download = Download::start(self.url, &self.destination, plan.treatment.clone())?;
+        let mut ask = Ask {
+            method: plan.method.clone(),
+            fields: plan.fields.clone(),
+            ..Ask::get(self.url)
+        };
+        let mut retry = Retry::new(plan.retry, clock::now());
+        let mut redirects = 0;
+        // A server that cannot be reached at all is told of at once; it may be a slip of the pen.
+        let mut was_connected = false;
+        loop {
+            let ended = match self.attempt(&ask, &mut download, &mut was_connected).await {
+                Ok(Done {
+                    connected,
+                    early_data,
+                }) => {
+                    let report = download
+                        .finish(&connected.connection, plan.expected)
+                        .await?;
+                    return Ok(Report {
+                        early_data,
+                        retries: retry.count.into(),
+                        ..report
+                    });
+                }
+                Err(ended) => ended,
+            };
+            if let Ended::Request(RequestError::Redirected { status, location }) = &ended
+                && plan.max_redirects > 0
+            {
+                redirects += 1;
+                if redirects > plan.max_redirects {
+                    let many = format!("more than {} redirections", plan.max_redirects);
+                    return Err(Cause::Refused.failed(many));
+                }
+                if let Some(next) = redirect::follow(&ask, *status, location) {
+                    ask = next;
+                    continue;
+                }
+            }
+            let is_temporary = was_connected && self.is_temporary(&ended);
+            let mut failure = Failure::from(ended);
+            if was_connected && matches!(failure.cause(), Some(Cause::Name | Cause::Connect)) {
+                failure = Cause::Broken.failed(failure.message());
+            }
+            let next = match is_temporary {
+                true => retry.next(download.reached.at, clock::now()),
+                false => None,
+            };
+            let Some((pause, is_first)) = next else {
+                return Err(failure.and(download.leave().await));
+            };
+            if let Some(json) = &plan.treatment.json {
+                json.retry(self.url, &failure, download.have());
+            }
+            if is_first {
+                let message = failure.message();
+                let have = size(download.have());
+                download.say(format_args!("{message}; trying again, {have} are there"));
+            }
+            self.sessions.give_up().await;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// True if the same request may go well later.
+    fn is_temporary(&self, ended: &Ended) -> bool {
+        // What others do may not be done twice (RFC 9110 section 9.2.2).
+        matches!(self.plan.method, Method::GET | Method::HEAD)
+            && match ended {
+                Ended::Request(error) => error.is_temporary(),
+                Ended::Failed(failure) => matches!(
+                    failure.cause(),
+                    Some(Cause::Name | Cause::Connect | Cause::Broken)
+                ),
+            }
+    }
+
+    /// Sends the request once, or twice if the server rejects 0-RTT.
+    async fn attempt(
+        &self,
+        ask: &Ask,
+        download: &mut Download<'_>,
+        was_connected: &mut bool,
+    ) -> Result<Done, Ended> {
+        let connected = self.sessions.connection(&ask.url).await;
+        let connected = connected.map_err(Ended::Failed)?;
+        *was_connected = true;
+        let connection = &connected.connection;
+        download.before = match connected.is_old {
+            true => Counters::new(connection.path_stats(), &connection.stats()),
+            false => Counters::default(),
+        };
+        let clients = &connected.clients;
+        let mut early_data = false;
+        if let Some(accepted) = connected.zero_rtt.clone() {
+            let result = match clients.early().await {
+                Ok(client) => download.fetch(ask, connection, client).await,
+                Err(failure) => Err(Ended::Failed(failure)),
+            };
+            early_data = accepted.await;
+            if early_data {
+                result?;
+            }
+        }
+        if !early_data {
+            // The server rejected 0-RTT, or there was none.
+            let client = clients.established().await.map_err(Ended::Failed)?;
+            download.fetch(ask, connection, client).await?;
+        }
+        Ok(Done {
+            connected,
+            early_data,
+        })
+    }
+}

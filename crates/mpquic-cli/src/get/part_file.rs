@@ -1,0 +1,682 @@
+//! A file that is not whole yet: `FILE.part`, and `FILE.part.json` that says what it is a part of.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use crate::get::part_name::{Names, Note, claim, is_at, not_followed};
+use crate::text::hex::hex;
+use crate::text::stamp::Stamp;
+
+/// How often it is written down what is there.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
+
+/// How a file that is not whole is treated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keep<'a> {
+    /// Where it comes from.
+    pub(crate) url: &'a str,
+    /// Go on with what an earlier download left.
+    pub(crate) resume: bool,
+    /// Replace a file that has the name already.
+    pub(crate) replace: bool,
+}
+
+/// Which version of a file it is, as far as the server says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// `None` if nothing of it can be gone on with.
+    pub(crate) stamp: Option<Stamp>,
+    /// Bytes of the whole file.
+    pub(crate) length: Option<u64>,
+}
+
+/// `FILE.part`, which is renamed to `FILE` once it is complete. Dropped earlier it stays, if a
+/// later download can go on with it.
+pub(crate) struct PartFile {
+    file: File,
+    path: PathBuf,
+    names: Names,
+    url: String,
+    replace: bool,
+    /// The version that the part is of.
+    version: Version,
+    bytes: u64,
+    hash: Sha256,
+    /// Length and time of the file when this was the last to write to it; `None` once somebody else
+    /// has.
+    written: Option<(u64, SystemTime)>,
+    noted: Option<Instant>,
+    /// So many bytes a later download can go on with.
+    kept: Arc<AtomicU64>,
+    finished: bool,
+}
+
+/// What a download can begin with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// So many bytes are there.
+    pub(crate) have: u64,
+    /// Of this version.
+    pub(crate) version: Version,
+    /// Why what was there is of no use.
+    pub(crate) useless: Option<&'static str>,
+}
+
+impl PartFile {
+    /// A part of `path`. If that is wanted it begins with what an earlier download left, if that is of
+    /// the same URL and unchanged.
+    pub(crate) fn open(path: &Path, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
+        let (claimed, useless) = claim(path, keep.resume.then_some(keep.url))?;
+        let mut opened = Self {
+            file: claimed.file,
+            path: path.to_owned(),
+            names: claimed.names,
+            url: keep.url.to_owned(),
+            replace: keep.replace,
+            version: Version::default(),
+            bytes: 0,
+            hash: Sha256::new(),
+            written: None,
+            noted: None,
+            kept: Arc::default(),
+            finished: false,
+        };
+        let mut begun = Begun {
+            useless,
+            ..Begun::default()
+        };
+        if let Some(note) = claimed.noted.filter(|_| keep.resume) {
+            match opened.take_up(note)? {
+                Ok(()) => {
+                    begun.have = opened.bytes;
+                    begun.version = opened.version.clone();
+                }
+                Err(why) => begun.useless = Some(why),
+            }
+        }
+        if begun.have == 0 {
+            opened.restart()?;
+        }
+        opened.written = opened.state();
+        Ok((opened, begun))
+    }
+
+    /// Reads what is there, or tells why it is of no use.
+    fn take_up(&mut self, note: Note) -> io::Result<Result<(), &'static str>> {
+        if note.url != self.url {
+            return Ok(Err("it is a part of something else"));
+        }
+        if note.stamp.is_none() || note.bytes == 0 {
+            return Ok(Err("nobody can tell which version it is of"));
+        }
+        let (read, hash) = self.read(note.bytes)?;
+        if read < note.bytes || hex(&hash.clone().finalize()) != note.sha256 {
+            return Ok(Err("it was changed"));
+        }
+        // What is behind it was written, but nobody knows whether all of it.
+        self.file.set_len(note.bytes)?;
+        self.hash = hash;
+        self.bytes = note.bytes;
+        self.version = Version {
+            stamp: note.stamp,
+            length: note.length,
+        };
+        self.kept.store(note.bytes, Ordering::Release);
+        Ok(Ok(()))
+    }
+
+    /// Reads so many bytes of the file from its beginning, or what there is.
+    fn read(&mut self, most: u64) -> io::Result<(u64, Sha256)> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let mut hash = Sha256::new();
+        let mut left = most;
+        let mut buffer = vec![0; 1 << 20];
+        while left > 0 {
+            let room = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+            let room = buffer.get_mut(..room).unwrap_or_default();
+            match self.file.read(room)? {
+                0 => break,
+                read => {
+                    hash.update(room.get(..read).unwrap_or_default());
+                    left -= read as u64;
+                }
+            }
+        }
+        Ok((most - left, hash))
+    }
+
+    /// How many bytes a later download can go on with, now and after this is dropped.
+    pub(crate) fn kept(&self) -> Arc<AtomicU64> {
+        self.kept.clone()
+    }
+
+    /// The name that it has now.
+    pub(crate) fn part(&self) -> &Path {
+        &self.names.part
+    }
+
+    /// Forgets what is there.
+    pub(crate) fn restart(&mut self) -> io::Result<()> {
+        self.version = Version::default();
+        self.bytes = 0;
+        self.hash = Sha256::new();
+        self.noted = None;
+        self.kept.store(0, Ordering::Release);
+        // From its first moment on something says that the part is ours.
+        self.write_note()?;
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.written = self.state();
+        Ok(())
+    }
+
+    /// What is written from now on is of this version.
+    pub(crate) fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    /// Adds bytes. Once in a while it is written down what is there.
+    pub(crate) fn write(&mut self, pieces: &[impl AsRef<[u8]>], now: Instant) -> io::Result<()> {
+        let is_as_left = self.written.is_some() && self.state() == self.written;
+        for piece in pieces.iter().map(AsRef::as_ref) {
+            self.file.write_all(piece)?;
+            self.hash.update(piece);
+            self.bytes += piece.len() as u64;
+        }
+        self.written = self.state().filter(|_| is_as_left);
+        let is_useful = self.version.stamp.is_some();
+        if is_useful && self.noted.is_none_or(|at| now >= at + NOTE_EVERY) {
+            self.noted = Some(now);
+            self.write_note()?;
+        }
+        Ok(())
+    }
+
+    /// What changes when anybody writes to the file.
+    fn state(&self) -> Option<(u64, SystemTime)> {
+        let metadata = self.file.metadata().ok()?;
+        Some((metadata.len(), metadata.modified().ok()?))
+    }
+
+    /// Replaces the note as a whole, so that it is never half of one.
+    fn write_note(&self) -> io::Result<()> {
+        let is_useful = self.version.stamp.is_some();
+        let note = Note {
+            url: self.url.clone(),
+            stamp: self.version.stamp.clone(),
+            length: self.version.length,
+            bytes: if is_useful { self.bytes } else { 0 },
+            sha256: hex(&self.hash.clone().finalize()),
+        };
+        let text = serde_json::to_vec(&note).map_err(io::Error::from)?;
+        let new = &self.names.new;
+        let written = self
+            .write_new(&text)
+            .and_then(|()| fs::rename(new, &self.names.note));
+        if written.is_err() {
+            self.remove_new();
+            if self.overwrite_note(&text).is_err() {
+                // The one before stays, and is right for what it says.
+                return written;
+            }
+        }
+        if is_useful {
+            self.kept.store(self.bytes, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn write_new(&self, text: &[u8]) -> io::Result<()> {
+        // An earlier download was killed while it wrote.
+        self.remove_new();
+        let mut options = File::options();
+        let mut file = options.write(true).create_new(true).open(&self.names.new)?;
+        file.write_all(text)
+    }
+
+    fn remove_new(&self) {
+        // A file that cannot be removed stays: the download has ended already.
+        let _ = fs::remove_file(&self.names.new);
+    }
+
+    /// A full disk has no room for another file, but the old note's place is there.
+    fn overwrite_note(&self, text: &[u8]) -> io::Result<()> {
+        let mut file = not_followed(File::options().write(true)).open(&self.names.note)?;
+        file.write_all(text)?;
+        file.set_len(text.len() as u64)
+    }
+
+    /// The SHA-256 of what lies on the disk, and how much that is.
+    pub(crate) fn sum(&mut self) -> io::Result<(u64, [u8; 32])> {
+        let received = self.hash.clone().finalize();
+        if self.written.is_none() || self.state() != self.written {
+            let (read, hash) = self.read(u64::MAX)?;
+            if read != self.bytes || hash.finalize() != received {
+                self.discard();
+                let told = "another program changed it while it was written";
+                return Err(io::Error::other(told));
+            }
+        }
+        Ok((self.bytes, received.into()))
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        let part = &self.names.part;
+        if !is_at(&self.file, part) {
+            let told = format!("{} was replaced while it was written", part.display());
+            return Err(io::Error::other(told));
+        }
+        // First, while the lock is held: what comes later may be of the next download.
+        let _ = fs::remove_file(&self.names.note);
+        match self.replace {
+            true => fs::rename(part, &self.path)?,
+            false => rename_to_new(part, &self.path)?,
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    /// Leaves nothing behind.
+    pub(crate) fn discard(&mut self) {
+        self.version.stamp = None;
+    }
+}
+
+/// Renames a file, unless the new name is taken.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+        // Some file systems have one name for each file.
+        Err(_) if fs::symlink_metadata(to).is_ok() => Err(ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(from, to),
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let is_useful = self.version.stamp.is_some() && self.bytes > 0;
+        if is_useful && (self.write_note().is_ok() || self.names.note.exists()) {
+            return;
+        }
+        self.kept.store(0, Ordering::Release);
+        if is_at(&self.file, &self.names.part) {
+            // Files that cannot be removed stay: the download has ended already.
+            let _ = fs::remove_file(&self.names.note);
+            let _ = fs::remove_file(&self.names.part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "https://host/file";
+
+    fn version() -> Version {
+        Version {
+            stamp: Some(Stamp::Etag("\"1\"".to_owned())),
+            length: Some(2_000_000),
+        }
+    }
+
+    fn open(path: &Path, resume: bool) -> io::Result<(PartFile, Begun)> {
+        open_of(path, URL, resume)
+    }
+
+    fn open_of(path: &Path, url: &str, resume: bool) -> io::Result<(PartFile, Begun)> {
+        let keep = Keep {
+            url,
+            resume,
+            replace: true,
+        };
+        PartFile::open(path, &keep)
+    }
+
+    fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    }
+
+    fn now() -> Instant {
+        crate::process::clock::now()
+    }
+
+    /// Leaves a part of 3000 bytes.
+    fn left(directory: &tempfile::TempDir) -> PathBuf {
+        let path = directory.path().join("file");
+        let (mut part, begun) = open(&path, true).unwrap();
+        assert_eq!(begun, Begun::default());
+        part.set_version(version());
+        part.write(&[[1; 1000]], now()).unwrap();
+        part.write(&[[2; 2000]], now()).unwrap();
+        path
+    }
+
+    #[test]
+    fn without_room_for_another_file_the_old_note_is_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = left(&directory);
+        let (mut part, _) = open(&path, true).unwrap();
+        // Nothing can be written there, as on a full disk.
+        fs::create_dir(with_suffix(&path, ".part.json.new")).unwrap();
+        part.write(&[[3; 1_000_000]], now()).unwrap();
+        let kept = part.kept();
+        drop(part);
+        assert_eq!(kept.load(Ordering::Acquire), 1_003_000);
+        let (_, begun) = open(&path, true).unwrap();
+        assert_eq!((begun.have, begun.version), (1_003_000, version()));
+    }
+
+    #[test]
+    fn what_was_left_is_gone_on_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = left(&directory);
+        let (mut part, begun) = open(&path, true).unwrap();
+        assert_eq!((begun.have, begun.version), (3000, version()));
+        part.write(&[[3; 10]], now()).unwrap();
+        let whole = [vec![1; 1000], vec![2; 2000], vec![3; 10]].concat();
+        assert_eq!(part.sum().unwrap(), (3010, Sha256::digest(&whole).into()));
+        part.finish().unwrap();
+        drop(part);
+        assert!(fs::read(&path).unwrap() == whole);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// As after `kill -9`, or a crash of the system.
+    #[test]
+    fn what_was_written_after_the_last_note_is_not_trusted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = left(&directory);
+        let part = with_suffix(&path, ".part");
+        let mut file = File::options().append(true).open(&part).unwrap();
+        file.write_all(&[9; 500]).unwrap();
+        let (mut part, begun) = open(&path, true).unwrap();
+        assert_eq!((begun.have, begun.version), (3000, version()));
+        part.write(&[[3; 10]], now()).unwrap();
+        part.finish().unwrap();
+        assert_eq!(
+            fs::read(&path).unwrap()[2999..],
+            [2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]
+        );
+    }
+
+    fn content(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (path.clone(), fs::read(path).unwrap()))
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_left_is_begun_anew() {
+        type Damage = fn(&Path);
+        let damages: [(Damage, &str, &str); 5] = [
+            (|_| {}, "https://host/other", "something else"),
+            (
+                |path| fs::remove_file(with_suffix(path, ".part.json")).unwrap(),
+                URL,
+                "nothing says",
+            ),
+            (
+                |path| fs::write(with_suffix(path, ".part.json"), "{").unwrap(),
+                URL,
+                "damaged",
+            ),
+            (
+                |path| fs::write(with_suffix(path, ".part"), [1; 2999]).unwrap(),
+                URL,
+                "changed",
+            ),
+            (
+                |path| fs::write(with_suffix(path, ".part"), [1; 3000]).unwrap(),
+                URL,
+                "changed",
+            ),
+        ];
+        for (damage, url, why) in damages {
+            let directory = tempfile::tempdir().unwrap();
+            let path = left(&directory);
+            damage(&path);
+            let before = content(directory.path());
+            let (mut part, begun) = open_of(&path, url, true).unwrap();
+            assert!(begun.have == 0);
+            let told = begun.useless.unwrap();
+            assert!(told.contains(why), "{told}");
+            assert_eq!(part.sum().unwrap().0, 0);
+            assert_eq!(fs::metadata(part.part()).unwrap().len(), 0);
+            drop(part);
+            // What nobody can tell to be of this tool is not touched.
+            let left = match why {
+                "nothing says" | "damaged" => before,
+                _ => Vec::new(),
+            };
+            assert_eq!(content(directory.path()), left, "{why}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (_part, begun) = open(&left(&directory), false).unwrap();
+        assert_eq!(begun, Begun::default(), "not asked for");
+    }
+
+    #[test]
+    fn what_cannot_be_gone_on_with_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for known in [false, true] {
+            let (mut part, _) = open(&path, false).unwrap();
+            part.set_version(if known { version() } else { Version::default() });
+            part.write(&[[1; 10]], now()).unwrap();
+            part.discard();
+            drop(part);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
+    }
+
+    /// What the note says is there.
+    fn noted(path: &Path) -> Option<u64> {
+        let note = fs::read(with_suffix(path, ".part.json")).ok()?;
+        Some(serde_json::from_slice::<Note>(&note).unwrap().bytes)
+    }
+
+    #[test]
+    fn it_is_written_down_once_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let (mut part, _) = open(&path, false).unwrap();
+        part.set_version(version());
+        let (start, kept) = (now(), part.kept());
+        let mut write = |millis| {
+            let at = start + Duration::from_millis(millis);
+            part.write(&[[1; 10]], at).unwrap();
+            assert_eq!(kept.load(Ordering::Acquire), noted(&path).unwrap());
+            noted(&path).unwrap()
+        };
+        let told = [0, 1, 999, 1000, 1999, 2500].map(&mut write);
+        assert_eq!(told, [10, 10, 10, 40, 40, 60]);
+        // With the rest at its end.
+        write(2501);
+        drop(part);
+        assert_eq!((noted(&path), kept.load(Ordering::Acquire)), (Some(70), 70));
+        let (part, begun) = open(&path, true).unwrap();
+        assert_eq!((begun.have, begun.version), (70, version()));
+        let kept = part.kept();
+        assert_eq!(kept.load(Ordering::Acquire), 70);
+        drop(part);
+        assert_eq!(noted(&path), Some(70));
+    }
+
+    #[test]
+    fn what_starts_over_has_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = left(&directory);
+        let (mut part, _) = open(&path, true).unwrap();
+        part.restart().unwrap();
+        let kept = part.kept();
+        assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, Some(0)));
+        assert_eq!(part.sum().unwrap(), (0, Sha256::digest(b"").into()));
+        // The note of the first bytes is written at once, though one was written a moment ago.
+        part.set_version(version());
+        part.write(&[[7; 5]], now()).unwrap();
+        assert_eq!(noted(&path), Some(5));
+        part.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [7; 5]);
+
+        // Of a version that has no name, nothing is of use later.
+        let (mut part, _) = open(&path, false).unwrap();
+        part.write(&[[1; 10]], now()).unwrap();
+        let kept = part.kept();
+        part.discard();
+        drop(part);
+        assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, None));
+        // Nor of one that is not wanted any more, though it was noted.
+        let (mut part, _) = open(&path, false).unwrap();
+        part.set_version(version());
+        part.write(&[[1; 10]], now()).unwrap();
+        let kept = part.kept();
+        assert_eq!(kept.load(Ordering::Acquire), 10);
+        part.discard();
+        drop(part);
+        assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, None));
+        // Nor is a part without a byte; but one is enough.
+        let (mut part, _) = open(&path, false).unwrap();
+        part.set_version(version());
+        drop(part);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let (mut part, _) = open(&path, false).unwrap();
+        part.set_version(version());
+        part.write(&[[1]], now()).unwrap();
+        drop(part);
+        assert_eq!(noted(&path), Some(1));
+        let (_, begun) = open(&path, true).unwrap();
+        assert_eq!((begun.have, begun.version), (1, version()));
+    }
+
+    #[test]
+    fn a_note_that_cannot_be_written_leaves_none_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let (mut part, _) = open(&path, false).unwrap();
+        part.set_version(version());
+        // Nothing can be renamed to it, nor written there.
+        fs::remove_file(with_suffix(&path, ".part.json")).unwrap();
+        fs::create_dir(with_suffix(&path, ".part.json")).unwrap();
+        assert!(part.write(&[[1; 10]], now()).is_err());
+        assert!(!with_suffix(&path, ".part.json.new").exists());
+        // What says what the part is, as far as anybody knows, keeps it.
+        drop(part);
+        assert!(with_suffix(&path, ".part").exists());
+    }
+
+    /// What is told of a file is what is in it.
+    #[test]
+    fn what_others_write_is_noticed() {
+        type Change = fn(&Path);
+        let changes: [(Change, Option<&str>); 4] = [
+            (|_| {}, None),
+            // Nothing of the content changes.
+            (|part| touch(part, |_| {}), None),
+            (
+                |part| touch(part, |file| file.set_len(100).unwrap()),
+                Some("another program changed it while it was written"),
+            ),
+            (
+                |part| {
+                    touch(part, |file| {
+                        file.seek(SeekFrom::Start(50)).unwrap();
+                        file.write_all(b"!").unwrap();
+                    });
+                },
+                Some("another program changed it while it was written"),
+            ),
+        ];
+        for (change, told) in changes {
+            for more in [false, true] {
+                let directory = tempfile::tempdir().unwrap();
+                let path = directory.path().join("file");
+                let (mut part, _) = open(&path, false).unwrap();
+                part.set_version(version());
+                part.write(&[[1; 1000]], now()).unwrap();
+                change(part.part());
+                if more {
+                    part.write(&[[2; 1000]], now()).unwrap();
+                }
+                let sum = part.sum();
+                assert_eq!(sum.as_ref().err().map(ToString::to_string).as_deref(), told);
+                if let Ok((bytes, sum)) = sum {
+                    part.finish().unwrap();
+                    let content = fs::read(&path).unwrap();
+                    assert_eq!(bytes, content.len() as u64);
+                    assert_eq!(sum[..], Sha256::digest(content)[..]);
+                }
+            }
+        }
+    }
+
+    /// Changes a file, whose time is another one then.
+    fn touch(path: &Path, change: fn(&mut File)) {
+        let mut file = File::options().write(true).open(path).unwrap();
+        change(&mut file);
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
+
+    #[test]
+    fn what_took_the_place_of_the_part_is_not_renamed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let (mut part, _) = open(&path, false).unwrap();
+        part.write(&[[1; 10]], now()).unwrap();
+        fs::remove_file(part.part()).unwrap();
+        fs::write(part.part(), "precious").unwrap();
+        let error = part.finish().unwrap_err().to_string();
+        assert!(
+            error.ends_with("file.part was replaced while it was written"),
+            "{error}"
+        );
+        let theirs = part.part().to_owned();
+        drop(part);
+        assert_eq!(fs::read(theirs).unwrap(), b"precious");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_there_is_replaced_only_if_it_may_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for (there, replace, then) in [
+            (false, false, "new"),
+            (true, false, "old"),
+            (true, true, "new"),
+        ] {
+            let _ = fs::remove_file(&path);
+            if there {
+                fs::write(&path, "old").unwrap();
+            }
+            let keep = Keep {
+                url: URL,
+                resume: false,
+                replace,
+            };
+            let (mut part, _) = PartFile::open(&path, &keep).unwrap();
+            part.write(&[b"new"], now()).unwrap();
+            assert_eq!(part.finish().is_ok(), then == "new");
+            drop(part);
+            assert_eq!(fs::read_to_string(&path).unwrap(), then);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        }
+    }
+}

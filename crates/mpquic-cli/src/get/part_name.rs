@@ -1,0 +1,416 @@
+//! The name that a file has while it is not whole: one that nobody else has or takes meanwhile.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::text::hex::hex;
+use crate::text::stamp::Stamp;
+
+/// Bytes of the longest name of a file, as most file systems have it.
+const LONGEST: usize = 255;
+/// The longest suffix that follows the name of a file.
+const SUFFIX: &str = ".999.part.json.new";
+/// Names that are tried for one part.
+const MOST: usize = 999;
+/// Bytes of a note that are read.
+const LONGEST_NOTE: u64 = 64 << 10;
+
+/// What is written down of a part. It also says that a part of this name is one of this tool's, and
+/// no file of the user's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Note {
+    pub(crate) url: String,
+    /// The version that the bytes are of; `None` if nothing of them can be gone on with.
+    #[serde(default)]
+    pub(crate) stamp: Option<Stamp>,
+    /// Length of the whole file, if the server told it.
+    #[serde(default)]
+    pub(crate) length: Option<u64>,
+    /// So many bytes are there, with this SHA-256.
+    pub(crate) bytes: u64,
+    pub(crate) sha256: String,
+}
+
+/// `FILE.part` and the files beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) part: PathBuf,
+    pub(crate) note: PathBuf,
+    /// A note that is not whole.
+    pub(crate) new: PathBuf,
+}
+
+impl Names {
+    fn new(path: &Path, number: usize) -> Self {
+        let suffix = match number {
+            1 => ".part".to_owned(),
+            number => format!(".{number}.part"),
+        };
+        let part = with_suffix(&shortened(path), &suffix);
+        let note = with_suffix(&part, ".json");
+        let new = with_suffix(&note, ".new");
+        Self { part, note, new }
+    }
+
+    /// True if one of the names is taken by something that this tool did not write.
+    fn are_of_others(&self) -> bool {
+        match read(&self.note) {
+            Found::Note(_) => false,
+            Found::Foreign => true,
+            Found::Nothing => matches!(read(&self.new), Found::Foreign),
+        }
+    }
+}
+
+/// A part that is open, and nobody else's as long as it is.
+pub(crate) struct Claimed {
+    pub(crate) names: Names,
+    pub(crate) file: File,
+    /// What an earlier download noted of it; `None` of a new one.
+    pub(crate) noted: Option<Note>,
+}
+
+/// Takes the part of `path` that an earlier download of `url` left; else one that nobody uses; else
+/// makes one. Also tells why the part with the first name was not taken, if something is there.
+pub(crate) fn claim(path: &Path, url: Option<&str>) -> io::Result<(Claimed, Option<&'static str>)> {
+    let mut why = None;
+    if let Some(url) = url {
+        let numbers = (1..=MOST).map(|number| Names::new(path, number));
+        for names in numbers.take_while(|names| fs::symlink_metadata(&names.part).is_ok()) {
+            match left(names)? {
+                Ok(claimed) if claimed.noted.as_ref().is_some_and(|note| note.url == url) => {
+                    return Ok((claimed, None));
+                }
+                Ok(_) => {}
+                Err(told) => why = why.or(Some(told)),
+            }
+        }
+    }
+    for number in 1..=MOST {
+        let names = Names::new(path, number);
+        if names.are_of_others() {
+            continue;
+        }
+        if let Some(claimed) = made(names.clone())? {
+            return Ok((claimed, why));
+        }
+        if let Ok(claimed) = left(names)? {
+            return Ok((claimed, why));
+        }
+    }
+    let told = format!("{MOST} names of parts are taken");
+    Err(io::Error::new(ErrorKind::AlreadyExists, told))
+}
+
+/// Makes a part; `None` if something has its name, or somebody else was faster.
+fn made(names: Names) -> io::Result<Option<Claimed>> {
+    let options = || {
+        let mut options = File::options();
+        options.read(true).write(true);
+        options
+    };
+    // Nothing is followed or overwritten this way, not even a link that leads nowhere.
+    let file = match for_us_alone(&mut options())
+        .create_new(true)
+        .open(&names.part)
+    {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
+        opened => opened?,
+    };
+    Ok(
+        (is_locked(&file)? && is_at(&file, &names.part)).then_some(Claimed {
+            names,
+            file,
+            noted: None,
+        }),
+    )
+}
+
+/// Takes the part that an earlier download left, or tells why that is of no use.
+fn left(names: Names) -> io::Result<Result<Claimed, &'static str>> {
+    let noted = match read(&names.note) {
+        Found::Note(note) => *note,
+        Found::Nothing => return Ok(Err("nothing says what it is a part of")),
+        Found::Foreign => return Ok(Err("what says what it is a part of is damaged")),
+    };
+    let mut options = File::options();
+    let options = options.read(true).write(true);
+    let Ok(file) = for_us_alone(not_followed(options)).open(&names.part) else {
+        return Ok(Err("it cannot be opened"));
+    };
+    if !file.metadata()?.is_file() {
+        return Ok(Err("it is no file"));
+    }
+    if !is_locked(&file)? || !is_at(&file, &names.part) {
+        return Ok(Err("another download writes to it"));
+    }
+    // Nobody changes it any more: it may have been before the lock.
+    Ok(match read(&names.note) {
+        Found::Note(note) if *note == noted => Ok(Claimed {
+            names,
+            file,
+            noted: Some(noted),
+        }),
+        _ => Err("another download writes to it"),
+    })
+}
+
+enum Found {
+    Nothing,
+    Note(Box<Note>),
+    /// Something that this tool did not write, or not to its end.
+    Foreign,
+}
+
+fn read(path: &Path) -> Found {
+    if matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound) {
+        return Found::Nothing;
+    }
+    let text = || -> io::Result<Vec<u8>> {
+        let file = not_followed(File::options().read(true)).open(path)?;
+        let mut text = Vec::new();
+        if file.metadata()?.is_file() {
+            file.take(LONGEST_NOTE).read_to_end(&mut text)?;
+        }
+        Ok(text)
+    };
+    match text().map(|text| serde_json::from_slice(&text)) {
+        Ok(Ok(note)) => Found::Note(Box::new(note)),
+        _ => Found::Foreign,
+    }
+}
+
+/// Opens no link's target, and waits for nobody at the other end of a pipe.
+#[cfg(unix)]
+pub(crate) fn not_followed(options: &mut OpenOptions) -> &mut OpenOptions {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.custom_flags(flags.bits().cast_signed())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn not_followed(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// Nobody else may open the file to write while it is open.
+#[cfg(windows)]
+fn for_us_alone(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::windows::fs::OpenOptionsExt as _;
+    /// FILE_SHARE_READ and FILE_SHARE_DELETE: it is read, and renamed while it is open.
+    const SHARED: u32 = 1 | 4;
+    options.share_mode(SHARED)
+}
+
+#[cfg(not(windows))]
+fn for_us_alone(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// Locks the file, unless another process or download has; it is unlocked once it is closed.
+#[cfg(unix)]
+fn is_locked(file: &File) -> io::Result<bool> {
+    use rustix::fs::{FlockOperation, flock};
+    use rustix::io::Errno;
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        // Some network file systems know no locks.
+        Ok(()) | Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere it may fail")]
+fn is_locked(_file: &File) -> io::Result<bool> {
+    // Opened for us alone.
+    Ok(true)
+}
+
+/// True if the file is still the one of this name.
+#[cfg(unix)]
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |of: &fs::Metadata| (of.dev(), of.ino());
+    let (open, named) = (file.metadata(), fs::symlink_metadata(path));
+    matches!((open, named), (Ok(open), Ok(named)) if identity(&open) == identity(&named))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_at(_file: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// The same path, with so much less of the name as lets suffixes follow, and a hash of all of it
+/// instead.
+fn shortened(path: &Path) -> PathBuf {
+    let Some(name) = path.file_name() else {
+        return path.to_owned();
+    };
+    let bytes = name.as_encoded_bytes();
+    if bytes.len() + SUFFIX.len() <= LONGEST {
+        return path.to_owned();
+    }
+    let hash = Sha256::digest(bytes);
+    let hash = hex(hash.get(..8).unwrap_or_default());
+    let mut room = LONGEST - SUFFIX.len() - 1 - hash.len();
+    let mut shown = name.to_string_lossy().into_owned();
+    while !shown.is_char_boundary(room) {
+        room -= 1;
+    }
+    shown.truncate(room);
+    path.with_file_name(format!("{shown}~{hash}"))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "https://host/file";
+
+    fn note(url: &str) -> Vec<u8> {
+        let note = Note {
+            url: url.to_owned(),
+            stamp: None,
+            length: None,
+            bytes: 0,
+            sha256: String::new(),
+        };
+        serde_json::to_vec(&note).unwrap()
+    }
+
+    /// The name of the part that is taken, and why the first one was not.
+    fn taken(path: &Path, url: Option<&str>) -> (Claimed, String, Option<&'static str>) {
+        let (claimed, why) = claim(path, url).unwrap();
+        let name = claimed.names.part.file_name().unwrap();
+        let name = name.to_str().unwrap().to_owned();
+        (claimed, name, why)
+    }
+
+    #[test]
+    fn a_part_is_one_downloads_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let (first, name, _) = taken(&path, None);
+        assert_eq!(name, "file.part");
+        fs::write(&first.names.note, note(URL)).unwrap();
+        for url in [None, Some(URL)] {
+            let (second, name, why) = taken(&path, url);
+            assert_eq!(name, "file.2.part");
+            assert_eq!(why, url.map(|_| "another download writes to it"));
+            fs::remove_file(&second.names.part).unwrap();
+        }
+        drop(first);
+        let (_again, name, _) = taken(&path, None);
+        assert_eq!(name, "file.part", "it is left by now");
+    }
+
+    #[test]
+    fn what_no_note_names_is_somebody_elses() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let at = |name: &str| directory.path().join(name);
+        for (theirs, why) in [
+            ("file.part", Some("nothing says what it is a part of")),
+            ("file.part.json", None),
+            ("file.part.json.new", None),
+        ] {
+            fs::write(at(theirs), "precious").unwrap();
+            for url in [None, Some(URL)] {
+                let (claimed, name, told) = taken(&path, url);
+                assert_eq!(name, "file.2.part", "{theirs}");
+                assert_eq!(told, url.and(why), "{theirs}");
+                fs::remove_file(&claimed.names.part).unwrap();
+            }
+            assert_eq!(fs::read(at(theirs)).unwrap(), b"precious");
+            fs::remove_file(at(theirs)).unwrap();
+        }
+    }
+
+    /// An earlier download of the same URL may have had another number.
+    #[test]
+    fn the_part_of_the_url_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for (name, url) in [("file.part", "https://host/other"), ("file.2.part", URL)] {
+            let part = directory.path().join(name);
+            fs::write(with_suffix(&part, ".json"), note(url)).unwrap();
+            fs::write(part, "").unwrap();
+        }
+        let (found, name, _) = taken(&path, Some(URL));
+        assert_eq!(
+            (name.as_str(), found.noted.unwrap().url.as_str()),
+            ("file.2.part", URL)
+        );
+        let (_, name, _) = taken(&path, None);
+        assert_eq!(name, "file.part");
+    }
+
+    /// In a directory that others write to, such a link would lead to a file that is not theirs.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn links_and_pipes_are_neither_followed_nor_waited_for() {
+        use std::os::unix::fs::symlink;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("target"), "precious").unwrap();
+        fs::write(at("note"), note(URL)).unwrap();
+        for (name, to) in [
+            ("file.part", "target"),
+            ("file.2.part", "nowhere"),
+            ("file.3.part.json", "note"),
+        ] {
+            symlink(at(to), at(name)).unwrap();
+        }
+        // What names the first is a note, as a stranger could write one.
+        fs::write(at("file.part.json"), note(URL)).unwrap();
+        let pipe = at("file.4.part.json");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        for url in [None, Some(URL)] {
+            let (claimed, name, _) = taken(&path, url);
+            assert_eq!(name, "file.5.part");
+            fs::remove_file(claimed.names.part).unwrap();
+        }
+        assert_eq!(fs::read(at("target")).unwrap(), b"precious");
+        assert!(!at("nowhere").exists());
+    }
+
+    #[test]
+    fn long_names_are_shortened() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = |length: usize| "é".repeat(length / 2) + &"x".repeat(length % 2);
+        let mut seen = Vec::new();
+        for length in [1, 236, 237, 238, 241, 242, 255] {
+            let path = directory.path().join(name(length));
+            for number in [1, MOST] {
+                let names = Names::new(&path, number);
+                fs::write(&names.new, "").unwrap();
+                fs::rename(&names.new, &names.note).unwrap();
+                let part = names.part.file_name().unwrap().to_str().unwrap();
+                let is_whole = part.starts_with(&format!("{}.", name(length)));
+                assert_eq!(is_whole, length <= 237, "{length}");
+                assert!(!seen.contains(&names));
+                seen.push(names);
+            }
+        }
+    }
+}

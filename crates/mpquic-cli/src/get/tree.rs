@@ -1,0 +1,525 @@
+//! A directory of a server, with all that is in it.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::SystemTime;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use http::header::ACCEPT;
+use http::{HeaderValue, Uri};
+use sha2::{Digest, Sha256};
+use tokio::time::MissedTickBehavior;
+
+use crate::client::session::Sessions;
+use crate::files::directory_page::{Kind, Listed, encode_name};
+use crate::get::download::Treatment;
+use crate::get::fetch::{Fetch, Plan};
+use crate::get::part_name::not_followed;
+use crate::get::sink::{Destination, Memory};
+use crate::process::clock;
+use crate::process::failure::{Cause, Failure};
+use crate::process::screen;
+use crate::report::progress::{Progress, REFRESH};
+use crate::report::{Report, of_files};
+
+/// Longest list of a directory, bytes.
+const MAX_LIST: usize = 16 << 20;
+/// Lists that are fetched at a time: each is in memory until it is whole.
+const LISTS: usize = 16;
+/// The most files and directories. A link that leads back may make them without end.
+const MAX_ENTRIES: usize = 1_000_000;
+/// The most memory of what is still to be done, bytes.
+const MAX_WAITING: usize = 64 << 20;
+/// Longest name of a file or directory, bytes.
+const LONGEST_NAME: usize = 255;
+/// So many directories, one in the other, have the same list where a link leads back.
+const REPEATED: usize = 3;
+
+/// How directories are fetched.
+pub(crate) struct Tree<'a> {
+    /// For files.
+    pub(crate) plan: &'a Plan,
+    pub(crate) sessions: &'a Sessions<'a>,
+    /// The directory on the server, and here.
+    pub(crate) root: Place,
+    /// Requests at a time.
+    pub(crate) parallel: usize,
+    /// Directories in directories, at most.
+    pub(crate) max_depth: usize,
+    /// Fetch also what has a name that begins with a dot.
+    pub(crate) dot_files: bool,
+    pub(crate) quiet: bool,
+    /// The live view tells how it goes.
+    pub(crate) is_live: bool,
+}
+
+/// A directory whose list is here, below the one that was asked for. What is in it shares this, so
+/// that much that waits takes little memory.
+struct Dir {
+    /// The one that it is in, and its name there; `None` for the one that was asked for.
+    within: Option<(Arc<Dir>, Box<OsStr>)>,
+    /// The SHA-256 of its list.
+    list: [u8; 32],
+}
+
+impl Dir {
+    /// This directory and those that it is in, upwards.
+    fn upwards(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        std::iter::successors(Some(self), |dir| {
+            dir.within.as_ref().map(|(above, _)| above)
+        })
+    }
+}
+
+/// What is to be done: about an entry of a directory, or the directory that was asked for.
+struct Job {
+    entry: Option<(Arc<Dir>, Box<OsStr>)>,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    List,
+    Fetch(Entry),
+}
+
+impl Job {
+    /// Bytes of memory: its own, and as much for the directory's.
+    fn size(&self) -> usize {
+        let name = self.entry.as_ref().map_or(0, |(_, name)| name.len());
+        let within = self.entry.as_ref().and_then(|(dir, _)| dir.within.as_ref());
+        let above = within.map_or(0, |(_, name)| name.len());
+        size_of::<Self>() + size_of::<Dir>() + name + above
+    }
+}
+
+/// What is to be done.
+struct Waiting {
+    files: Vec<Job>,
+    directories: Vec<Job>,
+    bytes: usize,
+    /// Files and directories that were listed.
+    seen: usize,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let root = Job {
+            entry: None,
+            what: What::List,
+        };
+        Self {
+            files: Vec::new(),
+            bytes: root.size(),
+            directories: vec![root],
+            seen: 0,
+        }
+    }
+
+    /// The next one. Files come first, so that fewer wait.
+    fn pop(&mut self, lists: usize) -> Option<Job> {
+        let job = match self.files.pop() {
+            None if lists < LISTS => self.directories.pop(),
+            file => file,
+        }?;
+        self.bytes -= job.size();
+        Some(job)
+    }
+
+    /// Adds what a list has in it, unless it is too much in all.
+    fn extend(&mut self, jobs: Vec<Job>) -> Result<(), Failure> {
+        self.seen += jobs.len();
+        self.bytes += jobs.iter().map(Job::size).sum::<usize>();
+        if self.seen > MAX_ENTRIES {
+            let many = format!("more than {MAX_ENTRIES} files and directories");
+            return Err(Cause::Refused.failed(many));
+        }
+        if self.bytes > MAX_WAITING {
+            let many = format!("more than {} MiB of names to fetch", MAX_WAITING >> 20);
+            return Err(Cause::Refused.failed(many));
+        }
+        for job in jobs {
+            match job.what {
+                What::List => self.directories.push(job),
+                What::Fetch(_) => self.files.push(job),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file or directory, there and here.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) url: Uri,
+    pub(crate) path: PathBuf,
+}
+
+/// What is known of a file before it is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    size: Option<u64>,
+    modified: Option<SystemTime>,
+}
+
+/// What came of it.
+enum Done {
+    Listed(Vec<Job>, Vec<Failure>),
+    Fetched(Box<Report>),
+    /// It is here from the time before.
+    Here,
+}
+
+impl Tree<'_> {
+    /// Fetches what is in a directory, and in those in it. What cannot be had is told, and the rest is
+    /// fetched.
+    pub(crate) async fn fetch(&self) -> Result<(), Failure> {
+        let began = clock::now();
+        let lists = self.lists();
+        let mut waiting = Waiting::new();
+        let mut running = FuturesUnordered::new();
+        let mut view = Progress::new(
+            "files".to_owned(),
+            None,
+            began,
+            self.quiet || self.is_live,
+            &[],
+        );
+        let mut ticks = tokio::time::interval(REFRESH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let (mut listing, mut count, mut here) = (0_usize, 0_usize, 0_usize);
+        let mut result = Ok(());
+        loop {
+            while running.len() < self.parallel
+                && let Some(job) = waiting.pop(listing)
+            {
+                listing += usize::from(matches!(job.what, What::List));
+                running.push(self.run(job, &lists));
+            }
+            let (about, was_list, done) = tokio::select! {
+                done = running.next() => match done {
+                    Some(done) => done,
+                    None => break,
+                },
+                _ = ticks.tick() => {
+                    self.show(&mut view);
+                    continue;
+                }
+            };
+            listing -= usize::from(was_list);
+            let failures = match done {
+                Ok(Done::Listed(jobs, failures)) => {
+                    if let Err(failure) = waiting.extend(jobs) {
+                        view.clear();
+                        return Err(failure.about(&self.root.url));
+                    }
+                    failures
+                }
+                Ok(Done::Fetched(report)) => {
+                    count += 1;
+                    if let Some(json) = &self.plan.treatment.json {
+                        json.result(&report, self.sessions);
+                    }
+                    Vec::new()
+                }
+                Ok(Done::Here) => {
+                    here += 1;
+                    Vec::new()
+                }
+                Err(failure) => vec![failure],
+            };
+            for failure in failures {
+                let cause = failure.cause().unwrap_or(Cause::Other);
+                view.clear();
+                if let Some(json) = &self.plan.treatment.json {
+                    json.failed(&about, &failure, self.sessions);
+                }
+                failure.about(&about).report();
+                result = result.and(Err(Failure::Reported(cause)));
+            }
+        }
+        view.clear();
+        if !self.quiet && self.plan.treatment.json.is_none() {
+            let seconds = (clock::now() - began).as_secs_f64();
+            self.tell(count, here, seconds);
+        }
+        result
+    }
+
+    /// What came of all, on one line.
+    fn tell(&self, count: usize, here: usize, seconds: f64) {
+        let told = of_files(count, self.plan.treatment.total.load(Relaxed), seconds);
+        let before = match here {
+            0 => String::new(),
+            here => format!(", {here} were here before"),
+        };
+        screen::say(format_args!("{}: {told}{before}", self.root.url));
+    }
+
+    /// How lists are asked for.
+    fn lists(&self) -> Plan {
+        let mut lists = self.plan.clone();
+        let json = HeaderValue::from_static("application/json");
+        lists.fields.insert(ACCEPT, json);
+        lists.treatment = Treatment {
+            quiet: true,
+            resume: false,
+            // Lists are not what was asked for.
+            total: Arc::default(),
+            json: None,
+            ..lists.treatment
+        };
+        lists
+    }
+
+    fn show(&self, view: &mut Progress) {
+        if let Some(connection) = self.sessions.open() {
+            let bytes = self.plan.treatment.total.load(Relaxed);
+            view.update(clock::now(), bytes, &connection.path_stats());
+        }
+    }
+
+    async fn run(&self, job: Job, lists: &Plan) -> (Uri, bool, Result<Done, Failure>) {
+        let is_list = matches!(job.what, What::List);
+        let at = match self.place(&job) {
+            Ok(at) => at,
+            Err(failure) => return (self.root.url.clone(), is_list, Err(failure)),
+        };
+        let done = match job.what {
+            What::List => self.list(&at, job.entry, lists).await,
+            What::Fetch(entry) => self.file(&at, entry).await,
+        };
+        (at.url, is_list, done)
+    }
+
+    /// Where the file or directory is.
+    fn place(&self, job: &Job) -> Result<Place, Failure> {
+        let Some((dir, name)) = &job.entry else {
+            return Ok(self.root.clone());
+        };
+        let within = dir.upwards().filter_map(|dir| dir.within.as_ref());
+        let mut names: Vec<&OsStr> = within.map(|(_, name)| &**name).collect();
+        names.reverse();
+        let mut path = self.root.path.clone();
+        let mut target = self.root.url.path().to_owned();
+        for directory in names {
+            path.push(directory);
+            target += &encode_name(directory);
+            target.push('/');
+        }
+        path.push(&**name);
+        target += &encode_name(name);
+        if let What::List = job.what {
+            target.push('/');
+        }
+        let mut parts = self.root.url.clone().into_parts();
+        parts.path_and_query = Some(target.try_into().map_err(Failure::other)?);
+        let url = Uri::from_parts(parts).map_err(Failure::other)?;
+        Ok(Place { url, path })
+    }
+
+    async fn list(
+        &self,
+        at: &Place,
+        within: Option<(Arc<Dir>, Box<OsStr>)>,
+        lists: &Plan,
+    ) -> Result<Done, Failure> {
+        let memory = Memory::new(MAX_LIST);
+        let fetch = Fetch {
+            plan: lists,
+            sessions: self.sessions,
+            url: &at.url,
+            destination: Destination::Memory(memory.clone()),
+        };
+        fetch.run().await?;
+        let text = memory.take();
+        let listed: Vec<Listed> = serde_json::from_slice(&text).map_err(|error| {
+            Cause::Content.failed(format_args!(
+                "the server sends no list of the directory that programs can read ({error})"
+            ))
+        })?;
+        make_directory(&at.path, within.is_none())?;
+        let dir = Arc::new(Dir {
+            within,
+            list: Sha256::digest(&text).into(),
+        });
+        let mut names: HashSet<Vec<u8>> = HashSet::new();
+        let (mut jobs, mut failures) = (Vec::new(), Vec::new());
+        for entry in &listed {
+            match self.job(&dir, entry, &mut names) {
+                Ok(job) => jobs.extend(job),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        // No file is another one's part, whichever comes first.
+        jobs.retain(|job| {
+            let Some(name) = job.entry.as_ref().map(|(_, name)| name) else {
+                return true;
+            };
+            let is_part = is_part(name, &names);
+            if is_part {
+                let shown = name.to_string_lossy();
+                let told = format!(
+                    "`{}` is left out: a part of another file has that name here",
+                    shown.escape_debug()
+                );
+                failures.push(Cause::File.failed(told));
+            }
+            !is_part
+        });
+        Ok(Done::Listed(jobs, failures))
+    }
+
+    /// What an entry of a directory gives to do. Its name is added to those before.
+    fn job(
+        &self,
+        dir: &Arc<Dir>,
+        entry: &Listed,
+        names: &mut HashSet<Vec<u8>>,
+    ) -> Result<Option<Job>, Failure> {
+        let is_directory = match entry.kind {
+            Kind::File => false,
+            Kind::Directory => true,
+            Kind::More => {
+                let told = "the server lists only a part of the directory";
+                return Err(Cause::Content.failed(told));
+            }
+            Kind::Other => return Ok(None),
+        };
+        let shown = entry.name.escape_debug();
+        let Some(name) = entry.file_name().filter(|name| is_plain_name(name)) else {
+            let told = format!("`{shown}` is no name that a file may have here");
+            return Err(Cause::Content.failed(told));
+        };
+        if !self.dot_files && name.as_encoded_bytes().starts_with(b".") {
+            let told = format!("`{shown}` is left out: --dot-files fetches it");
+            return Err(Cause::Content.failed(told));
+        }
+        if !names.insert(name.as_encoded_bytes().to_vec()) {
+            let told = format!("`{shown}` is listed twice");
+            return Err(Cause::Content.failed(told));
+        }
+        if is_directory {
+            let depth = dir.upwards().count() - 1;
+            if depth >= self.max_depth {
+                let told = format!("`{shown}` is more than {} directories deep", self.max_depth);
+                return Err(Cause::Refused.failed(told));
+            }
+            let same = dir.upwards().filter(|above| above.list == dir.list);
+            if same.count() > REPEATED {
+                let told = format!(
+                    "`{shown}` is left out: {REPEATED} directories above have the same list, as where a \
+                     link leads back"
+                );
+                return Err(Cause::Refused.failed(told));
+            }
+        }
+        Ok(Some(Job {
+            entry: Some((dir.clone(), name.into())),
+            what: match is_directory {
+                true => What::List,
+                false => What::Fetch(Entry {
+                    size: entry.size,
+                    modified: modified(entry),
+                }),
+            },
+        }))
+    }
+
+    async fn file(&self, at: &Place, entry: Entry) -> Result<Done, Failure> {
+        let there = fs::symlink_metadata(&at.path);
+        let replace = self.plan.treatment.replace;
+        if is_here(&at.path, entry) && (self.plan.treatment.resume || !replace) {
+            return Ok(Done::Here);
+        }
+        match there {
+            // A link or a pipe would lead the bytes elsewhere.
+            Ok(there) if replace && !there.is_file() => {
+                let told = format!("{} is there, and no file", at.path.display());
+                return Err(Cause::File.failed(told));
+            }
+            Ok(_) if !replace => {
+                let told = format!(
+                    "{} is there already; --overwrite replaces it",
+                    at.path.display()
+                );
+                return Err(Cause::File.failed(told));
+            }
+            _ => {}
+        }
+        let fetch = Fetch {
+            plan: self.plan,
+            sessions: self.sessions,
+            url: &at.url,
+            destination: Destination::File(at.path.clone()),
+        };
+        let report = fetch.run().await?;
+        if let Some(modified) = entry.modified {
+            // With `--continue` it is known again. Where that cannot be kept, it is fetched again.
+            let file = not_followed(File::options().write(true)).open(&at.path);
+            let _ = file.and_then(|file| file.set_modified(modified));
+        }
+        Ok(Done::Fetched(Box::new(report)))
+    }
+}
+
+/// True if a file seems to be the one that the server has: fetched before, and not changed since.
+fn is_here(path: &Path, entry: Entry) -> bool {
+    let Ok(there) = fs::symlink_metadata(path) else {
+        return false;
+    };
+    let same_time = entry.modified.is_some() && there.modified().ok() == entry.modified;
+    there.is_file() && entry.size == Some(there.len()) && same_time
+}
+
+fn modified(entry: &Listed) -> Option<SystemTime> {
+    httpdate::parse_http_date(entry.mtime.as_deref()?).ok()
+}
+
+/// Makes a directory, unless it is there. A link would lead elsewhere: only the user may choose one.
+fn make_directory(path: &Path, is_chosen: bool) -> Result<(), Failure> {
+    let cannot_make = |error: io::Error| {
+        Cause::File.failed(format_args!("cannot make {}: {error}", path.display()))
+    };
+    if is_chosen {
+        return fs::create_dir_all(path).map_err(cannot_make);
+    }
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            match fs::symlink_metadata(path) {
+                Ok(there) if there.is_dir() => Ok(()),
+                _ => Err(cannot_make(error)),
+            }
+        }
+        made => made.map_err(cannot_make),
+    }
+}
+
+/// True for names of one file in a directory, on this system.
+pub(crate) fn is_plain(name: &str) -> bool {
+    let is_special = matches!(name, "" | "." | "..");
+    !is_special && !name.contains(|c: char| std::path::is_separator(c) || c.is_control())
+}
+
+/// The same for names that need not be text.
+fn is_plain_name(name: &OsStr) -> bool {
+    // What is no UTF-8 has neither separators nor control characters among its other bytes.
+    name.len() <= LONGEST_NAME && is_plain(&name.to_string_lossy())
+}
+
+/// True for the name that a part of another file has while it is fetched.
+fn is_part(name: &OsStr, names: &HashSet<Vec<u8>>) -> bool {
+    let name = name.as_encoded_bytes();
+    let of = name
+        .strip_suffix(b".part")
+        .or_else(|| name.strip_suffix(b".part.json"));
+    of.is_some_and(|of| names.contains(of))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+use super::*;
+use crate::client::session::Purpose;
+use crate::options::Alpn;
+use crate::process::screen::tests::Heard;
+use crate::serve::limits::Limits;
+use crate::testing::{Served, reach, soon};
+
+#[test]
+fn names_stay_in_their_directory() {
+    for name in ["a", "a b", ".hidden", "...", "ä", "-rf", "a\\b"] {
+        assert_eq!(is_plain(name), name != "a\\b" || !cfg!(windows), "{name}");
+    }
+    for name in ["", ".", "..", "a/b", "/etc", "../a", "a\0", "a\n"] {
+        assert!(!is_plain(name), "{name:?}");
+    }
+    assert!(is_plain_name(OsStr::new(&"x".repeat(255))));
+    assert!(!is_plain_name(OsStr::new(&"x".repeat(256))));
+}
+
+#[test]
+fn no_file_is_another_ones_part() {
+    let names = ["a", "a.part", "b.part", "c.part.json", "c"];
+    let names = names.map(|name| name.as_bytes().to_vec());
+    let names = HashSet::from(names);
+    for (name, expected) in [
+        ("a", false),
+        ("a.part", true),
+        ("b.part", false),
+        ("c.part.json", true),
+    ] {
+        assert_eq!(is_part(OsStr::new(name), &names), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_file_is_here_if_its_size_and_time_are_those_of_the_list() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let listed = |size, mtime: &str| Listed {
+        name: "file".to_owned(),
+        encoded: None,
+        kind: Kind::File,
+        mtime: Some(mtime.to_owned()),
+        size,
+    };
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let modified = modified(&listed(None, date));
+    let entry = |size, modified| Entry { size, modified };
+    let known = entry(Some(3), modified);
+    assert!(!is_here(&path, known), "nothing is");
+    fs::write(&path, "123").unwrap();
+    assert!(!is_here(&path, known), "it is of another time");
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_modified(modified.unwrap()).unwrap();
+    assert!(is_here(&path, known));
+    for (size, modified) in [(Some(4), modified), (None, modified), (Some(3), None)] {
+        assert!(!is_here(&path, entry(size, modified)));
+    }
+    let later = modified.unwrap() + std::time::Duration::from_secs(1);
+    assert!(!is_here(&path, entry(Some(3), Some(later))));
+    // What a link leads to was not fetched.
+    #[cfg(unix)]
+    {
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(!is_here(&link, known));
+    }
+    assert_eq!(super::modified(&listed(None, "yesterday")), None);
+}
+
+#[test]
+fn directories_are_made_unless_they_are_there() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    make_directory(&path("a/b"), true).unwrap();
+    make_directory(&path("a/b"), true).unwrap();
+    make_directory(&path("a/c"), false).unwrap();
+    make_directory(&path("a/c"), false).unwrap();
+    assert!(path("a/b").is_dir() && path("a/c").is_dir());
+    // Only the user may name one that is in others which are not there.
+    let refused = |name| {
+        let failure = make_directory(&path(name), false).unwrap_err();
+        let told = format!("cannot make {}: ", path(name).display());
+        assert!(
+            failure.message().starts_with(&told),
+            "{}",
+            failure.message()
+        );
+    };
+    refused("x/y");
+    fs::write(path("file"), "").unwrap();
+    refused("file");
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
+        refused("link");
+        make_directory(&path("link"), true).unwrap();
+    }
+}
+
+fn plan() -> Plan {
+    Plan {
+        method: http::Method::GET,
+        fields: http::HeaderMap::new(),
+        treatment: Treatment {
+            quiet: false,
+            resume: true,
+            replace: true,
+            pace: None,
+            stall: std::time::Duration::from_secs(1),
+            total: Arc::default(),
+            json: None,
+        },
+        retry: std::time::Duration::from_secs(1),
+        max_redirects: 0,
+        expected: None,
+    }
+}
+
+/// What is to be done about an entry of a directory in another one, or why nothing can be.
+#[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table, and the helpers that its rows share"
+)]
+fn entries_of_a_list_are_fetched_or_told() {
+    let reach = reach(&["--insecure"]);
+    let url: Uri = "https://host/a/".parse().unwrap();
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let plan = plan();
+    let root = Place {
+        url: "https://host/a%20b/?query".parse().unwrap(),
+        path: "here".into(),
+    };
+    let tree = |dot_files| Tree {
+        plan: &plan,
+        sessions: &sessions,
+        root: root.clone(),
+        parallel: 1,
+        max_depth: 4,
+        dot_files,
+        quiet: true,
+        is_live: false,
+    };
+    // A directory so deep, in one of the same list each time where that is wanted.
+    let dir = |depth: usize, same: bool| {
+        let within = (0..depth).fold(None, |within, at| {
+            let list = [if same { 9 } else { at as u8 }; 32];
+            let dir = Arc::new(Dir { within, list });
+            Some((dir, OsStr::new("d").into()))
+        });
+        let list = [9; 32];
+        Arc::new(Dir { within, list })
+    };
+    let told_of = |dir: &Arc<Dir>, name: &str, encoded: Option<&str>, kind, dot_files| {
+        let tree = tree(dot_files);
+        let entry = Listed {
+            name: name.to_owned(),
+            encoded: encoded.map(str::to_owned),
+            kind,
+            mtime: None,
+            size: Some(7),
+        };
+        let mut names = HashSet::from([b"seen".to_vec()]);
+        match tree.job(dir, &entry, &mut names) {
+            Ok(None) => "nothing".to_owned(),
+            Ok(Some(job)) => {
+                let at = tree.place(&job).unwrap();
+                let size = match job.what {
+                    What::List => None,
+                    What::Fetch(entry) => entry.size,
+                };
+                format!("{} {:?} {size:?}", at.url, at.path)
+            }
+            Err(failure) => format!("{} {}", failure.code(), failure.message()),
+        }
+    };
+    let told = |depth, name, kind| told_of(&dir(depth, false), name, None, kind, false);
+    for (depth, name, kind, expected) in [
+        (
+            1,
+            "x",
+            Kind::File,
+            "https://host/a%20b/d/x \"here/d/x\" Some(7)",
+        ),
+        (
+            0,
+            "c?#%",
+            Kind::Directory,
+            "https://host/a%20b/c%3F%23%25/ \"here/c?#%\" None",
+        ),
+        (
+            2,
+            "x",
+            Kind::File,
+            "https://host/a%20b/d/d/x \"here/d/d/x\" Some(7)",
+        ),
+        (
+            4,
+            "b",
+            Kind::Directory,
+            "7 `b` is more than 4 directories deep",
+        ),
+        (1, "x", Kind::Other, "nothing"),
+        (
+            1,
+            "",
+            Kind::More,
+            "9 the server lists only a part of the directory",
+        ),
+        (
+            1,
+            "../x",
+            Kind::File,
+            "9 `../x` is no name that a file may have here",
+        ),
+        (1, "seen", Kind::File, "9 `seen` is listed twice"),
+        (
+            1,
+            ".bashrc",
+            Kind::File,
+            "9 `.bashrc` is left out: --dot-files fetches it",
+        ),
+        (
+            1,
+            ".ssh",
+            Kind::Directory,
+            "9 `.ssh` is left out: --dot-files fetches it",
+        ),
+    ] {
+        assert_eq!(told(depth, name, kind), expected);
+    }
+    let root_dir = dir(0, false);
+    let dot = told_of(&root_dir, ".bashrc", None, Kind::File, true);
+    assert!(dot.starts_with("https://host/a%20b/.bashrc "), "{dot}");
+    for (encoded, expected) in [
+        (
+            "caf%E9",
+            "https://host/a%20b/caf%E9 \"here/caf\\xE9\" Some(7)",
+        ),
+        ("..%2Fx", "9 `x` is no name that a file may have here"),
+        ("%4", "9 `x` is no name that a file may have here"),
+    ] {
+        if cfg!(unix) {
+            let told = told_of(&root_dir, "x", Some(encoded), Kind::File, false);
+            assert_eq!(told, expected);
+        }
+    }
+    // As many directories with the same list, one in the other, are a circle.
+    let same = |depth, kind| told_of(&dir(depth, true), "x", None, kind, false);
+    assert!(same(REPEATED - 1, Kind::Directory).starts_with("https://"));
+    assert!(same(REPEATED, Kind::File).starts_with("https://"));
+    let told = same(REPEATED, Kind::Directory);
+    assert!(
+        told.starts_with("7 `x` is left out: 3 directories above"),
+        "{told}"
+    );
+
+    let tree = tree(false);
+    // Lists are asked for as such, and are not what was asked for.
+    let lists = tree.lists();
+    assert_eq!(lists.fields[ACCEPT], "application/json");
+    assert!(lists.treatment.quiet && !lists.treatment.resume);
+    assert!(!Arc::ptr_eq(&lists.treatment.total, &plan.treatment.total));
+}
+
+/// What waits is bounded, however long the lists are.
+#[test]
+fn what_waits_is_bounded() {
+    let dir = Arc::new(Dir {
+        within: None,
+        list: [0; 32],
+    });
+    let entry = Entry {
+        size: None,
+        modified: None,
+    };
+    let jobs = |count: usize, name: &str, what: What| -> Vec<Job> {
+        let job = || Job {
+            entry: Some((dir.clone(), OsStr::new(name).into())),
+            what,
+        };
+        std::iter::repeat_with(job).take(count).collect()
+    };
+    let long = "x".repeat(LONGEST_NAME);
+    let mut waiting = Waiting::new();
+    assert!(waiting.pop(0).is_some_and(|root| root.entry.is_none()));
+    assert_eq!((waiting.bytes, waiting.seen), (0, 0));
+    waiting.extend(jobs(2, "d", What::List)).unwrap();
+    waiting.extend(jobs(1, "f", What::Fetch(entry))).unwrap();
+    // Files come first; of lists only so many are fetched at a time.
+    assert!(matches!(waiting.pop(LISTS).unwrap().what, What::Fetch(_)));
+    assert!(waiting.pop(LISTS).is_none());
+    assert!(matches!(waiting.pop(LISTS - 1).unwrap().what, What::List));
+    waiting.pop(0).unwrap();
+    assert_eq!((waiting.bytes, waiting.seen), (0, 3));
+
+    let told = |result: Result<(), Failure>| result.unwrap_err().message().to_owned();
+    let many = MAX_WAITING / LONGEST_NAME;
+    let refused = waiting.extend(jobs(many, &long, What::List));
+    assert_eq!(told(refused), "more than 64 MiB of names to fetch");
+    // Though no more than one is here at a time.
+    let mut waiting = Waiting::new();
+    let mut result = Ok(());
+    for _ in 0..=MAX_ENTRIES {
+        result = result.and(waiting.extend(jobs(1, "f", What::Fetch(entry))));
+        waiting.pop(0);
+    }
+    assert_eq!(told(result), "more than 1000000 files and directories");
+}
+
+/// What is fetched is told on one line, and so is what was here; what cannot be had besides.
+#[tokio::test]
+async fn all_that_is_in_a_directory_is_fetched_and_told() {
+    let (root, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |name: &str| root.path().join(name);
+    fs::create_dir_all(at("a/b")).unwrap();
+    for (name, content) in [("1", "12345"), ("a/2", "123"), ("a/b/3", "1")] {
+        fs::write(at(name), content).unwrap();
+    }
+    let source = crate::files::Directory::new(root.path(), false).unwrap();
+    let served = Served::start(source, Limits::default(), Alpn::H3);
+    let (url, reach) = (served.url("/"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let heard = Heard::begin();
+    let here = target.path().join("here");
+    let fetch = async |max_depth, quiet| {
+        let plan = plan();
+        let tree = Tree {
+            plan: &plan,
+            sessions: &sessions,
+            root: Place {
+                url: url.clone(),
+                path: here.clone(),
+            },
+            parallel: 2,
+            max_depth,
+            dot_files: false,
+            quiet,
+            is_live: false,
+        };
+        let result = soon(tree.fetch()).await;
+        let mut view = Progress::new(String::new(), None, clock::now(), true, &[]);
+        tree.show(&mut view);
+        let [printed, said] = heard.take();
+        assert_eq!(printed, "");
+        (result, said, view.told().2)
+    };
+    let (result, said, bytes) = fetch(5, false).await;
+    result.unwrap();
+    // Each file is told as well.
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with(&format!("{url}: 3 files, 9 B in ")),
+        "{said}"
+    );
+    assert!(last.ends_with("bit/s") && bytes == 9, "{said}");
+    for (name, content) in [("1", "12345"), ("a/2", "123"), ("a/b/3", "1")] {
+        assert_eq!(fs::read_to_string(here.join(name)).unwrap(), content);
+    }
+    let (result, said, _) = fetch(5, false).await;
+    result.unwrap();
+    assert!(
+        said.starts_with(&format!("{url}: 0 files, 0 B in ")),
+        "{said}"
+    );
+    assert!(said.ends_with(", 3 were here before\n"), "{said}");
+    let (result, said, _) = fetch(5, true).await;
+    result.unwrap();
+    assert_eq!(said, "");
+    // Too deep, or where a file is: the rest is fetched.
+    let (result, said, _) = fetch(1, true).await;
+    assert!(matches!(result, Err(Failure::Reported(Cause::Refused))));
+    let told = format!("mpquic: {url}a/: `b` is more than 1 directories deep\n");
+    assert_eq!(said, told);
+    fs::remove_dir_all(here.join("a")).unwrap();
+    fs::write(here.join("a"), "").unwrap();
+    fs::remove_file(here.join("1")).unwrap();
+    let (result, said, bytes) = fetch(5, true).await;
+    assert!(matches!(result, Err(Failure::Reported(Cause::File))));
+    let told = format!(
+        "mpquic: {url}a/: cannot make {}: ",
+        here.join("a").display()
+    );
+    assert!(said.starts_with(&told) && bytes == 5, "{said}");
+    assert!(here.join("1").exists());
+}

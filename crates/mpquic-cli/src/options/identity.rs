@@ -1,0 +1,330 @@
+//! A server's certificate and key: named by the user, kept from the time before, or made.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use mpquic_core::crypto::rustls::{QuicServerConfig, SharedTickets};
+use mpquic_tokio::ServerConfig;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use sha2::{Digest, Sha256};
+
+use crate::options::Cipher;
+use crate::options::reach::Reach;
+use crate::options::trust::{Fingerprint, Shown};
+use crate::process::failure::{Cause, Failure};
+use crate::process::state::create_private;
+
+/// The file that has both in it.
+const FILE: &str = "serve.pem";
+
+/// A certificate and its key.
+pub(crate) struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Reads what the user names.
+    pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, Failure> {
+        let unusable = |path: &Path, error: pem::Error| {
+            Failure::usage(format!("cannot use {}: {error}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(chain)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| unusable(chain, error))?;
+        if certificates.is_empty() {
+            return Err(unusable(chain, pem::Error::NoItemsFound));
+        }
+        Ok(Self {
+            chain: certificates,
+            key: PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?,
+        })
+    }
+
+    /// That of the server which ran before with the same directory, or a new one that is kept there.
+    /// Tells whether it is new.
+    pub(crate) fn kept(
+        directory: &Path,
+        addresses: &[SocketAddr],
+    ) -> Result<(Self, bool), Failure> {
+        let path = directory.join(FILE);
+        if !path.exists() {
+            let cannot_keep = |error: io::Error| {
+                Cause::File.failed(format_args!("cannot keep {}: {error}", path.display()))
+            };
+            fs::create_dir_all(directory).map_err(cannot_keep)?;
+            let (made, text) = Self::make_pem(addresses)?;
+            match keep(directory, &path, &text) {
+                Ok(()) => return Ok((made, true)),
+                // Another server was faster: both use its identity.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(cannot_keep(error)),
+            }
+        }
+        let kept = Self::read(&path, &path);
+        let kept = kept.map_err(|failure| match failure {
+            Failure::Usage(message) => Failure::Usage(format!(
+                "{message}; it should have a certificate and its key: remove it to have a new one \
+                 made, which clients have to pin anew"
+            )),
+            other => other,
+        });
+        Ok((kept?, false))
+    }
+
+    /// Makes a self-signed one for these addresses.
+    pub(crate) fn make(addresses: &[SocketAddr]) -> Result<Self, Failure> {
+        Self::make_pem(addresses).map(|(made, _)| made)
+    }
+
+    fn make_pem(addresses: &[SocketAddr]) -> Result<(Self, String), Failure> {
+        let mut names = vec!["localhost".to_owned()];
+        names.extend(addresses.iter().map(|address| address.ip().to_string()));
+        let made = rcgen::generate_simple_self_signed(names).map_err(Failure::other)?;
+        let text = made.cert.pem() + &made.signing_key.serialize_pem();
+        let identity = Self {
+            chain: vec![made.cert.der().clone()],
+            key: PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into(),
+        };
+        Ok((identity, text))
+    }
+
+    /// The fingerprint of the certificate.
+    pub(crate) fn fingerprint(&self) -> Result<Fingerprint, Failure> {
+        let fingerprint = self.chain.first().map(Fingerprint::of);
+        fingerprint.ok_or_else(|| Failure::other("no certificate"))
+    }
+
+    /// A key for another purpose, which is the same after a restart.
+    pub(crate) fn derived_key(&self, purpose: &str) -> [u8; 32] {
+        let hash = Sha256::new().chain_update(purpose).chain_update([0]);
+        hash.chain_update(self.key.secret_der()).finalize().into()
+    }
+
+    /// Tickets by which servers with this identity, which ask clients for certificates of the same roots, resume each other's
+    /// sessions: one says who the client is, and nobody is asked again.
+    pub(crate) fn tickets(&self, clients: Option<&RootCertStore>) -> Arc<SharedTickets> {
+        let mut purpose = String::from("mpquic TLS sessions");
+        if let Some(clients) = clients {
+            let mut keys: Vec<_> = (clients.roots.iter())
+                .map(|root| Sha256::digest(&root.subject_public_key_info))
+                .collect();
+            keys.sort_unstable();
+            purpose += &format!(" of clients of {keys:?}");
+        }
+        Arc::new(SharedTickets::new(self.derived_key(&purpose)))
+    }
+
+    /// A configuration with it for QUIC. Tokens of the time before a restart stay valid. Clients need
+    /// a certificate of `clients`, if there are such. With `tickets`, no 0-RTT data is taken.
+    pub(crate) fn config(
+        &self,
+        cipher: Option<Cipher>,
+        alpn: &[&[u8]],
+        clients: Option<RootCertStore>,
+        tickets: Option<Arc<SharedTickets>>,
+    ) -> Result<ServerConfig, Failure> {
+        let token_key = self.derived_key("mpquic address validation tokens");
+        let mut config = self.tls_config(cipher, alpn, clients)?;
+        config.max_early_data_size = u32::MAX;
+        config.key_log = Arc::new(rustls::KeyLogFile::new());
+        let mut crypto = QuicServerConfig::new(Arc::new(config)).map_err(unusable)?;
+        if let Some(tickets) = tickets {
+            crypto = crypto.with_shared_tickets(tickets);
+        }
+        let config = ServerConfig::new(Arc::new(crypto)).map_err(Failure::other)?;
+        Ok(config.token_key(token_key))
+    }
+
+    /// What a client shows to servers that ask who it is.
+    pub(crate) fn shown_by(client: &Reach) -> Result<Option<Shown>, Failure> {
+        let (Some(cert), Some(key)) = (&client.client_cert, &client.client_key) else {
+            return Ok(None);
+        };
+        let Self { chain, key, .. } = Self::read(cert, key)?;
+        Ok(Some((chain, key)))
+    }
+
+    /// A configuration with it for TCP.
+    pub(crate) fn tls(
+        &self,
+        cipher: Option<Cipher>,
+        alpn: &[&[u8]],
+    ) -> Result<Arc<rustls::ServerConfig>, Failure> {
+        Ok(Arc::new(self.tls_config(cipher, alpn, None)?))
+    }
+
+    /// What both have in common.
+    fn tls_config(
+        &self,
+        cipher: Option<Cipher>,
+        alpn: &[&[u8]],
+        clients: Option<RootCertStore>,
+    ) -> Result<rustls::ServerConfig, Failure> {
+        let provider = Arc::new(Cipher::provider(cipher));
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(unusable)?;
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(roots) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().map_err(Failure::usage)?)
+            }
+        };
+        let config = builder.with_single_cert(self.chain.clone(), self.key.clone_key());
+        let mut config = config.map_err(unusable)?;
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+}
+
+fn unusable(error: impl std::fmt::Display) -> Failure {
+    Failure::usage(format!("cannot use the certificate: {error}"))
+}
+
+/// Writes a file that only its owner can read, as a whole or not at all, and replaces none.
+fn keep(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let new = directory.join(format!("{FILE}.{}.new", std::process::id()));
+    let written = create_private(&new)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+        })
+        .and_then(|()| fs::hard_link(&new, path));
+    let _ = fs::remove_file(&new);
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::{ServerName, UnixTime};
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_names_the_addresses_that_are_listened_on() {
+        let addresses = ["192.0.2.7:443", "[2001:db8::1]:5"];
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        let identity = Identity::make(&addresses).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(identity.chain[0].clone()).unwrap();
+        let provider = Arc::new(Cipher::provider(None));
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build().unwrap();
+        let is_named = |name: &'static str| {
+            let name = ServerName::try_from(name).unwrap();
+            let now = UnixTime::now();
+            let verified = verifier.verify_server_cert(&identity.chain[0], &[], &name, &[], now);
+            verified.is_ok()
+        };
+        for name in ["localhost", "192.0.2.7", "2001:db8::1"] {
+            assert!(is_named(name), "{name}");
+        }
+        for name in ["192.0.2.8", "example.org"] {
+            assert!(!is_named(name), "{name}");
+        }
+    }
+
+    /// Tokens, tickets and resets of the time before an update stay good.
+    #[test]
+    fn derived_keys_are_those_of_earlier_versions() {
+        let identity = Identity::make(&[]).unwrap();
+        let text = [b"purpose\0", identity.key.secret_der()].concat();
+        assert_eq!(
+            identity.derived_key("purpose")[..],
+            Sha256::digest(text)[..]
+        );
+    }
+
+    /// A server that starts at the same time may be faster, and has not yet written all of it.
+    #[cfg(unix)]
+    #[test]
+    fn what_has_the_name_already_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        // Nothing is found there, and nothing can be made.
+        std::os::unix::fs::symlink("nothing", directory.path().join(FILE)).unwrap();
+        let failure = Identity::kept(directory.path(), &[]).err().unwrap();
+        assert_eq!(failure.code(), 2, "{failure:?}");
+        let told = "remove it to have a new one made, which clients have to pin anew";
+        assert!(failure.message().ends_with(told), "{failure:?}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_identity_lasts() {
+        let directory = tempfile::tempdir().unwrap();
+        // The directory is made.
+        let directory = directory.path().join("a/b");
+        let (made, is_new) = Identity::kept(&directory, &[]).unwrap();
+        assert!(is_new);
+        let (kept, is_new) = Identity::kept(&directory, &[]).unwrap();
+        assert!(!is_new);
+        assert_eq!(kept.fingerprint(), made.fingerprint());
+        assert_eq!(kept.derived_key("a"), made.derived_key("a"));
+        assert_ne!(kept.derived_key("a"), made.derived_key("b"));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(directory.join(FILE)).unwrap().permissions();
+            assert_eq!(mode.mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn sessions_are_good_where_the_same_clients_are_asked_for() {
+        use rustls::server::ProducesTickets;
+
+        let identity = Identity::make(&[]).unwrap();
+        let roots = || {
+            let mut roots = RootCertStore::empty();
+            roots
+                .add(Identity::make(&[]).unwrap().chain[0].clone())
+                .unwrap();
+            roots
+        };
+        let (one, other) = (roots(), roots());
+        let ticket = identity.tickets(Some(&one)).encrypt(b"who").unwrap();
+        let opened = |roots| identity.tickets(roots).decrypt(&ticket);
+        assert_eq!(opened(Some(&one)).unwrap(), b"who");
+        assert_eq!((opened(Some(&other)), opened(None)), (None, None));
+        // In whatever order the authorities were read.
+        let (mut both, mut reversed) = (one.clone(), other.clone());
+        both.roots.extend(other.roots);
+        reversed.roots.extend(one.roots);
+        let ticket = identity.tickets(Some(&both)).encrypt(b"who").unwrap();
+        let opened = identity.tickets(Some(&reversed)).decrypt(&ticket);
+        assert_eq!(opened.unwrap(), b"who");
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        fs::write(&path, "nothing").unwrap();
+        assert!(Identity::kept(directory.path(), &[]).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"nothing");
+    }
+
+    /// Two servers that start at the same time.
+    #[test]
+    fn the_first_one_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        keep(directory.path(), &path, "first").unwrap();
+        let late = keep(directory.path(), &path, "second").unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

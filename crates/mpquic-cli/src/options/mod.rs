@@ -1,0 +1,499 @@
+//! The options that several commands share.
+
+pub(crate) mod cost;
+pub(crate) mod drill;
+pub(crate) mod examples;
+pub(crate) mod hosts;
+pub(crate) mod identity;
+pub(crate) mod origin;
+pub(crate) mod policy_file;
+pub(crate) mod preference;
+pub(crate) mod reach;
+pub(crate) mod trust;
+
+use std::net::{IpAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use http::Uri;
+use http::uri::Authority;
+use mpquic_core::Version;
+use mpquic_core::config::TransportOptions;
+use mpquic_core::congestion::ControllerFactory;
+use mpquic_core::sched::SchedulerFactory;
+use mpquic_qlog::Directory;
+use rustls::CipherSuite;
+use rustls::crypto::CryptoProvider;
+
+use crate::options::drill::Step;
+use crate::options::policy_file::PolicyFile;
+use crate::options::trust::{Fingerprint, Trust};
+use crate::process::failure::Failure;
+use crate::text::url;
+
+// Options of connections that `serve` and `get` share. (A doc comment on a flattened struct would
+// replace the help text of the command, here and below.)
+#[derive(Debug, Args)]
+pub(crate) struct Connections {
+    /// Use this cipher suite and no other
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cipher: Option<Cipher>,
+    #[command(flatten)]
+    pub(crate) drill: DrillArgs,
+    #[command(flatten)]
+    pub(crate) versions: Versions,
+    #[command(flatten)]
+    policy: Policy,
+    #[command(flatten)]
+    qlog: Qlog,
+}
+
+impl Connections {
+    /// Transport parameters for at most this many paths, with logs if they were asked for.
+    pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportOptions, Failure> {
+        let mut transport = self.policy.transport(max_paths);
+        self.qlog.apply(&mut transport)?;
+        Ok(transport)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Policy {
+    /// Packet scheduler; `mpquic schedulers` lists them
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_scheduler)]
+    pub(crate) scheduler: Scheduler,
+    /// Congestion controller; `mpquic controllers` lists them
+    #[arg(long, value_name = "NAME", default_value = "coupled-bbr", value_parser = parse_controller)]
+    pub(crate) cc: Controller,
+    /// Take both from this file, which `mpquic advise` writes. They are those of what this side sends
+    #[arg(long = "policy", value_name = "FILE", conflicts_with_all = ["scheduler", "cc"])]
+    pub(crate) file: Option<PolicyFile>,
+    /// Start each path as if no earlier connection had used it; otherwise one that carried data in the
+    /// last hour starts quicker (Careful Resume, RFC 9959)
+    #[arg(long)]
+    pub(crate) no_path_memory: bool,
+}
+
+/// Bytes of DATAGRAMs that may wait to be read, for those who read them.
+pub(crate) const DATAGRAM_BUFFER: usize = 1 << 20;
+
+impl Policy {
+    pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
+        let (scheduler, controller) = match &self.file {
+            Some(file) => (&file.scheduler, &file.controller),
+            None => (&self.scheduler.0, &self.cc.0),
+        };
+        let mut transport = TransportOptions::new(scheduler.clone(), controller.clone());
+        transport.max_concurrent_paths = max_paths;
+        if self.no_path_memory {
+            transport.path_memory = None;
+        }
+        // Most read no DATAGRAMs, so peers need not send any.
+        transport.datagram_receive_buffer = None;
+        transport
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Versions {
+    /// Versions of QUIC to speak (v1, v2), the preferred one first. A client starts with the
+    /// lowest, and the server may switch to another; a server switches to the first of its versions
+    /// that the client speaks too
+    #[arg(
+        long = "quic-version",
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "v1,v2"
+    )]
+    list: Vec<Version>,
+}
+
+impl Versions {
+    pub(crate) fn list(&self) -> Vec<Version> {
+        self.list.clone()
+    }
+}
+
+/// Largest size of a qlog file that can be asked for, MiB.
+const MAX_QLOG_SIZE: u64 = 1 << 24;
+
+#[derive(Debug, Args)]
+pub(crate) struct Qlog {
+    /// Write a qlog file for each connection to this directory [default: $QLOGDIR if it is set]
+    #[arg(long, value_name = "DIR")]
+    qlog_dir: Option<PathBuf>,
+    /// Cut each qlog file short at this size in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=MAX_QLOG_SIZE))]
+    qlog_max_size: u64,
+}
+
+impl Qlog {
+    /// Makes connections write logs, if that was asked for.
+    pub(crate) fn apply(&self, transport: &mut TransportOptions) -> Result<(), Failure> {
+        let from_environment = || {
+            let directory = std::env::var_os("QLOGDIR")?;
+            (!directory.is_empty()).then(|| directory.into())
+        };
+        if let Some(path) = self.qlog_dir.clone().or_else(from_environment) {
+            let directory = Directory::create(&path).map_err(|error| {
+                Failure::usage(format!("cannot write logs to {}: {error}", path.display()))
+            })?;
+            let directory = directory.max_file_size(self.qlog_max_size << 20);
+            transport.qlog = Some(Arc::new(directory));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct TrustArgs {
+    /// Trust only servers whose certificate was issued by one of the certificates in this file
+    #[arg(long, value_name = "PEM")]
+    ca: Option<PathBuf>,
+    /// Trust only the certificate with this SHA-256 fingerprint
+    #[arg(long, value_name = "sha256:HEX")]
+    pin: Option<Fingerprint>,
+    /// Trust a server that is met for the first time, and from then on only the certificate that it
+    /// had (see --known-hosts)
+    #[arg(long)]
+    first_use: bool,
+    /// Trust every server: an attacker on the network can read and change the data
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl TrustArgs {
+    pub(crate) fn trust(&self) -> Trust {
+        // At most one of them is there.
+        match (&self.ca, self.pin) {
+            (Some(path), _) => Trust::Authorities(path.clone()),
+            (None, Some(pin)) => Trust::Pin(pin),
+            (None, None) if self.first_use => Trust::FirstUse,
+            (None, None) if self.insecure => Trust::Anybody,
+            (None, None) => Trust::System,
+        }
+    }
+}
+
+/// An application protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Alpn {
+    /// HTTP/3
+    H3,
+    /// HTTP/0.9 over QUIC, as used by interoperability tests
+    HqInterop,
+    /// The QUIC performance protocol, which has commands of its own
+    #[value(skip)]
+    Perf,
+}
+
+impl Alpn {
+    pub(crate) const fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::H3 => b"h3",
+            Self::HqInterop => b"hq-interop",
+            Self::Perf => b"perf",
+        }
+    }
+}
+
+/// A cipher suite of TLS 1.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Cipher {
+    /// TLS_AES_128_GCM_SHA256
+    Aes128,
+    /// TLS_AES_256_GCM_SHA384
+    Aes256,
+    /// TLS_CHACHA20_POLY1305_SHA256
+    Chacha20,
+}
+
+impl Cipher {
+    fn suite(self) -> CipherSuite {
+        match self {
+            Self::Aes128 => CipherSuite::TLS13_AES_128_GCM_SHA256,
+            Self::Aes256 => CipherSuite::TLS13_AES_256_GCM_SHA384,
+            Self::Chacha20 => CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+        }
+    }
+
+    /// The TLS provider with only this cipher suite, or with all of them.
+    pub(crate) fn provider(wanted: Option<Self>) -> CryptoProvider {
+        let mut provider = mpquic_core::crypto::rustls::provider();
+        if let Some(wanted) = wanted {
+            let suites = &mut provider.cipher_suites;
+            suites.retain(|suite| suite.suite() == wanted.suite());
+        }
+        provider
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DrillArgs {
+    /// Steps to take in the middle of a transfer, for interoperability tests
+    #[arg(
+        long = "drill",
+        value_name = "STEPS",
+        value_delimiter = ',',
+        hide = true
+    )]
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Scheduler(Arc<dyn SchedulerFactory>);
+
+fn parse_scheduler(name: &str) -> Result<Scheduler, mpquic_sched::UnknownScheduler> {
+    mpquic_sched::by_name(name).map(Scheduler)
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Controller(Arc<dyn ControllerFactory>);
+
+fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownController> {
+    mpquic_cc::by_name(name).map(Controller)
+}
+
+pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
+    if !text.contains("://") && text.starts_with(|c: char| c.is_alphanumeric() || c == '[') {
+        return Err(format!("it has no scheme; say https://{text}"));
+    }
+    let expected = "expected https://HOST[:PORT]/FILE";
+    let escaped = url::escaped(text.as_bytes());
+    let uri: Uri = escaped.parse().map_err(|error| format!("{error}"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("https"), Some(host)) if !host.is_empty() => {}
+        (Some(scheme), _) if scheme != "https" => {
+            return Err(format!(
+                "`{scheme}` is not supported; QUIC URLs start with https://"
+            ));
+        }
+        _ => return Err(expected.to_owned()),
+    }
+    let authority = uri.authority().map_or("", Authority::as_str);
+    let behind = authority.rsplit(['@', ']']).next().unwrap_or_default();
+    match behind.rsplit_once(':') {
+        None => Ok(uri),
+        // RFC 3986 section 3.2.3: no port means the default one.
+        Some((_, "")) => {
+            let authority = authority.trim_end_matches(':').to_owned();
+            let mut parts = uri.into_parts();
+            parts.authority = authority.parse().ok();
+            Uri::from_parts(parts).map_err(|_| expected.to_owned())
+        }
+        Some((_, port)) => hosts::parse_port(port)
+            .map(|_| uri)
+            .ok_or_else(|| expected.to_owned()),
+    }
+}
+
+/// The longest name of an interface, in bytes (IFNAMSIZ without its end).
+const LONGEST_INTERFACE: usize = 15;
+
+/// Where a path starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Local {
+    Address(IpAddr),
+    Interface(String),
+}
+
+/// The name of an interface.
+pub(crate) fn parse_interface(text: &str) -> Result<String, String> {
+    match parse_local(text)? {
+        Local::Interface(name) => Ok(name),
+        Local::Address(_) => Err("expected the name of an interface, not an address".to_owned()),
+    }
+}
+
+pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let listed = || {
+        let addresses = interfaces
+            .iter()
+            .map(|interface| format!("{} ({})", interface.ip(), interface.name));
+        addresses.collect::<Vec<_>>().join(", ")
+    };
+    if let Ok(address) = text.parse::<IpAddr>() {
+        // Loopback has more addresses than its interface lists, so the test is whether the system
+        // binds a socket to it.
+        return match UdpSocket::bind((address, 0)) {
+            Ok(_) => Ok(Local::Address(address)),
+            Err(_) => Err(format!(
+                "not an address of this machine; there are: {}",
+                listed()
+            )),
+        };
+    }
+    let is_there = interfaces.iter().any(|interface| interface.name == text);
+    if is_there || may_be_interface(text) {
+        return Ok(Local::Interface(text.to_owned()));
+    }
+    Err(format!(
+        "neither an address nor the name of an interface; there are: {}",
+        listed()
+    ))
+}
+
+/// Whether an interface may have this name: links come and go, and one that is away may come.
+fn may_be_interface(name: &str) -> bool {
+    let is_dotted = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    // Whoever writes this means an address.
+    let is_like_address = name.contains('.') && name.bytes().all(is_dotted);
+    let is_strange = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    let is_short = cfg!(windows) || name.len() <= LONGEST_INTERFACE;
+    !name.is_empty() && is_short && !is_like_address && !name.contains(is_strange)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn urls_need_a_scheme_and_a_host() {
+        assert!(parse_url("https://example.org:4433/file").is_ok());
+        assert!(parse_url("https://[::1]:4433/file").is_ok());
+        // As people write them.
+        let host = parse_url("https://b\u{fc}cher.example:1/gr\u{fc}n [1]?a|b").unwrap();
+        let expected = "https://xn--bcher-kva.example:1/gr%C3%BCn%20%5B1%5D?a%7Cb";
+        assert_eq!(host, expected);
+        let told = parse_url("example.org/x").unwrap_err();
+        assert_eq!(told, "it has no scheme; say https://example.org/x");
+        for wrong in [
+            "http://example.org/",
+            "https://example.org:x/",
+            "https://example.org:65536/",
+            "https://example.org:+4433/",
+            "https://[::1]:x/",
+            "https://[::1]:+5/",
+            "example.org/file",
+            "https:///file",
+            "https://:5/",
+            "/file",
+            "",
+        ] {
+            assert!(parse_url(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// RFC 3986 section 3.2.3.
+    #[test]
+    fn an_empty_port_is_the_default_one() {
+        for (text, same) in [
+            ("https://example.org:/x?y", "https://example.org/x?y"),
+            ("https://[::1]:/", "https://[::1]/"),
+            ("https://example.org:", "https://example.org"),
+        ] {
+            assert_eq!(parse_url(text), parse_url(same), "{text}");
+            assert!(parse_url(same).is_ok());
+        }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        connections: Connections,
+        #[command(flatten)]
+        trust: TrustArgs,
+    }
+
+    fn line(options: &[&str]) -> Line {
+        let line = ["x"].iter().chain(options);
+        Line::try_parse_from(line).unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_told() {
+        let told = |text: &str| parse_url(text).unwrap_err();
+        let expected = "`http` is not supported; QUIC URLs start with https://";
+        assert_eq!(told("http://example.org/"), expected);
+        for wrong in ["https://example.org:x/", "https://[::1]:x/", "/file"] {
+            assert_eq!(told(wrong), "expected https://HOST[:PORT]/FILE", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn connections_have_what_was_asked_for() {
+        let transport = |options: &[&str]| line(options).connections.transport(5).unwrap();
+        let usual = transport(&[]);
+        assert_eq!(usual.max_concurrent_paths, 5);
+        assert_eq!(usual.datagram_receive_buffer, None);
+        assert!(usual.path_memory.is_some());
+        assert!(transport(&["--no-path-memory"]).path_memory.is_none());
+        let directory = tempfile::tempdir().unwrap();
+        let logs = directory.path().join("logs");
+        let logs = logs.to_str().unwrap();
+        let logged = transport(&["--qlog-dir", logs, "--qlog-max-size", "3"]);
+        let qlog = format!("{:?}", logged.qlog.unwrap());
+        assert!(qlog.contains(logs) && qlog.contains("3145728"), "{qlog}");
+        assert!(std::fs::metadata(logs).unwrap().is_dir());
+        let failure = line(&["--qlog-dir", "/dev/null/x"])
+            .connections
+            .transport(5);
+        let failure = failure.err().unwrap();
+        let told = "cannot write logs to /dev/null/x: ";
+        assert!(failure.message().starts_with(told), "{}", failure.message());
+    }
+
+    #[test]
+    fn one_cipher_suite_is_used_if_it_is_named() {
+        assert_eq!(Cipher::provider(None).cipher_suites.len(), 3);
+        for cipher in [Cipher::Aes128, Cipher::Aes256, Cipher::Chacha20] {
+            let suites = Cipher::provider(Some(cipher)).cipher_suites;
+            let suites: Vec<_> = suites.iter().map(|suite| suite.suite()).collect();
+            assert_eq!(suites, [cipher.suite()]);
+        }
+    }
+
+    #[test]
+    fn whom_to_trust() {
+        let pin = format!("sha256:{}", "01".repeat(32));
+        for (options, expected) in [
+            (&[][..], Trust::System),
+            (&["--ca", "a.pem"], Trust::Authorities("a.pem".into())),
+            (&["--pin", &pin], Trust::Pin(Fingerprint([1; 32]))),
+            (&["--first-use"], Trust::FirstUse),
+            (&["--insecure"], Trust::Anybody),
+        ] {
+            assert_eq!(line(options).trust.trust(), expected);
+        }
+        let both = ["x", "--insecure", "--first-use"];
+        assert!(Line::try_parse_from(both).is_err());
+    }
+
+    #[test]
+    fn paths_start_from_addresses_and_interfaces_that_are_here() {
+        let interfaces = if_addrs::get_if_addrs().unwrap();
+        let loopback = interfaces.iter().find(|one| one.is_loopback()).unwrap();
+        let name = loopback.name.clone();
+        assert_eq!(parse_local(&name), Ok(Local::Interface(name.clone())));
+        assert_eq!(parse_interface(&name), Ok(name.clone()));
+        // Loopback has more than it lists.
+        let address = Local::Address([127, 0, 0, 9].into());
+        assert_eq!(parse_local("127.0.0.9"), Ok(address));
+        let told = parse_interface("127.0.0.9").unwrap_err();
+        assert_eq!(told, "expected the name of an interface, not an address");
+        let listed = format!("{} ({name})", loopback.ip());
+        // Links come and go.
+        for absent in ["wwan0", "eth0.100", "enx0123456789ab", "100"] {
+            assert_eq!(parse_interface(absent).as_deref(), Ok(absent));
+        }
+        let neither = "neither an address nor the name of an interface; there are: ";
+        for (wrong, start) in [
+            ("192.0.2.77", "not an address of this machine; there are: "),
+            ("192.0.2.777", neither),
+            ("2001:db8::g", neither),
+            ("a name", neither),
+            ("a/b", neither),
+            ("", neither),
+            ("sixteen-letters-", neither),
+        ] {
+            let told = parse_local(wrong).unwrap_err();
+            assert!(told.starts_with(start) && told.contains(&listed), "{told}");
+            assert_eq!(parse_interface(wrong).unwrap_err(), told);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The options of clients that say how a server is reached, and trusted.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::options::hosts::parse_server;
+use crate::options::{Connections, Local, TrustArgs, parse_interface, parse_local};
+
+// (A doc comment here would replace the help text of the command.)
+#[derive(Debug, Args)]
+pub(crate) struct Reach {
+    /// Open a path from this local address or interface; repeat for several
+    #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
+    pub(crate) local: Vec<Local>,
+    /// Open no path over this interface; repeat for several. Tunnels, and bridges to containers, are
+    /// left out in any case, unless --local names them
+    #[arg(long, value_name = "IFACE", conflicts_with = "local", value_parser = parse_interface)]
+    pub(crate) exclude: Vec<String>,
+    /// Connect to this address instead of that of the URL's host; repeat for further addresses of
+    /// the same server
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_server)]
+    pub(crate) server_addr: Vec<SocketAddr>,
+    /// Open at most this many paths
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) paths: Option<u32>,
+    /// Give up if the handshake with the server takes longer than this
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) connect_timeout: u64,
+    #[command(flatten)]
+    pub(crate) connections: Connections,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Show servers that ask for one this certificate: a chain, the own one first
+    #[arg(long, value_name = "PEM", requires = "client_key")]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// Private key of the certificate
+    #[arg(long, value_name = "PEM", requires = "client_cert")]
+    pub(crate) client_key: Option<PathBuf>,
+    /// Where servers are remembered that were trusted with --first-use: a line of HOST:PORT and
+    /// fingerprint each [default: known_hosts in $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    #[arg(long, value_name = "FILE", requires = "first_use")]
+    pub(crate) known_hosts: Option<PathBuf>,
+}
+
+// How long a transfer is kept up. (See above.)
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// If the connection is lost, go on over a new one, until nothing new has come through for this
+    /// time; 0 to give up at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
+    pub(crate) retry_time: u64,
+    #[command(flatten)]
+    pub(crate) stall: Stall,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stall {
+    /// Take a connection on which nothing goes on for this long for lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    stall_timeout: u64,
+}
+
+impl Stall {
+    /// How long nothing may go on.
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_secs(self.stall_timeout)
+    }
+}

@@ -1,0 +1,475 @@
+//! Which servers a client trusts, and what it tells the user about one that it does not trust.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mpquic_core::crypto::rustls::{PinVerifier, QuicClientConfig, certificate_fingerprint};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
+
+use crate::process::failure::Failure;
+use crate::text::hex::{self, hex};
+
+/// The SHA-256 of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint(pub(crate) [u8; 32]);
+
+impl Fingerprint {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Self {
+        Self(certificate_fingerprint(certificate))
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "sha256:{}", hex(&self.0))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str =
+            "expected `sha256:` and 64 hexadecimal digits, as `mpquic serve` prints them";
+        let digits = text.strip_prefix("sha256:").ok_or(EXPECTED)?;
+        let digits = digits.replace(':', "");
+        hex::bytes(&digits).map(Self).ok_or(EXPECTED)
+    }
+}
+
+/// Which servers to trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The certification authorities the operating system trusts.
+    System,
+    /// The certificates in this PEM file.
+    Authorities(PathBuf),
+    /// The one certificate with this fingerprint.
+    Pin(Fingerprint),
+    /// Every server that is met for the first time, and then only the certificate that it had.
+    FirstUse,
+    /// Every server.
+    Anybody,
+}
+
+/// What a client shows: a certificate chain, and its key.
+pub(crate) type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// What is known of the server that is being connected to.
+#[derive(Debug, Default)]
+struct Meeting {
+    /// The certificate that it had before.
+    known: Option<Fingerprint>,
+    /// The one that it has, if it was not met before.
+    met: Option<Fingerprint>,
+}
+
+/// Checks a server's certificate and remembers one that was refused.
+#[derive(Debug)]
+pub(crate) struct Verifier {
+    /// `None` if there are no authorities to trust.
+    certificates: Option<Arc<dyn ServerCertVerifier>>,
+    pinned: Option<Fingerprint>,
+    /// Set if servers are trusted when they are met first.
+    meeting: Option<Mutex<Meeting>>,
+    provider: Arc<CryptoProvider>,
+    refused: Mutex<Option<(Fingerprint, rustls::Error)>>,
+}
+
+impl Verifier {
+    pub(crate) fn new(trust: &Trust, provider: CryptoProvider) -> Result<Arc<Self>, Failure> {
+        let provider = Arc::new(provider);
+        let certificates: Option<Arc<dyn ServerCertVerifier>> = match trust {
+            Trust::Pin(pin) => Some(Arc::new(PinVerifier::new(pin.0, &provider))),
+            Trust::Anybody | Trust::FirstUse => {
+                let verifier = PinVerifier::dangerous_trusting_any_certificate(&provider);
+                Some(Arc::new(verifier))
+            }
+            Trust::System => authorities(system_roots(), &provider)?,
+            Trust::Authorities(path) => authorities(roots_in("--ca", path)?, &provider)?,
+        };
+        let pinned = match trust {
+            Trust::Pin(fingerprint) => Some(*fingerprint),
+            Trust::System | Trust::Authorities(_) | Trust::FirstUse | Trust::Anybody => None,
+        };
+        let meeting = (*trust == Trust::FirstUse).then(Mutex::default);
+        Ok(Arc::new(Self {
+            certificates,
+            pinned,
+            meeting,
+            provider,
+            refused: Mutex::new(None),
+        }))
+    }
+
+    /// A TLS configuration that asks this verifier and may send 0-RTT. Honours `SSLKEYLOGFILE`.
+    pub(crate) fn tls(self: &Arc<Self>, alpn: &[&[u8]]) -> Result<QuicClientConfig, Failure> {
+        self.tls_as(None, alpn)
+    }
+
+    /// The same, for a client that shows servers who it is.
+    pub(crate) fn tls_as(
+        self: &Arc<Self>,
+        shown: Option<Shown>,
+        alpn: &[&[u8]],
+    ) -> Result<QuicClientConfig, Failure> {
+        let config = rustls::ClientConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(Failure::other)?
+            .dangerous()
+            .with_custom_certificate_verifier(self.clone());
+        let mut config = match shown {
+            Some((chain, key)) => (config.with_client_auth_cert(chain, key))
+                .map_err(|error| Failure::usage(format!("--client-cert: {error}")))?,
+            None => config.with_no_client_auth(),
+        };
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.enable_early_data = true;
+        config.key_log = Arc::new(KeyLogFile::new());
+        QuicClientConfig::new(Arc::new(config)).map_err(Failure::other)
+    }
+
+    /// Says which certificate the next server had before, if servers are trusted when they are met
+    /// first, and this one was.
+    pub(crate) fn expect(&self, known: Option<Fingerprint>) {
+        if let Some(meeting) = &self.meeting {
+            let mut meeting = meeting.lock().unwrap_or_else(PoisonError::into_inner);
+            *meeting = Meeting { known, met: None };
+        }
+    }
+
+    /// The certificate of the last server, if it was met for the first time.
+    pub(crate) fn met(&self) -> Option<Fingerprint> {
+        let meeting = self.meeting.as_ref()?;
+        meeting.lock().unwrap_or_else(PoisonError::into_inner).met
+    }
+
+    /// The certificate that the server had before, if it has another one.
+    fn known(&self, seen: Fingerprint) -> Option<Fingerprint> {
+        let meeting = self.meeting.as_ref()?;
+        let known = meeting.lock().unwrap_or_else(PoisonError::into_inner).known;
+        known.filter(|known| *known != seen)
+    }
+
+    /// What to tell the user if a certificate was refused.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let (seen, error) = refused.as_ref()?;
+        if let Some(known) = self.known(*seen) {
+            return Some(format!(
+                "the server's certificate is {seen}, but it was {known} when it was met first"
+            ));
+        }
+        Some(match self.pinned {
+            Some(pinned) => {
+                format!("the server's certificate is {seen}, but {pinned} was pinned with --pin")
+            }
+            None => format!(
+                "the server's certificate is not trusted ({}); if you know that its fingerprint \
+                 is right, use --pin {seen}; or name its issuer with --ca PEM; or check nothing \
+                 with --insecure",
+                reason(error)
+            ),
+        })
+    }
+}
+
+impl Verifier {
+    /// Whether the last certificate that was refused is one of another time: it has expired, or is not valid yet.
+    pub(crate) fn depends_on_time(&self) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused
+            .as_ref()
+            .is_some_and(|(_, error)| is_of_another_time(error))
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let checked = match &self.certificates {
+            Some(verifier) => {
+                verifier.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            }
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        let seen = Fingerprint::of(certificate);
+        let checked = match self.known(seen) {
+            Some(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
+            None => checked,
+        };
+        if let (Ok(_), Some(meeting)) = (&checked, &self.meeting) {
+            let mut meeting = meeting.lock().unwrap_or_else(PoisonError::into_inner);
+            meeting.met = meeting.known.is_none().then_some(seen);
+        }
+        if let Err(error) = &checked {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            *refused = Some((seen, error.clone()));
+        }
+        checked
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+fn authorities(
+    roots: RootCertStore,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ServerCertVerifier>>, Failure> {
+    if roots.is_empty() {
+        return Ok(None);
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone())
+        .build()
+        .map_err(Failure::other)?;
+    Ok(Some(verifier))
+}
+
+fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let loaded = rustls_native_certs::load_native_certs();
+    for error in &loaded.errors {
+        tracing::debug!(%error, "system certificates");
+    }
+    roots.add_parsable_certificates(loaded.certs);
+    roots
+}
+
+pub(crate) fn roots_in(option: &str, path: &Path) -> Result<RootCertStore, Failure> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("{option} {}: {error}", path.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
+        let certificate = certificate.map_err(|error| unusable(&error))?;
+        roots.add(certificate).map_err(|error| unusable(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(unusable(&"no certificate in this file"));
+    }
+    Ok(roots)
+}
+
+fn is_of_another_time(error: &rustls::Error) -> bool {
+    use CertificateError as Certificate;
+    let rustls::Error::InvalidCertificate(certificate) = error else {
+        return false;
+    };
+    matches!(
+        certificate,
+        Certificate::Expired
+            | Certificate::ExpiredContext { .. }
+            | Certificate::NotValidYet
+            | Certificate::NotValidYetContext { .. }
+    )
+}
+
+fn reason(error: &rustls::Error) -> &'static str {
+    use CertificateError as Certificate;
+    let rustls::Error::InvalidCertificate(certificate) = error else {
+        return "it could not be checked";
+    };
+    match certificate {
+        Certificate::Expired | Certificate::ExpiredContext { .. } => {
+            "it has expired: is the clock of this machine right?"
+        }
+        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+            "it is not valid yet: is the clock of this machine right?"
+        }
+        Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+            "it is for another name"
+        }
+        Certificate::UnknownIssuer | Certificate::Other(_) => {
+            "it is self-signed, or its issuer is unknown"
+        }
+        _ => "it is not valid",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::session::{Purpose, Sessions};
+    use crate::options::{Alpn, Cipher};
+    use crate::process::failure::Cause;
+    use crate::serve::limits::Limits;
+    use crate::testing::{Anything, Served, reach, soon};
+
+    /// What is said of a server that is not trusted.
+    #[tokio::test]
+    async fn a_server_that_is_not_trusted_is_told_with_its_fingerprint() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let (url, pin) = (served.url("/"), served.pin);
+        let directory = tempfile::tempdir().unwrap();
+        let other = directory.path().join("other.pem");
+        let mut params = rcgen::CertificateParams::new(["other".to_owned()]).unwrap();
+        let name = rcgen::DnType::CommonName;
+        params.distinguished_name.push(name, "another issuer");
+        let key = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(&other, params.self_signed(&key).unwrap().pem()).unwrap();
+        let unknown = format!(
+            "the server's certificate is not trusted (it is self-signed, or its issuer is \
+             unknown); if you know that its fingerprint is right, use --pin {pin}; or name its \
+             issuer with --ca PEM; or check nothing with --insecure"
+        );
+        let wrong = Fingerprint([7; 32]);
+        let pinned =
+            format!("the server's certificate is {pin}, but {wrong} was pinned with --pin");
+        let (named, wrong) = (other.to_str().unwrap(), wrong.to_string());
+        for (options, told) in [
+            (&[][..], &unknown),
+            (&["--ca", named], &unknown),
+            (&["--pin", &wrong], &pinned),
+        ] {
+            let reach = reach(options);
+            let look = Purpose::look(&url, &[Alpn::H3]);
+            let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+            let failure = soon(sessions.connection(&url)).await.err().unwrap();
+            assert_eq!(
+                (failure.cause(), failure.message()),
+                (Some(Cause::Trust), &**told)
+            );
+        }
+    }
+
+    #[test]
+    fn issuers_are_read_from_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.pem");
+        let read = || roots_in("--ca", &path);
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let pem = made.cert.pem();
+        for count in [1, 2] {
+            std::fs::write(&path, pem.repeat(count)).unwrap();
+            assert_eq!(read().unwrap().len(), count);
+        }
+        let broken = format!("{pem}-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+        let start = format!("--ca {}: ", path.display());
+        for text in ["", "nothing", &made.signing_key.serialize_pem(), &broken] {
+            std::fs::write(&path, text).unwrap();
+            let failure = read().unwrap_err();
+            let told = failure.message();
+            assert!(told.starts_with(&start) && failure.code() == 2, "{told}");
+            let has_none = told.ends_with(": no certificate in this file");
+            assert_eq!(has_none, text != broken, "{told}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(read().unwrap_err().message().starts_with(&start));
+        let provider = Arc::new(Cipher::provider(None));
+        let none = authorities(RootCertStore::empty(), &provider).unwrap();
+        assert!(none.is_none(), "nobody can be trusted");
+    }
+
+    #[test]
+    fn reasons_are_told_in_words() {
+        use CertificateError as Certificate;
+        for (error, told) in [
+            (
+                Certificate::Expired,
+                "it has expired: is the clock of this machine right?",
+            ),
+            (
+                Certificate::NotValidYet,
+                "it is not valid yet: is the clock of this machine right?",
+            ),
+            (Certificate::NotValidForName, "it is for another name"),
+            (
+                Certificate::UnknownIssuer,
+                "it is self-signed, or its issuer is unknown",
+            ),
+            (Certificate::Revoked, "it is not valid"),
+        ] {
+            assert_eq!(reason(&error.into()), told);
+        }
+        let other = rustls::Error::General(String::new());
+        assert_eq!(reason(&other), "it could not be checked");
+    }
+
+    /// Only who trusts servers at first remembers what is met, and for the last one only.
+    #[test]
+    fn what_is_met_is_that_of_the_last_server() {
+        let verifier = |trust: &Trust| Verifier::new(trust, Cipher::provider(None)).unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = made.cert.der();
+        let seen = Fingerprint::of(certificate);
+        let meets = |verifier: &Verifier| {
+            let name = ServerName::try_from("localhost").unwrap();
+            verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now())
+        };
+        let first = verifier(&Trust::FirstUse);
+        first.expect(None);
+        assert_eq!(first.met(), None);
+        assert!(meets(&first).is_ok());
+        assert_eq!((first.met(), first.refusal()), (Some(seen), None));
+        first.expect(Some(seen));
+        assert_eq!(first.met(), None, "the one before");
+        assert!(meets(&first).is_ok());
+        assert_eq!(first.met(), None, "it was known");
+        first.expect(Some(Fingerprint([1; 32])));
+        assert!(meets(&first).is_err());
+        assert!(first.met().is_none() && first.refusal().is_some());
+        for trust in [Trust::Anybody, Trust::Pin(seen)] {
+            let verifier = verifier(&trust);
+            verifier.expect(Some(Fingerprint([1; 32])));
+            assert!(meets(&verifier).is_ok());
+            assert_eq!((verifier.met(), verifier.refusal()), (None, None));
+        }
+    }
+
+    #[test]
+    fn fingerprints_are_read_as_they_are_printed() {
+        let fingerprint = Fingerprint(std::array::from_fn(|index| index as u8 * 7));
+        assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+        let colons = fingerprint.to_string().to_uppercase();
+        let digits = colons.strip_prefix("SHA256:").unwrap();
+        let pairs: Vec<_> = digits
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| std::str::from_utf8(pair).unwrap())
+            .collect();
+        assert_eq!(
+            format!("sha256:{}", pairs.join(":")).parse(),
+            Ok(fingerprint)
+        );
+        for wrong in ["", "sha256:", "sha256:00", "md5:00", "sha256:zz", digits] {
+            assert!(wrong.parse::<Fingerprint>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! `mpquic perf`.
+
+pub(crate) mod args;
+pub(crate) mod datagram;
+pub(crate) mod report;
+pub(crate) mod stream;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use mpquic_core::{PathId, PathStats};
+use mpquic_tokio::{Connection, SendDatagramError};
+use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
+
+use crate::client::session::{Purpose, Sessions};
+use crate::options::Alpn;
+use crate::perf::args::{Perf, Test};
+use crate::perf::datagram::Tally;
+use crate::perf::report::{Connected, Datagrams, Event, Measured, PathFigures, tell};
+use crate::perf::stream::{Client, HEADER, lost};
+use crate::process::clock;
+use crate::process::failure::{Cause, Failure};
+use crate::report::Amount;
+use crate::report::latency::{Bufferbloat, Latencies, Spread};
+use crate::report::live::Direction;
+use crate::report::live_terminal::beside;
+
+/// How long after an answer latency is measured again.
+const PROBE_PAUSE: Duration = Duration::from_millis(20);
+/// How often the round trips of paths are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a connection gets to open all of its paths before anything is measured.
+const PATHS_OPEN: Duration = Duration::from_secs(1);
+/// How long DATAGRAMs on their way are waited for.
+const LATE: Duration = Duration::from_millis(500);
+/// DATAGRAMs of less time leave together: timers are no finer.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Connects, measures one thing after the other, and closes.
+pub(crate) async fn run(args: Perf) -> Result<(), Failure> {
+    let urls = [args.server.clone()];
+    let purpose = Purpose {
+        urls: &urls,
+        alpn: &[Alpn::Perf],
+        early_data: false,
+        quiet: true,
+        datagrams: args.test.contains(&Test::Datagrams),
+        rate: None,
+        backup: &args.preference.backup,
+        weights: &[],
+        costs: &args.preference.cost,
+    };
+    let sessions = Sessions::new(&args.reach, purpose)?;
+    let server = args.server.authority().map(|authority| authority.as_str());
+    let server = server.unwrap_or_default();
+    let view = args.live.view(server, Direction::Both);
+    let measured = beside(view, || sessions.shown(), measure(&args, &sessions, server)).await;
+    sessions.close().await;
+    measured.map_err(|failure| failure.about(server))
+}
+
+async fn measure(args: &Perf, sessions: &Sessions<'_>, server: &str) -> Result<(), Failure> {
+    let began = Instant::now();
+    let connected = sessions.connection(&args.server).await?;
+    let connection = connected.connection;
+    let seconds = began.elapsed().as_secs_f64();
+    let event = Event::Connected(Connected {
+        server: server.to_owned(),
+        seconds,
+        multipath: connection.is_multipath(),
+        quic_version: connection.version().to_string(),
+    });
+    tell(&event, args.json);
+    all_paths(&connection).await;
+    let client = Client {
+        connection,
+        stall: args.stall.limit(),
+    };
+    let mut idle = None;
+    for test in &args.test {
+        let measurement = Measurement {
+            args,
+            client: &client,
+            test: *test,
+            began: Instant::now(),
+            idle,
+            counts: Counts::default(),
+            latencies: RefCell::default(),
+            tally: RefCell::new(Tally::new(clock::now())),
+            paths: RefCell::new(PathWatch::new(&client.connection)),
+        };
+        let latency = measurement.run().await?;
+        if *test == Test::Latency {
+            idle = latency;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the paths that are being opened are open, or have had time for it.
+async fn all_paths(connection: &Connection) {
+    if !connection.is_multipath() {
+        return;
+    }
+    let open = || {
+        let paths = connection.path_stats().into_iter();
+        paths.map(|path| (path.id, path.state)).collect::<Vec<_>>()
+    };
+    let settled = async {
+        let mut before = Vec::new();
+        loop {
+            // A round trip for a path to begin, and some for its validation.
+            let rtt = connection.rtt().unwrap_or_default();
+            sleep(4 * rtt + LOOK).await;
+            let now = open();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
+    };
+    let _ = timeout(PATHS_OPEN, settled).await;
+}
+
+/// Bytes since a measurement began, and when the last of them had arrived, if that is over.
+#[derive(Debug, Default)]
+struct Counts {
+    down: Cell<u64>,
+    up: Cell<u64>,
+    down_end: Cell<Option<f64>>,
+    up_end: Cell<Option<f64>>,
+}
+
+/// Paths at the beginning, and their round trips since then.
+struct PathWatch {
+    first: Vec<PathStats>,
+    rtts: BTreeMap<PathId, Latencies>,
+}
+
+impl PathWatch {
+    fn new(connection: &Connection) -> Self {
+        Self {
+            first: connection.path_stats(),
+            rtts: BTreeMap::new(),
+        }
+    }
+
+    fn look(&mut self, paths: &[PathStats]) {
+        for path in paths {
+            self.rtts.entry(path.id).or_default().add(path.rtt);
+        }
+    }
+
+    fn figures(&self, before: &[PathStats], after: &[PathStats], time: f64) -> Vec<PathFigures> {
+        let none = Latencies::default();
+        let figures = after.iter().map(|path| {
+            let before = before.iter().find(|earlier| earlier.id == path.id);
+            let rtts = self.rtts.get(&path.id).unwrap_or(&none);
+            PathFigures::new(before, path, time, rtts)
+        });
+        figures.collect()
+    }
+}
+
+/// What an interval begins with.
+struct Reading {
+    at: f64,
+    down: u64,
+    up: u64,
+    samples: usize,
+    paths: Vec<PathStats>,
+}
+
+/// A measurement that goes on.
+struct Measurement<'a> {
+    args: &'a Perf,
+    client: &'a Client,
+    test: Test,
+    began: Instant,
+    /// Latency without load, if it was measured.
+    idle: Option<Spread>,
+    counts: Counts,
+    latencies: RefCell<Latencies>,
+    tally: RefCell<Tally>,
+    paths: RefCell<PathWatch>,
+}
+
+impl Measurement<'_> {
+    /// Tells the result, and returns the latency.
+    async fn run(&self) -> Result<Option<Spread>, Failure> {
+        let until = self.began + self.args.time;
+        let work = async {
+            match self.test {
+                Test::Latency => self.probe(until).await,
+                Test::Download => self.load(until, true, false).await,
+                Test::Upload => self.load(until, false, true).await,
+                Test::Both => self.load(until, true, true).await,
+                Test::Requests => self.requests(until).await,
+                Test::Datagrams => self.datagrams(until).await,
+            }
+        };
+        tokio::select! {
+            result = work => result?,
+            result = self.watch() => result?,
+        }
+        let end = self.began.elapsed().as_secs_f64();
+        let first = Reading {
+            at: 0.0,
+            down: 0,
+            up: 0,
+            samples: 0,
+            paths: self.paths.borrow().first.clone(),
+        };
+        let measured = self.since(&first, end);
+        let latency = measured.latency;
+        let bufferbloat = match self.test {
+            Test::Download | Test::Upload | Test::Both => {
+                let both = self.idle.zip(latency);
+                both.map(|(idle, loaded)| Bufferbloat::new(idle, loaded))
+            }
+            Test::Latency | Test::Requests | Test::Datagrams => None,
+        };
+        let result = Event::Result(Measured {
+            bufferbloat,
+            ..measured
+        });
+        tell(&result, self.args.json);
+        Ok(latency)
+    }
+
+    /// Looks at the paths, and tells how it goes, until the connection is lost.
+    async fn watch(&self) -> Result<(), Failure> {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next = self.began + self.args.interval;
+        let mut last = self.read();
+        loop {
+            tokio::select! {
+                error = self.client.connection.closed() => return Err(lost(error)),
+                _ = looks.tick() => {}
+            }
+            let paths = self.client.connection.path_stats();
+            self.paths.borrow_mut().look(&paths);
+            if !self.args.interval.is_zero() && Instant::now() >= next {
+                next += self.args.interval;
+                let now = self.read();
+                tell(&Event::Interval(self.since(&last, now.at)), self.args.json);
+                last = now;
+            }
+        }
+    }
+
+    fn read(&self) -> Reading {
+        Reading {
+            at: self.began.elapsed().as_secs_f64(),
+            down: self.counts.down.get(),
+            up: self.counts.up.get(),
+            samples: self.latencies.borrow().len(),
+            paths: self.client.connection.path_stats(),
+        }
+    }
+
+    /// What was measured between a reading and now.
+    fn since(&self, before: &Reading, end: f64) -> Measured {
+        let now = self.read();
+        let time = end - before.at;
+        let is = |tests: &[Test]| tests.contains(&self.test);
+        // The last bytes of an upload may arrive long after those of a download.
+        let amount = |bytes, end: &Cell<Option<f64>>| {
+            let end = end.get().filter(|end| *end > before.at);
+            Amount::new(bytes, end.map_or(time, |end| end - before.at))
+        };
+        let Counts {
+            down_end, up_end, ..
+        } = &self.counts;
+        let latencies = self.latencies.borrow();
+        let samples = now.samples.saturating_sub(before.samples);
+        let requests = samples as f64 / time.max(1e-9);
+        let paths = self.paths.borrow();
+        Measured {
+            test: self.test.name(),
+            start: before.at,
+            end,
+            download: is(&[Test::Download, Test::Both])
+                .then(|| amount(now.down - before.down, down_end)),
+            upload: is(&[Test::Upload, Test::Both]).then(|| amount(now.up - before.up, up_end)),
+            requests_per_second: is(&[Test::Requests]).then_some(requests),
+            datagrams: is(&[Test::Datagrams]).then(|| datagrams(&self.tally.borrow())),
+            latency: latencies.spread_since(before.samples),
+            bufferbloat: None,
+            paths: paths.figures(&before.paths, &now.paths, time),
+        }
+    }
+
+    /// Measures the latency of the smallest request, again and again.
+    async fn probe(&self, until: Instant) -> Result<(), Failure> {
+        while Instant::now() < until {
+            let latency = self.client.ask(HEADER as u64, 1).await?;
+            self.latencies.borrow_mut().add(latency);
+            sleep_until(until.min(Instant::now() + PROBE_PAUSE)).await;
+        }
+        Ok(())
+    }
+
+    /// Downloads and uploads, and measures latency meanwhile.
+    async fn load(&self, until: Instant, down: bool, up: bool) -> Result<(), Failure> {
+        let add = |count: &Cell<u64>, bytes| count.set(count.get() + bytes);
+        let streams = 0..self.args.streams;
+        let downloads = streams.clone().filter(|_| down).map(|_| {
+            let on_bytes = |bytes| add(&self.counts.down, bytes);
+            self.client.download(until, on_bytes)
+        });
+        let uploads = streams.filter(|_| up).map(|_| {
+            let on_bytes = |bytes| add(&self.counts.up, bytes);
+            self.client.upload(until, on_bytes)
+        });
+        let over = |end: &Cell<Option<f64>>| end.set(Some(self.began.elapsed().as_secs_f64()));
+        let downloads = async {
+            try_join_all(downloads).await?;
+            over(&self.counts.down_end);
+            Ok(())
+        };
+        let uploads = async {
+            try_join_all(uploads).await?;
+            over(&self.counts.up_end);
+            Ok(())
+        };
+        tokio::try_join!(downloads, uploads, self.probe(until))?;
+        Ok(())
+    }
+
+    /// Sends so many requests at a time, each when an answer has come.
+    async fn requests(&self, until: Instant) -> Result<(), Failure> {
+        let one = || async {
+            let (size, wanted) = (self.args.request_size, self.args.response_size);
+            while Instant::now() < until {
+                let latency = self.client.ask(size.into(), wanted.into()).await?;
+                self.latencies.borrow_mut().add(latency);
+            }
+            Ok::<_, Failure>(())
+        };
+        try_join_all((0..self.args.parallel).map(|_| one())).await?;
+        Ok(())
+    }
+
+    /// Sends DATAGRAMs at their rate, and takes what comes back.
+    async fn datagrams(&self, until: Instant) -> Result<(), Failure> {
+        let connection = &self.client.connection;
+        let size = self.args.datagram_size as usize;
+        let Some(most) = connection.max_datagram_size() else {
+            let message = "the server takes no DATAGRAMs; leave datagrams out of --test";
+            return Err(Cause::Refused.failed(message));
+        };
+        if size > most {
+            return Err(Failure::usage(format!(
+                "--datagram-size {size} does not fit the paths; expected at most {most}"
+            )));
+        }
+        let sending = async {
+            let each = Duration::from_secs_f64(
+                size as f64 / self.args.datagram_rate.bytes_per_second() as f64,
+            );
+            let mut due = Instant::now();
+            while due < until {
+                sleep_until(due).await;
+                while due < until && due <= Instant::now() + TICK {
+                    let datagram = self.tally.borrow_mut().next(size, clock::now());
+                    match connection.send_datagram_wait(datagram).await {
+                        Ok(()) => due += each,
+                        // A path with a smaller one has come: it is lost.
+                        Err(SendDatagramError::TooLarge) => due += each,
+                        Err(error) => return Err(not_sent(connection, &error)),
+                    }
+                }
+            }
+            let all_back = async {
+                while self.tally.borrow().back < self.tally.borrow().sent {
+                    sleep(TICK).await;
+                }
+            };
+            let _ = timeout(LATE, all_back).await;
+            Ok(())
+        };
+        tokio::select! {
+            result = sending => result,
+            result = self.take_datagrams() => result,
+        }
+    }
+
+    async fn take_datagrams(&self) -> Result<(), Failure> {
+        loop {
+            let datagram = self.client.connection.read_datagram().await;
+            let datagram = datagram.map_err(lost)?;
+            let mut tally = self.tally.borrow_mut();
+            if let Some(latency) = tally.on_back(&datagram, clock::now()) {
+                self.latencies.borrow_mut().add(latency);
+            }
+        }
+    }
+}
+
+fn not_sent(connection: &Connection, error: &SendDatagramError) -> Failure {
+    match connection.close_reason() {
+        Some(error) => lost(error),
+        None => Failure::other(error),
+    }
+}
+
+fn datagrams(tally: &Tally) -> Datagrams {
+    let losses = tally.losses();
+    Datagrams {
+        sent: tally.sent,
+        returned: tally.back,
+        upload_loss: losses.map(|(there, _)| there),
+        download_loss: losses.map(|(_, back)| back),
+        upload_jitter_ms: tally.there_jitter.millis(),
+        download_jitter_ms: tally.back_jitter.millis(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

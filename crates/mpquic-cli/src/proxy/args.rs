@@ -1,0 +1,300 @@
+//! The options of `mpquic proxy`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use http::Uri;
+use mpquic_proxy::{ClassRule, Credential, Entrance, Nat64Prefix, Rule, Target};
+
+use crate::options::parse_url;
+use crate::options::preference::Preference;
+use crate::options::reach::Reach;
+use crate::process::failure::{Cause, Failure};
+use crate::proxy::status::{ProxyStatus, StatusSocket};
+#[cfg(target_os = "linux")]
+use crate::proxy::tun::{ProxyDown, TunArgs};
+use crate::serve::listening::Listening;
+
+/// Carry other programs' TCP connections and UDP over all paths at once
+#[derive(Debug, Subcommand)]
+pub(crate) enum Proxy {
+    Server(ProxyServer),
+    Client(ProxyClient),
+    Status(ProxyStatus),
+    #[cfg(target_os = "linux")]
+    Down(ProxyDown),
+}
+
+/// Carry on what clients send: run it where the Internet is
+///
+/// An HTTP/3 proxy: CONNECT for TCP (RFC 9114) and CONNECT-UDP (RFC 9298), for `mpquic proxy client` and
+/// others who speak these. Only users with credentials may use it, and only public addresses can be
+/// reached, unless options say otherwise.
+///
+/// Prints `listening on ADDR:PORT` for each address on stdout, then the SHA-256 fingerprint of the
+/// self-signed certificate, for the --pin option of `mpquic proxy client`. Runs until SIGINT or SIGTERM,
+/// then lets open flows end (--drain-timeout).
+#[derive(Debug, Args)]
+pub(crate) struct ProxyServer {
+    /// Who may use it: a file with `basic NAME:PASSWORD` or `bearer TOKEN` on each line
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["open", "client_ca"])]
+    pub(crate) credentials: Option<PathBuf>,
+    /// Let in only clients with a certificate that was issued by one of the certificates in this file; beside
+    /// --credentials both are needed
+    #[arg(long, value_name = "PEM")]
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Let anybody use it: what they do will seem to come from this machine
+    #[arg(long, conflicts_with_all = ["credentials", "client_ca"])]
+    pub(crate) open: bool,
+    /// Allow targets that are not public, as NETWORK, NETWORK:PORTS or :PORTS, such as 10.0.0.0/8,
+    /// [fd00::/8]:443 or :8000-8999; repeat for several
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<Rule>,
+    /// Deny these targets, also if they are allowed; repeat for several
+    #[arg(long, value_name = "RULE")]
+    pub(crate) deny: Vec<Rule>,
+    /// Allow no target but those of --allow
+    #[arg(long, requires = "allow")]
+    pub(crate) only_allowed: bool,
+    /// Addresses that this network translates to IPv4 (NAT64), such as 2001:db8:64::/96, beside 64:ff9b::/96: rules
+    /// are for the IPv4 addresses in them, too; repeat for several
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) nat64: Vec<Nat64Prefix>,
+    /// Connections open at a time, of all clients; more are refused
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub(crate) max_connections: u32,
+    /// Connections open at a time from one address (of IPv6: one network of 64 bits); more are
+    /// closed
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub(crate) max_client_connections: u32,
+    /// Flows open at a time of one user (with --open: of one address). One more takes the place of the UDP flow that
+    /// has waited longest for an answer, and is refused if there is none
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) max_flows: u32,
+    /// Flows of one user that may begin in a second; more wait for their turn
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) max_new_flows: u32,
+    /// Give up a target that does not answer within this time, lookup of its name included
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=50))]
+    pub(crate) target_timeout: u64,
+    #[command(flatten)]
+    pub(crate) idle: Idle,
+    /// What flows to certain targets are for: CLASS is bulk, interactive or real-time, RULE is like that of
+    /// --allow; repeat for several, the first one that fits counts. Others are guessed from port, size and rate
+    #[arg(long, value_name = "CLASS=RULE")]
+    pub(crate) class: Vec<ClassRule>,
+    /// When told to end (SIGTERM or SIGINT), let open flows go on for up to this long; a second
+    /// signal ends at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub(crate) drain_timeout: u64,
+    /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of
+    /// the command line count more. SIGHUP makes the server read it and the credentials
+    /// again, and the certificate: who may use it, where to, and how many flows; what is open goes on
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) status: StatusSocket,
+    #[command(flatten)]
+    pub(crate) listening: Listening,
+}
+
+/// Let programs on this machine use a proxy over all links at once
+///
+/// Opens entrances, by default SOCKS 5 on 127.0.0.1:1080, and carries what comes in to the proxy over one
+/// connection with a path from each network interface. A connection that is lost is made anew.
+///
+/// Prints a line for each entrance on stdout: its kind, and where it is.
+#[derive(Debug, Args)]
+pub(crate) struct ProxyClient {
+    /// The proxy, as https://HOST[:PORT]
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    pub(crate) url: Uri,
+    /// What the proxy is shown: a file with the line `basic NAME:PASSWORD` or `bearer TOKEN`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) credentials: Option<PathBuf>,
+    /// SOCKS 5, TCP and UDP, at this port, of loopback unless another address is named; repeat for
+    /// several
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_entrance)]
+    pub(crate) socks: Vec<SocketAddr>,
+    /// An HTTP proxy at this port, of loopback unless another address is named; repeat for several
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_entrance)]
+    pub(crate) http: Vec<SocketAddr>,
+    /// Take TCP connections to anywhere that the system diverts to this port with TPROXY, of loopback unless another
+    /// address is named; needs root or the capability CAP_NET_ADMIN. Repeat for several
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_entrance)]
+    pub(crate) tproxy: Vec<SocketAddr>,
+    /// Lead a port, of loopback unless another address is named, to this target: TCP, or UDP with
+    /// `udp:` in front; repeat for several
+    #[arg(short = 'L', long, value_name = "[udp:][ADDR:]PORT:HOST:PORT")]
+    pub(crate) forward: Vec<Forward>,
+    /// What flows to certain targets are for: CLASS is bulk, interactive or real-time, RULE is NETWORK,
+    /// NETWORK:PORTS or :PORTS; repeat for several, the first one that fits counts. Others are guessed from
+    /// port, size and rate
+    #[arg(long, value_name = "CLASS=RULE")]
+    pub(crate) class: Vec<ClassRule>,
+    #[cfg(target_os = "linux")]
+    #[command(flatten)]
+    pub(crate) tun: TunArgs,
+    #[command(flatten)]
+    pub(crate) idle: Idle,
+    /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of
+    /// the command line count more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) status: StatusSocket,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    #[command(flatten)]
+    pub(crate) preference: Preference,
+}
+
+// (A doc comment here would replace the help text of the command.)
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Idle {
+    /// Close a TCP connection that carries nothing for this long
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) tcp_idle: u64,
+    /// Close a UDP flow that carries nothing for this long
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) udp_idle: u64,
+}
+
+/// A port that leads to a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Forward {
+    pub(crate) entrance: Entrance,
+    pub(crate) listen: SocketAddr,
+}
+
+fn parse_entrance(text: &str) -> Result<SocketAddr, &'static str> {
+    if let Ok(port) = text.parse() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse()
+        .map_err(|_| "expected PORT or ADDR:PORT, such as 1080 or 192.168.1.1:1080")
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const EXPECTED: &str = "expected [udp:][ADDR:]PORT:HOST:PORT, such as 8080:example.org:80";
+        let (is_udp, rest) = match text.strip_prefix("udp:") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        // From the end: the port, and before it the host, which may stand in brackets.
+        let (before, _) = rest.rsplit_once(':').ok_or(EXPECTED)?;
+        let host = match before.ends_with(']') {
+            true => before.rfind('['),
+            false => before.rfind(':').map(|colon| colon + 1),
+        };
+        let host = host.ok_or(EXPECTED)?;
+        let listen = rest[..host].strip_suffix(':').ok_or(EXPECTED)?;
+        let target: Target =
+            (rest[host..].parse()).map_err(|error| format!("{error}; {EXPECTED}"))?;
+        Ok(Self {
+            entrance: match is_udp {
+                true => Entrance::Udp(target),
+                false => Entrance::Tcp(target),
+            },
+            listen: parse_entrance(listen).map_err(|_| EXPECTED)?,
+        })
+    }
+}
+
+/// The credentials of a file, one a line; lines that begin with `#` are none.
+pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Cause::File.failed(format_args!("cannot read {}: {error}", path.display()))
+    })?;
+    let lines = (text.lines().map(str::trim).enumerate())
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let credentials: Result<Vec<_>, _> = lines
+        .map(|(number, line)| {
+            // The line itself is a secret.
+            line.parse::<Credential>().map_err(|error| {
+                let path = path.display();
+                Failure::usage(format!(
+                    "--credentials {path}, line {}: {error}",
+                    number + 1
+                ))
+            })
+        })
+        .collect();
+    let credentials = credentials?;
+    match credentials.is_empty() {
+        true => Err(Failure::usage(format!(
+            "--credentials {}: no line with `basic NAME:PASSWORD` or `bearer TOKEN`",
+            path.display()
+        ))),
+        false => Ok(credentials),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_are_read_as_ssh_does() {
+        let read = |text: &str| {
+            let Forward { entrance, listen } = text.parse().unwrap();
+            let (kind, target) = match entrance {
+                Entrance::Tcp(target) => ("tcp", target),
+                Entrance::Udp(target) => ("udp", target),
+                other => panic!("{other:?}"),
+            };
+            format!("{kind} {listen} {target}")
+        };
+        assert_eq!(
+            read("8080:example.org:80"),
+            "tcp 127.0.0.1:8080 example.org:80"
+        );
+        assert_eq!(read("udp:53:9.9.9.9:53"), "udp 127.0.0.1:53 9.9.9.9:53");
+        assert_eq!(read("0.0.0.0:1:[::1]:2"), "tcp 0.0.0.0:1 [::1]:2");
+        assert_eq!(read("udp:[::1]:1:[::1]:2"), "udp [::1]:1 [::1]:2");
+        for wrong in [
+            "",
+            "80",
+            "80:a",
+            "a:80",
+            "80:a:b",
+            "x:80:a:80",
+            "80:[::1:80",
+            "tcp:80:a:80",
+            "80::80",
+        ] {
+            assert!(wrong.parse::<Forward>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn entrances_are_of_loopback_unless_named() {
+        assert_eq!(parse_entrance("1080"), Ok(([127, 0, 0, 1], 1080).into()));
+        assert_eq!(parse_entrance("0.0.0.0:1"), Ok(([0, 0, 0, 0], 1).into()));
+        assert!(parse_entrance("localhost:1").is_err());
+    }
+
+    #[test]
+    fn credentials_are_read_and_not_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users");
+        std::fs::write(&path, "# users\n\nbasic a:b\n bearer c \n").unwrap();
+        assert_eq!(read_credentials(&path).unwrap().len(), 2);
+        for text in ["", "# none", "basic a:b\nsecret"] {
+            std::fs::write(&path, text).unwrap();
+            let failure = read_credentials(&path).unwrap_err();
+            assert!(
+                failure.message().starts_with("--credentials"),
+                "{failure:?}"
+            );
+            assert!(!failure.message().contains("secret"));
+        }
+        assert!(read_credentials(&directory.path().join("none")).is_err());
+    }
+}

@@ -1,0 +1,399 @@
+//! `mpquic proxy client`.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::uri::Authority;
+use mpquic_proxy::{Client, ClientOptions, Entrance, Listener};
+use mpquic_tokio::Connection;
+
+use crate::client::retry::Retry;
+use crate::client::session::{Purpose, Sessions};
+use crate::options::Alpn;
+use crate::options::hosts;
+use crate::process::clock;
+use crate::process::failure::{Cause, Failure};
+use crate::process::screen;
+use crate::process::service_manager;
+#[cfg(target_os = "linux")]
+use crate::process::signals::Hangups;
+use crate::proxy::args::{Forward, ProxyClient, read_credentials};
+use crate::proxy::status::{Role, Status};
+#[cfg(target_os = "linux")]
+use crate::proxy::tun::{Device, failed as device_failed};
+
+/// Where SOCKS is if no entrance is asked for.
+const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+/// Requests that a proxy may begin: none.
+const NO_FLOWS: u32 = 0;
+/// It is tried for ever to get a connection back.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Runs until it is dropped, or the proxy is not the right one.
+pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
+    let sessions = sessions(&args)?;
+    let client = Client::new(options(&args)?);
+    let _entrances = open(&args, &client).await?;
+    let current = Arc::new(Mutex::new(None::<Connection>));
+    let (watched, shown) = (client.clone(), current.clone());
+    let status = move || {
+        let shown = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Status::new(Role::Client, shown.as_slice(), &watched.flows())
+    };
+    let _answering = args.status.answer(Role::Client, status)?;
+    service_manager::ready();
+    #[cfg(target_os = "linux")]
+    if let Some(name) = &args.tun.tun {
+        let addresses = addresses(&args, &sessions).await?;
+        let mut sessions = sessions;
+        sessions.become_way_out(addresses);
+        let mut device = Device::open(name, &args.tun)?;
+        let carrier = device.carry(&client).await?;
+        let route = || device.route();
+        let mut hangups = Hangups::new();
+        return tokio::select! {
+            ended = keep(&args, &sessions, &client, &current, route) => ended,
+            error = carrier.ended() => Err(device_failed(name, &error)),
+            // The terminal is closed: there is something to undo.
+            () = hangups.next() => Err(Failure::other("interrupted")),
+        };
+    }
+    keep(&args, &sessions, &client, &current, || Ok(())).await
+}
+
+fn sessions(args: &ProxyClient) -> Result<Sessions<'_>, Failure> {
+    let purpose = Purpose {
+        urls: std::slice::from_ref(&args.url),
+        alpn: &[Alpn::H3],
+        early_data: false,
+        quiet: false,
+        datagrams: true,
+        rate: None,
+        backup: &args.preference.backup,
+        weights: &[],
+        costs: &args.preference.cost,
+    };
+    let adapt = |transport: &mut _| mpquic_proxy::adapt(transport, NO_FLOWS);
+    Sessions::with(&args.reach, purpose, adapt)
+}
+
+/// The proxy's addresses, once its name has any: at boot there may be no network yet.
+#[cfg(target_os = "linux")]
+async fn addresses(
+    args: &ProxyClient,
+    sessions: &Sessions<'_>,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let began = clock::now();
+    let mut retry = Retry::new(FOR_EVER, began);
+    loop {
+        match sessions.addresses(&args.url).await {
+            Err(failure) if failure.cause() == Some(Cause::Name) => {
+                tracing::warn!("{}; trying again", failure.message());
+                pause(&mut retry, began).await;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// Waits before the next try, where something was reached last at `advanced`.
+async fn pause(retry: &mut Retry, advanced: std::time::Instant) {
+    let pause = retry.next(advanced, clock::now());
+    tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
+}
+
+/// Keeps a connection to the proxy, until it is not the right one, and shows it. Calls each time that
+/// there is one.
+async fn keep(
+    args: &ProxyClient,
+    sessions: &Sessions<'_>,
+    client: &Client,
+    current: &Mutex<Option<Connection>>,
+    mut connected_again: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut retry = Retry::new(FOR_EVER, clock::now());
+    let mut advanced = clock::now();
+    loop {
+        match sessions.connection(&args.url).await {
+            Ok(connected) => {
+                let connection = connected.connection;
+                let show = |shown| {
+                    *current.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+                };
+                show(Some(connection.clone()));
+                tracing::info!("connected to {}", args.url);
+                connected_again()?;
+                let ended = client.run(connection.clone()).await;
+                let reason = match (connection.close_reason(), ended) {
+                    (Some(reason), _) => reason.to_string(),
+                    (None, Ok(error) | Err(error)) => error.to_string(),
+                };
+                show(None);
+                sessions.give_up().await;
+                tracing::warn!("the connection to the proxy is lost: {reason}; trying again");
+                advanced = clock::now();
+            }
+            // The clock may be set, or the certificate renewed.
+            Err(failure) if sessions.depends_on_time(&failure) => {
+                tracing::warn!("{}; trying again", failure.message());
+            }
+            // Another time it would be no better.
+            Err(failure) if matches!(failure.cause(), None | Some(Cause::Trust | Cause::File)) => {
+                return Err(failure);
+            }
+            Err(failure) => tracing::warn!("{}; trying again", failure.message()),
+        }
+        pause(&mut retry, advanced).await;
+    }
+}
+
+/// There is an entrance besides those that are ports.
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(unused_variables, reason = "there are devices on Linux only")
+)]
+fn has_device(args: &ProxyClient) -> bool {
+    #[cfg(target_os = "linux")]
+    return args.tun.tun.is_some();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
+fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
+    let authority = args.url.authority().map(Authority::as_str);
+    let authority = authority.and_then(|told| hosts::without_link(told).parse().ok());
+    let authority = authority.ok_or_else(|| Failure::usage("the URL names no host"))?;
+    let mut options = ClientOptions::new(authority);
+    if let Some(path) = &args.credentials {
+        let mut credentials = read_credentials(path)?;
+        options.credential = credentials.pop();
+        if !credentials.is_empty() {
+            let message = format!("--credentials {}: more than one line", path.display());
+            return Err(Failure::usage(message));
+        }
+    }
+    options.classes = args.class.clone();
+    options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
+    options.udp_idle = Duration::from_secs(args.idle.udp_idle);
+    Ok(options)
+}
+
+/// The entrances that are asked for, or the one that there is otherwise.
+fn wanted(args: &ProxyClient) -> Vec<(Entrance, SocketAddr)> {
+    let socks = args.socks.iter().map(|address| (Entrance::Socks, *address));
+    let http = args.http.iter().map(|address| (Entrance::Http, *address));
+    let forwards = args.forward.iter().cloned();
+    let forwards = forwards.map(|Forward { entrance, listen }| (entrance, listen));
+    let mut wanted: Vec<_> = socks.chain(http).chain(forwards).collect();
+    #[cfg(target_os = "linux")]
+    wanted.extend((args.tproxy.iter()).map(|address| (Entrance::Transparent, *address)));
+    if wanted.is_empty() && !has_device(args) {
+        wanted.push((Entrance::Socks, DEFAULT));
+    }
+    wanted
+}
+
+/// What else an entrance may need that cannot be opened.
+fn needs(error: ErrorKind, entrance: &Entrance) -> &'static str {
+    match error {
+        ErrorKind::PermissionDenied if *entrance == Entrance::Transparent => {
+            "; run mpquic as root, or with the capability CAP_NET_ADMIN"
+        }
+        _ => "",
+    }
+}
+
+/// Opens the entrances, and tells where they are.
+async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Failure> {
+    let mut open = Vec::new();
+    let wanted = wanted(args);
+    let is_udp = |entrance: &Entrance| matches!(entrance, Entrance::Udp(_));
+    for (entrance, address) in &wanted {
+        let (address, is_like) = (*address, is_udp(entrance));
+        let alike = wanted.iter().filter(|(other, _)| is_udp(other) == is_like);
+        let alike: Vec<_> = alike.map(|(_, address)| *address).collect();
+        let kind = match entrance {
+            Entrance::Socks => "socks".to_owned(),
+            Entrance::Http => "http".to_owned(),
+            Entrance::Tcp(target) => format!("tcp to {target}"),
+            Entrance::Udp(target) => format!("udp to {target}"),
+            Entrance::Transparent => "tproxy".to_owned(),
+        };
+        let listener = client
+            .listen_beside(entrance.clone(), address, &alike)
+            .await
+            .map_err(|error| {
+                let needs = needs(error.kind(), entrance);
+                Failure::other(format!(
+                    "cannot listen on {address} for {kind}: {error}{needs}"
+                ))
+            })?;
+        let address = listener.address();
+        screen::print(format_args!("{kind} on {address}"));
+        if !address.ip().is_loopback() {
+            tracing::warn!("whoever reaches {address} can use the proxy in your name");
+        }
+        open.push(listener);
+    }
+    Ok(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::process::screen::tests::Heard;
+    use crate::serve::limits::Limits;
+    use crate::testing::{Anything, Served, logged_by, soon};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        client: ProxyClient,
+    }
+
+    fn arguments(url: &str, options: &[&str]) -> ProxyClient {
+        let line = [&["x", url], options].concat();
+        Line::try_parse_from(line).unwrap().client
+    }
+
+    #[test]
+    fn there_is_an_entrance_unless_a_device_is_one() {
+        let wanted = |options: &[&str]| {
+            let wanted = wanted(&arguments("https://host", options));
+            let told = wanted
+                .iter()
+                .map(|(entrance, at)| format!("{entrance:?} {at}"));
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(wanted(&[]), ["Socks 127.0.0.1:1080"]);
+        assert_eq!(wanted(&["--http", "8080"]), ["Http 127.0.0.1:8080"]);
+        let two = ["--http", "1", "--socks", "192.0.2.1:2"];
+        assert_eq!(wanted(&two), ["Socks 192.0.2.1:2", "Http 127.0.0.1:1"]);
+        #[cfg(target_os = "linux")]
+        {
+            assert_eq!(wanted(&["--tproxy", "3"]), ["Transparent 127.0.0.1:3"]);
+            assert!(wanted(&["--tun"]).is_empty());
+            assert_eq!(wanted(&["--tun", "--socks", "4"]), ["Socks 127.0.0.1:4"]);
+        }
+        let forward = &wanted(&["-L", "udp:5:host:6"])[0];
+        assert!(forward.starts_with("Udp(") && forward.ends_with(" 127.0.0.1:5"));
+    }
+
+    #[test]
+    fn what_an_entrance_needs_is_told_where_it_helps() {
+        let denied = ErrorKind::PermissionDenied;
+        assert!(needs(denied, &Entrance::Transparent).contains("CAP_NET_ADMIN"));
+        assert_eq!(needs(denied, &Entrance::Socks), "");
+        assert_eq!(needs(ErrorKind::AddrInUse, &Entrance::Transparent), "");
+    }
+
+    #[tokio::test]
+    async fn entrances_are_told_with_where_they_are() {
+        let args = arguments("https://host", &["--socks", "0", "-L", "0:target:80"]);
+        let client = Client::new(options(&args).unwrap());
+        let heard = Heard::begin();
+        let open = open(&args, &client).await.unwrap();
+        let at: Vec<_> = open.iter().map(Listener::address).collect();
+        let told = format!("socks on {}\ntcp to target:80 on {}\n", at[0], at[1]);
+        assert_eq!(heard.take(), [&*told, ""]);
+        let taken = at[0].to_string();
+        let args = arguments("https://host", &["--http", &taken]);
+        let failure = super::open(&args, &client).await.err().unwrap();
+        let start = format!("cannot listen on {taken} for http: ");
+        assert!(
+            failure.message().starts_with(&start),
+            "{}",
+            failure.message()
+        );
+    }
+
+    #[test]
+    fn an_entrance_that_others_can_reach_is_warned_of() {
+        let opened = |address: &str| {
+            logged_by(async {
+                let args = arguments("https://host", &["--socks", address]);
+                let client = Client::new(options(&args).unwrap());
+                let _heard = Heard::begin();
+                open(&args, &client).await.unwrap();
+            })
+        };
+        let told = "can use the proxy in your name";
+        assert!(opened("0.0.0.0:0").contains(told));
+        assert!(!opened("127.0.0.1:0").contains(told));
+    }
+
+    /// What is shown is the connection that there is.
+    #[tokio::test]
+    async fn a_connection_is_shown_until_it_is_lost() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let args = arguments(&served.url("/").to_string(), &["--insecure"]);
+        let sessions = sessions(&args).unwrap().that_forget();
+        let client = Client::new(options(&args).unwrap());
+        let (current, made) = (Mutex::new(None), Cell::new(0));
+        let shown = || current.lock().unwrap().clone();
+        let connected_again = || {
+            made.set(made.get() + 1);
+            Ok(())
+        };
+        let keeping = keep(&args, &sessions, &client, &current, connected_again);
+        let watching = async {
+            let until = async |is_there: bool| {
+                while shown().is_some() != is_there {
+                    tokio::task::yield_now().await;
+                }
+            };
+            until(true).await;
+            let connection: Connection = shown().unwrap();
+            // It takes DATAGRAMs.
+            assert_eq!(made.get(), 1);
+            connection.close(0u32.into(), b"");
+            until(false).await;
+            until(true).await;
+            assert_eq!(made.get(), 2);
+        };
+        tokio::select! {
+            ended = keeping => panic!("{ended:?}"),
+            () = soon(watching) => {}
+        }
+    }
+
+    /// The name may have an address in a moment.
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn a_name_without_an_address_is_waited_for() {
+        let args = arguments("https://missing.invalid", &[]);
+        let sessions = sessions(&args).unwrap().that_forget();
+        let waiting = tokio::time::timeout(Duration::from_secs(60), addresses(&args, &sessions));
+        assert!(waiting.await.is_err());
+        let args = arguments("https://127.0.0.1:4433", &[]);
+        let sessions = super::sessions(&args).unwrap().that_forget();
+        let found = addresses(&args, &sessions).await.unwrap();
+        assert_eq!(found, ["127.0.0.1:4433".parse().unwrap()]);
+    }
+
+    /// Another time it would be no better; what is unreachable may come back.
+    #[tokio::test]
+    async fn a_proxy_that_is_not_the_right_one_is_not_tried_again() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let url = served.url("/").to_string();
+        let pin = format!("sha256:{}", "0".repeat(64));
+        let args = arguments(&url, &["--pin", &pin]);
+        let sessions = sessions(&args).unwrap().that_forget();
+        let client = Client::new(options(&args).unwrap());
+        let current = Mutex::new(None);
+        let kept = keep(&args, &sessions, &client, &current, || Ok(()));
+        assert_eq!(soon(kept).await.unwrap_err().cause(), Some(Cause::Trust));
+        // Who is called may end it.
+        let args = arguments(&url, &["--insecure"]);
+        let sessions = super::sessions(&args).unwrap().that_forget();
+        let no = || Err(Failure::other("no"));
+        let kept = keep(&args, &sessions, &client, &current, no);
+        assert_eq!(soon(kept).await.unwrap_err().message(), "no");
+    }
+}

@@ -1,0 +1,8 @@
+//! `mpquic proxy`.
+
+pub(crate) mod args;
+pub(crate) mod client;
+pub(crate) mod server;
+pub(crate) mod status;
+#[cfg(target_os = "linux")]
+pub(crate) mod tun;

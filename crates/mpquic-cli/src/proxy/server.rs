@@ -1,0 +1,303 @@
+//! `mpquic proxy server`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpquic_core::config::TransportOptions;
+use mpquic_proxy::{
+    Access, Credentials, MAX_FIELDS, Observe, Over, Rules, STREAMS_OF_STRANGERS, Server,
+    ServerOptions,
+};
+
+use crate::options::Alpn;
+use crate::process::clock;
+use crate::process::descriptors;
+use crate::process::failure::Failure;
+use crate::process::screen;
+use crate::process::service_manager;
+use crate::process::signals::Hangups;
+use crate::proxy::args::{ProxyServer, read_credentials};
+use crate::proxy::status::{Role, Status};
+use crate::serve;
+use crate::serve::access_log::Entry;
+use crate::serve::client_limits::{AddressLimits, Addresses};
+use crate::serve::endpoints::Endpoints;
+use crate::serve::http3::serve_requests;
+use crate::serve::observer::{Observer, Text};
+
+const ALPN: [&[u8]; 1] = [Alpn::H3.bytes()];
+
+/// Tells the observer of the tool, which is there once the server listens.
+#[derive(Default)]
+struct Report(std::sync::OnceLock<Arc<Observer>>);
+
+impl Observe for Report {
+    fn on_over(&self, over: &Over<'_>) {
+        let Some(observer) = self.0.get() else {
+            return;
+        };
+        let status = over.status.as_u16();
+        let user = over.user.unwrap_or("anybody");
+        let (target, sent) = (over.target.escape_debug(), over.sent);
+        let received = over.received;
+        tracing::info!(
+            "{} {target} for {user}: {status}, {sent} bytes to the client, {received} from it",
+            over.method
+        );
+        observer.on_request(Entry {
+            time: clock::time_of_day(),
+            client: over.client,
+            user: over.user.map(str::to_owned),
+            method: over.method.to_owned(),
+            target: over.target.to_owned(),
+            protocol: "HTTP/3",
+            status: Some(status),
+            bytes: sent,
+            seconds: over.duration,
+        });
+    }
+}
+
+/// Runs until interrupted, and then until open flows have ended. `read_again` has the options as they are said now.
+pub(crate) async fn run(
+    mut args: ProxyServer,
+    read_again: impl Fn() -> Result<ProxyServer, Failure>,
+) -> Result<(), Failure> {
+    args.listening.client_ca = args.client_ca.take();
+    let report = Arc::new(Report::default());
+    let hangups = Hangups::new();
+    let proxy = Server::new(options(&args, report.clone())?);
+    let listening = &args.listening;
+    let transport = transport(&args)?;
+    let watched = proxy.clone();
+    let figures = Arc::new(move || figures(&watched));
+    let started = listening.start(&ALPN, transport, args.max_connections, Some(figures));
+    let (server, draining) = started.await?;
+    let _ = report.0.set(server.observer.clone());
+    if let Some(fingerprint) = server.fingerprint {
+        let port = server.port();
+        screen::say(format_args!(
+            "The certificate is self-signed. Use it with:\n  mpquic proxy client --pin {fingerprint} https://HOST:{port}"
+        ));
+    }
+    let addresses = Addresses::new(AddressLimits {
+        connections: Some(args.max_client_connections),
+        ..AddressLimits::default()
+    });
+    let observer = server.observer.clone();
+    let served = proxy.clone();
+    let serve = move |address: std::net::SocketAddr, connection, draining| {
+        let (addresses, observer, proxy) = (addresses.clone(), observer.clone(), served.clone());
+        async move {
+            let Some(_counted) = addresses.connect(address.ip()) else {
+                return serve::turn_away(&connection);
+            };
+            let _observed = observer.on_connection(&connection);
+            let requests = proxy.connection(&connection);
+            let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
+            let http = Server::http();
+            let answer = |request| {
+                let requests = requests.clone();
+                async move { requests.answer(request).await }
+            };
+            serve_requests(&connection, http.build(quic), answer, draining).await
+        }
+    };
+    let (watched, observed) = (proxy.clone(), server.observer.clone());
+    let status = move || {
+        let connections = observed.connections().into_iter();
+        let connections: Vec<_> = connections.map(|(_, connection)| connection).collect();
+        Status::new(Role::Server, &connections, &watched.flows())
+    };
+    let _answering = args.status.answer(Role::Server, status)?;
+    service_manager::ready();
+    let endpoints = server.endpoints.clone();
+    let serving = async {
+        tokio::select! {
+            () = serve::accept(&endpoints, listening.retry, serve, draining) => {}
+            never = reload((&proxy, &endpoints, &report), read_again, hangups) => match never {},
+        }
+    };
+    let limit = Duration::from_secs(args.drain_timeout);
+    server.run(serving, limit).await;
+    Ok(())
+}
+
+/// What a client may do with its connection, before the proxy knows who it is.
+fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
+    let listening = &args.listening;
+    let mut transport = listening.connections.transport(listening.max_paths)?;
+    mpquic_proxy::adapt(&mut transport, STREAMS_OF_STRANGERS);
+    Ok(transport)
+}
+
+/// Reads certificate and key, credentials, rules and limits again whenever that is asked for. What cannot be used
+/// changes nothing, and flows that are open go on.
+async fn reload(
+    (proxy, endpoints, report): (&Server, &Endpoints, &Arc<Report>),
+    read_again: impl Fn() -> Result<ProxyServer, Failure>,
+    mut hangups: Hangups,
+) -> Infallible {
+    loop {
+        hangups.next().await;
+        if let Some(observer) = report.0.get() {
+            observer.reopen_log();
+        }
+        let renewed = || {
+            let mut args = read_again()?;
+            args.listening.client_ca = args.client_ca.take();
+            let listening = &args.listening;
+            let identity = listening.identity()?;
+            let options = options(&args, report.clone())?;
+            let (transport, most) = (transport(&args)?, args.max_connections);
+            let config = listening.config(&identity, &ALPN, transport, most)?;
+            let replaced = endpoints.set_server_config(config);
+            replaced.map_err(Failure::usage)?;
+            proxy.set_options(options);
+            identity.fingerprint()
+        };
+        match renewed() {
+            Ok(fingerprint) => tracing::info!(
+                "read again: credentials, rules and limits of flows, and certificate {fingerprint}"
+            ),
+            Err(failure) => tracing::error!("nothing changes: {}", failure.message()),
+        }
+    }
+}
+
+/// Each flow has a socket: one user must not take all that there may be.
+fn max_flows(wanted: usize) -> usize {
+    let share = descriptors::share(wanted);
+    if share < wanted {
+        tracing::warn!(
+            "--max-flows {wanted}: only {share}, a quarter of the files that this process may have open \
+             (`ulimit -n`, LimitNOFILE of systemd)"
+        );
+    }
+    share
+}
+
+fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, Failure> {
+    let access = match &args.credentials {
+        Some(path) => Access::Users(Credentials::new(read_credentials(path)?)),
+        None if args.open => Access::Anybody,
+        None => Access::Certificates,
+    };
+    let mut options = ServerOptions::new(access);
+    options.rules = Rules {
+        allow: args.allow.clone(),
+        deny: args.deny.clone(),
+        only_allowed: args.only_allowed,
+        nat64: args.nat64.clone(),
+    };
+    options.max_flows = max_flows(args.max_flows as usize);
+    options.flows_per_second = args.max_new_flows;
+    options.connect_timeout = Duration::from_secs(args.target_timeout);
+    options.classes = args.class.clone();
+    options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
+    options.udp_idle = Duration::from_secs(args.idle.udp_idle);
+    options.observer = Some(observer);
+    Ok(options)
+}
+
+/// The proxy's own figures, in the text format of Prometheus.
+fn figures(proxy: &Server) -> String {
+    let stats = proxy.stats();
+    let mut text = Text::default();
+    text.family("mpquic_proxy_flows", "gauge", "Open flows to targets.");
+    for (kind, count) in [
+        ("tcp", stats.open_tcp),
+        ("udp", stats.open_udp),
+        ("ip", stats.open_ip),
+    ] {
+        text.sample(&format!("{{kind=\"{kind}\"}}"), count as f64);
+    }
+    let help = "Payload bytes of flows that are over.";
+    text.family("mpquic_proxy_bytes_total", "counter", help);
+    for (direction, count) in [
+        ("to_targets", stats.to_targets),
+        ("from_targets", stats.from_targets),
+    ] {
+        text.sample(&format!("{{direction=\"{direction}\"}}"), count as f64);
+    }
+    let help = "UDP payloads and IP packets that were too large, or had no room.";
+    let name = "mpquic_proxy_dropped_payloads_total";
+    text.figure(name, "counter", help, stats.dropped_payloads);
+    let help = "UDP flows without an answer that ended to make room for new ones.";
+    let name = "mpquic_proxy_displaced_udp_flows_total";
+    text.figure(name, "counter", help, stats.displaced_udp);
+    text.0
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        server: ProxyServer,
+    }
+
+    fn arguments(options: &[&str]) -> ProxyServer {
+        let line = ["x"].iter().chain(options);
+        Line::try_parse_from(line).unwrap().server
+    }
+
+    #[test]
+    fn strangers_have_few_streams() {
+        let args = arguments(&["--open", "--max-flows", "100", "--max-paths", "3"]);
+        let transport = transport(&args).unwrap();
+        assert_eq!(transport.max_concurrent_bidi_streams, 16);
+        assert!(transport.datagram_receive_buffer.is_some());
+        assert_eq!(transport.max_concurrent_paths, 3);
+    }
+
+    #[test]
+    fn options_are_those_of_the_command_line() {
+        let more = [
+            "--max-flows",
+            "7",
+            "--max-new-flows",
+            "8",
+            "--target-timeout",
+            "9",
+        ];
+        let idle = ["--tcp-idle", "10", "--udp-idle", "11"];
+        let args = arguments(&[&["--open"], &more[..], &idle].concat());
+        let options = options(&args, Arc::default()).unwrap();
+        assert_eq!((options.max_flows, options.flows_per_second), (7, 8));
+        let seconds = [options.connect_timeout, options.tcp_idle, options.udp_idle];
+        assert_eq!(seconds.map(|time| time.as_secs()), [9, 10, 11]);
+        assert!(options.observer.is_some());
+        let missing = arguments(&["--credentials", "/missing/file"]);
+        let failure = super::options(&missing, Arc::default()).err().unwrap();
+        assert!(failure.message().starts_with("cannot read /missing/file: "));
+    }
+
+    #[test]
+    fn figures_are_told_by_kind_and_direction() {
+        let options = options(&arguments(&["--open"]), Arc::default()).unwrap();
+        let expected = "\
+# HELP mpquic_proxy_flows Open flows to targets.
+# TYPE mpquic_proxy_flows gauge
+mpquic_proxy_flows{kind=\"tcp\"} 0
+mpquic_proxy_flows{kind=\"udp\"} 0
+mpquic_proxy_flows{kind=\"ip\"} 0
+# HELP mpquic_proxy_bytes_total Payload bytes of flows that are over.
+# TYPE mpquic_proxy_bytes_total counter
+mpquic_proxy_bytes_total{direction=\"to_targets\"} 0
+mpquic_proxy_bytes_total{direction=\"from_targets\"} 0
+# HELP mpquic_proxy_dropped_payloads_total UDP payloads and IP packets that were too large, or had no room.
+# TYPE mpquic_proxy_dropped_payloads_total counter
+mpquic_proxy_dropped_payloads_total 0
+# HELP mpquic_proxy_displaced_udp_flows_total UDP flows without an answer that ended to make room for new ones.
+# TYPE mpquic_proxy_displaced_udp_flows_total counter
+mpquic_proxy_displaced_udp_flows_total 0
+";
+        assert_eq!(figures(&Server::new(options)), expected);
+    }
+}

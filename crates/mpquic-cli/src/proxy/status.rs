@@ -1,0 +1,726 @@
+//! `mpquic proxy status`: a running proxy, or client of one, tells what it has open, over a Unix socket.
+
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use mpquic_proxy::{FlowKind, FlowStats, Target};
+use mpquic_tokio::Connection;
+use ratatui::crossterm::cursor::MoveTo;
+use ratatui::crossterm::queue;
+use ratatui::crossterm::terminal::{self, Clear, ClearType};
+use serde::{Deserialize, Serialize};
+
+use crate::client::backup;
+use crate::process::clock;
+use crate::process::failure::Failure;
+use crate::process::screen;
+use crate::report::{self, PathReport};
+
+/// How often it is asked with `--live`.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Show the paths and flows of a proxy, or of a client of one, that runs on this machine
+///
+/// Asks the Unix socket that both make (--status-socket). Prints a row for each path, and one for each flow. With
+/// --live it does so each second until it is interrupted, with the rates of that second, the busiest flows first.
+#[derive(Debug, Args)]
+pub(crate) struct ProxyStatus {
+    /// The socket to ask [default: that of a client, or else of a server, in $RUNTIME_DIRECTORY,
+    /// $XDG_RUNTIME_DIR or /run/mpquic]
+    socket: Option<PathBuf>,
+    /// Print JSON: an object with `role`, `connections`, which have `paths` like those of `mpquic get --json`, and `flows`
+    #[arg(long)]
+    json: bool,
+    /// Show them again each second, and how much each path and flow carried in it
+    #[arg(long, conflicts_with = "json")]
+    live: bool,
+}
+
+// (A doc comment here would replace the help text of the command.)
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StatusSocket {
+    /// Answer `mpquic proxy status` at this Unix socket, for this user and root only [default:
+    /// proxy-client.sock or proxy-server.sock in $RUNTIME_DIRECTORY or $XDG_RUNTIME_DIR, if that is set]
+    #[arg(long, value_name = "SOCKET")]
+    status_socket: Option<PathBuf>,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// What is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    role: Role,
+    connections: Vec<ConnectionRow>,
+    flows: Vec<FlowRow>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ConnectionRow {
+    peer: Option<String>,
+    multipath: bool,
+    paths: Vec<PathReport>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FlowRow {
+    /// Counts from the first flow on.
+    number: u64,
+    protocol: String,
+    target: String,
+    user: Option<String>,
+    class: String,
+    bytes_sent: u64,
+    bytes_received: u64,
+    seconds: f64,
+}
+
+impl Status {
+    pub(crate) fn new(role: Role, connections: &[Connection], flows: &[FlowStats]) -> Self {
+        Self {
+            role,
+            connections: connections.iter().map(connection_row).collect(),
+            flows: flows.iter().map(flow_row).collect(),
+        }
+    }
+
+    /// A row for each path, and for each flow; if it is known what was told before, with rates since.
+    fn table(&self, before: Option<&Before>) -> String {
+        let role = match self.role {
+            Role::Client => "client",
+            Role::Server => "server",
+        };
+        let (connections, flows) = (self.connections.len(), self.flows.len());
+        let mut text = format!("{role}: {connections} connections, {flows} flows\n");
+        let headings = [
+            "connection",
+            "path",
+            "local",
+            "remote",
+            "state",
+            "rtt ms",
+            "sent",
+            "received",
+            "lost",
+        ];
+        let mut rows = vec![headings.map(str::to_owned).to_vec()];
+        rows[0].extend(rate_headings(before));
+        for (number, connection) in self.connections.iter().enumerate() {
+            rows.extend(connection.paths.iter().map(|path| {
+                let mut row = vec![
+                    match connection.multipath {
+                        true => number.to_string(),
+                        false => format!("{number} (no multipath)"),
+                    },
+                    path.id.to_string(),
+                    path.local.clone(),
+                    path.remote.clone(),
+                    path.state.to_string(),
+                    format!("{:.1}", path.rtt_ms),
+                    path.bytes_sent.to_string(),
+                    path.bytes_received.to_string(),
+                    path.lost.to_string(),
+                ];
+                row.extend(before.into_iter().flat_map(|before| {
+                    let bytes = [path.bytes_sent, path.bytes_received];
+                    before.rates(before.of_path(connection, path), bytes)
+                }));
+                row
+            }));
+        }
+        align(&mut text, &rows);
+        let headings = [
+            "flow", "target", "user", "class", "sent", "received", "seconds",
+        ];
+        let mut rows = vec![headings.map(str::to_owned).to_vec()];
+        rows[0].extend(rate_headings(before));
+        rows.extend(self.flows.iter().map(|flow| {
+            let mut row = vec![
+                flow.protocol.clone(),
+                flow.target.clone(),
+                flow.user.clone().unwrap_or_default(),
+                flow.class.clone(),
+                flow.bytes_sent.to_string(),
+                flow.bytes_received.to_string(),
+                format!("{:.0}", flow.seconds),
+            ];
+            row.extend(before.into_iter().flat_map(|before| {
+                let bytes = [flow.bytes_sent, flow.bytes_received];
+                before.rates(before.of_flow(flow), bytes)
+            }));
+            row
+        }));
+        align(&mut text, &rows);
+        text
+    }
+}
+
+fn rate_headings(before: Option<&Before>) -> impl Iterator<Item = String> {
+    let headings = ["sends", "receives"].map(str::to_owned);
+    before.into_iter().flat_map(move |_| headings.clone())
+}
+
+/// What was told a while ago.
+struct Before {
+    status: Status,
+    seconds: f64,
+}
+
+impl Before {
+    /// Bytes sent and received on a path then; none if it is new.
+    fn of_path(&self, connection: &ConnectionRow, path: &PathReport) -> [u64; 2] {
+        let same = |row: &&ConnectionRow| row.peer == connection.peer;
+        let mut paths = (self.status.connections.iter().filter(same)).flat_map(|row| &row.paths);
+        let known = paths.find(|row| row.id == path.id);
+        known.map_or([0; 2], |row| [row.bytes_sent, row.bytes_received])
+    }
+
+    /// The same of a flow.
+    fn of_flow(&self, flow: &FlowRow) -> [u64; 2] {
+        let place = (self.status.flows).binary_search_by_key(&flow.number, |row| row.number);
+        place.map_or([0; 2], |place| {
+            let row = &self.status.flows[place];
+            [row.bytes_sent, row.bytes_received]
+        })
+    }
+
+    /// The flows that have carried most since.
+    fn put_busiest_first(&self, flows: &mut [FlowRow]) {
+        flows.sort_by_cached_key(|flow| {
+            let then: u64 = self.of_flow(flow).iter().sum();
+            Reverse((flow.bytes_sent + flow.bytes_received).saturating_sub(then))
+        });
+    }
+
+    /// What was carried per second since.
+    fn rates(&self, then: [u64; 2], now: [u64; 2]) -> [String; 2] {
+        let rate = |which: usize| now[which].saturating_sub(then[which]) as f64 / self.seconds;
+        [0, 1].map(|which| report::rate(rate(which)))
+    }
+}
+
+fn connection_row(connection: &Connection) -> ConnectionRow {
+    let mut paths = report::paths(&[], &connection.path_stats());
+    backup::mark(&mut paths, connection);
+    ConnectionRow {
+        peer: connection.remote_address().map(|peer| peer.to_string()),
+        multipath: connection.is_multipath(),
+        paths,
+    }
+}
+
+fn flow_row(flow: &FlowStats) -> FlowRow {
+    FlowRow {
+        number: flow.number,
+        protocol: match flow.kind {
+            FlowKind::Tcp => "tcp",
+            FlowKind::Udp => "udp",
+            FlowKind::Ip => "ip",
+        }
+        .to_owned(),
+        target: flow
+            .target
+            .as_ref()
+            .map_or("*".to_owned(), Target::to_string),
+        user: flow.user.clone(),
+        class: flow.class.to_string(),
+        bytes_sent: flow.sent,
+        bytes_received: flow.received,
+        seconds: flow.age.as_secs_f64(),
+    }
+}
+
+/// Writes rows with columns of one width.
+fn align(text: &mut String, rows: &[Vec<String>]) {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+}
+
+/// Asks, and prints the answer; with `--live` again and again, until it is dropped or nobody answers.
+pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
+    let socket = args.socket.as_deref();
+    let status = socket::ask(socket)?;
+    if args.json {
+        let json = serde_json::to_string(&status).map_err(Failure::other)?;
+        screen::print(json);
+        return Ok(());
+    }
+    if !args.live {
+        screen::write(status.table(None));
+        return Ok(());
+    }
+    let mut before = Before {
+        status,
+        seconds: 0.0,
+    };
+    let mut asked = clock::now();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let mut status = socket::ask(socket)?;
+        let now = clock::now();
+        before.seconds = now.duration_since(asked).as_secs_f64();
+        asked = now;
+        before.put_busiest_first(&mut status.flows);
+        show(&status.table(Some(&before))).map_err(Failure::other)?;
+        status.flows.sort_by_key(|flow| flow.number);
+        before.status = status;
+    }
+}
+
+/// Replaces what is on the terminal, as far as there is room; where there is none, lines follow each other.
+fn show(table: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let Some((columns, rows)) = terminal::size().ok().filter(|_| out.is_terminal()) else {
+        return writeln!(out, "{table}");
+    };
+    queue!(out, MoveTo(0, 0), Clear(ClearType::All))?;
+    write!(out, "{}", cut(table, columns, rows))?;
+    out.flush()
+}
+
+/// As much of a table as there is room for; the last row keeps the cursor.
+fn cut(table: &str, columns: u16, rows: u16) -> String {
+    let lines = table.lines().take(usize::from(rows).saturating_sub(1));
+    lines
+        .flat_map(|line| line.chars().take(columns.into()).chain(['\n']))
+        .collect()
+}
+
+#[cfg(unix)]
+mod socket {
+    use std::ffi::OsString;
+    use std::fs::{self, Permissions};
+    use std::io::{ErrorKind, Read};
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    use std::os::unix::net::UnixStream;
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixListener;
+
+    use super::{Role, Status, StatusSocket};
+    use crate::process::failure::{Cause, Failure};
+
+    /// The longest that it may take to tell.
+    const PATIENCE: Duration = Duration::from_secs(5);
+    /// The longest answer that is read, bytes.
+    const MOST: u64 = 256 << 20;
+
+    fn name(role: Role) -> &'static str {
+        match role {
+            Role::Client => "proxy-client.sock",
+            Role::Server => "proxy-server.sock",
+        }
+    }
+
+    /// Where sockets are unless they are named.
+    fn directory() -> Option<PathBuf> {
+        directory_of(|name| std::env::var_os(name))
+    }
+
+    fn directory_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        let names = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter();
+        let mut set = names.filter_map(|name| variable(name).filter(|value| !value.is_empty()));
+        set.next().map(PathBuf::from)
+    }
+
+    impl StatusSocket {
+        /// Answers until it is dropped. Where nobody asked for a socket, there need be none.
+        pub(crate) fn answer(
+            &self,
+            role: Role,
+            status: impl Fn() -> Status + Send + 'static,
+        ) -> Result<Option<Answering>, Failure> {
+            let default = || directory().map(|directory| directory.join(name(role)));
+            let Some(path) = self.status_socket.clone().or_else(default) else {
+                return Ok(None);
+            };
+            match bind(&path) {
+                Ok(listener) => {
+                    let task = tokio::spawn(serve(listener, status));
+                    Ok(Some(Answering { path, task }))
+                }
+                Err(failure) if self.status_socket.is_none() => {
+                    tracing::warn!("no `mpquic proxy status`: {}", failure.message());
+                    Ok(None)
+                }
+                Err(failure) => Err(failure),
+            }
+        }
+    }
+
+    /// A socket that answers. Dropped, it is removed.
+    pub(crate) struct Answering {
+        path: PathBuf,
+        task: tokio::task::JoinHandle<()>,
+    }
+
+    impl Drop for Answering {
+        fn drop(&mut self) {
+            self.task.abort();
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    fn bind(path: &Path) -> Result<UnixListener, Failure> {
+        let about = |error: std::io::Error| {
+            Cause::File.failed(format_args!("--status-socket {}: {error}", path.display()))
+        };
+        // What a process left that was killed. Other files refuse connections as well.
+        let refused = |error: std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
+        let is_socket = |there: fs::Metadata| there.file_type().is_socket();
+        if fs::symlink_metadata(path).is_ok_and(is_socket)
+            && UnixStream::connect(path).err().is_some_and(refused)
+        {
+            fs::remove_file(path).map_err(about)?;
+        }
+        let listener = UnixListener::bind(path).map_err(about)?;
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(about)?;
+        Ok(listener)
+    }
+
+    async fn serve(listener: UnixListener, status: impl Fn() -> Status) {
+        loop {
+            let Ok((mut stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let told = serde_json::to_vec(&status()).unwrap_or_default();
+            // One after the other: who does not read makes others wait for a while.
+            let _ = tokio::time::timeout(PATIENCE, stream.write_all(&told)).await;
+        }
+    }
+
+    /// What a socket tells: the one that is named, or the first that answers.
+    pub(super) fn ask(named: Option<&Path>) -> Result<Status, Failure> {
+        let places = [directory(), Some(PathBuf::from("/run/mpquic"))];
+        let sockets = (places.into_iter().flatten())
+            .flat_map(|place| [Role::Client, Role::Server].map(|role| place.join(name(role))));
+        let candidates: Vec<_> = match named {
+            Some(path) => vec![path.to_owned()],
+            None => sockets.collect(),
+        };
+        let mut failed = String::new();
+        for path in &candidates {
+            match read(path) {
+                Ok(told) => return serde_json::from_slice(&told).map_err(Failure::other),
+                Err(error) => failed = format!("{}: {error}", path.display()),
+            }
+        }
+        Err(Cause::Connect.failed(format_args!(
+            "no proxy answers at {failed}; name the socket of its --status-socket"
+        )))
+    }
+
+    fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(2 * PATIENCE))?;
+        let mut told = Vec::new();
+        stream.take(MOST).read_to_end(&mut told)?;
+        Ok(told)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use crate::testing::soon;
+
+        fn named(path: &Path) -> StatusSocket {
+            StatusSocket {
+                status_socket: Some(path.to_owned()),
+            }
+        }
+
+        fn nothing_open() -> Status {
+            Status::new(Role::Server, &[], &[])
+        }
+
+        /// What the socket tells somebody who asks.
+        async fn asked(path: &Path) -> Result<String, Failure> {
+            let path = path.to_owned();
+            let asking = tokio::task::spawn_blocking(move || ask(Some(&path)));
+            soon(asking).await.unwrap().map(|status| status.table(None))
+        }
+
+        #[tokio::test]
+        async fn a_socket_answers_its_user_until_it_is_dropped() {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("socket");
+            let answering = named(&path).answer(Role::Server, nothing_open).unwrap();
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            for _ in 0..2 {
+                let told = asked(&path).await.unwrap();
+                assert!(
+                    told.starts_with("server: 0 connections, 0 flows\n"),
+                    "{told}"
+                );
+            }
+            // Another one is not let in, and does not break the first.
+            let failure = named(&path)
+                .answer(Role::Server, nothing_open)
+                .err()
+                .unwrap();
+            let start = format!("--status-socket {}: ", path.display());
+            assert!(failure.message().starts_with(&start), "{failure:?}");
+            assert_eq!(failure.cause(), Some(Cause::File));
+            assert!(asked(&path).await.is_ok());
+            drop(answering);
+            assert!(!path.exists());
+            let failure = asked(&path).await.unwrap_err();
+            assert_eq!(failure.cause(), Some(Cause::Connect));
+            let start = format!("no proxy answers at {}: ", path.display());
+            let told = failure.message();
+            assert!(told.starts_with(&start), "{told}");
+            assert!(
+                told.ends_with("; name the socket of its --status-socket"),
+                "{told}"
+            );
+        }
+
+        #[tokio::test]
+        async fn what_a_killed_process_left_is_replaced_and_a_file_is_not() {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("socket");
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+            assert!(path.exists());
+            let answering = named(&path).answer(Role::Client, nothing_open).unwrap();
+            assert!(asked(&path).await.is_ok());
+            drop(answering);
+            fs::write(&path, "precious").unwrap();
+            assert!(bind(&directory.path().join("missing/socket")).is_err());
+            // Nobody listens there either, but it is no socket.
+            let refused = named(&path).answer(Role::Client, nothing_open);
+            assert_eq!(refused.err().unwrap().cause(), Some(Cause::File));
+            assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        }
+
+        #[test]
+        fn sockets_are_where_the_system_wants_them() {
+            let of = |runtime: &str, user: &str| {
+                let place = directory_of(|name| match name {
+                    "RUNTIME_DIRECTORY" => Some(runtime.into()),
+                    "XDG_RUNTIME_DIR" => Some(user.into()),
+                    _ => None,
+                });
+                place.map(|path| path.to_str().unwrap().to_owned())
+            };
+            assert_eq!(of("/run/a", "/run/b").as_deref(), Some("/run/a"));
+            assert_eq!(of("", "/run/b").as_deref(), Some("/run/b"));
+            assert_eq!(of("", ""), None);
+            assert_eq!(directory_of(|_| None), None);
+            assert_eq!(name(Role::Client), "proxy-client.sock");
+            assert_eq!(name(Role::Server), "proxy-server.sock");
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod socket {
+    use std::path::Path;
+
+    use super::{Role, Status, StatusSocket};
+    use crate::process::failure::Failure;
+
+    impl StatusSocket {
+        /// There are no such sockets here.
+        pub(crate) fn answer(
+            &self,
+            _: Role,
+            _: impl Fn() -> Status + Send + 'static,
+        ) -> Result<Option<()>, Failure> {
+            match self.status_socket {
+                None => Ok(None),
+                Some(_) => Err(Failure::usage(
+                    "--status-socket needs a system with Unix sockets",
+                )),
+            }
+        }
+    }
+
+    pub(super) fn ask(_: Option<&Path>) -> Result<Status, Failure> {
+        Err(Failure::usage("this needs a system with Unix sockets"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(id: u32, bytes: u64) -> PathReport {
+        PathReport {
+            id,
+            local: format!("10.0.0.{id}:1"),
+            remote: "192.0.2.1:443".to_owned(),
+            bytes_received: 10 * bytes,
+            bytes_sent: bytes,
+            rtt_ms: 12.34,
+            lost: 3,
+            cwnd: 0,
+            state: "active".into(),
+            resumed: false,
+            resume_failed: false,
+        }
+    }
+
+    fn flow(number: u64, bytes: u64) -> FlowRow {
+        FlowRow {
+            number,
+            protocol: "tcp".to_owned(),
+            target: "*".to_owned(),
+            user: (number == 2).then(|| "somebody".to_owned()),
+            class: "bulk".to_owned(),
+            bytes_sent: bytes,
+            bytes_received: 2 * bytes,
+            seconds: 1.6,
+        }
+    }
+
+    fn status(bytes: u64) -> Status {
+        let connection = |peer: &str, paths| ConnectionRow {
+            peer: Some(peer.to_owned()),
+            multipath: paths != 1,
+            paths: (0..paths).map(|id| path(id, bytes)).collect(),
+        };
+        Status {
+            role: Role::Client,
+            connections: vec![connection("a", 2), connection("b", 1)],
+            flows: vec![flow(1, bytes), flow(2, 3 * bytes)],
+        }
+    }
+
+    #[test]
+    fn a_row_for_each_path_and_flow() {
+        assert_eq!(
+            status(500).table(None),
+            "\
+client: 2 connections, 2 flows
+connection        path  local       remote         state   rtt ms  sent  received  lost
+0                 0     10.0.0.0:1  192.0.2.1:443  active  12.3    500   5000      3
+0                 1     10.0.0.1:1  192.0.2.1:443  active  12.3    500   5000      3
+1 (no multipath)  0     10.0.0.0:1  192.0.2.1:443  active  12.3    500   5000      3
+flow  target  user      class  sent  received  seconds
+tcp   *                 bulk   500   1000      2
+tcp   *       somebody  bulk   1500  3000      2
+"
+        );
+    }
+
+    /// What is new had carried nothing.
+    #[test]
+    fn rates_are_those_since_it_was_told_last() {
+        let mut before = Before {
+            status: status(125_000),
+            seconds: 2.0,
+        };
+        before.status.connections.pop();
+        before.status.flows.remove(0);
+        let now = Status {
+            role: Role::Server,
+            ..status(375_000)
+        };
+        assert_eq!(now.table(Some(&before)), "\
+server: 2 connections, 2 flows
+connection        path  local       remote         state   rtt ms  sent    received  lost  sends       receives
+0                 0     10.0.0.0:1  192.0.2.1:443  active  12.3    375000  3750000   3     1.0 Mbit/s  10.0 Mbit/s
+0                 1     10.0.0.1:1  192.0.2.1:443  active  12.3    375000  3750000   3     1.0 Mbit/s  10.0 Mbit/s
+1 (no multipath)  0     10.0.0.0:1  192.0.2.1:443  active  12.3    375000  3750000   3     1.5 Mbit/s  15.0 Mbit/s
+flow  target  user      class  sent     received  seconds  sends       receives
+tcp   *                 bulk   375000   750000    2        1.5 Mbit/s  3.0 Mbit/s
+tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/s
+");
+    }
+
+    /// Those of a path are of its own connection, and those of a flow of its own number.
+    #[test]
+    fn what_was_told_before_is_found_again() {
+        let mut then = status(5);
+        then.connections[1].paths = vec![path(1, 7), path(0, 9)];
+        let before = Before {
+            status: then,
+            seconds: 1.0,
+        };
+        let now = status(100);
+        let of = |connection: usize, path: usize| {
+            let connection = &now.connections[connection];
+            before.of_path(connection, &connection.paths[path])
+        };
+        assert_eq!([of(0, 0), of(0, 1), of(1, 0)], [[5, 50], [5, 50], [9, 90]]);
+        let stranger = ConnectionRow {
+            peer: Some("c".to_owned()),
+            multipath: true,
+            paths: Vec::new(),
+        };
+        assert_eq!(before.of_path(&stranger, &path(0, 1)), [0, 0]);
+        assert_eq!(before.of_path(&now.connections[0], &path(7, 1)), [0, 0]);
+        let flows = [1, 2, 3].map(|number| before.of_flow(&flow(number, 1)));
+        assert_eq!(flows, [[5, 10], [15, 30], [0, 0]]);
+    }
+
+    #[test]
+    fn the_busiest_flows_come_first() {
+        let before = Before {
+            status: status(100),
+            seconds: 1.0,
+        };
+        // The second had carried 900 bytes before, the first 300, and the third is new.
+        let mut flows = [flow(1, 110), flow(2, 310), flow(3, 20)];
+        flows[0].bytes_sent = 125;
+        before.put_busiest_first(&mut flows);
+        assert_eq!(flows.map(|flow| flow.number), [3, 1, 2]);
+        let mut flows = [flow(1, 110), flow(2, 320), flow(3, 15)];
+        before.put_busiest_first(&mut flows);
+        assert_eq!(flows.map(|flow| flow.number), [2, 3, 1]);
+    }
+
+    #[test]
+    fn a_table_is_cut_to_the_terminal() {
+        let table = "one two\nthree\nfour\n";
+        assert_eq!(cut(table, 80, 24), table);
+        assert_eq!(cut(table, 80, 4), table);
+        assert_eq!(cut(table, 5, 3), "one t\nthree\n");
+        assert_eq!(cut("ä×b\n", 2, 3), "ä×\n");
+        assert_eq!(
+            (cut(table, 80, 1), cut(table, 0, 2)),
+            (String::new(), "\n".to_owned())
+        );
+        assert_eq!(cut(table, 80, 0), "");
+    }
+
+    #[tokio::test]
+    async fn a_path_that_stands_by_is_told_as_such() {
+        let pair = crate::testing::pair(crate::options::Alpn::H3).await;
+        let state = || connection_row(&pair.client).paths[0].state.clone();
+        assert_ne!(state(), "backup");
+        let path = pair.client.path(mpquic_tokio::PathId(0)).unwrap();
+        path.set_status(mpquic_core::PathStatus::Backup).unwrap();
+        assert_eq!(state(), "backup");
+    }
+
+    #[test]
+    fn programs_can_read_what_is_told() {
+        let json = serde_json::to_string(&status(5)).unwrap();
+        let read: Status = serde_json::from_str(&json).unwrap();
+        assert_eq!(read.table(None), status(5).table(None));
+        assert!(json.starts_with("{\"role\":\"client\","), "{json}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Where the machine asks for names.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::command::run;
+use crate::process::failure::{Cause, Failure};
+
+const FILE: &str = "/etc/resolv.conf";
+/// Who has the file lead there keeps servers by device, and forgets those of a device that is gone.
+const RESOLVED: &str = "/run/systemd/resolve";
+
+/// A file that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replaced {
+    path: PathBuf,
+    /// `None` if there was none.
+    before: Option<String>,
+    after: String,
+}
+
+/// How the resolver is told.
+#[derive(Debug)]
+pub(crate) enum Resolver {
+    /// systemd-resolved, for the device.
+    Resolved,
+    /// The file.
+    File(Replaced),
+}
+
+impl Resolver {
+    /// What asking these servers takes.
+    pub(crate) fn plan(servers: &[IpAddr]) -> Result<Self, Failure> {
+        Self::plan_of(file(), servers)
+    }
+
+    fn plan_of(path: PathBuf, servers: &[IpAddr]) -> Result<Self, Failure> {
+        if path.starts_with(RESOLVED) {
+            return Ok(Self::Resolved);
+        }
+        let before = match fs::read_to_string(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(cannot("read", &path, &error)),
+        };
+        let after = text(before.as_deref().unwrap_or_default(), servers);
+        Ok(Self::File(Replaced {
+            path,
+            before,
+            after,
+        }))
+    }
+
+    /// Does it. For a file, what is planned must be written down before.
+    pub(crate) fn set(&self, device: &str, servers: &[IpAddr]) -> Result<(), Failure> {
+        match self {
+            Self::Resolved => {
+                let commands = commands(device, servers);
+                commands
+                    .iter()
+                    .try_for_each(|words| run("resolvectl", words))
+            }
+            Self::File(replaced) => {
+                let path = &replaced.path;
+                // In place: it may be a mount of its own.
+                fs::write(path, &replaced.after).map_err(|error| cannot("write", path, &error))
+            }
+        }
+    }
+}
+
+/// The file itself, wherever links lead.
+fn file() -> PathBuf {
+    fs::canonicalize(FILE).unwrap_or_else(|_| FILE.into())
+}
+
+/// What `resolvectl` is told.
+fn commands(device: &str, servers: &[IpAddr]) -> [Vec<String>; 2] {
+    let servers = servers.iter().map(IpAddr::to_string);
+    let dns = ["dns".to_owned(), device.to_owned()];
+    // All names, not only those of some domains.
+    let domain = ["domain", device, "~."].map(str::to_owned);
+    [dns.into_iter().chain(servers).collect(), domain.to_vec()]
+}
+
+/// A configuration with these servers, and all else as it was.
+fn text(before: &str, servers: &[IpAddr]) -> String {
+    let mut text = "# Set by mpquic proxy client; `mpquic proxy down` restores it.\n".to_owned();
+    for server in servers {
+        text += &format!("nameserver {server}\n");
+    }
+    let is_server = |line: &&str| line.split_whitespace().next() == Some("nameserver");
+    for line in before.lines().filter(|line| !is_server(line)) {
+        text += line;
+        text += "\n";
+    }
+    text
+}
+
+impl Replaced {
+    /// Puts back what was there, unless somebody has written something else meanwhile.
+    pub(crate) fn restore(&self) -> Result<(), Failure> {
+        self.restore_at(&file())
+    }
+
+    /// The same, where the resolver's configuration is this file. No other one is ours to write.
+    fn restore_at(&self, file: &Path) -> Result<(), Failure> {
+        let path = &self.path;
+        if path != file {
+            tracing::warn!(
+                "{} is not where names are asked for: it is left as it is",
+                path.display()
+            );
+            return Ok(());
+        }
+        let now = fs::read_to_string(path).ok();
+        if now == self.before {
+            return Ok(());
+        }
+        // Cut off while it was written: it is ours as well.
+        if !now.is_some_and(|now| self.after.starts_with(&now)) {
+            tracing::warn!(
+                "{} was changed meanwhile: it is left as it is",
+                path.display()
+            );
+            return Ok(());
+        }
+        let done = match &self.before {
+            Some(before) => fs::write(path, before),
+            None => fs::remove_file(path),
+        };
+        done.map_err(|error| cannot("restore", path, &error))
+    }
+}
+
+fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Cause::File.failed(format_args!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_replaced_and_the_rest_stays() {
+        let before = "nameserver 192.168.1.1\nsearch home.arpa\n nameserver ::1\noptions edns0";
+        let servers = ["9.9.9.9".parse().unwrap(), "2620:fe::fe".parse().unwrap()];
+        assert_eq!(
+            text(before, &servers),
+            "# Set by mpquic proxy client; `mpquic proxy down` restores it.\nnameserver 9.9.9.9\n\
+             nameserver 2620:fe::fe\nsearch home.arpa\noptions edns0\n"
+        );
+    }
+
+    #[test]
+    fn what_was_there_comes_back_unless_somebody_else_wrote() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolv.conf");
+        let read = || fs::read_to_string(&path).ok();
+        let mut replaced = Replaced {
+            path: path.clone(),
+            before: Some("nameserver 192.168.1.1\n".to_owned()),
+            after: "nameserver 9.9.9.9\n".to_owned(),
+        };
+        for (now, then) in [
+            ("nameserver 9.9.9.9\n", replaced.before.clone()),
+            ("nameserv", replaced.before.clone()),
+            ("", replaced.before.clone()),
+            (
+                "nameserver 8.8.8.8\n",
+                Some("nameserver 8.8.8.8\n".to_owned()),
+            ),
+        ] {
+            fs::write(&path, now).unwrap();
+            replaced.restore_at(&path).unwrap();
+            assert_eq!(read(), then, "{now:?}");
+        }
+        replaced.before = None;
+        fs::write(&path, &replaced.after).unwrap();
+        replaced.restore_at(&path).unwrap();
+        assert_eq!(read(), None);
+        replaced.restore_at(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_replaced_unless_it_is_of_who_keeps_servers_by_device() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolv.conf");
+        let servers = ["9.9.9.9".parse().unwrap(), "2620:fe::fe".parse().unwrap()];
+        let plan = |path: &Path| Resolver::plan_of(path.to_owned(), &servers);
+        let before = |path: &Path| match plan(path).unwrap() {
+            Resolver::File(replaced) => {
+                let text = text(replaced.before.as_deref().unwrap_or_default(), &servers);
+                assert_eq!((&*replaced.path, replaced.after), (path, text));
+                replaced.before
+            }
+            Resolver::Resolved => panic!("it is a file"),
+        };
+        assert_eq!(before(&path), None);
+        fs::write(&path, "nameserver 192.168.1.1\n").unwrap();
+        assert_eq!(before(&path).as_deref(), Some("nameserver 192.168.1.1\n"));
+        let failure = plan(directory.path()).unwrap_err();
+        let told = format!("cannot read {}: ", directory.path().display());
+        assert!(
+            failure.message().starts_with(&told),
+            "{}",
+            failure.message()
+        );
+        let resolved = plan(Path::new("/run/systemd/resolve/stub-resolv.conf"));
+        assert!(matches!(resolved, Ok(Resolver::Resolved)));
+        let told = commands("tun0", &servers).map(|words| words.join(" "));
+        assert_eq!(told, ["dns tun0 9.9.9.9 2620:fe::fe", "domain tun0 ~."]);
+    }
+
+    #[test]
+    fn a_file_is_written_as_planned() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolv.conf");
+        let replaced = Replaced {
+            path: path.clone(),
+            before: None,
+            after: "nameserver 9.9.9.9\n".to_owned(),
+        };
+        let resolver = Resolver::File(replaced.clone());
+        resolver.set("tun0", &[]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), replaced.after);
+        // No other file is restored.
+        replaced.restore().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), replaced.after);
+        let missing = Replaced {
+            path: directory.path().join("missing/file"),
+            ..replaced
+        };
+        let failure = Resolver::File(missing).set("tun0", &[]).unwrap_err();
+        assert_eq!(failure.cause(), Some(Cause::File));
+    }
+}

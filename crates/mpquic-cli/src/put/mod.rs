@@ -1,0 +1,339 @@
+//! `mpquic put`.
+
+pub(crate) mod sending;
+pub(crate) mod sources;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::stream::{self, StreamExt};
+use http::Uri;
+use tokio::time::MissedTickBehavior;
+
+use crate::client::session::{Purpose, Sessions};
+use crate::client::weight::{Weight, parse_weight};
+use crate::files::directory_page::{Kind, Listed};
+use crate::options::examples;
+use crate::options::preference::Preference;
+use crate::options::reach::{Patience, Reach};
+use crate::options::{Alpn, parse_url};
+use crate::process::clock;
+use crate::process::failure::{Cause, Failure, one_line};
+use crate::process::screen;
+use crate::put::sending::{Sending, Total};
+use crate::put::sources::{Directory, Item, Items};
+use crate::rate::Rate;
+use crate::rate::pace::Pace;
+use crate::report::live::Direction;
+use crate::report::live_terminal::{LiveArgs, beside};
+use crate::report::of_files;
+use crate::report::progress::{Progress, REFRESH};
+use crate::text::percent::percent_encode;
+use crate::text::times;
+
+/// Send files over all paths at once
+///
+/// By PUT of HTTP/3: `mpquic serve --allow-put` takes them, and other servers that know the method. A
+/// file has its name there once it is whole.
+#[derive(Debug, Args)]
+#[command(after_help = examples::PUT)]
+pub(crate) struct Put {
+    /// Where to, as https://HOST[:PORT]/FILE; after a slash at its end follow the names of the files
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    url: Uri,
+    /// What to send; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Send directories, with all that is in them: the server makes them (MKCOL). Files of which the
+    /// server has one of the same size and time are not sent again. Links in them, and what is no file,
+    /// are left out
+    #[arg(short, long)]
+    recursive: bool,
+    /// Send up to this many files at a time, over one connection
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    parallel: u16,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
+    preference: Preference,
+    #[command(flatten)]
+    patience: Patience,
+    /// Give paths from this local address or interface so many parts of what is sent; others get one;
+    /// repeat for several. What a path has no room for goes elsewhere
+    #[arg(long, value_name = "ADDR|IFACE=N", conflicts_with = "scheduler", value_parser = parse_weight)]
+    weight: Vec<Weight>,
+    /// Send at this rate at most, all files together, in bits per second with a unit, such as 800k,
+    /// 20M or 1.5G
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Print a JSON object for each file when it is done
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Sends the files, each again if the connection is lost.
+pub(crate) async fn run(args: Put) -> Result<(), Failure> {
+    let (url, files, recursive) = (args.url.clone(), args.files.clone(), args.recursive);
+    let found = tokio::task::spawn_blocking(move || sources::items(&url, &files, recursive));
+    let items = found.await.map_err(Failure::other)??;
+    if let Some(told) = left_out(&items.left_out).filter(|_| !args.quiet) {
+        screen::say(told);
+    }
+    let urls = [args.url.clone()];
+    let sessions = Sessions::new(
+        &args.reach,
+        Purpose {
+            urls: &urls,
+            alpn: &[Alpn::H3],
+            early_data: false,
+            quiet: args.quiet,
+            datagrams: false,
+            rate: args.rate,
+            backup: &args.preference.backup,
+            weights: &args.weight,
+            costs: &args.preference.cost,
+        },
+    )?;
+    let sending = sending(&args, &sessions);
+    let title = &args.url;
+    let live = args.live.view(title, Direction::Sending);
+    let sent = beside(live, || sessions.shown(), send_all(&args, &sending, &items));
+    let result = {
+        let mut work = pin!(sent);
+        let mut view = View::new(&items, args.quiet || args.live.is_shown());
+        let mut ticks = tokio::time::interval(REFRESH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let result = loop {
+            tokio::select! {
+                result = &mut work => break result,
+                _ = ticks.tick() => view.update(&sending),
+            }
+        };
+        view.progress.clear();
+        result
+    };
+    sessions.close().await;
+    result
+}
+
+/// How files are sent, as the options say.
+fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>) -> Sending<'a> {
+    Sending {
+        sessions,
+        retry: Duration::from_secs(args.patience.retry_time),
+        stall: args.patience.stall.limit(),
+        quiet: args.quiet,
+        pace: args.rate.map(Pace::new),
+        total: Total::default(),
+    }
+}
+
+/// What is told of what is left out.
+fn left_out(paths: &[PathBuf]) -> Option<String> {
+    const NAMED: usize = 10;
+    if paths.is_empty() {
+        return None;
+    }
+    let names = paths
+        .iter()
+        .take(NAMED)
+        .map(|path| path.display().to_string());
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = match paths.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let told = format!("links, and what is no file, are left out: {names}{more}");
+    Some(format!("mpquic: {}", one_line(&told)))
+}
+
+/// How it goes with all files.
+struct Course {
+    result: Result<(), Failure>,
+    /// Directories that could not be made.
+    missing: Vec<Uri>,
+    count: usize,
+    /// Files that are there already.
+    there: usize,
+}
+
+impl Course {
+    fn fail(&mut self, failure: &Failure) {
+        let cause = failure.cause().unwrap_or(Cause::Other);
+        failure.report();
+        if self.result.is_ok() {
+            self.result = Err(Failure::Reported(cause));
+        }
+    }
+
+    /// True for what is in a directory that could not be made: it has no place.
+    fn is_lost(&self, url: &Uri) -> bool {
+        let mut missing = self.missing.iter();
+        missing.any(|directory| url.path().starts_with(directory.path()))
+    }
+}
+
+/// Makes the directories, then sends the files, some at a time.
+async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<(), Failure> {
+    let began = clock::now();
+    let mut course = Course {
+        result: Ok(()),
+        missing: Vec::new(),
+        count: 0,
+        there: 0,
+    };
+    for failure in &items.failures {
+        course.fail(failure);
+    }
+    let parallel = usize::from(args.parallel);
+    let there = make_directories(sending, &items.directories, parallel, &mut course).await?;
+    let mut wanted = Vec::new();
+    for item in &items.files {
+        if course.is_lost(&item.url) {
+            continue;
+        }
+        if !is_there(item, &there) {
+            wanted.push(item);
+            continue;
+        }
+        course.there += 1;
+        let length = item.found.map_or(0, |found| found.length);
+        sending.total.before.fetch_add(length, Relaxed);
+    }
+    let sent = wanted.into_iter().map(|item| async move {
+        let sent = sending.send_file(item).await;
+        (item, sent)
+    });
+    let mut sent = pin!(stream::iter(sent).buffer_unordered(parallel));
+    while let Some((item, sent)) = sent.next().await {
+        match sent {
+            Ok(report) => {
+                course.count += 1;
+                if args.json {
+                    let json = serde_json::to_string(&report);
+                    screen::print(json.map_err(Failure::other)?);
+                } else if !args.quiet && items.files.len() == 1 {
+                    let (summary, table) = (report.summary(), report.table());
+                    let url = &item.url;
+                    screen::say(format_args!("{url}: {summary}\n{}", table.trim_end()));
+                }
+            }
+            Err(failure) => course.fail(&failure.about(&item.url)),
+        }
+    }
+    let is_told = items.files.len() != 1 || course.there > 0;
+    if is_told && !args.quiet && !args.json {
+        let seconds = (clock::now() - began).as_secs_f64();
+        let told = of_files(course.count, sending.total.bytes.load(Relaxed), seconds);
+        let before = match course.there {
+            0 => String::new(),
+            there => format!(", {there} were there before"),
+        };
+        screen::say(format_args!("{}: {told}{before}", args.url));
+    }
+    course.result
+}
+
+/// Makes the directories, and tells what is in those that are there already.
+async fn make_directories(
+    sending: &Sending<'_>,
+    directories: &[Directory],
+    parallel: usize,
+    course: &mut Course,
+) -> Result<HashMap<String, Listed>, Failure> {
+    let mut old = Vec::new();
+    // Those that are in others come after them.
+    for directories in directories.chunk_by(|a, b| a.depth == b.depth) {
+        let wanted: Vec<_> = directories
+            .iter()
+            .filter(|it| !course.is_lost(&it.url))
+            .collect();
+        let made = wanted.into_iter().map(|directory| async move {
+            let made = match directory.here {
+                Some(_) => sending.make_directory(directory).await,
+                None => Ok(false),
+            };
+            (directory, made)
+        });
+        let mut made = pin!(stream::iter(made).buffer_unordered(parallel));
+        while let Some((directory, made)) = made.next().await {
+            match made {
+                Ok(true) => {}
+                Ok(false) => old.push(&directory.url),
+                Err(failure) if failure.cause() == Some(Cause::Refused) => {
+                    course.fail(&failure.about(&directory.url));
+                    course.missing.push(directory.url.clone());
+                }
+                Err(failure) => return Err(failure.about(&directory.url)),
+            }
+        }
+    }
+    let listed = old.into_iter().map(|url| async move {
+        let listed = sending.list(url).await;
+        listed.map(|listed| (url, listed))
+    });
+    let mut listed = pin!(stream::iter(listed).buffer_unordered(parallel));
+    let mut there = HashMap::new();
+    while let Some(listed) = listed.next().await {
+        let (url, listed) = listed?;
+        for entry in listed {
+            let name = match &entry.encoded {
+                Some(encoded) => encoded.clone(),
+                None => percent_encode(&entry.name),
+            };
+            there.insert(format!("{}{name}", url.path()), entry);
+        }
+    }
+    Ok(there)
+}
+
+/// True if the server seems to have a file: one of the same size and time, to the second.
+fn is_there(item: &Item, there: &HashMap<String, Listed>) -> bool {
+    let (Some(found), Some(entry)) = (&item.found, there.get(item.url.path())) else {
+        return false;
+    };
+    let date = found.modified.and_then(times::http_date);
+    entry.kind == Kind::File
+        && entry.size == Some(found.length)
+        && date.is_some()
+        && entry.mtime == date
+}
+
+/// How far all files are.
+struct View {
+    progress: Progress,
+}
+
+impl View {
+    fn new(items: &Items, quiet: bool) -> Self {
+        let title = match &items.files[..] {
+            [item] => item.name().to_owned(),
+            files => format!("{} files", files.len()),
+        };
+        let progress = Progress::new(title, items.length, clock::now(), quiet, &[]);
+        Self {
+            progress: progress.of_sending(),
+        }
+    }
+
+    fn update(&mut self, sending: &Sending<'_>) {
+        if let Some(connection) = sending.sessions.open() {
+            let now = clock::now();
+            let total = &sending.total;
+            let bytes = total.bytes.load(Relaxed) + total.before.load(Relaxed);
+            self.progress.update(now, bytes, &connection.path_stats());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,625 @@
+//! One file that is sent: the requests for it, one after the other, until the server has it or there is
+//! no hope.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use mpquic_tokio::Connection;
+use sha2::{Digest, Sha256};
+use tokio::time::MissedTickBehavior;
+
+use crate::client::backup;
+use crate::client::http3;
+use crate::client::knock;
+use crate::client::protocol::{Ask, Body as _, Client as _, RequestError};
+use crate::client::requests::AnyClient;
+use crate::client::retry::{Reached, Retry};
+use crate::client::session::{Connected, Sessions};
+use crate::files::attributes::Attributes;
+use crate::files::directory_page::Listed;
+use crate::files::resuming;
+use crate::options::Alpn;
+use crate::process::clock;
+use crate::process::failure::{Cause, Failure};
+use crate::process::screen;
+use crate::put::sources::{Directory, Item, cannot_read};
+use crate::rate::pace::Pace;
+use crate::report::progress::REFRESH;
+use crate::report::{self, Counters, Report};
+use crate::text::hex::hex;
+
+/// Bytes read from a file at a time.
+const PIECE: usize = 256 << 10;
+/// Longest list of a directory, bytes.
+const MAX_LIST: usize = 16 << 20;
+
+/// What all files have in common.
+pub(crate) struct Sending<'a> {
+    pub(crate) sessions: &'a Sessions<'a>,
+    /// How long to try again while nothing is sent.
+    pub(crate) retry: Duration,
+    /// Give a request up if nothing goes on for so long.
+    pub(crate) stall: Duration,
+    /// Say nothing that is no error.
+    pub(crate) quiet: bool,
+    pub(crate) pace: Option<Pace>,
+    pub(crate) total: Total,
+}
+
+/// What was sent.
+#[derive(Debug, Default)]
+pub(crate) struct Total {
+    /// Bytes of files, without those that have to be sent again.
+    pub(crate) bytes: AtomicU64,
+    /// Those of files that the server had before.
+    pub(crate) before: AtomicU64,
+}
+
+/// What is tried until it goes well.
+struct Tries {
+    retry: Retry,
+    /// How much of the file was sent at most.
+    reached: Reached,
+    /// There was a connection once.
+    connected: bool,
+    /// What was sent of, and where the server lets it be resumed.
+    begun: Option<Begun>,
+}
+
+/// An upload that can be resumed.
+struct Begun {
+    upload: Uri,
+    of: Identity,
+}
+
+/// What tells whether a file is still the same.
+type Identity = (Option<u64>, Attributes);
+
+impl Tries {
+    fn new(limit: Duration) -> Self {
+        let now = clock::now();
+        Self {
+            retry: Retry::new(limit, now),
+            reached: Reached::new(0, now),
+            connected: false,
+            begun: None,
+        }
+    }
+}
+
+impl Sending<'_> {
+    /// Sends a file, again if the connection is lost.
+    pub(crate) async fn send_file(&self, item: &Item) -> Result<Report, Failure> {
+        let started = clock::now();
+        let mut tries = Tries::new(self.retry);
+        loop {
+            let mut body = Input::open(item).await?;
+            let failed = match self.attempt(&mut tries, item, &mut body).await {
+                Ok((connected, before)) => {
+                    let retries = tries.retry.count.into();
+                    let report = report_of(&connected.connection, &before);
+                    return Ok(Report {
+                        url: item.url.to_string(),
+                        bytes: body.bytes,
+                        seconds: (clock::now() - started).as_secs_f64(),
+                        sha256: hex(&body.hash.finalize()),
+                        retries,
+                        resumed_at: body.start,
+                        file: item.file.as_ref().map(|path| path.display().to_string()),
+                        ..report
+                    });
+                }
+                Err(failed) => failed,
+            };
+            // What was read from standard input is gone.
+            let may_repeat = item.file.is_some();
+            self.next_try(&mut tries, failed, &item.url, may_repeat)
+                .await?;
+        }
+    }
+
+    /// Makes a directory; false if it is there already.
+    pub(crate) async fn make_directory(&self, directory: &Directory) -> Result<bool, Failure> {
+        let mut tries = Tries::new(self.retry);
+        loop {
+            let failed = match self.try_to_make(&mut tries, directory).await {
+                Ok(is_new) => return Ok(is_new),
+                Err(failed) => failed,
+            };
+            let url = &directory.url;
+            self.next_try(&mut tries, failed, url, true).await?;
+        }
+    }
+
+    /// What is in a directory already; nothing if the server does not say.
+    pub(crate) async fn list(&self, url: &Uri) -> Result<Vec<Listed>, Failure> {
+        let mut tries = Tries::new(self.retry);
+        loop {
+            let failed = match self.try_to_list(&mut tries, url).await {
+                Ok(listed) => return Ok(listed),
+                Err(failed) if !failed.is_temporary => return Ok(Vec::new()),
+                Err(failed) => failed,
+            };
+            self.next_try(&mut tries, failed, url, true).await?;
+        }
+    }
+
+    /// Waits for the next try, unless there is no hope.
+    async fn next_try(
+        &self,
+        tries: &mut Tries,
+        failed: Unsent,
+        url: &Uri,
+        may_repeat: bool,
+    ) -> Result<(), Failure> {
+        let next = match failed.is_temporary && tries.connected && may_repeat {
+            true => tries.retry.next(tries.reached.at, clock::now()),
+            false => None,
+        };
+        let (pause, is_first) = next.ok_or_else(|| failed.failure.clone())?;
+        if is_first && !self.quiet {
+            let why = failed.failure.message();
+            screen::say(format_args!("mpquic: {url}: {why}; trying again"));
+        }
+        self.sessions.give_up().await;
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+
+    async fn client(
+        &self,
+        tries: &mut Tries,
+        url: &Uri,
+    ) -> Result<(Connected, http3::Client), Unsent> {
+        let connected = self.sessions.connection(url).await?;
+        tries.connected = true;
+        match connected.clients.established().await? {
+            AnyClient::Http(client) => Ok((connected, client)),
+            AnyClient::Hq(_) => Err(Failure::other("the server does not speak HTTP/3").into()),
+        }
+    }
+
+    async fn try_to_make(&self, tries: &mut Tries, directory: &Directory) -> Result<bool, Unsent> {
+        let (_connected, client) = self.client(tries, &directory.url).await?;
+        let method = Method::from_bytes(b"MKCOL").map_err(Failure::other)?;
+        let mut ask = Ask {
+            method,
+            ..Ask::get(&directory.url)
+        };
+        let here = directory.here.as_ref();
+        if let Some(metadata) = here.and_then(|here| std::fs::metadata(here).ok()) {
+            Attributes::of_file(&metadata).add_to(&mut ask.fields);
+        }
+        match self.ask(&client, &ask).await {
+            Ok(_) => Ok(true),
+            // RFC 4918 section 9.3.1: it is there.
+            Err(RequestError::Status(StatusCode::METHOD_NOT_ALLOWED)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends a request without a body, and gives the fields of the answer.
+    async fn ask(&self, client: &http3::Client, ask: &Ask) -> Result<HeaderMap, RequestError> {
+        let answered = async {
+            let mut request = client.put(ask, None).await?;
+            request.finish().await
+        };
+        let answered = tokio::time::timeout(self.stall, answered).await;
+        answered.unwrap_or(Err(RequestError::Stalled(self.stall.as_secs())))
+    }
+
+    async fn try_to_list(&self, tries: &mut Tries, url: &Uri) -> Result<Vec<Listed>, Unsent> {
+        let (_connected, client) = self.client(tries, url).await?;
+        let mut ask = Ask::get(url);
+        let json = HeaderValue::from_static("application/json");
+        ask.fields.insert(ACCEPT, json);
+        let read = async {
+            let mut answer = client.ask(&ask).await?;
+            let mut list = Vec::new();
+            let mut pieces = [Bytes::new()];
+            while let Some(count) = answer.body.read(&mut pieces).await? {
+                pieces[..count]
+                    .iter()
+                    .for_each(|piece| list.extend_from_slice(piece));
+                if list.len() > MAX_LIST {
+                    return Err(RequestError::Unsupported(
+                        "the list of the directory is too long",
+                    ));
+                }
+            }
+            Ok(list)
+        };
+        let read = tokio::time::timeout(self.stall, read).await;
+        let list = read.unwrap_or(Err(RequestError::Stalled(self.stall.as_secs())))?;
+        Ok(serde_json::from_slice(&list).unwrap_or_default())
+    }
+
+    /// How much of a file the server has, and where it takes the rest; `None` if it wants all of it.
+    async fn resumed(
+        &self,
+        client: &http3::Client,
+        begun: Option<&Begun>,
+        body: &Input,
+    ) -> Result<Option<(u64, Uri)>, RequestError> {
+        let Some(begun) = begun.filter(|begun| begun.of == body.identity()) else {
+            return Ok(None);
+        };
+        let ask = Ask {
+            method: Method::HEAD,
+            ..Ask::get(&begun.upload)
+        };
+        match self.ask(client, &ask).await {
+            Ok(fields) => {
+                let offset = resuming::offset_of(&fields);
+                let offset = offset.filter(|offset| body.length.is_some_and(|all| *offset <= all));
+                Ok(offset.map(|offset| (offset, begun.upload.clone())))
+            }
+            // It has forgotten, or it is whole by now.
+            Err(error) if !error.is_temporary() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        tries: &mut Tries,
+        item: &Item,
+        body: &mut Input,
+    ) -> Result<(Connected, Counters), Unsent> {
+        let (connected, client) = self.client(tries, &item.url).await?;
+        let connection = &connected.connection;
+        let before = match connected.is_old {
+            true => Counters::new(connection.path_stats(), &connection.stats()),
+            false => Counters::default(),
+        };
+        let sent = Sent {
+            bytes: AtomicU64::new(0),
+            reading: AtomicBool::new(false),
+            upload: Mutex::default(),
+            total: &self.total,
+        };
+        let flow = Flow {
+            item,
+            pace: self.pace.as_ref(),
+            sent: &sent,
+        };
+        let result = {
+            let send = async {
+                let resumed = self.resumed(&client, tries.begun.as_ref(), body).await?;
+                let ask = flow.begin(item, resumed, body).await?;
+                let left = body.length.map(|length| length - body.start);
+                let mut request = client.put(&ask, left).await?;
+                flow.send(&mut request, body).await
+            };
+            tokio::pin!(send);
+            tokio::select! {
+                result = &mut send => result,
+                error = self.until_hopeless(connection, &sent, &mut tries.reached) => {
+                    Err(error.into())
+                }
+            }
+        };
+        if result.is_err() {
+            let bytes = sent.bytes.load(Relaxed);
+            tries.reached.note(bytes, clock::now());
+            if let Some(upload) = sent.upload().take() {
+                let of = body.identity();
+                tries.begun = Some(Begun { upload, of });
+            }
+            // It has to be sent again.
+            self.total.bytes.fetch_sub(bytes, Relaxed);
+        }
+        match result {
+            // Somebody else writes there, or nobody may: it is sent from its beginning.
+            Err(failed) if body.start > 0 && !failed.is_temporary && failed.is_refused => {
+                tries.begun = None;
+                Err(Unsent {
+                    is_temporary: true,
+                    ..failed
+                })
+            }
+            result => result.map(|()| (connected, before)),
+        }
+    }
+
+    /// Waits until the connection is lost, nobody listens on the server's port any more, or nothing has gone on for too
+    /// long. While a read takes its time, as of standard input, nothing else would tell.
+    async fn until_hopeless(
+        &self,
+        connection: &Connection,
+        sent: &Sent<'_>,
+        reached: &mut Reached,
+    ) -> RequestError {
+        let mut ticks = tokio::time::interval(REFRESH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let gone = knock::until_gone(connection.remote_address());
+        tokio::pin!(gone);
+        let (mut seen, mut moved) = ((0, 0), clock::now());
+        loop {
+            tokio::select! {
+                error = connection.closed() => return error.into(),
+                () = &mut gone => return RequestError::Gone,
+                _ = ticks.tick() => {}
+            }
+            let now = clock::now();
+            // What was taken into the send buffer says less than what was acknowledged.
+            let heard = connection.stats().bytes_received;
+            let bytes = sent.bytes.load(Relaxed);
+            if heard != seen.1 {
+                gone.set(knock::until_gone(connection.remote_address()));
+            }
+            if sent.reading.load(Relaxed) || seen != (bytes, heard) {
+                seen = (bytes, heard);
+                moved = now;
+                reached.note(bytes, now);
+            } else if now >= moved + self.stall {
+                return RequestError::Stalled(self.stall.as_secs());
+            }
+        }
+    }
+}
+
+/// What the paths did for a file.
+fn report_of(connection: &Connection, before: &Counters) -> Report {
+    let after = Counters::new(connection.path_stats(), &connection.stats());
+    let (extra_bytes_sent, extra_bytes_received) = after.extra_since(before);
+    let mut paths = report::paths(&before.paths, &after.paths);
+    backup::mark(&mut paths, connection);
+    Report {
+        url: String::new(),
+        bytes: 0,
+        seconds: 0.0,
+        sha256: String::new(),
+        paths,
+        extra_bytes_sent,
+        extra_bytes_received,
+        multipath: connection.is_multipath(),
+        early_data: false,
+        resumed_at: 0,
+        retries: 0,
+        longest_gap_ms: None,
+        quic_version: connection.version().to_string(),
+        protocol: String::from_utf8_lossy(Alpn::H3.bytes()).into_owned(),
+        file: None,
+        is_sent: true,
+    }
+}
+
+/// What is read and sent.
+struct Input {
+    reader: Option<Box<dyn Read + Send>>,
+    /// Its length, if that is known before.
+    length: Option<u64>,
+    attributes: Attributes,
+    /// Where what is sent begins.
+    start: u64,
+    /// What was read.
+    bytes: u64,
+    hash: Sha256,
+}
+
+impl Input {
+    /// A pipe may let us wait for long, and so may a disk: this is no reason not to listen to signals.
+    async fn open(item: &Item) -> Result<Self, Failure> {
+        let item = item.clone();
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(&item)).await;
+        opened.map_err(Failure::other)?
+    }
+
+    fn open_now(item: &Item) -> Result<Self, Failure> {
+        let (reader, length, attributes): (Box<dyn Read + Send>, _, _) = match &item.file {
+            None => (Box::new(io::stdin()), None, Attributes::default()),
+            Some(path) => {
+                let cannot_read = |error: io::Error| cannot_read(path, &error);
+                let file = File::open(path).map_err(cannot_read)?;
+                let metadata = file.metadata().map_err(cannot_read)?;
+                if metadata.is_dir() {
+                    return Err(cannot_read(io::ErrorKind::IsADirectory.into()));
+                }
+                // Devices and pipes have none.
+                let length = metadata.is_file().then_some(metadata.len());
+                let attributes = match metadata.is_file() {
+                    true => Attributes::of_file(&metadata),
+                    false => Attributes::default(),
+                };
+                (Box::new(file), length, attributes)
+            }
+        };
+        Ok(Self {
+            reader: Some(reader),
+            length,
+            attributes,
+            start: 0,
+            bytes: 0,
+            hash: Sha256::new(),
+        })
+    }
+
+    fn identity(&self) -> Identity {
+        (self.length, self.attributes)
+    }
+
+    /// Reads what the server has already: the sum is that of the whole.
+    async fn skip_to(&mut self, start: u64) -> io::Result<()> {
+        while self.bytes < start {
+            let left = usize::try_from(start - self.bytes).unwrap_or(PIECE);
+            if self.read_some(left.min(PIECE)).await?.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        self.start = start;
+        Ok(())
+    }
+
+    /// The next bytes; none at the end.
+    async fn read(&mut self) -> io::Result<Bytes> {
+        // Small files need no large buffers. One byte more shows whether it grew.
+        let left = self
+            .length
+            .map(|length| length.saturating_sub(self.bytes) + 1);
+        let size = left.map_or(PIECE, |left| {
+            usize::try_from(left).map_or(PIECE, |left| left.min(PIECE))
+        });
+        self.read_some(size).await
+    }
+
+    async fn read_some(&mut self, size: usize) -> io::Result<Bytes> {
+        let reader = self.reader.take();
+        let mut reader = reader.ok_or_else(|| io::Error::other("a read was given up"))?;
+        let run = move || {
+            let mut piece = vec![0; size];
+            let read = reader.read(&mut piece);
+            (
+                reader,
+                read.map(|length| piece.truncate(length)).map(|()| piece),
+            )
+        };
+        let (reader, piece) = tokio::task::spawn_blocking(run)
+            .await
+            .map_err(io::Error::other)?;
+        self.reader = Some(reader);
+        let piece = Bytes::from(piece?);
+        self.hash.update(&piece);
+        self.bytes += piece.len() as u64;
+        Ok(piece)
+    }
+}
+
+/// Why a try failed.
+struct Unsent {
+    failure: Failure,
+    is_temporary: bool,
+    /// The server gave an answer.
+    is_refused: bool,
+}
+
+impl From<RequestError> for Unsent {
+    fn from(error: RequestError) -> Self {
+        Self {
+            is_temporary: error.is_temporary(),
+            is_refused: matches!(error, RequestError::Status(_) | RequestError::NotFound),
+            failure: error.into(),
+        }
+    }
+}
+
+impl From<Failure> for Unsent {
+    fn from(failure: Failure) -> Self {
+        let cause = failure.cause();
+        Self {
+            is_refused: false,
+            is_temporary: matches!(cause, Some(Cause::Name | Cause::Connect | Cause::Broken)),
+            failure,
+        }
+    }
+}
+
+/// What a try tells about itself while it runs.
+struct Sent<'a> {
+    bytes: AtomicU64,
+    /// It waits for the disk, or for whoever writes standard input.
+    reading: AtomicBool,
+    /// Where it can be resumed.
+    upload: Mutex<Option<Uri>>,
+    total: &'a Total,
+}
+
+/// How a body is sent.
+struct Flow<'a> {
+    item: &'a Item,
+    pace: Option<&'a Pace>,
+    sent: &'a Sent<'a>,
+}
+
+impl Sent<'_> {
+    fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.total.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn upload(&self) -> MutexGuard<'_, Option<Uri>> {
+        self.upload.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flow<'_> {
+    /// The request: for the whole file, or for the rest.
+    async fn begin(
+        &self,
+        item: &Item,
+        resumed: Option<(u64, Uri)>,
+        body: &mut Input,
+    ) -> Result<Ask, Unsent> {
+        let mut ask = Ask::get(&item.url);
+        body.attributes.add_to(&mut ask.fields);
+        match resumed {
+            Some((offset, upload)) => {
+                self.sent.reading.store(true, Relaxed);
+                let name = item.file.as_deref().unwrap_or(Path::new("-"));
+                let skipped = body.skip_to(offset).await;
+                skipped.map_err(|error| cannot_read(name, &error))?;
+                self.sent.reading.store(false, Relaxed);
+                self.sent.add(offset);
+                ask.method = Method::PATCH;
+                ask.url = upload.clone();
+                resuming::go_on(&mut ask.fields, offset);
+                *self.sent.upload() = Some(upload);
+            }
+            None => {
+                ask.method = Method::PUT;
+                if body.length.is_some() {
+                    resuming::want(&mut ask.fields);
+                }
+            }
+        }
+        Ok(ask)
+    }
+
+    /// Sends the body, and waits for the answer.
+    async fn send(&self, request: &mut http3::Put, body: &mut Input) -> Result<(), Unsent> {
+        let most = self.pace.map_or(usize::MAX, Pace::piece);
+        let name = self.item.file.as_deref().unwrap_or(Path::new("-"));
+        loop {
+            self.sent.reading.store(true, Relaxed);
+            let piece = body.read().await;
+            let mut piece = piece.map_err(|error| cannot_read(name, &error))?;
+            self.sent.reading.store(false, Relaxed);
+            if piece.is_empty() {
+                break;
+            }
+            if body.length.is_some_and(|length| body.bytes > length) {
+                let name = name.display();
+                let changed = Cause::File.failed(format_args!("{name} grew while it was read"));
+                return Err(changed.into());
+            }
+            while !piece.is_empty() {
+                let part = piece.split_to(most.min(piece.len()));
+                let bytes = part.len();
+                if let Some(pace) = self.pace {
+                    pace.wait(bytes).await;
+                }
+                if !request.send(part).await? {
+                    // The server has its answer already.
+                    request.finish().await?;
+                    return Ok(());
+                }
+                if let Some(upload) = request.upload() {
+                    *self.sent.upload() = Some(upload.clone());
+                }
+                self.sent.add(bytes as u64);
+            }
+        }
+        request.finish().await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

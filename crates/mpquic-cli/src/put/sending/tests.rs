@@ -1,0 +1,439 @@
+//! Tests of how a file is sent.
+
+use mpquic_tokio::{Endpoint, SendStream};
+
+use super::*;
+use crate::client::session::Purpose;
+use crate::demo::relay::Relay;
+use crate::files::unfinished::Token;
+use crate::files::upload::{Place, Upload, UploadError};
+use crate::files::{Content, Directory, OpenError, Source};
+use crate::process::screen::tests::Heard;
+use crate::rate::Rate;
+use crate::serve::Service;
+use crate::serve::limits::Limits;
+use crate::testing::{Served, soon};
+
+/// Takes its time before it takes a file.
+struct Slow {
+    time: Duration,
+    directory: tempfile::TempDir,
+}
+
+impl Source for Slow {
+    fn open(&self, _: &str) -> Result<Content, OpenError> {
+        Err(OpenError::NotFound)
+    }
+
+    fn max_upload(&self) -> Option<u64> {
+        Some(1000)
+    }
+
+    fn upload(&self, _: &str, _: Attributes, _: Option<Token>) -> Result<Upload, UploadError> {
+        std::thread::sleep(self.time);
+        let place = Place::new(self.directory.path(), "file".as_ref())?;
+        Upload::create(place, None)
+    }
+}
+
+fn sending<'a>(sessions: &'a Sessions<'a>, stall: Duration) -> Sending<'a> {
+    Sending {
+        sessions,
+        retry: Duration::from_secs(60),
+        stall,
+        quiet: false,
+        pace: None,
+        total: Total::default(),
+    }
+}
+
+/// A server may be silent for a while, and then for too long.
+#[tokio::test]
+async fn a_silent_server_is_waited_for_as_long_as_was_said() {
+    let source = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(source.path(), "content").unwrap();
+    for (wait, stall, is_sent) in [(350, 20_000, true), (1500, 300, false)] {
+        let slow = Slow {
+            time: Duration::from_millis(wait),
+            directory: tempfile::tempdir().unwrap(),
+        };
+        let there = slow.directory.path().join("file");
+        let served = Served::start(slow, Limits::default(), Alpn::H3);
+        let (url, reach) = (served.url("/file"), served.reach(&[]));
+        let look = Purpose::look(&url, &[Alpn::H3]);
+        let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+        let mut sending = sending(&sessions, Duration::from_millis(stall));
+        sending.retry = Duration::ZERO;
+        let item = Item {
+            file: Some(source.path().to_owned()),
+            url: url.clone(),
+            found: None,
+        };
+        let sent = soon(sending.send_file(&item)).await;
+        if is_sent {
+            let report = sent.unwrap();
+            assert_eq!((report.bytes, report.retries), (7, 0));
+            assert_eq!(std::fs::read(there).unwrap(), b"content");
+            assert_eq!(sending.total.bytes.load(Relaxed), 7);
+        } else {
+            let failure = sent.unwrap_err();
+            assert_eq!(failure.message(), "the server sent nothing for 0 s");
+            // It would have to be sent again.
+            assert_eq!(sending.total.bytes.load(Relaxed), 0);
+        }
+    }
+}
+
+/// The first time it is said that it is tried again; and only what may go well the next time is.
+#[tokio::test(start_paused = true)]
+async fn only_what_may_help_is_tried_again() {
+    let url = Uri::from_static("https://host/file");
+    let reach = crate::testing::reach(&["--insecure"]);
+    let look = Purpose::look(&url, &[Alpn::H3]);
+    let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+    let mut sending = sending(&sessions, Duration::from_secs(1));
+    let unsent = |is_temporary| Unsent {
+        is_refused: false,
+        failure: Cause::Broken.failed("lost"),
+        is_temporary,
+    };
+    let heard = Heard::begin();
+    let mut tries = Tries::new(sending.retry);
+    let next = sending.next_try(&mut tries, unsent(true), &url, true);
+    assert_eq!(next.await.unwrap_err().message(), "lost", "never connected");
+    tries.connected = true;
+    for (is_temporary, may_repeat) in [(false, true), (true, false)] {
+        let next = sending.next_try(&mut tries, unsent(is_temporary), &url, may_repeat);
+        assert!(next.await.is_err());
+    }
+    assert_eq!(heard.take(), ["", ""]);
+    let began = tokio::time::Instant::now();
+    for (millis, said) in [
+        (250, "mpquic: https://host/file: lost; trying again\n"),
+        (750, ""),
+    ] {
+        let next = sending.next_try(&mut tries, unsent(true), &url, true);
+        next.await.unwrap();
+        assert_eq!(heard.take(), ["", said]);
+        assert_eq!(began.elapsed().as_millis() / 10, millis / 10);
+    }
+    sending.quiet = true;
+    let mut tries = Tries::new(sending.retry);
+    tries.connected = true;
+    let next = sending.next_try(&mut tries, unsent(true), &url, true);
+    next.await.unwrap();
+    assert_eq!(heard.take(), ["", ""]);
+    assert_eq!(tries.retry.count, 1);
+}
+
+fn item(path: &Path) -> Item {
+    Item {
+        file: Some(path.to_owned()),
+        url: Uri::from_static("https://host/file"),
+        found: None,
+    }
+}
+
+async fn read(input: &mut Input) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    loop {
+        let piece = input.read().await.unwrap();
+        sizes.push(piece.len());
+        if piece.is_empty() {
+            return sizes;
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_are_read_in_pieces_and_hashed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let data: Vec<u8> = (0..PIECE + 10).map(|index| index as u8).collect();
+    for (length, sizes) in [
+        (0, &[0][..]),
+        (5, &[5, 0]),
+        (PIECE, &[PIECE, 0]),
+        (PIECE + 10, &[PIECE, 10, 0]),
+    ] {
+        std::fs::write(&path, &data[..length]).unwrap();
+        let mut input = Input::open(&item(&path)).await.unwrap();
+        assert_eq!(input.length, Some(length as u64));
+        assert_eq!(read(&mut input).await, sizes);
+        assert_eq!(input.bytes, length as u64);
+        assert_eq!(input.hash.finalize(), Sha256::digest(&data[..length]));
+    }
+    // What has no length known before may be long.
+    let mut endless = Input {
+        reader: Some(Box::new(io::repeat(7))),
+        length: None,
+        attributes: Attributes::default(),
+        start: 0,
+        bytes: 0,
+        hash: Sha256::new(),
+    };
+    assert_eq!(endless.read().await.unwrap().len(), PIECE);
+    // One that grows is read one byte further, which shows it.
+    std::fs::write(&path, "123").unwrap();
+    let mut input = Input::open(&item(&path)).await.unwrap();
+    std::fs::write(&path, "123456789").unwrap();
+    assert_eq!(input.read().await.unwrap(), "1234");
+    assert!(input.length < Some(input.bytes));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    for path in [directory.path(), &directory.path().join("missing")] {
+        let failure = Input::open(&item(path)).await.err().unwrap();
+        let told = format!("cannot read {}: ", path.display());
+        assert!(
+            failure.message().starts_with(&told),
+            "{}",
+            failure.message()
+        );
+    }
+    #[cfg(unix)]
+    assert_eq!(
+        Input::open(&item(Path::new("/dev/null")))
+            .await
+            .unwrap()
+            .length,
+        None
+    );
+}
+
+/// What is lost on the way may go well the next time; what the server refuses does not.
+#[test]
+fn some_failures_are_temporary() {
+    for (cause, is_temporary) in [
+        (Cause::Name, true),
+        (Cause::Connect, true),
+        (Cause::Broken, true),
+        (Cause::Refused, false),
+        (Cause::Trust, false),
+        (Cause::File, false),
+    ] {
+        let unsent = Unsent::from(cause.failed("x"));
+        assert_eq!(unsent.is_temporary, is_temporary, "{cause:?}");
+        assert_eq!(unsent.failure.message(), "x");
+    }
+    let stalled = Unsent::from(RequestError::Stalled(7));
+    assert!(stalled.is_temporary && stalled.failure.message().contains("7 s"));
+    let refused = Unsent::from(RequestError::Status(StatusCode::FORBIDDEN));
+    assert!(!refused.is_temporary && refused.failure.message().contains("403"));
+}
+
+fn temporary(content: &[u8]) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), content).unwrap();
+    file
+}
+
+fn item_at(file: &Path, url: &Uri) -> Item {
+    Item {
+        file: Some(file.to_owned()),
+        url: url.clone(),
+        found: None,
+    }
+}
+
+/// A server's side of a connection, and of the request that came.
+async fn request(server: &Endpoint) -> (Connection, SendStream, Vec<u8>) {
+    let connection = server.accept().await.unwrap().await.unwrap();
+    let (send, mut recv) = connection.accept_bi().await.unwrap();
+    let request = recv.read_to_end(10_000).await.unwrap();
+    (connection, send, request)
+}
+
+/// The first byte is a step forward, and so is what was sent before a try fails at once: with a clock that is paused,
+/// nobody looks in between.
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_before_a_failure_counts() {
+    let mut tries = Tries::new(Duration::ZERO);
+    let later = tries.reached.at + Duration::from_secs(1);
+    tries.reached.note(0, later);
+    assert_ne!(tries.reached.at, later);
+    tries.reached.note(1, later);
+    assert_eq!(tries.reached.at, later);
+
+    let (server, served, _) = Served::listen(Alpn::H3);
+    let (url, reach) = (served.url("/file"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let sending = sending(&sessions, Duration::from_secs(20));
+    let file = temporary(b"content");
+    let item = item_at(file.path(), &url);
+    let mut tries = Tries::new(Duration::ZERO);
+    let began = tries.reached.at;
+    let mut body = Input::open(&item).await.unwrap();
+    let lost = async {
+        let (connection, _send, request) = request(&server).await;
+        assert!(request.ends_with(b"content"));
+        connection.close(0u32.into(), b"");
+    };
+    let tried = sending.attempt(&mut tries, &item, &mut body);
+    let (tried, ()) = soon(async { tokio::join!(tried, lost) }).await;
+    assert!(tried.is_err_and(|unsent| unsent.is_temporary));
+    assert!(tries.connected && tries.reached.at > began);
+    assert_eq!(sending.total.bytes.load(Relaxed), 0);
+}
+
+/// When something went on last is told of a try that came to nothing, not when it was given up.
+#[tokio::test]
+async fn silence_is_no_step_forward() {
+    let (server, served, _) = Served::listen(Alpn::H3);
+    let (url, reach) = (served.url("/file"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let sending = sending(&sessions, Duration::from_millis(250));
+    let file = temporary(b"content");
+    let item = item_at(file.path(), &url);
+    let mut tries = Tries::new(Duration::ZERO);
+    let mut body = Input::open(&item).await.unwrap();
+    let silent = async {
+        let _open = request(&server).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        tried = sending.attempt(&mut tries, &item, &mut body) => {
+            let told = tried.err().unwrap().failure;
+            assert_eq!(told.message(), "the server sent nothing for 0 s");
+        }
+        () = silent => unreachable!("it does not end"),
+    }
+    let silence = clock::now() - tries.reached.at;
+    assert!(silence >= sending.stall * 4 / 5, "{silence:?}");
+}
+
+/// A server that has vanished is given up long before one that is silent.
+#[tokio::test]
+async fn a_server_that_nobody_answers_for_is_gone() {
+    let (server, served, _) = Served::listen(Alpn::H3);
+    let relay = Relay::start([127, 0, 0, 1].into(), served.address);
+    let relay = relay.await.unwrap();
+    let url: Uri = format!("https://{}/file", relay.address()).parse().unwrap();
+    let reach = served.reach(&[]);
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let mut sending = sending(&sessions, Duration::from_secs(60));
+    sending.retry = Duration::ZERO;
+    let file = temporary(b"content");
+    let item = item_at(file.path(), &url);
+    let vanish = async {
+        let _silent = request(&server).await;
+        drop(relay);
+        std::future::pending::<()>().await;
+    };
+    let sent = soon(async {
+        tokio::select! {
+            sent = sending.send_file(&item) => sent,
+            () = vanish => unreachable!("it does not end"),
+        }
+    });
+    let told = "the server is gone: nobody listens on its port";
+    assert_eq!(sent.await.unwrap_err().message(), told);
+}
+
+/// As long as something goes on, it may take any time.
+#[tokio::test]
+async fn what_is_sent_slowly_is_not_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = Directory::new(directory.path(), false).unwrap();
+    let served = Served::start(there.max_upload(Some(1 << 20)), Limits::default(), Alpn::H3);
+    let (url, reach) = (served.url("/file"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let mut sending = sending(&sessions, Duration::from_millis(300));
+    sending.pace = Some(Pace::new(Rate::mbit(1)));
+    let began = clock::now();
+    let content = vec![7; 100_000];
+    let file = temporary(&content);
+    let sent = soon(sending.send_file(&item_at(file.path(), &url))).await;
+    assert_eq!(sent.unwrap().retries, 0);
+    assert!(clock::now() - began > 2 * sending.stall);
+    assert_eq!(
+        std::fs::read(directory.path().join("file")).unwrap(),
+        content
+    );
+}
+
+/// It takes its time to read it.
+struct Slowly(&'static [u8]);
+
+impl Read for Slowly {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if !self.0.is_empty() {
+            std::thread::sleep(Duration::from_millis(700));
+        }
+        self.0.read(buf)
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_input_waits_for_no_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = Directory::new(directory.path(), false).unwrap();
+    let served = Served::start(there.max_upload(Some(1000)), Limits::default(), Alpn::H3);
+    let (url, reach) = (served.url("/file"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let sending = sending(&sessions, Duration::from_millis(350));
+    let mut body = Input {
+        reader: Some(Box::new(Slowly(b"content"))),
+        length: None,
+        attributes: Attributes::default(),
+        start: 0,
+        bytes: 0,
+        hash: Sha256::new(),
+    };
+    let item = Item {
+        file: None,
+        url: url.clone(),
+        found: None,
+    };
+    let mut tries = Tries::new(Duration::ZERO);
+    let sent = soon(sending.attempt(&mut tries, &item, &mut body)).await;
+    assert!(
+        sent.is_ok(),
+        "{:?}",
+        sent.err().map(|unsent| unsent.failure)
+    );
+    assert_eq!(
+        std::fs::read(directory.path().join("file")).unwrap(),
+        b"content"
+    );
+}
+
+#[tokio::test]
+async fn a_directory_is_asked_for_again_if_the_connection_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = Directory::new(directory.path(), false).unwrap();
+    let service = Service::new(std::sync::Arc::new(there.max_upload(Some(1))));
+    let (server, served, draining) = Served::listen(Alpn::H3);
+    let (url, reach) = (served.url("/new/"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let sending = sending(&sessions, Duration::from_secs(20));
+    let serve = async {
+        let (connection, _send, _) = request(&server).await;
+        connection.close(0u32.into(), b"");
+        service.accept(&served.endpoints, draining).await;
+    };
+    let new = crate::put::sources::Directory {
+        depth: 0,
+        url: url.clone(),
+        here: None,
+    };
+    let heard = Heard::begin();
+    let made = soon(async {
+        tokio::select! {
+            made = sending.make_directory(&new) => made,
+            () = serve => unreachable!("it does not end"),
+        }
+    });
+    assert!(made.await.unwrap());
+    assert!(directory.path().join("new").is_dir());
+    let [_, said] = heard.take();
+    assert!(said.ends_with("; trying again\n"), "{said}");
+}

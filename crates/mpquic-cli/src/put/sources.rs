@@ -1,0 +1,379 @@
+//! What `mpquic put` sends, and where to.
+
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use http::Uri;
+
+use crate::files::directory_page::encode_name;
+use crate::process::failure::{Cause, Failure};
+
+/// All that is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    /// Directories to make, by their depth.
+    pub(crate) directories: Vec<Directory>,
+    pub(crate) files: Vec<Item>,
+    /// Bytes of the files, if that is known.
+    pub(crate) length: Option<u64>,
+    /// What is left out on purpose: links, and what is no file, in directories.
+    pub(crate) left_out: Vec<PathBuf>,
+    /// What cannot be sent.
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// A file, or standard input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// `None` for standard input.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) url: Uri,
+    /// What was found in a directory, where an equal one need not be sent.
+    pub(crate) found: Option<Found>,
+}
+
+/// Length and time of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) length: u64,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// A directory of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Directory {
+    pub(crate) depth: usize,
+    pub(crate) url: Uri,
+    /// Who may do what with it; `None` for the one that the user's URL names, which is there.
+    pub(crate) here: Option<PathBuf>,
+}
+
+impl Item {
+    /// The last part of its URL.
+    pub(crate) fn name(&self) -> &str {
+        self.url.path().rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// Finds what is to be sent. May block.
+pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Items, Failure> {
+    let several = named.len() > 1;
+    if several && !url.path().ends_with('/') {
+        return Err(Failure::usage(format!(
+            "{url} names one file, but there are several; end it with a slash"
+        )));
+    }
+    let mut items = Items {
+        length: Some(0),
+        ..Items::default()
+    };
+    for path in named {
+        if path == Path::new("-") {
+            if several {
+                let message = "standard input (-) cannot be sent with other files";
+                return Err(Failure::usage(message));
+            }
+            items.length = None;
+            items.files.push(Item {
+                file: None,
+                url: target(url, path, None)?,
+                found: None,
+            });
+            continue;
+        }
+        let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
+        if !metadata.is_dir() {
+            items.add(path, target(url, path, path.file_name())?, &metadata, false);
+            continue;
+        }
+        if !recursive {
+            let error = io::Error::from(io::ErrorKind::IsADirectory);
+            let failure = cannot_read(path, &error);
+            return Err(failure.and(Some("--recursive sends directories".to_owned())));
+        }
+        if !url.path().ends_with('/') {
+            return Err(Failure::usage(format!(
+                "{url} names a file, but {} is a directory; end the URL with a slash",
+                path.display()
+            )));
+        }
+        // What is in `.` and `dir/.` goes where the URL leads.
+        let is_content =
+            path == Path::new(".") || path.as_os_str().as_encoded_bytes().ends_with(b"/.");
+        let name = path.file_name().filter(|_| !is_content);
+        let directory = Directory {
+            depth: 0,
+            url: match name {
+                Some(name) => directory_url(url, name)?,
+                None => below(url, "")?,
+            },
+            here: name.map(|_| path.clone()),
+        };
+        let url = directory.url.clone();
+        items.directories.push(directory);
+        items.walk(path, &url);
+    }
+    items.directories.sort_by_key(|directory| directory.depth);
+    Ok(items)
+}
+
+impl Items {
+    fn add(&mut self, path: &Path, url: Uri, metadata: &Metadata, in_directory: bool) {
+        // Devices and pipes have no length.
+        let length = metadata.is_file().then_some(metadata.len());
+        self.length = self.length.zip(length).map(|(all, more)| all + more);
+        self.files.push(Item {
+            file: Some(path.to_owned()),
+            url,
+            found: in_directory.then(|| Found {
+                length: metadata.len(),
+                modified: metadata.modified().ok(),
+            }),
+        });
+    }
+
+    /// Adds what is in a directory, and in those in it. What cannot be sent keeps nothing else from it.
+    fn walk(&mut self, root: &Path, url: &Uri) {
+        let mut left = vec![(root.to_owned(), url.clone(), 1)];
+        while let Some((directory, url, depth)) = left.pop() {
+            let entries: io::Result<Vec<_>> = fs::read_dir(&directory).and_then(Iterator::collect);
+            let mut entries = match entries {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.failures.push(cannot_read(&directory, &error));
+                    continue;
+                }
+            };
+            entries.sort_by_key(fs::DirEntry::file_name);
+            for entry in entries {
+                match self.entry(&entry, &url, depth) {
+                    Ok(more) => left.extend(more),
+                    Err(failure) => self.failures.push(failure),
+                }
+            }
+        }
+    }
+
+    /// Adds an entry of a directory, or gives it back if it is a directory itself.
+    fn entry(
+        &mut self,
+        entry: &fs::DirEntry,
+        url: &Uri,
+        depth: usize,
+    ) -> Result<Option<(PathBuf, Uri, usize)>, Failure> {
+        let path = entry.path();
+        // Not followed: a link may lead anywhere, even back here.
+        let metadata = entry.metadata();
+        let metadata = metadata.map_err(|error| cannot_read(&path, &error))?;
+        let no_name = |_| {
+            let path = path.display();
+            Cause::Content.failed(format_args!("{path} has a name that URLs cannot have"))
+        };
+        if metadata.is_dir() {
+            let url = directory_url(url, &entry.file_name()).map_err(no_name)?;
+            self.directories.push(Directory {
+                depth,
+                url: url.clone(),
+                here: Some(path.clone()),
+            });
+            return Ok(Some((path, url, depth + 1)));
+        }
+        if metadata.is_file() {
+            let url = below(url, &encode_name(&entry.file_name())).map_err(no_name)?;
+            self.add(&path, url, &metadata, true);
+        } else {
+            // Nothing is opened that might wait for somebody: a pipe, a socket, a device.
+            self.left_out.push(path);
+        }
+        Ok(None)
+    }
+}
+
+/// Where a file goes.
+fn target(url: &Uri, file: &Path, name: Option<&OsStr>) -> Result<Uri, Failure> {
+    if !url.path().ends_with('/') {
+        return Ok(url.clone());
+    }
+    let name = name.ok_or_else(|| {
+        let file = file.display();
+        Failure::usage(format!("{url} names no file, and {file} none to add"))
+    })?;
+    below(url, &encode_name(name))
+}
+
+fn directory_url(url: &Uri, name: &OsStr) -> Result<Uri, Failure> {
+    below(url, &format!("{}/", encode_name(name)))
+}
+
+fn below(url: &Uri, name: &str) -> Result<Uri, Failure> {
+    let text = url.to_string();
+    let without_query = text.split('?').next().unwrap_or_default();
+    let text = format!("{without_query}{name}");
+    text.parse().map_err(Failure::usage)
+}
+
+/// A file that is not to be sent.
+pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    Cause::File.failed(format_args!("cannot read {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Uri {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn where_files_go() {
+        let to = |address: &str, file: &str| {
+            let file = Path::new(file);
+            let name = file.file_name().filter(|name| *name != "-");
+            let target = target(&url(address), file, name);
+            target.map(|url| url.to_string()).ok()
+        };
+        let plain = Some("https://host/a".to_owned());
+        assert_eq!(to("https://host/a", "x"), plain);
+        assert_eq!(to("https://host/a", "-"), plain);
+        let named = Some("https://host/d/b%20c".to_owned());
+        assert_eq!(to("https://host/d/?q", "a/b c"), named);
+        assert_eq!(to("https://host/", "-"), None);
+        assert_eq!(to("https://host/", ".."), None);
+    }
+
+    #[test]
+    fn directories_come_before_what_is_in_them() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().join("top");
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        fs::create_dir(top.join("empty")).unwrap();
+        for (name, content) in [("x y", "12"), ("a/1", "1"), ("a/b/2", "123")] {
+            fs::write(top.join(name), content).unwrap();
+        }
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(&top, top.join("a/loop")).unwrap();
+        let items = items(&url("https://host/into/"), std::slice::from_ref(&top), true).unwrap();
+        let text = |urls: &mut dyn Iterator<Item = &Uri>| -> Vec<String> {
+            urls.map(|url| url.path().to_owned()).collect()
+        };
+        let directories = text(&mut items.directories.iter().map(|directory| &directory.url));
+        assert_eq!(directories[..1], ["/into/top/"]);
+        assert_eq!(directories[3..], ["/into/top/a/b/"]);
+        let mut middle = directories[1..3].to_vec();
+        middle.sort();
+        assert_eq!(middle, ["/into/top/a/", "/into/top/empty/"]);
+        let mut files = text(&mut items.files.iter().map(|item| &item.url));
+        files.sort();
+        let expected = ["/into/top/a/1", "/into/top/a/b/2", "/into/top/x%20y"];
+        assert_eq!(files, expected);
+        assert_eq!(items.length, Some(6));
+        assert_eq!(items.left_out.len(), usize::from(cfg!(unix)));
+
+        // Without the directory itself.
+        let items = super::items(&url("https://host/"), &[top.join(".")], true).unwrap();
+        let files = text(&mut items.files.iter().map(|item| &item.url));
+        assert!(files.contains(&"/x%20y".to_owned()), "{files:?}");
+        // The one that the URL names comes first, and is not made.
+        assert_eq!((items.directories.len(), items.length), (4, Some(6)));
+        assert_eq!(items.directories[0].here, None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        let directory = root.path().to_owned();
+        let refused = |address: &str, named: &[&PathBuf], recursive, told: &str| {
+            let named: Vec<_> = named.iter().map(|path| (*path).clone()).collect();
+            let failure = items(&url(address), &named, recursive).unwrap_err();
+            assert!(failure.message().contains(told), "{}", failure.message());
+        };
+        refused("https://host/a", &[&file, &file], true, "with a slash");
+        refused("https://host/a", &[&directory], true, "with a slash");
+        refused("https://host/", &[&directory], false, "--recursive");
+        let stdin = PathBuf::from("-");
+        refused("https://host/", &[&file, &stdin], false, "(-)");
+        refused("https://host/", &[&stdin], false, "names no file");
+    }
+
+    #[test]
+    fn everything_is_sent_in_the_order_of_its_depth_and_name() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for name in ["one/deep/deeper", "two/wide"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        let names = ["one/c", "one/a", "one/b", "one/deep/x", "file"];
+        for (length, name) in names.into_iter().enumerate() {
+            fs::write(path(name), vec![0; length]).unwrap();
+        }
+        let named = ["one", "file", "two"].map(path);
+        let items = items(&url("https://host/"), &named, true).unwrap();
+        let directories = items.directories.iter();
+        let directories: Vec<_> = directories.map(|it| (it.depth, it.url.path())).collect();
+        let expected = [
+            (0, "/one/"),
+            (0, "/two/"),
+            (1, "/one/deep/"),
+            (1, "/two/wide/"),
+            (2, "/one/deep/deeper/"),
+        ];
+        assert_eq!(directories, expected);
+        let files: Vec<_> = items.files.iter().map(|it| it.url.path()).collect();
+        assert_eq!(
+            files,
+            ["/one/a", "/one/b", "/one/c", "/one/deep/x", "/file"]
+        );
+        assert_eq!((items.length, items.left_out.len()), (Some(10), 0));
+        assert_eq!(items.files[0].file, Some(path("one/a")));
+        assert_eq!(items.files[0].name(), "a");
+
+        let items = super::items(&url("https://host/x"), &[PathBuf::from("-")], false).unwrap();
+        let input = Item {
+            file: None,
+            url: url("https://host/x"),
+            found: None,
+        };
+        assert_eq!((items.files, items.length), (vec![input], None));
+    }
+
+    /// A device has no length, and so the whole has none.
+    #[cfg(unix)]
+    #[test]
+    fn not_everything_has_a_length() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "12").unwrap();
+        let to = url("https://host/");
+        let all = items(&to, &[file.clone(), "/dev/null".into()], false).unwrap();
+        assert_eq!((all.files.len(), all.length), (2, None));
+        assert_eq!(items(&to, &[file], false).unwrap().length, Some(2));
+    }
+
+    /// A pipe would wait for somebody who writes to it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_no_file_is_left_out_and_odd_names_are_encoded() {
+        use std::os::unix::ffi::OsStrExt;
+        let root = tempfile::tempdir().unwrap();
+        let odd = OsStr::from_bytes(b"d\xe9");
+        fs::create_dir(root.path().join(odd)).unwrap();
+        fs::write(root.path().join(odd).join(OsStr::from_bytes(b"f\xff")), "1").unwrap();
+        let pipe = root.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        let socket = root.path().join("socket");
+        let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let items = items(&url("https://host/"), &[root.path().join(".")], true).unwrap();
+        assert_eq!(items.left_out.len(), 2);
+        assert!(items.left_out.contains(&pipe) && items.left_out.contains(&socket));
+        let files: Vec<_> = items.files.iter().map(|it| it.url.path()).collect();
+        assert_eq!(files, ["/d%E9/f%FF"]);
+        assert!(items.failures.is_empty());
+    }
+}

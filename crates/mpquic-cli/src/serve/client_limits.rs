@@ -1,0 +1,262 @@
+//! What the clients of one address may take up together, however many connections they have.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::rate::Rate;
+use crate::rate::bucket::Bucket;
+use crate::rate::pace::{self, Meter};
+
+/// How long an address without connections is remembered, so that connecting anew gains nothing.
+const MEMORY: Duration = Duration::from_secs(10);
+
+/// The limits for one address; `None` is no limit.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AddressLimits {
+    /// Connections open at a time.
+    pub(crate) connections: Option<u32>,
+    /// Requests in a second, and in quick succession.
+    pub(crate) requests_per_second: Option<u32>,
+    /// Rate of files.
+    pub(crate) rate: Option<Rate>,
+}
+
+/// The addresses with connections, or with some a short while ago.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    limits: AddressLimits,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    accounts: BTreeMap<u128, Account>,
+    /// When those were forgotten last that are of no interest any more.
+    swept: Instant,
+}
+
+#[derive(Debug)]
+struct Account {
+    connections: u32,
+    requests: Bucket,
+    sent: Meter,
+    /// When its last connection ended, if none is open.
+    left: Instant,
+}
+
+/// A connection of an address.
+#[derive(Debug)]
+pub(crate) struct AtAddress {
+    addresses: Arc<Addresses>,
+    network: u128,
+}
+
+impl Addresses {
+    pub(crate) fn new(limits: AddressLimits) -> Arc<Self> {
+        let known = Mutex::new(Known {
+            accounts: BTreeMap::new(),
+            swept: Instant::now(),
+        });
+        Arc::new(Self { limits, known })
+    }
+
+    /// A new connection of an address that the client has proven; `None` if it has too many.
+    pub(crate) fn connect(self: &Arc<Self>, address: IpAddr) -> Option<AtAddress> {
+        let now = Instant::now();
+        let network = network(address);
+        let allowed = self.limits.requests_per_second.unwrap_or_default();
+        let mut known = self.lock();
+        known.sweep(now);
+        let account = known.accounts.entry(network).or_insert_with(|| Account {
+            connections: 0,
+            requests: Bucket::new(allowed, allowed, now),
+            sent: Meter::new(now),
+            left: now,
+        });
+        let is_full = (self.limits.connections).is_some_and(|most| account.connections >= most);
+        if is_full {
+            return None;
+        }
+        account.connections += 1;
+        Some(AtAddress {
+            addresses: self.clone(),
+            network,
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn sweep(&mut self, now: Instant) {
+        if now < self.swept + MEMORY {
+            return;
+        }
+        self.swept = now;
+        self.accounts
+            .retain(|_, account| account.connections > 0 || now < account.left + MEMORY);
+    }
+}
+
+impl AtAddress {
+    /// Counts a request; false if there are too many.
+    pub(crate) fn may_request(&self) -> bool {
+        if self.addresses.limits.requests_per_second.is_none() {
+            return true;
+        }
+        let mut known = self.addresses.lock();
+        let account = known.accounts.get_mut(&self.network);
+        account.is_none_or(|account| account.requests.take(Instant::now()))
+    }
+
+    /// The most that should be sent before the next [`Self::pace`].
+    pub(crate) fn largest_piece(&self) -> usize {
+        let rate = self.addresses.limits.rate;
+        rate.map_or(usize::MAX, pace::piece)
+    }
+
+    /// Waits until these bytes may be sent.
+    pub(crate) async fn pace(&self, bytes: usize) {
+        let Some(rate) = self.addresses.limits.rate else {
+            return;
+        };
+        let now = Instant::now();
+        let due = {
+            let mut known = self.addresses.lock();
+            let Some(account) = known.accounts.get_mut(&self.network) else {
+                return;
+            };
+            account.sent.add(bytes, rate, now)
+        };
+        tokio::time::sleep_until(due).await;
+    }
+}
+
+impl Drop for AtAddress {
+    fn drop(&mut self) {
+        let mut known = self.addresses.lock();
+        if let Some(account) = known.accounts.get_mut(&self.network) {
+            account.connections = account.connections.saturating_sub(1);
+            account.left = Instant::now();
+        }
+    }
+}
+
+/// An IPv4 address, or the part of an IPv6 address that a client cannot choose.
+fn network(address: IpAddr) -> u128 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits() & !u128::from(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn who_shares_a_network() {
+        let same = |a, b| network(ip(a)) == network(ip(b));
+        assert!(same("192.0.2.1", "::ffff:192.0.2.1"));
+        assert!(!same("192.0.2.1", "192.0.2.2"));
+        assert!(same("2001:db8::1", "2001:db8::ffff:0:0:2"));
+        assert!(!same("2001:db8::1", "2001:db8:0:1::1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_of_one_address_are_counted() {
+        let addresses = Addresses::new(AddressLimits {
+            connections: Some(2),
+            ..AddressLimits::default()
+        });
+        let connect = |address| addresses.connect(ip(address));
+        let first = connect("192.0.2.1").unwrap();
+        let _second = connect("192.0.2.1").unwrap();
+        assert!(connect("192.0.2.1").is_none());
+        let _other = connect("192.0.2.2").unwrap();
+        drop(first);
+        let _third = connect("192.0.2.1").unwrap();
+        assert!(connect("192.0.2.1").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connecting_anew_gains_no_requests() {
+        let addresses = Addresses::new(AddressLimits {
+            requests_per_second: Some(5),
+            ..AddressLimits::default()
+        });
+        let answered = || {
+            let mut requests = (0..20).filter_map(|_| addresses.connect(ip("192.0.2.1")));
+            let client = requests.by_ref().map(|client| client.may_request());
+            client.filter(|may| *may).count()
+        };
+        assert_eq!(answered(), 5);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(answered(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_of_one_address_share_its_rate() {
+        let addresses = Addresses::new(AddressLimits {
+            rate: Some(Rate::mbit(8)),
+            ..AddressLimits::default()
+        });
+        let start = Instant::now();
+        let two = [(); 2].map(|()| addresses.connect(ip("192.0.2.1")).unwrap());
+        for _ in 0..10 {
+            two[0].pace(500_000).await;
+            two[1].pace(500_000).await;
+        }
+        assert_eq!(start.elapsed().as_secs_f64().round(), 10.0);
+        let other = addresses.connect(ip("192.0.2.2")).unwrap();
+        let start = Instant::now();
+        other.pace(100_000).await;
+        assert!(start.elapsed() <= Duration::from_millis(100));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_are_forgotten() {
+        let addresses = Addresses::new(AddressLimits::default());
+        let stays = addresses.connect(ip("192.0.2.1")).unwrap();
+        for last in 2..200 {
+            drop(addresses.connect(IpAddr::from([192, 0, 2, last])));
+        }
+        tokio::time::advance(2 * MEMORY).await;
+        drop(addresses.connect(ip("192.0.2.250")));
+        assert_eq!(addresses.lock().accounts.len(), 2);
+        drop(stays);
+    }
+
+    /// It is looked for them after a minute, and not before; and those who left a minute ago go.
+    #[tokio::test(start_paused = true)]
+    async fn addresses_are_remembered_for_a_while() {
+        let addresses = Addresses::new(AddressLimits::default());
+        let come_and_go = |last| drop(addresses.connect(IpAddr::from([192, 0, 2, last])));
+        let known = || addresses.lock().accounts.len();
+        come_and_go(1);
+        tokio::time::advance(MEMORY / 2).await;
+        come_and_go(2);
+        tokio::time::advance(MEMORY / 2 - Duration::from_millis(1)).await;
+        come_and_go(3);
+        assert_eq!(known(), 3);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        come_and_go(4);
+        assert_eq!(known(), 3, "the first is gone");
+        tokio::time::advance(MEMORY - Duration::from_millis(1)).await;
+        come_and_go(5);
+        assert_eq!(known(), 4, "it is not looked again yet");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        come_and_go(6);
+        assert_eq!(known(), 2);
+    }
+}

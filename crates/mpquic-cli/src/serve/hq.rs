@@ -1,0 +1,554 @@
+//! The server's side of HTTP/0.9 over QUIC, ALPN `hq-interop`: a request is `GET /path` and CRLF on a bidirectional
+//! stream, the answer is the bare file. There is no status code: if a file cannot be sent, the
+//! stream is reset.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use mpquic_core::{ConnectionError, VarInt};
+use mpquic_tokio::{ReadError, RecvStream, SendStream};
+use tokio::sync::mpsc;
+
+use crate::client::hq::{NOT_FOUND, SERVER_ERROR};
+use crate::process::clock;
+use crate::serve::drain::Draining;
+use crate::serve::drain::ENDS;
+use crate::serve::send_file::{Outlet, Over, QuicSession, Refusal, Session};
+
+/// Longest request line we read.
+const MAX_REQUEST: usize = 8 << 10;
+/// Application error codes of resets, named and numbered after HTTP's status codes. The client's side has two more.
+const BAD_REQUEST: u32 = 400;
+const STALLED: u32 = 408;
+const ENDING: u32 = 503;
+/// The client has taken its request back. Many servers write this into their logs.
+const UNWANTED: u32 = 499;
+/// Also the application error code of a connection whose client cancels too many requests.
+const TOO_MANY: u32 = 429;
+
+/// Answers the requests of one client until the connection ends.
+pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> ConnectionError {
+    let session = Arc::new(session);
+    // Every request has one of the senders until it is answered.
+    let (open, mut answered) = mpsc::channel::<Infallible>(1);
+    loop {
+        let accepted = tokio::select! {
+            accepted = session.connection.accept_bi() => accepted,
+            () = draining.begun() => break,
+        };
+        match accepted {
+            Ok((send, recv)) => {
+                let request = Request {
+                    session: session.clone(),
+                    send,
+                    recv,
+                };
+                let open = open.clone();
+                tokio::spawn(async move {
+                    request.answer().await;
+                    drop(open);
+                });
+            }
+            Err(error) => return error,
+        }
+    }
+    drop(open);
+    loop {
+        tokio::select! {
+            accepted = session.connection.accept_bi() => match accepted {
+                // A closed stream needs no reset.
+                Ok((mut send, _)) => drop(send.reset(VarInt::from_u32(ENDING))),
+                Err(error) => return error,
+            },
+            _ = answered.recv() => break,
+        }
+    }
+    session.connection.close(VarInt::from_u32(0), ENDS);
+    session.connection.closed().await
+}
+
+/// A request, and the stream for its answer.
+struct Request {
+    session: Arc<QuicSession>,
+    send: SendStream,
+    recv: RecvStream,
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Reset(_) => Self::Cancelled,
+            ReadError::ConnectionLost(_)
+            | ReadError::ClosedStream
+            | ReadError::IllegalOrderedRead
+            | ReadError::ZeroRttRejected => Self::Gone,
+        }
+    }
+}
+
+/// What the status would be if there were one.
+fn status(sent: &Result<u64, Refusal>) -> Option<u16> {
+    match sent {
+        Ok(_) => Some(200),
+        Err(refusal) => reset_code(*refusal).and_then(|code| code.try_into().ok()),
+    }
+}
+
+/// The code of the reset that tells a client; `None` if there is nobody to tell.
+fn reset_code(refusal: Refusal) -> Option<u32> {
+    match refusal {
+        Refusal::BadRequest => Some(BAD_REQUEST),
+        Refusal::NotFound => Some(NOT_FOUND),
+        Refusal::TooMany => Some(TOO_MANY),
+        Refusal::Stalled => Some(STALLED),
+        Refusal::Failed => Some(SERVER_ERROR),
+        Refusal::Cancelled | Refusal::Gone => None,
+    }
+}
+
+impl Outlet for Request {
+    async fn writable(&mut self) -> Result<usize, Refusal> {
+        Ok(self.send.writable().await?)
+    }
+
+    async fn stopped(&mut self) -> Refusal {
+        // It is not finished, so it can only have been stopped or lost.
+        let stopped = self.send.stopped().await;
+        stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled)
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        matches!(self.recv.received_reset().now_or_never(), Some(Ok(Some(_))))
+    }
+
+    async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+        self.send
+            .write_chunks(std::slice::from_mut(piece))
+            .await
+            .map(|_| ())
+            .map_err(Refusal::from)
+    }
+}
+
+impl Request {
+    async fn answer(mut self) {
+        let session = self.session.clone();
+        let began = clock::now();
+        let result = match self.read_target().await {
+            Ok(target) => {
+                let sent = self.send_file(&target).await;
+                let outcome = match sent {
+                    Ok(bytes) => format!("{bytes} bytes"),
+                    Err(Refusal::Stalled) => "given up, the client reads nothing".to_owned(),
+                    Err(refusal) => match reset_code(refusal) {
+                        Some(code) => format!("refused with {code}"),
+                        None => "not wanted to the end".to_owned(),
+                    },
+                };
+                tracing::info!("GET {}: {outcome}", target.escape_debug());
+                session.on_over(&Over {
+                    method: "GET",
+                    target: &target,
+                    protocol: "HTTP/0.9",
+                    status: status(&sent),
+                    bytes: sent.as_ref().copied().unwrap_or(0),
+                    began,
+                });
+                sent.map(|_| ())
+            }
+            Err(refusal) => Err(refusal),
+        };
+        let Err(refusal) = result else {
+            self.read_rest().await;
+            // It may still be cancelled while it waits to be sent.
+            if let Ok(Some(_)) = self.send.stopped().await {
+                session.on_cancelled(VarInt::from_u32(TOO_MANY));
+            }
+            return;
+        };
+        // A closed stream needs no reset. Any other would end when it is dropped, as a whole file does.
+        let code = reset_code(refusal).unwrap_or(UNWANTED);
+        let _ = self.send.reset(VarInt::from_u32(code));
+        if refusal == Refusal::Cancelled {
+            session.on_cancelled(VarInt::from_u32(TOO_MANY));
+        }
+        let Self { send, mut recv, .. } = self;
+        drop(send);
+        read_rest(&session, &mut recv).await;
+    }
+
+    async fn read_rest(&mut self) {
+        read_rest(&self.session, &mut self.recv).await;
+    }
+
+    /// The target of the request.
+    async fn read_target(&mut self) -> Result<String, Refusal> {
+        let mut request = Vec::new();
+        while !request.contains(&b'\n') {
+            let room = MAX_REQUEST.saturating_sub(request.len());
+            if room == 0 {
+                return Err(Refusal::BadRequest);
+            }
+            let limits = &self.session.limits;
+            let read = limits.progress(self.recv.read_chunk(room, true));
+            match read.await?? {
+                Some(chunk) => request.extend_from_slice(&chunk.bytes),
+                None => break,
+            }
+        }
+        parse_request(&request).ok_or(Refusal::BadRequest)
+    }
+
+    async fn send_file(&mut self, target: &str) -> Result<u64, Refusal> {
+        let session = self.session.clone();
+        if !session.limits.may_request() {
+            return Err(Refusal::TooMany);
+        }
+        let _open = session.admit(self).await?;
+        let mut content = session.open(target).await?;
+        let sent = session.send(self, &mut content).await?;
+        self.send.finish().map_err(|_| Refusal::Gone)?;
+        Ok(sent)
+    }
+}
+
+/// Reads what follows a request, in most cases only the end of the stream. Dropping the stream
+/// earlier would tell the client to stop sending, which some clients take for a failure.
+async fn read_rest(session: &Session, recv: &mut RecvStream) {
+    let mut room = MAX_REQUEST;
+    while room > 0 {
+        let read = session.limits.progress(recv.read_chunk(room, true));
+        let Ok(Ok(Some(chunk))) = read.await else {
+            return;
+        };
+        room -= chunk.bytes.len();
+    }
+}
+
+fn parse_request(request: &[u8]) -> Option<String> {
+    let line = request.split(|&byte| byte == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    // Some clients add a version, as HTTP/1 does.
+    let target = line.strip_prefix("GET ")?.split_whitespace().next()?;
+    target.starts_with('/').then(|| target.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use mpquic_tokio::Connection;
+
+    use super::*;
+    use crate::options::Alpn;
+    use crate::serve::limits::Limits;
+    use crate::testing::{Anything, Served, Slow, close_of, most_read_in_vain, soon};
+
+    #[test]
+    fn requests() {
+        let parse = |request: &str| parse_request(request.as_bytes());
+        assert_eq!(parse("GET /a%20b?c\r\n").as_deref(), Some("/a%20b?c"));
+        assert_eq!(parse("GET /\n").as_deref(), Some("/"));
+        assert_eq!(parse("GET /x").as_deref(), Some("/x"));
+        assert_eq!(
+            parse("GET /x HTTP/1.1\r\nHost: y\r\n").as_deref(),
+            Some("/x")
+        );
+        for wrong in [
+            "",
+            "GET",
+            "GET ",
+            "GET x\r\n",
+            "PUT /x\r\n",
+            "get /x\r\n",
+            "\r\nGET /x",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(parse_request(b"GET /\xff\r\n"), None);
+    }
+
+    const WINDOW: u64 = 1 << 20;
+
+    fn serve(source: Anything, limits: Limits) -> Served {
+        Served::start(source, limits, Alpn::HqInterop)
+    }
+
+    async fn connect() -> Connection {
+        let served = serve(Anything::new(4), Limits::default());
+        served.connect(WINDOW).await
+    }
+
+    async fn request(connection: &Connection) -> (SendStream, RecvStream) {
+        let (mut send, recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        send.finish().unwrap();
+        (send, recv)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn streams_that_stall_cost_others_nothing() {
+        let source = Anything::new(1 << 20);
+        let served = serve(source.clone(), Limits::default());
+        let mut stalled = Vec::new();
+        for _ in 0..6 {
+            // Room for the first bytes, so that the file is opened.
+            let connection = served.connect(100).await;
+            for _ in 0..100 {
+                stalled.push(soon(request(&connection)).await);
+            }
+        }
+        let all_stall = async {
+            while source.open.load(Ordering::SeqCst) < 6 * 16 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon(all_stall).await;
+        let other = served.connect(WINDOW).await;
+        let (_, mut recv) = request(&other).await;
+        let file = soon(recv.read_to_end(2 << 20)).await.unwrap();
+        assert_eq!(file.len(), 1 << 20);
+        let most = source.most_open.load(Ordering::SeqCst);
+        assert!(most <= 6 * 16 + 1, "{most} files were open");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_cancels_all_the_time_is_turned_away() {
+        // With the request or after the first byte, when a window of 100 bytes has let nothing else arrive.
+        for (window, waits) in [(WINDOW, false), (100, true)] {
+            let source = Anything::new(770_000);
+            let served = serve(source.clone(), Limits::default());
+            let connection = served.connect(window).await;
+            let start = clock::now();
+            let attack = async {
+                for _ in 0..1000 {
+                    let (mut send, mut recv) = connection.open_bi().await?;
+                    let sent = async {
+                        send.write_all(b"GET /file\r\n").await?;
+                        if waits {
+                            recv.read(&mut [0]).await?;
+                        }
+                        recv.stop(0u32.into())?;
+                        send.reset(0u32.into())?;
+                        Ok::<_, Box<dyn std::error::Error>>(())
+                    };
+                    if sent.await.is_err() {
+                        break;
+                    }
+                }
+                Err::<(), _>(connection.closed().await)
+            };
+            let ConnectionError::ApplicationClosed(close) = soon(attack).await.unwrap_err() else {
+                panic!("{:?}", connection.close_reason());
+            };
+            assert_eq!(close.error_code, VarInt::from_u32(TOO_MANY));
+            let read = source.read.load(Ordering::SeqCst);
+            assert!(read <= most_read_in_vain(start), "{read} bytes");
+            assert!(read > 0 || !waits, "nothing was read for nothing");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_stalls_is_given_up() {
+        let limits = Limits {
+            stall: Duration::from_millis(200),
+            ..Limits::default()
+        };
+        let served = serve(Anything::new(1 << 20), limits);
+        let connection = served.connect(100).await;
+        let (_send, mut recv) = request(&connection).await;
+        let code = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(code, Some(VarInt::from_u32(STALLED)));
+        // So is one that does not end.
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /fi").await.unwrap();
+        let code = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(code, Some(VarInt::from_u32(STALLED)));
+    }
+
+    /// Its end must not look like the end of what was there when it was opened.
+    #[tokio::test]
+    async fn a_file_that_shrinks_ends_with_an_error() {
+        let source = Anything::new(400_000).that_became(300_000);
+        let served = serve(source, Limits::default());
+        let connection = served.connect(WINDOW).await;
+        let (_, mut recv) = request(&connection).await;
+        let code = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(code, Some(VarInt::from_u32(SERVER_ERROR)));
+    }
+
+    /// Those that stall make room for others, and sooner than otherwise.
+    #[tokio::test]
+    async fn when_no_more_files_may_be_open_the_slowest_client_gives_way() {
+        let limits = Limits {
+            files: 1,
+            stall_when_full: Duration::from_millis(100),
+            ..Limits::default()
+        };
+        let served = serve(Anything::new(1 << 20), limits);
+        let slow = served.connect(100).await;
+        let (_send, mut first) = request(&slow).await;
+        assert!(soon(first.read_chunk(1, true)).await.unwrap().is_some());
+        let other = served.connect(WINDOW).await;
+        let (_, mut recv) = request(&other).await;
+        let file = soon(recv.read_to_end(2 << 20)).await.unwrap();
+        assert_eq!(file.len(), 1 << 20);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_request_may_come_after_the_answer() {
+        let connection = connect().await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        assert_eq!(recv.read_to_end(10).await.unwrap(), b"xxxx");
+        let few = [0; (8 << 10) - 1];
+        send.write_all(&few).await.unwrap();
+        // Whatever the server has to say of this stream, it has said by the time others are answered.
+        for _ in 0..5 {
+            assert_eq!(refused_with(&connection, b"GET /file\r\n").await, None);
+        }
+        send.finish().unwrap();
+        assert_eq!(send.stopped().await, Ok(None), "it was told to stop");
+    }
+
+    /// The code that a request of these bytes is refused with; `None` if it is answered.
+    async fn refused_with(connection: &Connection, request: &[u8]) -> Option<u32> {
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(request).await.unwrap();
+        send.finish().unwrap();
+        let code = soon(recv.received_reset()).await.unwrap()?;
+        Some(code.into_inner() as u32)
+    }
+
+    #[tokio::test]
+    async fn a_request_may_be_so_long() {
+        let connection = connect().await;
+        let line = |length: usize| format!("GET /{}", "x".repeat(length - 5)).into_bytes();
+        // The end of the stream is as good as the end of the line.
+        assert_eq!(refused_with(&connection, &line((8 << 10) - 1)).await, None);
+        for length in [8 << 10, 9 << 10] {
+            let code = refused_with(&connection, &line(length)).await;
+            assert_eq!(code, Some(400), "{length}");
+        }
+        assert_eq!(refused_with(&connection, b"PUT /x\r\n").await, Some(400));
+    }
+
+    #[test]
+    fn refusals_have_the_codes_of_http() {
+        for (refusal, code) in [
+            (Refusal::BadRequest, Some(400)),
+            (Refusal::NotFound, Some(404)),
+            (Refusal::Stalled, Some(408)),
+            (Refusal::TooMany, Some(429)),
+            (Refusal::Failed, Some(500)),
+            (Refusal::Cancelled, None),
+            (Refusal::Gone, None),
+        ] {
+            assert_eq!(reset_code(refusal), code);
+            assert_eq!(status(&Err(refusal)).map(u32::from), code);
+        }
+        assert_eq!(status(&Ok(0)), Some(200));
+        let cancelled = Refusal::from(ReadError::Reset(VarInt::from_u32(1)));
+        assert_eq!(cancelled, Refusal::Cancelled);
+        assert_eq!(Refusal::from(ReadError::ClosedStream), Refusal::Gone);
+    }
+
+    /// An answer is no reason to stop a request that has not ended yet.
+    #[tokio::test]
+    async fn who_ends_a_request_late_is_not_told_to_stop() {
+        let served = Served::start(Anything::new(5), Limits::default(), Alpn::HqInterop);
+        let connection = served.connect(1 << 20).await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        assert_eq!(soon(recv.read_to_end(10)).await.unwrap(), b"xxxxx");
+        let waits = tokio::time::timeout(Duration::from_millis(100), send.stopped());
+        assert!(waits.await.is_err(), "it was told to stop");
+        send.write_all(b"more").await.unwrap();
+        send.finish().unwrap();
+        assert_eq!(soon(send.stopped()).await, Ok(None));
+    }
+
+    /// An answer that is written is not yet sent.
+    #[tokio::test]
+    async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+        let slow = Slow::start(Alpn::HqInterop);
+        let connection = slow.served.connect(WINDOW).await;
+        let mut answers = Vec::new();
+        for _ in 0..Slow::REQUESTS {
+            answers.push(request(&connection).await);
+        }
+        slow.has_written().await;
+        for (_, recv) in &mut answers {
+            recv.stop(0u32.into()).unwrap();
+        }
+        let close = close_of(&connection).await;
+        assert_eq!(close.error_code, VarInt::from_u32(429));
+        assert_eq!(&close.reason[..], b"too many requests cancelled");
+    }
+
+    /// Nothing is opened for a client that has no room for it.
+    #[tokio::test]
+    async fn without_room_for_an_answer_no_file_is_opened() {
+        let source = Anything::new(50_000);
+        let served = serve(source.clone(), Limits::default());
+        let slow = served.connect(0).await;
+        let _waits = request(&slow).await;
+        let other = served.connect(WINDOW).await;
+        let (_, mut recv) = request(&other).await;
+        let file = soon(recv.read_to_end(60_000)).await.unwrap();
+        assert_eq!(file.len(), 50_000);
+        assert_eq!(source.read.load(Ordering::SeqCst), 50_000);
+        assert_eq!(source.most_open.load(Ordering::SeqCst), 1);
+    }
+
+    /// A client may take its request back instead of stopping the answer.
+    #[tokio::test]
+    async fn the_answer_to_a_request_that_is_reset_ends() {
+        const FILE: u64 = 20 << 20;
+        let served = serve(Anything::new(FILE), Limits::default());
+        let connection = served.connect(100_000).await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        assert!(soon(recv.read_chunk(1, true)).await.unwrap().is_some());
+        send.reset(0u32.into()).unwrap();
+        // Its end must not look like the end of the file.
+        let code = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(code, Some(VarInt::from_u32(499)));
+    }
+
+    /// What was asked for before is answered, and nothing else is begun.
+    #[tokio::test]
+    async fn at_the_end_what_is_open_is_answered() {
+        let served = serve(Anything::new(10_000), Limits::default());
+        let idle = served.connect(WINDOW).await;
+        let busy = served.connect(100).await;
+        let (_send, mut open) = request(&busy).await;
+        assert!(soon(open.read_chunk(1, true)).await.unwrap().is_some());
+        served.drain.begin();
+        let end = soon(idle.closed()).await;
+        let ConnectionError::ApplicationClosed(close) = end else {
+            panic!("{end:?}");
+        };
+        assert_eq!((close.error_code, &close.reason[..]), (0u32.into(), ENDS));
+        assert_eq!(refused_with(&busy, b"GET /file\r\n").await, Some(503));
+        let rest = soon(open.read_to_end(20_000)).await.unwrap();
+        assert_eq!(rest.len(), 9_999);
+        assert!(matches!(
+            soon(busy.closed()).await,
+            ConnectionError::ApplicationClosed(_)
+        ));
+    }
+
+    #[tokio::test]
+    async fn what_follows_a_request_has_a_limit() {
+        let connection = connect().await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        assert_eq!(recv.read_to_end(10).await.unwrap(), b"xxxx");
+        send.write_all(&[0; 8 << 10]).await.unwrap();
+        assert!(matches!(soon(send.stopped()).await, Ok(Some(_))));
+    }
+}

@@ -1,0 +1,599 @@
+//! Answers to HTTP requests, whatever carries them: files with conditions and ranges, and a page for
+//! each directory.
+
+use std::fmt::Display;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, RETRY_AFTER, VARY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Request, Response, StatusCode, response};
+
+use crate::files::directory_page::{json, page};
+use crate::files::selection::{Selection, Version};
+use crate::files::{Listing, OpenContent, OpenError, is_well_formed, path_of};
+use crate::process::clock;
+use crate::serve::http_upload::{Change, RequestBody};
+use crate::serve::limits::OpenFile;
+use crate::serve::send_file::{Exchange, Over, Refusal, Session};
+use crate::text::percent::{percent_decode, percent_encode};
+use crate::text::times;
+
+/// The media type of lists for programs.
+const JSON: &str = "application/json";
+/// What a directory shows if it is there.
+const INDEX: &str = "index.html";
+
+/// The length of the body that an answer announces.
+pub(crate) fn content_length(head: &Response<()>) -> Option<u64> {
+    let length = head.headers().get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+/// Answers a request, and adds it to the log.
+pub(crate) async fn answer(
+    session: &Session,
+    request: &Request<()>,
+    exchange: &mut impl Exchange,
+    body: &mut impl RequestBody,
+) -> Result<(), Refusal> {
+    let began = clock::now();
+    let protocol = exchange.protocol();
+    let mut answer = Answer {
+        session,
+        request,
+        exchange,
+    };
+    let outcome = answer.run(body).await;
+    log(session, request, protocol, &outcome, began);
+    outcome.map(|_| ())
+}
+
+fn log(
+    session: &Session,
+    request: &Request<()>,
+    protocol: &'static str,
+    outcome: &Result<(StatusCode, u64), Refusal>,
+    began: Instant,
+) {
+    let what: &dyn Display = match outcome {
+        Ok((status, bytes)) => &format!("{}, {bytes} bytes", status.as_u16()),
+        Err(Refusal::Stalled) => &"given up, the client reads nothing",
+        Err(Refusal::Cancelled | Refusal::Gone) => &"not wanted to the end",
+        Err(_) => &"failed",
+    };
+    let (method, path) = (request.method(), request.uri().path());
+    tracing::info!("{method} {}: {what}", path.escape_debug());
+    let answered = outcome.as_ref().ok();
+    session.on_over(&Over {
+        method: method.as_str(),
+        target: request
+            .uri()
+            .path_and_query()
+            .map_or(path, PathAndQuery::as_str),
+        protocol,
+        status: answered.map(|(status, _)| status.as_u16()),
+        bytes: answered.map_or(0, |(_, bytes)| *bytes),
+        began,
+    });
+}
+
+/// What a request's path leads to.
+enum Found {
+    File(OpenContent),
+    /// What is in a directory, unless nobody asks for it.
+    Directory(Option<Listing>),
+    /// A directory, but the path does not end with a slash: links on its page would lead astray.
+    WithoutSlash,
+}
+
+/// The answer to a request.
+struct Answer<'a, E> {
+    session: &'a Session,
+    request: &'a Request<()>,
+    exchange: &'a mut E,
+}
+
+impl<E: Exchange> Answer<'_, E> {
+    /// Returns the status, and the length of the body that was sent.
+    async fn run(&mut self, body: &mut impl RequestBody) -> Result<(StatusCode, u64), Refusal> {
+        if !self.session.limits.may_request() {
+            let response = status(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, 1);
+            return self.text(response, "too many requests\n").await;
+        }
+        let method = self.request.method();
+        let takes_files = self.session.source.max_upload().is_some();
+        let change = Change::of(self.request).filter(|_| takes_files);
+        if !matches!(*method, Method::GET | Method::HEAD) && change.is_none() {
+            let (allowed, told) = match takes_files {
+                true => ("GET, HEAD, PUT, MKCOL", "only GET, HEAD, PUT and MKCOL\n"),
+                false => ("GET, HEAD", "only GET and HEAD\n"),
+            };
+            let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allowed);
+            return self.text(response, told).await;
+        }
+        if !is_well_formed(self.request.uri().path()) {
+            let response = status(StatusCode::BAD_REQUEST);
+            return self.text(response, "the path makes no sense\n").await;
+        }
+        let session = self.session;
+        let open = session.admit(self.exchange).await?;
+        if let Some(change) = change {
+            return self.change(&change, body).await;
+        }
+        match self.find().await {
+            Ok(Found::File(content)) => self.file(content, open).await,
+            Ok(Found::Directory(listing)) => {
+                // As long as the page waits in memory, it counts.
+                let _open = open;
+                let response = status(StatusCode::OK)
+                    .header(CACHE_CONTROL, "no-cache")
+                    .header(VARY, ACCEPT.as_str());
+                if self.wants_json() {
+                    let response = response.header(CONTENT_TYPE, JSON);
+                    let list = listing.as_ref().map(json);
+                    return self.maybe_page(response, list).await;
+                }
+                let path = self.request.uri().path();
+                let page = listing.as_ref().map(|listing| page(path, listing));
+                let response = response
+                    .header(CONTENT_TYPE, "text/html; charset=utf-8")
+                    .header(
+                        CONTENT_SECURITY_POLICY,
+                        "default-src 'none'; style-src 'unsafe-inline'",
+                    );
+                self.maybe_page(response, page).await
+            }
+            Ok(Found::WithoutSlash) => {
+                let response = status(StatusCode::MOVED_PERMANENTLY);
+                let response = response.header(LOCATION, with_slash(self.request.uri().path()));
+                self.text(response, "see the same path with a slash\n")
+                    .await
+            }
+            Err(Refusal::NotFound) => {
+                self.text(status(StatusCode::NOT_FOUND), "not found\n")
+                    .await
+            }
+            Err(Refusal::Failed) => {
+                let response = status(StatusCode::INTERNAL_SERVER_ERROR);
+                self.text(response, "cannot read it\n").await
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Stores what follows the request, or makes a directory.
+    async fn change(
+        &mut self,
+        change: &Change,
+        body: &mut impl RequestBody,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let session = self.session;
+        let taken = change
+            .run(session, self.request, self.exchange, body)
+            .await?;
+        let response = taken.add_fields(status(taken.status()));
+        match taken.told() {
+            Some(told) => self.text(response, told).await,
+            None => {
+                let code = self.head(response).await?;
+                self.finish(code, 0).await
+            }
+        }
+    }
+
+    /// True for programs that read the lists of directories.
+    fn wants_json(&self) -> bool {
+        let accepted = self.request.headers().get_all(ACCEPT).into_iter();
+        let accepted = accepted.filter_map(|value| value.to_str().ok());
+        let mut types = accepted.flat_map(|value| value.split(','));
+        types.any(|accepted| accepted.split(';').next().map(str::trim) == Some(JSON))
+    }
+
+    async fn find(&self) -> Result<Found, Refusal> {
+        let path = self.request.uri().path();
+        if !path.ends_with('/') {
+            match self.session.open(path).await {
+                Ok(content) => return Ok(Found::File(content)),
+                Err(Refusal::NotFound) => {}
+                Err(refusal) => return Err(refusal),
+            }
+            let (source, path) = (self.session.source.clone(), path.to_owned());
+            let is_directory = move || source.is_directory(&path);
+            return match tokio::task::spawn_blocking(is_directory).await {
+                Ok(true) => Ok(Found::WithoutSlash),
+                _ => Err(Refusal::NotFound),
+            };
+        }
+        if self.wants_json() {
+            return self.list().await.map(Found::Directory);
+        }
+        match self.session.open(&format!("{path}{INDEX}")).await {
+            Ok(content) => Ok(Found::File(content)),
+            Err(Refusal::NotFound) => self.list().await.map(Found::Directory),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// What is in the directory; nothing is looked up for HEAD, which costs the client next to nothing.
+    async fn list(&self) -> Result<Option<Listing>, Refusal> {
+        let (source, path) = (
+            self.session.source.clone(),
+            self.request.uri().path().to_owned(),
+        );
+        let is_head = self.request.method() == Method::HEAD;
+        let listed = tokio::task::spawn_blocking(move || match is_head {
+            true => source
+                .is_directory(&path)
+                .then_some(None)
+                .ok_or(OpenError::NotFound),
+            false => source.list(&path).map(Some),
+        });
+        Ok(listed.await.map_err(std::io::Error::other)??)
+    }
+
+    /// A page, or what is said of one that nobody asks for.
+    async fn maybe_page(
+        &mut self,
+        response: response::Builder,
+        page: Option<String>,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        match page {
+            Some(page) => self.page(response, page.into()).await,
+            None => {
+                let code = self
+                    .head(response.header(X_CONTENT_TYPE_OPTIONS, "nosniff"))
+                    .await?;
+                self.finish(code, 0).await
+            }
+        }
+    }
+
+    async fn file(
+        &mut self,
+        mut content: OpenContent,
+        _open: OpenFile,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let whole = content.length;
+        let version = Version::new(whole, content.modified);
+        let selection = version.select(self.request.method(), self.request.headers());
+        let (code, range) = match selection {
+            Selection::Whole => (StatusCode::OK, 0..whole),
+            Selection::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
+            Selection::NotModified => (StatusCode::NOT_MODIFIED, 0..0),
+            Selection::PreconditionFailed => {
+                let response = status(StatusCode::PRECONDITION_FAILED);
+                return self.text(response, "it is another version\n").await;
+            }
+            Selection::Unsatisfiable => {
+                let response = status(StatusCode::RANGE_NOT_SATISFIABLE)
+                    .header(CONTENT_RANGE, format!("bytes */{whole}"));
+                return self.text(response, "the file is shorter\n").await;
+            }
+        };
+        let mut response = status(code).header(ACCEPT_RANGES, "bytes");
+        for (name, value) in [
+            (ETAG, version.etag()),
+            (LAST_MODIFIED, version.last_modified()),
+        ] {
+            if let Some(value) = value {
+                response = response.header(name, value);
+            }
+        }
+        if code == StatusCode::NOT_MODIFIED {
+            self.head(response).await?;
+            return self.finish(code, 0).await;
+        }
+        if code == StatusCode::PARTIAL_CONTENT {
+            let last = range.end.saturating_sub(1);
+            let range = format!("bytes {}-{last}/{whole}", range.start);
+            response = response.header(CONTENT_RANGE, range);
+        }
+        response = response
+            .header(CONTENT_TYPE, media_type(self.request.uri().path()))
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff")
+            .header(CONTENT_LENGTH, range.end - range.start);
+        self.head(response).await?;
+        if self.request.method() == Method::HEAD {
+            return self.finish(code, 0).await;
+        }
+        if code == StatusCode::PARTIAL_CONTENT {
+            content.select(range).await?;
+        }
+        // A file that grows meanwhile is sent as long as was announced.
+        let session = self.session;
+        let sent = session.send(self.exchange, &mut content).await?;
+        self.finish(code, sent).await
+    }
+
+    /// A short answer for people.
+    async fn text(
+        &mut self,
+        response: response::Builder,
+        text: &'static str,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let response = response.header(CONTENT_TYPE, "text/plain; charset=utf-8");
+        self.page(response, Bytes::from_static(text.as_bytes()))
+            .await
+    }
+
+    async fn page(
+        &mut self,
+        response: response::Builder,
+        body: Bytes,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let response = response
+            .header(CONTENT_LENGTH, body.len())
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+        let code = self.head(response).await?;
+        if self.request.method() == Method::HEAD {
+            return self.finish(code, 0).await;
+        }
+        let length = body.len() as u64;
+        let session = self.session;
+        session.write(self.exchange, body).await?;
+        self.finish(code, length).await
+    }
+
+    /// Sends status and fields.
+    async fn head(&mut self, response: response::Builder) -> Result<StatusCode, Refusal> {
+        let response = match times::http_date(clock::time_of_day()) {
+            Some(date) => response.header(DATE, date),
+            None => response,
+        };
+        // Every value was made here, of characters that may stand there.
+        let response = response.body(());
+        let response = response.map_err(|_| Refusal::Failed)?;
+        let code = response.status();
+        let limits = &self.session.limits;
+        limits.progress(self.exchange.head(response)).await??;
+        Ok(code)
+    }
+
+    async fn finish(&mut self, code: StatusCode, sent: u64) -> Result<(StatusCode, u64), Refusal> {
+        let limits = &self.session.limits;
+        limits.progress(self.exchange.finish()).await??;
+        Ok((code, sent))
+    }
+}
+
+fn status(code: StatusCode) -> response::Builder {
+    Response::builder().status(code)
+}
+
+/// What the name of a file says about its content.
+fn media_type(path: &str) -> HeaderValue {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = match path.ends_with('/') {
+        true => INDEX.to_owned(),
+        false => String::from_utf8_lossy(&percent_decode(name).unwrap_or_default()).into_owned(),
+    };
+    let guess = mime_guess::from_path(name).first_or_octet_stream();
+    let is_text = guess.type_() == mime_guess::mime::TEXT && guess.params().next().is_none();
+    let guess = match is_text {
+        true => format!("{guess}; charset=utf-8"),
+        false => guess.to_string(),
+    };
+    let unknown = HeaderValue::from_static("application/octet-stream");
+    HeaderValue::try_from(guess).unwrap_or(unknown)
+}
+
+/// The path of the same directory with a slash at its end, and none too many: two at the beginning
+/// would name another host.
+fn with_slash(path: &str) -> String {
+    let segments = path_of(path).split('/').filter(|part| !part.is_empty());
+    let segments = segments.filter_map(percent_decode);
+    segments.fold("/".to_owned(), |path, segment| {
+        path + &percent_encode(&segment) + "/"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use http::header::{IF_NONE_MATCH, RANGE};
+
+    use super::*;
+    use crate::files::Directory;
+    use crate::serve::access_log::{AccessLog, Format};
+    use crate::serve::limits::{Client, Limits, Shared};
+    use crate::serve::observer::Observer;
+    use crate::serve::send_file::Outlet;
+
+    /// What became of an answer.
+    #[derive(Default)]
+    struct Sent {
+        head: Option<Response<()>>,
+        body: Vec<u8>,
+        /// The client wants no more after the head.
+        is_unwanted: bool,
+        is_finished: bool,
+    }
+
+    impl Outlet for Sent {
+        async fn writable(&mut self) -> Result<usize, Refusal> {
+            Ok(1000)
+        }
+
+        async fn stopped(&mut self) -> Refusal {
+            std::future::pending().await
+        }
+
+        fn is_cancelled(&mut self) -> bool {
+            self.is_unwanted && self.head.is_some()
+        }
+
+        async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+            self.body.extend_from_slice(&piece.split_off(0));
+            Ok(())
+        }
+    }
+
+    impl Exchange for Sent {
+        fn protocol(&self) -> &'static str {
+            "HTTP/9"
+        }
+
+        async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {
+            self.head = Some(head);
+            Ok(())
+        }
+
+        async fn finish(&mut self) -> Result<(), Refusal> {
+            self.is_finished = true;
+            Ok(())
+        }
+    }
+
+    struct Body(Option<Bytes>);
+
+    impl RequestBody for Body {
+        async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+            Ok(self.0.take())
+        }
+    }
+
+    /// A server of a directory that takes files, and its log.
+    fn session(directory: &std::path::Path, log: &std::path::Path) -> Session {
+        let address = [192, 0, 2, 1].into();
+        let source = Directory::new(directory, false).unwrap();
+        let log = AccessLog::open(log, Format::Common).unwrap();
+        Session {
+            source: Arc::new(source.max_upload(Some(1000))),
+            limits: Client::new(Shared::new(Limits::default()), address).unwrap(),
+            observer: Observer::new(Some(log)),
+            client: address,
+        }
+    }
+
+    fn request(method: &str, target: &str, fields: &[(http::HeaderName, &str)]) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in fields {
+            request = request.header(name, *value);
+        }
+        request.body(()).unwrap()
+    }
+
+    /// What a line says behind the date, of each request.
+    fn lines(session: &Session, log: &std::path::Path) -> Vec<String> {
+        session.observer.finish();
+        let text = fs::read_to_string(log).unwrap();
+        let lines = text.lines().map(|line| line.split_once("] ").unwrap().1);
+        lines.map(str::to_owned).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_answered_and_how_much_was_sent_is_logged() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = tempfile::NamedTempFile::new().unwrap();
+        fs::write(directory.path().join("file"), "12345").unwrap();
+        fs::create_dir(directory.path().join("sub")).unwrap();
+        let session = session(directory.path(), log.path());
+        let tag = {
+            let file = fs::metadata(directory.path().join("file")).unwrap();
+            Version::new(5, file.modified().ok()).etag().unwrap()
+        };
+        let same = [(IF_NONE_MATCH, tag.to_str().unwrap())];
+        let listed = [(ACCEPT, "text/html, application/json;q=1")];
+        let all = [
+            ("GET", "/file?query", &[][..], 200, "12345", 5),
+            ("HEAD", "/file", &[], 200, "", 0),
+            ("GET", "/file", &same, 304, "", 0),
+            ("GET", "/file", &[(RANGE, "bytes=1-2")], 206, "23", 2),
+            (
+                "GET",
+                "/file",
+                &[(RANGE, "bytes=5-")],
+                416,
+                "the file is shorter\n",
+                20,
+            ),
+            ("GET", "/sub/", &listed, 200, "[]", 2),
+            ("HEAD", "/sub/", &listed, 200, "", 0),
+            (
+                "GET",
+                "/sub",
+                &[],
+                301,
+                "see the same path with a slash\n",
+                31,
+            ),
+            ("GET", "/none", &[], 404, "not found\n", 10),
+            ("GET", "/%zz", &[], 400, "the path makes no sense\n", 24),
+            ("PUT", "/new", &[], 201, "stored\n", 7),
+            ("PUT", "/new", &[], 204, "", 0),
+            ("MKCOL", "/made", &[], 201, "stored\n", 7),
+            (
+                "BREW",
+                "/file",
+                &[],
+                405,
+                "only GET, HEAD, PUT and MKCOL\n",
+                30,
+            ),
+        ];
+        let mut expected = Vec::new();
+        for (method, target, fields, status, body, bytes) in all {
+            let (mut sent, mut upload) = (Sent::default(), Body(Some("content".into())));
+            let request = request(method, target, fields);
+            answer(&session, &request, &mut sent, &mut upload)
+                .await
+                .unwrap();
+            let head = sent.head.unwrap();
+            let told = (
+                head.status().as_u16(),
+                String::from_utf8(sent.body).unwrap(),
+            );
+            assert_eq!(told, (status, body.to_owned()), "{method} {target}");
+            assert!(sent.is_finished && head.headers().contains_key(DATE));
+            expected.push(format!("\"{method} {target} HTTP/9\" {status} {bytes}"));
+        }
+        // One that is not wanted to the end has no status.
+        let mut unwanted = Sent {
+            is_unwanted: true,
+            ..Sent::default()
+        };
+        let request = request("GET", "/file", &[]);
+        let answered = answer(&session, &request, &mut unwanted, &mut Body(None)).await;
+        assert_eq!(
+            (answered, unwanted.is_finished),
+            (Err(Refusal::Cancelled), false)
+        );
+        expected.push("\"GET /file HTTP/9\" - 0".to_owned());
+        assert_eq!(lines(&session, log.path()), expected);
+    }
+
+    #[test]
+    fn a_slash_is_added_and_no_other_host_is_named() {
+        for (path, expected) in [
+            ("/a", "/a/"),
+            ("//example.com", "/example.com/"),
+            ("/a%20b//c", "/a%20b/c/"),
+            ("/%2f%2fx", "/%2F%2Fx/"),
+        ] {
+            assert_eq!(with_slash(path), expected);
+        }
+    }
+
+    #[test]
+    fn media_types_of_names() {
+        for (path, expected) in [
+            ("/a.html", "text/html; charset=utf-8"),
+            ("/", "text/html; charset=utf-8"),
+            ("/x/A.TXT", "text/plain; charset=utf-8"),
+            ("/a%2ejson", "application/json"),
+            ("/a.png", "image/png"),
+            ("/video.mp4", "video/mp4"),
+            ("/none", "application/octet-stream"),
+            ("/.html", "application/octet-stream"),
+        ] {
+            assert_eq!(media_type(path), expected, "{path}");
+        }
+    }
+}

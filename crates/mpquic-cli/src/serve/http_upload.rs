@@ -1,0 +1,604 @@
+//! PUT: a file from a client (RFC 9110 section 9.3.4). MKCOL: a directory for some.
+
+use std::io::{self, ErrorKind};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap};
+use http::{HeaderValue, Method, Request, StatusCode, response};
+
+use crate::files::attributes::Attributes;
+use crate::files::resuming::{self, PARTIAL};
+use crate::files::selection::{Selection, Version};
+use crate::files::unfinished::Token;
+use crate::files::upload::{Upload, UploadError};
+use crate::files::{OpenContent, OpenError};
+use crate::serve::limits::Window;
+use crate::serve::send_file::{Exchange, Refusal, Session};
+
+/// The method that makes a directory.
+const MKCOL: &str = "MKCOL";
+/// Bytes collected before a thread writes them.
+const BATCH: usize = 256 << 10;
+
+/// What follows a request.
+pub(crate) trait RequestBody: Send {
+    /// Some of it, or `None` at its end.
+    fn data(&mut self) -> impl Future<Output = Result<Option<Bytes>, Refusal>> + Send;
+}
+
+/// A request that changes something.
+pub(crate) enum Change {
+    /// PUT
+    File,
+    /// MKCOL
+    Directory,
+    /// PATCH: the rest of a file.
+    Rest(Token),
+    /// HEAD: nothing changes, but whoever sends the file has broken off.
+    Look(Token),
+}
+
+impl Change {
+    /// What a request changes; `None` if it only reads.
+    pub(crate) fn of(request: &Request<()>) -> Option<Self> {
+        let token = || resuming::token_of(request.uri());
+        match *request.method() {
+            Method::PUT => Some(Self::File),
+            Method::PATCH => token().map(Self::Rest),
+            Method::HEAD => token().map(Self::Look),
+            ref method => (method.as_str() == MKCOL).then_some(Self::Directory),
+        }
+    }
+
+    pub(crate) async fn run(
+        &self,
+        session: &Session,
+        request: &Request<()>,
+        exchange: &mut impl Exchange,
+        body: &mut impl RequestBody,
+    ) -> Result<Taken, Refusal> {
+        match self {
+            Self::File => take(session, request, exchange, body).await,
+            Self::Directory => make_directory(session, request).await,
+            Self::Rest(token) => take_rest(session, request, token, body).await,
+            Self::Look(token) => match resume(session, request, token).await {
+                Ok(upload) => Ok(Taken::Part(StatusCode::NO_CONTENT, upload.length())),
+                Err(error) => refused(error),
+            },
+        }
+    }
+}
+
+/// What became of a file.
+pub(crate) enum Taken {
+    Stored {
+        /// There was no file of this name before.
+        is_new: bool,
+        etag: Option<HeaderValue>,
+    },
+    /// So many bytes of it are there.
+    Part(StatusCode, u64),
+    Refused(StatusCode, &'static str),
+}
+
+impl Taken {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Stored { is_new: true, .. } => StatusCode::CREATED,
+            Self::Stored { is_new: false, .. } => StatusCode::NO_CONTENT,
+            Self::Part(status, _) | Self::Refused(status, _) => *status,
+        }
+    }
+
+    pub(crate) fn add_fields(&self, response: response::Builder) -> response::Builder {
+        match self {
+            Self::Stored {
+                etag: Some(etag), ..
+            } => response.header(ETAG, etag),
+            Self::Part(_, length) => resuming::add_offset(response, *length),
+            _ => response,
+        }
+    }
+
+    /// What people are told.
+    pub(crate) fn told(&self) -> Option<&'static str> {
+        match self {
+            Self::Stored { is_new, .. } => is_new.then_some("stored\n"),
+            Self::Part(status, _) => {
+                (*status == StatusCode::CONFLICT).then_some("another part of the file is wanted\n")
+            }
+            Self::Refused(_, told) => Some(told),
+        }
+    }
+
+    fn too_large() -> Self {
+        Self::Refused(StatusCode::PAYLOAD_TOO_LARGE, "the file is too large\n")
+    }
+}
+
+/// Receives the file that follows a request, and stores it.
+async fn take(
+    session: &Session,
+    request: &Request<()>,
+    exchange: &mut impl Exchange,
+    body: &mut impl RequestBody,
+) -> Result<Taken, Refusal> {
+    let fields = request.headers();
+    if fields.contains_key(CONTENT_RANGE) {
+        // RFC 9110 section 14.5: it must not be taken for the whole.
+        let told = "parts of files are not taken\n";
+        return Ok(Taken::Refused(StatusCode::BAD_REQUEST, told));
+    }
+    let announced = match announced(fields) {
+        Ok(announced) => announced,
+        Err(refused) => return Ok(refused),
+    };
+    let most = session.source.max_upload().unwrap_or_default();
+    if announced.is_some_and(|announced| announced > most) {
+        return Ok(Taken::too_large());
+    }
+    let path = request.uri().path().to_owned();
+    if let Some(refused) = precondition(session, &path, fields).await? {
+        return Ok(refused);
+    }
+    let is_resumable = exchange.has_interim() && resuming::is_wanted(fields, announced);
+    let token = is_resumable.then(Token::new).transpose()?;
+    let (source, attributes) = (session.source.clone(), Attributes::of_fields(fields));
+    let (at, named) = (path.clone(), token.clone());
+    let begun = blocking(move || source.upload(&at, attributes, named)).await;
+    let upload = match begun {
+        Ok(upload) => upload,
+        Err(error) => return refused(error),
+    };
+    if let Some(token) = token {
+        let offer = resuming::offer(&path, &token).ok_or(Refusal::Failed)?;
+        session.limits.progress(exchange.head(offer)).await??;
+    }
+    receive(session, body, upload, announced, most).await
+}
+
+/// Receives the rest of a file.
+async fn take_rest(
+    session: &Session,
+    request: &Request<()>,
+    token: &Token,
+    body: &mut impl RequestBody,
+) -> Result<Taken, Refusal> {
+    let fields = request.headers();
+    let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind != Some(PARTIAL.as_bytes()) {
+        let told = "the rest of a file is application/partial-upload\n";
+        return Ok(Taken::Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, told));
+    }
+    let Some(offset) = resuming::offset_of(fields).filter(|_| resuming::is_complete(fields)) else {
+        let told = "Upload-Offset and Upload-Complete: ?1 are wanted\n";
+        return Ok(Taken::Refused(StatusCode::BAD_REQUEST, told));
+    };
+    let announced = match announced(fields) {
+        Ok(announced) => announced.map(|announced| announced.saturating_add(offset)),
+        Err(refused) => return Ok(refused),
+    };
+    let most = session.source.max_upload().unwrap_or_default();
+    let upload = match resume(session, request, token).await {
+        Ok(upload) => upload,
+        Err(error) => return refused(error),
+    };
+    if upload.length() != offset {
+        return Ok(Taken::Part(StatusCode::CONFLICT, upload.length()));
+    }
+    if announced.is_some_and(|announced| announced > most) {
+        upload.forget();
+        return Ok(Taken::too_large());
+    }
+    receive(session, body, upload, announced, most).await
+}
+
+/// Takes an unfinished file from whoever writes it.
+async fn resume(
+    session: &Session,
+    request: &Request<()>,
+    token: &Token,
+) -> Result<Upload, UploadError> {
+    let (source, path) = (session.source.clone(), request.uri().path().to_owned());
+    let (attributes, token) = (Attributes::of_fields(request.headers()), token.clone());
+    blocking(move || source.resume(&path, attributes, &token)).await
+}
+
+/// Writes what comes, and gives the file its name at the end.
+async fn receive(
+    session: &Session,
+    body: &mut impl RequestBody,
+    mut upload: Upload,
+    announced: Option<u64>,
+    most: u64,
+) -> Result<Taken, Refusal> {
+    let (mut ended, mut window) = (Ok(false), Window::new());
+    while let Ok(false) = ended {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH && matches!(ended, Ok(false)) {
+            let data = tokio::select! {
+                data = session.limits.progress(body.data()) => data.unwrap_or_else(|stalled| Err(stalled.into())),
+                // Its client goes on in another request.
+                () = upload.taken() => Err(Refusal::Gone),
+            };
+            match data {
+                Ok(Some(data)) => {
+                    batch.extend_from_slice(&data);
+                    let kept = session.limits.keeps_up(&mut window, data.len());
+                    ended = kept.map(|()| false).map_err(Refusal::from);
+                }
+                Ok(None) => ended = Ok(true),
+                Err(refusal) => ended = Err(refusal),
+            }
+            if upload.length() + batch.len() as u64 > most {
+                upload.forget();
+                return Ok(Taken::too_large());
+            }
+        }
+        let write = move || match upload.write(&batch) {
+            Ok(()) => Ok(upload),
+            Err(error) => {
+                upload.forget();
+                Err(error)
+            }
+        };
+        upload = match blocking(write).await {
+            Ok(upload) => upload,
+            Err(error) => return refused(error),
+        };
+    }
+    ended?;
+    if announced.is_some_and(|announced| announced != upload.length()) {
+        upload.forget();
+        let told = "the file has another length than was announced\n";
+        return Ok(Taken::Refused(StatusCode::BAD_REQUEST, told));
+    }
+    match blocking(move || upload.finish().map_err(UploadError::Io)).await {
+        Ok((metadata, is_new)) => Ok(Taken::Stored {
+            is_new,
+            etag: Version::new(metadata.len(), metadata.modified().ok()).etag(),
+        }),
+        Err(error) => refused(error),
+    }
+}
+
+/// Makes a directory (MKCOL, RFC 4918 section 9.3).
+async fn make_directory(session: &Session, request: &Request<()>) -> Result<Taken, Refusal> {
+    let (source, path) = (session.source.clone(), request.uri().path().to_owned());
+    let attributes = Attributes::of_fields(request.headers());
+    match blocking(move || source.make_directory(&path, attributes)).await {
+        Ok(()) => Ok(Taken::Stored {
+            is_new: true,
+            etag: None,
+        }),
+        Err(error) => refused(error),
+    }
+}
+
+/// The length that a client announces.
+fn announced(fields: &HeaderMap) -> Result<Option<u64>, Taken> {
+    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
+    let length = match (lengths.next(), lengths.next()) {
+        (None, _) => return Ok(None),
+        (Some(length), None) => resuming::number(length),
+        (Some(_), Some(_)) => None,
+    };
+    let told = "the length makes no sense\n";
+    length
+        .map(Some)
+        .ok_or(Taken::Refused(StatusCode::BAD_REQUEST, told))
+}
+
+/// RFC 9110 section 13: what is there must be what the client expects.
+async fn precondition(
+    session: &Session,
+    path: &str,
+    fields: &HeaderMap,
+) -> Result<Option<Taken>, Refusal> {
+    let opened = OpenContent::open(session.source.clone(), path.to_owned()).await;
+    let version = match opened {
+        Ok(content) => Some(Version::new(content.length, content.modified)),
+        Err(OpenError::NotFound) => None,
+        Err(OpenError::Io(error)) => return Err(error.into()),
+    };
+    let holds = match version {
+        Some(version) => matches!(version.select(&Method::PUT, fields), Selection::Whole),
+        None => !fields.contains_key(http::header::IF_MATCH),
+    };
+    let told = "another version is there\n";
+    Ok((!holds).then_some(Taken::Refused(StatusCode::PRECONDITION_FAILED, told)))
+}
+
+fn refused(error: UploadError) -> Result<Taken, Refusal> {
+    let (status, told) = match error {
+        UploadError::Forbidden => (StatusCode::FORBIDDEN, "that name cannot be written to\n"),
+        UploadError::NoDirectory => (StatusCode::CONFLICT, "there is no such directory\n"),
+        UploadError::IsDirectory => (StatusCode::CONFLICT, "a directory has that name\n"),
+        UploadError::Unknown => (StatusCode::NOT_FOUND, "there is no such upload\n"),
+        UploadError::Full => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            "clients have stored as much as they may\n",
+        ),
+        // RFC 4918 section 9.3.1.
+        UploadError::Exists => (StatusCode::METHOD_NOT_ALLOWED, "something has that name\n"),
+        UploadError::Io(error) if error.kind() == ErrorKind::StorageFull => {
+            tracing::warn!(%error, "writing a file");
+            (
+                StatusCode::INSUFFICIENT_STORAGE,
+                "there is no room for it\n",
+            )
+        }
+        UploadError::Io(error) => {
+            tracing::warn!(%error, "writing a file");
+            (StatusCode::INTERNAL_SERVER_ERROR, "cannot write it\n")
+        }
+    };
+    Ok(Taken::Refused(status, told))
+}
+
+/// Runs what may block on a thread for that.
+async fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> Result<T, UploadError> + Send + 'static,
+) -> Result<T, UploadError> {
+    let result = tokio::task::spawn_blocking(run).await;
+    result.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::fs;
+    use std::sync::Arc;
+
+    use http::header::{IF_MATCH, IF_NONE_MATCH};
+    use http::{Response, Uri};
+
+    use super::*;
+    use crate::files::Directory;
+    use crate::serve::limits::{Client, Limits, Shared};
+    use crate::serve::observer::Observer;
+    use crate::serve::send_file::Outlet;
+
+    /// A body that comes in these pieces.
+    struct Pieces(VecDeque<Bytes>);
+
+    impl RequestBody for Pieces {
+        async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+            Ok(self.0.pop_front())
+        }
+    }
+
+    /// A body that breaks off.
+    struct Broken(Pieces);
+
+    impl RequestBody for Broken {
+        async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+            let data = self.0.data().await?;
+            data.map(Some).ok_or(Refusal::Gone)
+        }
+    }
+
+    /// What is said before the answer.
+    #[derive(Default)]
+    struct Interim(Vec<Response<()>>);
+
+    impl Outlet for Interim {
+        async fn writable(&mut self) -> Result<usize, Refusal> {
+            Ok(1)
+        }
+
+        async fn stopped(&mut self) -> Refusal {
+            std::future::pending().await
+        }
+
+        fn is_cancelled(&mut self) -> bool {
+            false
+        }
+
+        async fn write_some(&mut self, _: &mut Bytes) -> Result<(), Refusal> {
+            Err(Refusal::Failed)
+        }
+    }
+
+    impl Exchange for Interim {
+        fn protocol(&self) -> &'static str {
+            "HTTP/9"
+        }
+
+        fn has_interim(&self) -> bool {
+            true
+        }
+
+        async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {
+            self.0.push(head);
+            Ok(())
+        }
+
+        async fn finish(&mut self) -> Result<(), Refusal> {
+            Ok(())
+        }
+    }
+
+    /// A directory that takes files of up to a megabyte.
+    fn session(directory: &tempfile::TempDir) -> Session {
+        let address = [192, 0, 2, 1].into();
+        let source = Directory::new(directory.path(), false).unwrap();
+        Session {
+            source: Arc::new(source.max_upload(Some(MOST as u64))),
+            limits: Client::new(Shared::new(Limits::default()), address).unwrap(),
+            observer: Observer::new(None),
+            client: address,
+        }
+    }
+
+    const MOST: usize = 1 << 20;
+
+    /// Status and text of the answer to a file in pieces of these sizes.
+    async fn put(session: &Session, fields: &[(&str, &str)], sizes: &[usize]) -> (u16, String) {
+        let mut request = Request::put("/file");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let pieces = sizes.iter().map(|size| vec![b'x'; *size].into());
+        let mut body = Pieces(pieces.collect());
+        let request = request.body(()).unwrap();
+        let mut interim = Interim::default();
+        let taken = take(session, &request, &mut interim, &mut body)
+            .await
+            .unwrap();
+        assert!(interim.0.is_empty());
+        (
+            taken.status().as_u16(),
+            taken.told().unwrap_or_default().to_owned(),
+        )
+    }
+
+    #[tokio::test]
+    async fn files_are_taken_whole_and_up_to_a_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let length = || fs::metadata(directory.path().join("file")).map_or(0, |file| file.len());
+        let most = MOST.to_string();
+        let stored = |told: &str| told.to_owned();
+        // The sizes of pieces do not matter, nor whether the length is known before.
+        let answer = put(&session, &[], &[1, BATCH - 2, 1, 5, 7]).await;
+        assert_eq!(
+            (answer, length()),
+            ((201, stored("stored\n")), BATCH as u64 + 12)
+        );
+        let answer = put(&session, &[("content-length", &most)], &[MOST]).await;
+        assert_eq!((answer, length()), ((204, String::new()), MOST as u64));
+        assert_eq!(put(&session, &[], &[]).await.0, 204);
+        assert_eq!(length(), 0);
+
+        let larger = (MOST + 1).to_string();
+        for (fields, sizes, status, told) in [
+            (
+                &[("content-length", &*larger)][..],
+                &[1][..],
+                413,
+                "the file is too large\n",
+            ),
+            (&[], &[MOST, 1], 413, "the file is too large\n"),
+            (
+                &[("content-length", "3")],
+                &[2],
+                400,
+                "the file has another length than was announced\n",
+            ),
+            (
+                &[("content-length", "3")],
+                &[4],
+                400,
+                "the file has another length than was announced\n",
+            ),
+            (
+                &[("content-length", "x")],
+                &[1],
+                400,
+                "the length makes no sense\n",
+            ),
+            (
+                &[("content-length", "1"), ("content-length", "1")],
+                &[1],
+                400,
+                "the length makes no sense\n",
+            ),
+            (
+                &[("content-range", "bytes 0-0/1")],
+                &[1],
+                400,
+                "parts of files are not taken\n",
+            ),
+        ] {
+            let answer = put(&session, fields, sizes).await;
+            assert_eq!(answer, (status, told.to_owned()), "{fields:?}");
+        }
+        assert_eq!(length(), 0, "the one before is still there");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_there_must_be_what_the_client_expects() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let new = (IF_NONE_MATCH.as_str(), "*");
+        let known = (IF_MATCH.as_str(), "*");
+        assert_eq!(put(&session, &[known], &[1]).await.0, 412);
+        assert_eq!(put(&session, &[new], &[1]).await.0, 201);
+        let refused = put(&session, &[new], &[1]).await;
+        assert_eq!(refused, (412, "another version is there\n".to_owned()));
+        assert_eq!(put(&session, &[known], &[1]).await.0, 204);
+        let other = (IF_MATCH.as_str(), "\"other\"");
+        assert_eq!(put(&session, &[other], &[1]).await.0, 412);
+    }
+
+    #[tokio::test]
+    async fn directories_are_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let make = async |path: &str| {
+            let request = Request::get(path).body(()).unwrap();
+            let taken = make_directory(&session, &request).await.unwrap();
+            taken.status().as_u16()
+        };
+        assert_eq!(make("/new").await, 201);
+        assert_eq!(make("/new").await, 405);
+        assert_eq!(make("/a/b").await, 409);
+        assert_eq!(make("/.new").await, 403);
+        let full = refused(io::Error::from(ErrorKind::StorageFull).into()).unwrap();
+        assert_eq!(full.status().as_u16(), 507);
+        let broken = refused(io::Error::other("x").into()).unwrap();
+        assert_eq!(broken.status().as_u16(), 500);
+    }
+
+    /// The client asks how much there is, and sends the rest.
+    #[tokio::test]
+    async fn what_broke_off_is_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        let run = async |request: Request<()>, interim: &mut Interim, body: &mut Broken| {
+            let change = Change::of(&request).unwrap();
+            change.run(&session, &request, interim, body).await
+        };
+        let pieces = |sizes: &[usize]| {
+            let pieces = sizes.iter().map(|size| vec![b'x'; *size].into());
+            Broken(Pieces(pieces.collect()))
+        };
+        let request = Request::put("/file")
+            .header("upload-complete", "?1")
+            .header("content-length", MOST)
+            .body(());
+        let mut interim = Interim::default();
+        let sent = run(request.unwrap(), &mut interim, &mut pieces(&[BATCH, 10])).await;
+        assert_eq!(sent.err(), Some(Refusal::Gone));
+        let url: Uri = "https://host/file".parse().unwrap();
+        let upload = resuming::offered(&url, &interim.0[0]).unwrap();
+        assert!(!directory.path().join("file").exists());
+        let there = BATCH as u64 + 10;
+        let look = || Request::head(upload.clone()).body(()).unwrap();
+        let looked = run(look(), &mut interim, &mut pieces(&[])).await.unwrap();
+        assert!(matches!(looked, Taken::Part(StatusCode::NO_CONTENT, length) if length == there));
+        let rest = |offset: u64| {
+            let request = Request::patch(upload.clone()).header("content-type", PARTIAL);
+            let request = request.header("upload-offset", offset);
+            request.header("upload-complete", "?1").body(()).unwrap()
+        };
+        let other = run(rest(1), &mut interim, &mut pieces(&[])).await.unwrap();
+        assert!(matches!(other, Taken::Part(StatusCode::CONFLICT, length) if length == there));
+        let mut body = Pieces(VecDeque::from([vec![b'y'; 5].into()]));
+        let (request, change) = (rest(there), Change::of(&rest(there)).unwrap());
+        let taken = change
+            .run(&session, &request, &mut interim, &mut body)
+            .await;
+        assert_eq!(taken.unwrap().status(), StatusCode::CREATED);
+        let stored = fs::read(directory.path().join("file")).unwrap();
+        assert_eq!(
+            (stored.len() as u64, &stored[BATCH + 10..]),
+            (there + 5, &b"yyyyy"[..])
+        );
+        let gone = run(look(), &mut interim, &mut pieces(&[])).await.unwrap();
+        assert_eq!(gone.status(), StatusCode::NOT_FOUND);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,581 @@
+//! What servers have in common, whatever they serve: where they listen, who they are, what they tell
+//! about themselves, and how they end.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use mpquic_core::config::{EndpointOptions, TransportOptions};
+use mpquic_tokio::{Endpoint, InvalidOption, ServerAddress, ServerConfig, VarInt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::options::Connections;
+use crate::options::identity::Identity;
+use crate::options::trust::{Fingerprint, roots_in};
+use crate::process::failure::{Cause, Failure};
+use crate::process::screen;
+use crate::process::signals::Signals;
+use crate::process::state;
+use crate::serve::access_log::{AccessLog, Format};
+use crate::serve::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
+use crate::serve::endpoints::Endpoints;
+use crate::serve::fleet::{self, Fleet};
+use crate::serve::live_page;
+use crate::serve::metrics_server::{self, Tell, Told};
+use crate::serve::observer::Observer;
+
+/// Port used when none is named.
+const DEFAULT_PORT: u16 = 4433;
+/// What an address is expected to be that clients are told.
+const ONE_ADDRESS: &str = "one address, not all of them";
+/// The code that clients are told at the end: H3_NO_ERROR.
+const NO_ERROR: VarInt = VarInt::from_u32(0x100);
+
+// (A doc comment here would replace the help text of the command.)
+#[derive(Debug, Args)]
+pub(crate) struct Listening {
+    /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]. [::] includes
+    /// IPv4 unless 0.0.0.0 is named as well
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Certificate chain, which SIGHUP makes `mpquic serve` read again; without it a self-signed one is
+    /// made, and kept
+    #[arg(long, value_name = "PEM", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Private key of the certificate
+    #[arg(long, value_name = "PEM", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Most paths a client may have open at a time; 0 turns multipath off
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub(crate) max_paths: u32,
+    /// Ask clients to move to this address of the server once they are connected, for example if
+    /// many servers share the address that clients connect to; once for IPv4, once for IPv6
+    #[arg(long, value_name = "ADDR:PORT")]
+    preferred_address: Vec<SocketAddr>,
+    /// Listen on this address as well, and tell clients of it, which open further paths to it; repeat for
+    /// several. With port 0, any free port
+    #[arg(long, value_name = "ADDR:PORT")]
+    announce: Vec<SocketAddr>,
+    /// Behind a load balancer that speaks QUIC-LB: this file says which server this is, and how that stands
+    /// in its connection IDs. SIGHUP makes `mpquic serve` read it again
+    #[arg(long, value_name = "FILE")]
+    quic_lb: Option<PathBuf>,
+    /// Make clients prove their address (with a Retry packet) before anything else is done for
+    /// them; costs a round trip
+    #[arg(long)]
+    pub(crate) retry: bool,
+    /// Where the self-signed certificate and its key are kept, so that clients need not pin another
+    /// one after a restart [default: $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    #[arg(long, value_name = "DIR", conflicts_with = "cert")]
+    state: Option<PathBuf>,
+    /// Append a line for each request to this file; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// How the lines of the access log look
+    #[arg(long, value_name = "FORMAT", default_value = "common")]
+    access_log_format: Format,
+    /// Answer HTTP/1 over TCP on this address: /metrics has figures for Prometheus, /health says
+    /// `ok`, or 503 while the server ends. Nothing protects it: name an address of your own network
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// With --metrics: /paths there is a page that shows connections and paths live, with the networks that
+    /// clients are in (/24 and /48), not their addresses
+    #[arg(long, requires = "metrics")]
+    live_page: bool,
+    #[command(flatten)]
+    pub(crate) connections: Connections,
+    /// Who has issued the certificates that clients need.
+    #[arg(skip)]
+    pub(crate) client_ca: Option<PathBuf>,
+    /// How many threads share the work, if each is to have an endpoint of its own.
+    #[arg(skip)]
+    pub(crate) workers: Option<u32>,
+}
+
+/// A server that listens.
+pub(crate) struct Server {
+    pub(crate) endpoints: Endpoints,
+    /// The addresses that clients are to connect to.
+    pub(crate) listened: Vec<SocketAddr>,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) identity: Identity,
+    /// If it is one of several.
+    pub(crate) fleet: Option<Fleet>,
+    /// Of the certificate, if it is one that clients have to pin.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    signals: Signals,
+    drain: Drain,
+    metrics: Option<JoinHandle<()>>,
+}
+
+impl Listening {
+    /// Begins to listen, and tells where. `figures` are told to those who watch, beside those of the
+    /// observer.
+    pub(crate) async fn start(
+        &self,
+        alpn: &[&[u8]],
+        transport: TransportOptions,
+        max_connections: u32,
+        figures: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    ) -> Result<(Server, Draining), Failure> {
+        let identity = self.identity()?;
+        let fingerprint = match &self.cert {
+            Some(_) => None,
+            None => Some(identity.fingerprint()?),
+        };
+        let reset_key = self.reset_key(&identity);
+        let config = self.config(&identity, alpn, transport, max_connections)?;
+        let log = self.access_log.as_deref();
+        let log = log.map(|path| open_log(path, self.access_log_format));
+        let observer = Observer::new(log.transpose()?);
+        let signals = Signals::new();
+        let fleet = self.quic_lb.as_deref().map(Fleet::read).transpose()?;
+        let endpoints = self.endpoints(config, reset_key, fleet.as_ref()).await?;
+        // Of those that are announced, TCP and `Alt-Svc` know nothing.
+        let listened = endpoints.local_addrs();
+        announce(&endpoints, &self.announce)?;
+        let metrics = metrics_listener(self.metrics)?;
+        for address in endpoints.local_addrs() {
+            screen::print(format_args!("listening on {address}"));
+        }
+        let (drain, draining) = drain();
+        let metrics = metrics.map(|(listener, address)| {
+            screen::print(format_args!("metrics on http://{address}/metrics"));
+            if self.live_page {
+                screen::print(format_args!("paths on http://{address}/paths"));
+            }
+            let told = self.told(&observer, &endpoints, figures);
+            tokio::spawn(metrics_server::serve(listener, told, drain.watch()))
+        });
+        if let Some(fingerprint) = fingerprint {
+            screen::print(format_args!("certificate {fingerprint}"));
+        }
+        let server = Server {
+            endpoints,
+            listened,
+            observer,
+            identity,
+            fleet,
+            fingerprint,
+            signals,
+            drain,
+            metrics,
+        };
+        Ok((server, draining))
+    }
+
+    /// What those are told who watch.
+    fn told(
+        &self,
+        observer: &Arc<Observer>,
+        endpoints: &Endpoints,
+        figures: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    ) -> Told {
+        let watched = || (observer.clone(), endpoints.clone());
+        let (of_metrics, of_paths) = (watched(), watched());
+        Told {
+            metrics: Box::new(move || {
+                let more = figures.as_ref().map_or(String::new(), |figures| figures());
+                of_metrics.0.metrics(&of_metrics.1) + &more
+            }),
+            paths: self
+                .live_page
+                .then(|| -> Tell { Box::new(move || live_page::json(&of_paths.0, &of_paths.1)) }),
+        }
+    }
+
+    /// The certificate and key that the user names, or our own.
+    pub(crate) fn identity(&self) -> Result<Identity, Failure> {
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Identity::read(cert, key),
+            _ => self.own_identity(),
+        }
+    }
+
+    /// How connections are accepted, with this identity.
+    pub(crate) fn config(
+        &self,
+        identity: &Identity,
+        alpn: &[&[u8]],
+        transport: TransportOptions,
+        max_connections: u32,
+    ) -> Result<ServerConfig, Failure> {
+        let transport = transport.build().map_err(Failure::usage)?;
+        let clients = self.client_ca.as_deref();
+        let clients = clients
+            .map(|path| roots_in("--client-ca", path))
+            .transpose()?;
+        let tickets = self
+            .quic_lb
+            .is_some()
+            .then(|| identity.tickets(clients.as_ref()));
+        // Each endpoint counts its own.
+        let most = max_connections / self.workers.unwrap_or(1);
+        if most == 0 {
+            let expected = "at least as many as --workers, which divide them";
+            let error = InvalidOption::new("--max-connections", max_connections, expected);
+            return Err(Failure::usage(error));
+        }
+        let config = identity
+            .config(self.connections.cipher, alpn, clients, tickets)?
+            .transport_config(transport)
+            .max_connections(most as usize);
+        let retry_tokens = self.quic_lb.as_deref().map(fleet::retry_tokens);
+        let config = match retry_tokens.transpose()?.flatten() {
+            Some(tokens) => config.retry_tokens(tokens),
+            None => config,
+        };
+        prefer(config, &self.preferred_address)
+    }
+
+    /// The key for stateless resets, if it can be that of the server which ran here before. One who
+    /// knows the connection IDs of a server could make another one with the same key tell the tokens
+    /// of its resets (RFC 9000 section 21.11): so each address has its own, an address that is not
+    /// chosen yet has none that lasts, and neither has a certificate, which other machines may have
+    /// as well.
+    fn reset_key(&self, identity: &Identity) -> Option<[u8; 32]> {
+        let is_elsewhere = self.cert.is_some();
+        if is_elsewhere || self.listen.iter().any(|address| address.port() == 0) {
+            return None;
+        }
+        Some(identity.derived_key(&format!("mpquic stateless resets {:?}", self.listen)))
+    }
+
+    /// The identity of earlier servers of this user, or a new one.
+    fn own_identity(&self) -> Result<Identity, Failure> {
+        let Some(directory) = self.state.clone().or_else(state::state_directory) else {
+            return Identity::make(&self.listen);
+        };
+        match Identity::kept(&directory, &self.listen) {
+            Ok((identity, is_new)) => {
+                if is_new {
+                    tracing::info!(
+                        "the certificate and its key are kept in {}",
+                        directory.display()
+                    );
+                }
+                Ok(identity)
+            }
+            // Nobody asked for it.
+            Err(failure) if self.state.is_none() && failure.cause() == Some(Cause::File) => {
+                tracing::warn!(
+                    "{}; clients have to pin another one next time",
+                    failure.message()
+                );
+                Identity::make(&self.listen)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn endpoints(
+        &self,
+        config: ServerConfig,
+        reset_key: Option<[u8; 32]>,
+        fleet: Option<&Fleet>,
+    ) -> Result<Endpoints, Failure> {
+        let options = reset_key.map(|key| EndpointOptions::new(key).build());
+        let options = options.transpose().map_err(Failure::usage)?;
+        let builder = |addresses: &[SocketAddr]| {
+            let mut builder = Endpoint::builder();
+            if let Some(options) = &options {
+                builder = builder.endpoint_config(options.clone());
+            }
+            if let Some(fleet) = fleet {
+                builder = builder.connection_ids(fleet.connection_ids());
+            }
+            let builder = builder
+                .supported_versions(self.connections.versions.list())
+                .server(config.clone());
+            let addresses = addresses.iter();
+            addresses.fold(builder, |builder, address| builder.bind(*address))
+        };
+        let cannot_listen =
+            |error| Failure::other(format!("cannot listen: {error}; try another --listen"));
+        let Some(count) = self.workers else {
+            let endpoint = self.bind(|addresses| builder(addresses).build());
+            return Ok(Endpoints::one(endpoint.map_err(cannot_listen)?));
+        };
+        let workers = self.bind(|addresses| builder(addresses).workers(count as usize));
+        let endpoints = Endpoints::of_workers(workers.map_err(cannot_listen)?).await;
+        endpoints.map_err(cannot_listen)
+    }
+
+    fn bind<T>(&self, bind: impl Fn(&[SocketAddr]) -> io::Result<T>) -> io::Result<T> {
+        if !self.listen.is_empty() {
+            return bind(&self.listen);
+        }
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
+        let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
+        // For systems without IPv6.
+        bind(&[any]).or_else(|_| bind(&[v4]))
+    }
+}
+
+impl Server {
+    /// The port that clients are told.
+    pub(crate) fn port(&self) -> u16 {
+        self.listened.first().map_or(DEFAULT_PORT, SocketAddr::port)
+    }
+
+    /// Serves until a signal comes, then finishes what is open: all of it, or what the `limit` of
+    /// time or a second signal leaves.
+    pub(crate) async fn run(self, serving: impl Future<Output = ()>, limit: Duration) {
+        until_drained(serving, self.drain, self.signals, limit).await;
+        if let Some(metrics) = self.metrics {
+            metrics.abort();
+        }
+        let closed = self.endpoints.close(NO_ERROR, ENDS);
+        let _ = tokio::time::timeout(CLOSE_TIME, closed).await;
+        self.observer.finish();
+    }
+}
+
+async fn until_drained(
+    serving: impl Future<Output = ()>,
+    mut drain: Drain,
+    mut signals: Signals,
+    limit: Duration,
+) {
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => return,
+        () = signals.next() => {}
+    }
+    drain.begin();
+    tracing::info!(
+        "ending: open requests get up to {} s; a second signal ends at once",
+        limit.as_secs()
+    );
+    tokio::select! {
+        () = &mut serving => {}
+        () = drain.done() => tracing::info!("every request was answered"),
+        () = tokio::time::sleep(limit) => tracing::warn!("what is still open is cut off"),
+        () = signals.next() => tracing::warn!("told once more: what is still open is cut off"),
+    }
+}
+
+fn open_log(path: &Path, format: Format) -> Result<AccessLog, Failure> {
+    AccessLog::open(path, format).map_err(|error| {
+        Cause::File.failed(format_args!("cannot write {}: {error}", path.display()))
+    })
+}
+
+/// Where figures are asked for.
+fn metrics_listener(
+    address: Option<SocketAddr>,
+) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
+    match address {
+        Some(address) => bind(address, &[], "--metrics").map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Listens on TCP, for an option, beside others.
+pub(crate) fn bind(
+    address: SocketAddr,
+    all: &[SocketAddr],
+    option: &str,
+) -> Result<(TcpListener, SocketAddr), Failure> {
+    let cannot_listen =
+        |error| Failure::other(format!("cannot listen on {address} for {option}: {error}"));
+    let listener = mpquic_proxy::listen_tcp(address, all).map_err(cannot_listen)?;
+    let bound = listener.local_addr().map_err(cannot_listen)?;
+    Ok((listener, bound))
+}
+
+/// Listens on further addresses, unless a socket for all addresses has their port, and tells clients of them.
+fn announce(endpoints: &Endpoints, addresses: &[SocketAddr]) -> Result<(), Failure> {
+    let Some(endpoint) = endpoints.only() else {
+        return Ok(());
+    };
+    let mut announced = Vec::new();
+    for &address in addresses {
+        if address.ip().is_unspecified() {
+            let error = InvalidOption::new("--announce", address, ONE_ADDRESS);
+            return Err(Failure::usage(error));
+        }
+        let is_listened_on = |local: &SocketAddr| {
+            let is_any = local.ip().is_unspecified() && (local.is_ipv6() || address.is_ipv4());
+            local.port() == address.port() && (is_any || local.ip() == address.ip())
+        };
+        let local = match endpoint.local_addrs().iter().any(is_listened_on) {
+            true => address,
+            false => endpoint.add_local(address).map_err(|error| {
+                Failure::other(format!(
+                    "cannot listen on {address} for --announce: {error}"
+                ))
+            })?,
+        };
+        announced.push(ServerAddress::new(local));
+    }
+    let refused = endpoint.announce_addresses(&announced);
+    refused.map_err(|error| Failure::usage(format!("--announce: {error}")))
+}
+
+/// Adds the addresses that clients are asked to move to.
+fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig, Failure> {
+    let (mut v4, mut v6) = (None, None);
+    for address in addresses {
+        if address.ip().is_unspecified() {
+            let error = InvalidOption::new("--preferred-address", address, ONE_ADDRESS);
+            return Err(Failure::usage(error));
+        }
+        let earlier = match address {
+            SocketAddr::V4(address) => v4.replace(*address).is_some(),
+            SocketAddr::V6(address) => v6.replace(*address).is_some(),
+        };
+        if earlier {
+            let message = format!("--preferred-address {address}: one of its family is enough");
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(config.preferred_address_v4(v4).preferred_address_v6(v6))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::serve;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        listening: Listening,
+    }
+
+    fn listening(arguments: &[&str]) -> Listening {
+        let arguments = ["serve"].iter().chain(arguments);
+        Line::try_parse_from(arguments).unwrap().listening
+    }
+
+    /// After a restart on the same address, and nowhere else.
+    #[test]
+    fn resets_have_a_key_that_lasts_where_address_and_certificate_do() {
+        let identity = Identity::make(&[]).unwrap();
+        let key = |arguments: &[&str]| listening(arguments).reset_key(&identity);
+        let one = key(&["--listen", "127.0.0.1:1"]);
+        assert!(one.is_some());
+        assert_eq!(key(&["--listen", "127.0.0.1:1"]), one);
+        assert!(key(&[]).is_some_and(|key| Some(key) != one), "the default");
+        let both = ["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2"];
+        assert!(key(&both).is_some_and(|key| Some(key) != one));
+        for changes in [
+            &["--listen", "127.0.0.1:0"][..],
+            &["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:0"],
+            // Other machines may have it as well.
+            &["--listen", "127.0.0.1:1", "--cert", "c", "--key", "k"],
+        ] {
+            assert_eq!(key(changes), None, "{changes:?}");
+        }
+        let other = Identity::make(&[]).unwrap();
+        let of_other = listening(&["--listen", "127.0.0.1:1"]).reset_key(&other);
+        assert!(of_other.is_some() && of_other != one);
+    }
+
+    #[test]
+    fn without_an_address_all_are_listened_on() {
+        let tried = |arguments: &[&str], has_v6: bool| {
+            let tried = RefCell::new(Vec::new());
+            let bound = listening(arguments).bind(|addresses| {
+                let texts = addresses.iter().map(SocketAddr::to_string);
+                tried.borrow_mut().push(texts.collect::<Vec<_>>());
+                match has_v6 || addresses.iter().all(SocketAddr::is_ipv4) {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::Unsupported.into()),
+                }
+            });
+            (tried.into_inner(), bound.is_ok())
+        };
+        let address = |text: &str| vec![text.to_owned()];
+        assert_eq!(tried(&[], true), (vec![address("[::]:4433")], true));
+        let both = vec![address("[::]:4433"), address("0.0.0.0:4433")];
+        assert_eq!(tried(&[], false), (both, true));
+        let named = &["--listen", "[::1]:7"];
+        assert_eq!(tried(named, true), (vec![address("[::1]:7")], true));
+        assert_eq!(tried(named, false), (vec![address("[::1]:7")], false));
+    }
+
+    /// Where nothing can be kept, one who asked for it is told.
+    #[test]
+    fn an_identity_is_kept_where_the_user_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let kept = |path: &Path| listening(&["--state", path.to_str().unwrap()]).identity();
+        let (first, again) = (kept(directory.path()), kept(directory.path()));
+        let fingerprint = |kept: Result<Identity, Failure>| kept.unwrap().fingerprint().unwrap();
+        assert_eq!(fingerprint(first), fingerprint(again));
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let failure = kept(&file).err().unwrap();
+        assert_eq!(failure.cause(), Some(Cause::File));
+        assert!(failure.message().starts_with("cannot keep "), "{failure:?}");
+    }
+
+    /// Each worker counts its own connections.
+    #[test]
+    fn workers_divide_the_connections() {
+        let identity = Identity::make(&[]).unwrap();
+        let config = |workers, most| {
+            let listening = Listening {
+                workers,
+                ..listening(&[])
+            };
+            let transport = mpquic_tokio::default_transport();
+            let config = listening.config(&identity, &[b"h3"], transport, most);
+            config.map_err(|failure| failure.message().to_owned())
+        };
+        assert!(config(None, 1).is_ok() && config(Some(3), 3).is_ok());
+        let told =
+            "--max-connections is 2, but must be at least as many as --workers, which divide them";
+        assert_eq!(config(Some(3), 2).err().as_deref(), Some(told));
+    }
+
+    /// The addresses listened on once this one is announced by a server on that one.
+    async fn announced(listen: &str, address: impl Fn(u16) -> String) -> Vec<SocketAddr> {
+        let any: SocketAddr = listen.parse().unwrap();
+        let (config, _) = serve::self_signed(&[any], None, &[b"h3"]).unwrap();
+        let server = Endpoint::builder().bind(any).server(config);
+        let endpoint = server.build().unwrap();
+        let port = endpoint.local_addrs()[0].port();
+        let address = address(port).parse().unwrap();
+        announce(&Endpoints::one(endpoint.clone()), &[address]).unwrap();
+        endpoint.local_addrs()
+    }
+
+    #[tokio::test]
+    async fn what_is_listened_on_already_needs_no_socket() {
+        let same = |port| format!("127.0.0.1:{port}");
+        let other = |_| "127.0.0.1:0".to_owned();
+        // The same port of another address is another one.
+        let beside = |port| format!("127.0.0.2:{port}");
+        assert_eq!(announced("127.0.0.1:0", beside).await.len(), 2);
+        assert_eq!(announced("127.0.0.1:0", same).await.len(), 1);
+        assert_eq!(announced("0.0.0.0:0", same).await.len(), 1);
+        for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let addresses = announced(listen, other).await;
+            assert_eq!(addresses.len(), 2);
+            assert!(addresses[1].ip().is_loopback(), "{addresses:?}");
+        }
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let (config, _) = serve::self_signed(&[any], None, &[b"h3"]).unwrap();
+        let server = Endpoint::builder().bind(any).server(config.clone());
+        let endpoints = Endpoints::one(server.build().unwrap());
+        let unusable = "0.0.0.0:5".parse().unwrap();
+        assert!(announce(&endpoints, &[unusable]).is_err());
+        assert!(prefer(config.clone(), &[unusable]).is_err());
+        let addresses = ["192.0.2.1:5", "[2001:db8::1]:5", "192.0.2.2:5"];
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        assert!(prefer(config.clone(), &addresses[..2]).is_ok());
+        let twice = prefer(config, &addresses).err().unwrap();
+        let told = "--preferred-address 192.0.2.2:5: one of its family is enough";
+        assert_eq!(twice.message(), told);
+    }
+}

@@ -1,0 +1,559 @@
+//! `mpquic serve`.
+
+pub(crate) mod access_log;
+pub(crate) mod args;
+pub(crate) mod client_limits;
+pub(crate) mod drain;
+pub(crate) mod endpoints;
+pub(crate) mod fleet;
+pub(crate) mod flood;
+pub(crate) mod hq;
+pub(crate) mod http3;
+pub(crate) mod http_service;
+pub(crate) mod http_upload;
+pub(crate) mod limit_args;
+pub(crate) mod limits;
+pub(crate) mod listening;
+pub(crate) mod live_page;
+pub(crate) mod metrics_server;
+pub(crate) mod observer;
+pub(crate) mod perf;
+pub(crate) mod send_file;
+pub(crate) mod tcp;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use mpquic_core::config::TransportOptions;
+use mpquic_tokio::{Connection, Endpoint, ServerConfig, VarInt};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use crate::files::uploads::Uploads;
+use crate::files::{Directory, Source};
+use crate::options::drill::{self, Step};
+use crate::options::identity::Identity;
+use crate::options::trust::Fingerprint;
+use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER};
+use crate::process::clock;
+use crate::process::failure::Failure;
+use crate::process::screen;
+use crate::process::signals::Hangups;
+use crate::report::live::{Direction, Live};
+use crate::report::live_terminal::beside;
+use crate::serve::args::Serve;
+use crate::serve::drain::Draining;
+use crate::serve::endpoints::Endpoints;
+use crate::serve::fleet::Fleet;
+use crate::serve::flood::Flood;
+use crate::serve::limits::Limits;
+use crate::serve::observer::Observer;
+use crate::serve::send_file::{QuicSession, Session};
+use crate::serve::tcp::{TcpService, TlsConfig};
+
+/// The code for clients with too many connections: H3_EXCESSIVE_LOAD.
+const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
+
+/// How often it is looked for unfinished files that have waited for too long.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Runs until interrupted, and then until open requests are answered.
+pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
+    args.listening.workers = args.workers;
+    let directory = Directory::new(&args.dir, args.dot_files)
+        .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
+        .max_upload(args.allow_put.then_some(args.max_put_size << 20))
+        .max_total(args.max_put_total.map(|total| total << 20));
+    let uploads = directory.uploads();
+    if args.alt_svc.is_some() && !args.alpn.contains(&Alpn::H3) {
+        let told = "--alt-svc announces HTTP/3, which --alpn leaves out: add h3 to it";
+        return Err(Failure::usage(told));
+    }
+    let max_connections = args.limits.max_connections;
+    let listening = &args.listening;
+    let hangups = Hangups::new();
+    let alpn = alpn(&args);
+    let started = listening.start(&alpn, transport(&args)?, max_connections, None);
+    let (server, draining) = started.await?;
+    let tcp = tcp_listeners(&args, &server.listened)?;
+    if let Some(fingerprint) = server.fingerprint {
+        let port = server.port();
+        let command = match args.perf {
+            true => format!("Measure with:\n  mpquic perf --pin {fingerprint} HOST:{port}"),
+            false => {
+                format!("Fetch with:\n  mpquic get --pin {fingerprint} https://HOST:{port}/FILE")
+            }
+        };
+        screen::say(format_args!("The certificate is self-signed. {command}"));
+    }
+    let service = Service {
+        retry: listening.retry,
+        drill: listening.connections.drill.steps.clone(),
+        limits: limits::Shared::new(args.limits.limits()),
+        observer: server.observer.clone(),
+        ..Service::new(Arc::new(directory))
+    };
+    if let Some(uploads) = uploads {
+        tokio::spawn(tend(uploads));
+    }
+    let endpoints = server.endpoints.clone();
+    let cipher = listening.connections.cipher;
+    let tls = watch::Sender::new(server.identity.tls(cipher, &tcp::ALPN)?);
+    if !tcp.is_empty() {
+        let announced = tcp::alternatives(&server.listened);
+        let beside = service.over_tcp(tls.subscribe(), announced);
+        tokio::spawn(beside.accept(tcp, draining.clone()));
+    }
+    let fleet = server.fleet.clone();
+    let observer = server.observer.clone();
+    let serving = async {
+        tokio::select! {
+            () = service.accept(&endpoints, draining) => Ok(()),
+            never = reload(&args, &endpoints, &tls, fleet, &observer, hangups) => match never {},
+        }
+    };
+    let view = args.live.view(args.dir.display(), Direction::Both);
+    let serving = async {
+        // Whoever ends the view ends the server.
+        let shown = beside(view.map(Live::by_peer), || observer.connections(), serving);
+        if let Err(failure) = shown.await {
+            failure.report();
+        }
+    };
+    server.run(serving, args.limits.drain_timeout()).await;
+    Ok(())
+}
+
+/// Removes unfinished files that nobody goes on with: at the start those of dead servers, then those
+/// that have waited for too long.
+async fn tend(uploads: Arc<Uploads>) {
+    let swept = uploads.clone();
+    let swept = tokio::task::spawn_blocking(move || swept.sweep()).await;
+    if let Ok(Err(error)) = swept {
+        tracing::warn!(%error, "looking for unfinished files");
+    }
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        looks.tick().await;
+        let uploads = uploads.clone();
+        let _ = tokio::task::spawn_blocking(move || uploads.expire(clock::now())).await;
+    }
+}
+
+fn alpn(args: &Serve) -> Vec<&'static [u8]> {
+    match args.perf {
+        true => vec![Alpn::Perf.bytes()],
+        false => args.alpn.iter().map(|alpn| alpn.bytes()).collect(),
+    }
+}
+
+fn transport(args: &Serve) -> Result<TransportOptions, Failure> {
+    let listening = &args.listening;
+    let mut transport = listening.connections.transport(listening.max_paths)?;
+    if args.perf {
+        transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
+    }
+    Ok(transport)
+}
+
+/// Where the files are served over TCP: nowhere, on one address, or on those of the endpoint.
+fn tcp_listeners(args: &Serve, listened: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
+    let addresses = match args.alt_svc {
+        None => Vec::new(),
+        Some(Some(address)) => vec![address],
+        Some(None) => listened.to_vec(),
+    };
+    let mut listeners = Vec::new();
+    for address in &addresses {
+        let (listener, bound) = listening::bind(*address, &addresses, "--alt-svc")?;
+        screen::print(format_args!("https on {bound}"));
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// Reads certificate and key again whenever that is asked for, for connections to come. What cannot
+/// be used changes nothing.
+async fn reload(
+    args: &Serve,
+    endpoints: &Endpoints,
+    tls: &watch::Sender<TlsConfig>,
+    fleet: Option<Fleet>,
+    observer: &Observer,
+    mut hangups: Hangups,
+) -> Infallible {
+    let listening = &args.listening;
+    loop {
+        hangups.next().await;
+        observer.reopen_log();
+        let renewed = || {
+            let identity = listening.identity()?;
+            let most = args.limits.max_connections;
+            let config = listening.config(&identity, &alpn(args), transport(args)?, most)?;
+            let over_tcp = identity.tls(listening.connections.cipher, &tcp::ALPN)?;
+            let replaced = endpoints.set_server_config(config);
+            replaced.map_err(Failure::usage)?;
+            tls.send_replace(over_tcp);
+            identity.fingerprint()
+        };
+        match renewed() {
+            Ok(fingerprint) => tracing::info!("read again: certificate {fingerprint}"),
+            Err(failure) => tracing::error!("the certificate stays: {}", failure.message()),
+        }
+        match fleet.as_ref().map(|fleet| fleet.reread(endpoints)) {
+            Some(Ok(())) => tracing::info!("clients get new connection IDs"),
+            Some(Err(failure)) => tracing::error!("connection IDs stay: {}", failure.message()),
+            None => {}
+        }
+    }
+}
+
+/// How clients are served.
+pub(crate) struct Service {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) limits: Arc<limits::Shared>,
+    /// Clients have to prove their address first.
+    pub(crate) retry: bool,
+    /// The steps to take on every connection.
+    pub(crate) drill: Vec<Step>,
+    pub(crate) observer: Arc<Observer>,
+}
+
+impl Service {
+    pub(crate) fn new(source: Arc<dyn Source>) -> Self {
+        Self {
+            source,
+            limits: limits::Shared::new(Limits::default()),
+            retry: false,
+            drill: Vec::new(),
+            observer: Observer::new(None),
+        }
+    }
+
+    /// The same for clients over TCP, which are told of `announced`.
+    fn over_tcp(&self, tls: watch::Receiver<TlsConfig>, announced: HeaderValue) -> Arc<TcpService> {
+        Arc::new(TcpService {
+            source: self.source.clone(),
+            limits: self.limits.clone(),
+            observer: self.observer.clone(),
+            tls,
+            announced,
+        })
+    }
+
+    /// Serves every client on a task of its own until the endpoints are closed; refuses them once the
+    /// end begins.
+    pub(crate) async fn accept(self, endpoints: &Endpoints, draining: Draining) {
+        let retry = self.retry;
+        let task = Arc::new(ClientTask {
+            source: self.source,
+            limits: self.limits,
+            drill: self.drill,
+            observer: self.observer,
+        });
+        let serve = move |address, connection, draining| {
+            let task = task.clone();
+            async move { task.run(address, connection, draining).await }
+        };
+        accept(endpoints, retry, serve, draining).await;
+    }
+}
+
+/// Serves every client on a task of its own until the endpoints are closed; refuses them once the end
+/// begins.
+pub(crate) async fn accept<F: Future<Output = String> + Send + 'static>(
+    endpoints: &Endpoints,
+    retry: bool,
+    serve: impl Fn(SocketAddr, Connection, Draining) -> F + Clone + Send + 'static,
+    draining: Draining,
+) {
+    let logs = Logs {
+        retries: Flood::new("Retry packets sent"),
+        failures: Flood::new("connections failed"),
+    };
+    let mut accepting = endpoints.spawn(|endpoint| {
+        let (serve, logs, draining) = (serve.clone(), logs.clone(), draining.clone());
+        accept_of(endpoint, retry, serve, logs, draining)
+    });
+    // Whoever waits for them is not busy with a client.
+    drop(draining);
+    while accepting.join_next().await.is_some() {}
+}
+
+/// What clients can make happen at any rate.
+#[derive(Clone)]
+struct Logs {
+    retries: Arc<Flood>,
+    failures: Arc<Flood>,
+}
+
+/// [`accept`] for one of the endpoints.
+async fn accept_of<F: Future<Output = String> + Send + 'static>(
+    endpoint: Endpoint,
+    retry: bool,
+    serve: impl Fn(SocketAddr, Connection, Draining) -> F + Clone + Send + 'static,
+    logs: Logs,
+    mut draining: Draining,
+) {
+    loop {
+        let incoming = tokio::select! {
+            incoming = endpoint.accept() => incoming,
+            () = draining.begun() => break,
+        };
+        let Some(incoming) = incoming else {
+            return;
+        };
+        if retry && !incoming.remote_address_validated() {
+            if let Some(client) = incoming.remote_address() {
+                logs.retries.log(format_args!("{client}: sent a Retry"));
+            }
+            // Fails for validated addresses only.
+            let _ = incoming.retry();
+            continue;
+        }
+        let (serve, failures) = (serve.clone(), logs.failures.clone());
+        let draining = draining.clone();
+        tokio::spawn(async move {
+            let Some(address) = incoming.remote_address() else {
+                // Forgotten before its turn came.
+                return;
+            };
+            let connection = match incoming.await {
+                Ok(connection) => connection,
+                Err(error) => {
+                    failures.log(format_args!("{address}: no connection: {error}"));
+                    return;
+                }
+            };
+            let multipath = match connection.is_multipath() {
+                true => "multipath",
+                false => "no multipath",
+            };
+            tracing::info!("{address}: connected, {multipath}");
+            let reason = serve(address, connection, draining).await;
+            tracing::info!("{address}: {reason}");
+        });
+    }
+    // Refusing is no reason to wait.
+    drop(draining);
+    while let Some(incoming) = endpoint.accept().await {
+        incoming.refuse();
+    }
+}
+
+/// Closes a connection of an address that has too many.
+pub(crate) fn turn_away(connection: &Connection) -> String {
+    connection.close(EXCESSIVE_LOAD, b"too many connections from your address");
+    "turned away, its address has too many connections".to_owned()
+}
+
+/// What the tasks of all clients share.
+struct ClientTask {
+    source: Arc<dyn Source>,
+    limits: Arc<limits::Shared>,
+    drill: Vec<Step>,
+    observer: Arc<Observer>,
+}
+
+impl ClientTask {
+    async fn run(&self, address: SocketAddr, connection: Connection, draining: Draining) -> String {
+        drill::start(&connection, None, self.drill.clone());
+        let Some(limits) = limits::Client::new(self.limits.clone(), address.ip()) else {
+            return turn_away(&connection);
+        };
+        let _observed = self.observer.on_connection(&connection);
+        let protocol = connection.handshake_data().and_then(|data| data.protocol);
+        let session = Session {
+            source: self.source.clone(),
+            limits,
+            observer: self.observer.clone(),
+            client: address.ip(),
+        };
+        let session = QuicSession {
+            session,
+            connection,
+        };
+        let is = |alpn: Alpn| protocol.as_deref() == Some(alpn.bytes());
+        if is(Alpn::H3) {
+            http3::serve(session, draining).await
+        } else if is(Alpn::Perf) {
+            perf::serve(session, draining).await
+        } else {
+            // TLS lets no client in that speaks none of our protocols.
+            hq::serve(session, draining).await.to_string()
+        }
+    }
+}
+
+/// A configuration with a new self-signed certificate for the addresses listened on.
+pub(crate) fn self_signed(
+    addresses: &[SocketAddr],
+    cipher: Option<Cipher>,
+    alpn: &[&[u8]],
+) -> Result<(ServerConfig, Fingerprint), Failure> {
+    let identity = Identity::make(addresses)?;
+    let fingerprint = identity.fingerprint()?;
+    Ok((identity.config(cipher, alpn, None, None)?, fingerprint))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use mpquic_tokio::ConnectionError;
+
+    use super::*;
+    use crate::client::session::{Purpose, Sessions};
+    use crate::process::screen::tests::Heard;
+    use crate::serve::client_limits::AddressLimits;
+    use crate::testing::{Anything, Served, logged_by, reach, soon};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: Serve,
+    }
+
+    fn arguments(options: &[&str]) -> Serve {
+        let line = ["x"].iter().chain(options);
+        Line::try_parse_from(line).unwrap().serve
+    }
+
+    #[test]
+    fn measurements_have_a_protocol_and_datagrams_of_their_own() {
+        for (options, protocols, datagrams) in [
+            (
+                &["--max-paths", "3"][..],
+                &[&b"h3"[..], b"hq-interop"][..],
+                None,
+            ),
+            (&["--alpn", "hq-interop"], &[b"hq-interop"], None),
+            (&["--perf"], &[b"perf"], Some(1 << 20)),
+        ] {
+            let args = arguments(options);
+            assert_eq!(alpn(&args), protocols);
+            let transport = transport(&args).unwrap();
+            assert_eq!(transport.datagram_receive_buffer, datagrams);
+            let paths = transport.max_concurrent_paths;
+            assert_eq!(paths == 3, options.contains(&"3"), "{paths}");
+        }
+    }
+
+    /// Nowhere, on one address, or on those of the endpoint; each is told.
+    #[tokio::test]
+    async fn files_are_served_over_tcp_where_that_was_asked_for() {
+        let heard = Heard::begin();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listened = [any, SocketAddr::from(([127, 0, 0, 2], 0))];
+        for (options, count) in [
+            (&[][..], 0),
+            (&["--alt-svc=127.0.0.3:0"], 1),
+            (&["--alt-svc"], 2),
+        ] {
+            let opened = tcp_listeners(&arguments(options), &listened).unwrap();
+            assert_eq!(opened.len(), count);
+            let at = opened.iter().map(|listener| listener.local_addr().unwrap());
+            let told: String = at.map(|at| format!("https on {at}\n")).collect();
+            assert_eq!(heard.take(), [&*told, ""]);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_makes_no_sense_is_refused_before_anything_is_served() {
+        let failure = run(arguments(&["/missing/directory"])).await.unwrap_err();
+        let told = "cannot serve /missing/directory: ";
+        assert!(failure.message().starts_with(told), "{}", failure.message());
+        let other = arguments(&["--alt-svc", "--alpn", "hq-interop"]);
+        let failure = run(other).await.unwrap_err();
+        let told = "--alt-svc announces HTTP/3, which --alpn leaves out: add h3 to it";
+        assert_eq!((failure.code(), failure.message()), (2, told));
+    }
+
+    fn service() -> Service {
+        Service::new(Arc::new(Anything::new(1)))
+    }
+
+    fn close_of(error: ConnectionError) -> (VarInt, Vec<u8>) {
+        match error {
+            ConnectionError::ApplicationClosed(close) => (close.error_code, close.reason.to_vec()),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_with_too_many_connections_is_turned_away() {
+        let limits = Limits {
+            address: AddressLimits {
+                connections: Some(1),
+                ..AddressLimits::default()
+            },
+            ..Limits::default()
+        };
+        let service = Service {
+            limits: limits::Shared::new(limits),
+            ..service()
+        };
+        let served = Served::of(service, Alpn::H3);
+        let first = served.connect(1 << 16).await;
+        let second = served.connect(1 << 16).await;
+        let told = b"too many connections from your address".to_vec();
+        assert_eq!(
+            close_of(soon(second.closed()).await),
+            (EXCESSIVE_LOAD, told)
+        );
+        assert_eq!(first.close_reason(), None);
+    }
+
+    #[tokio::test]
+    async fn addresses_are_proven_where_that_is_asked_for() {
+        for retry in [false, true] {
+            let service = Service { retry, ..service() };
+            let served = Served::of(service, Alpn::H3);
+            let connection = served.connect(1 << 16).await;
+            let retries: u64 = served.endpoints.stats().iter().map(|it| it.retries).sum();
+            assert_eq!(retries, u64::from(retry));
+            drop(connection);
+        }
+    }
+
+    #[test]
+    fn who_is_sent_back_and_who_goes_away_is_logged() {
+        let log = logged_by(async {
+            let service = Service {
+                retry: true,
+                ..service()
+            };
+            let mut served = Served::of(service, Alpn::H3);
+            let stranger = Fingerprint([7; 32]).to_string();
+            let (url, reach) = (served.url("/"), reach(&["--pin", &stranger]));
+            let look = Purpose::look(&url, &[Alpn::H3]);
+            let sessions = Sessions::new(&reach, look).unwrap().that_forget();
+            assert!(sessions.connection(&url).await.is_err());
+            // It is waited for until that is over.
+            served.drain.begin();
+            served.drain.done().await;
+        });
+        for told in [": sent a Retry", ": no connection: "] {
+            assert!(log.contains(told), "{log}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_refuses_who_comes_late() {
+        let mut served = Served::of(service(), Alpn::H3);
+        served.drain.begin();
+        // Nobody is waited for who is not busy with a client.
+        soon(served.drain.done()).await;
+        let late = soon(served.try_connect(1 << 16)).await.unwrap_err();
+        assert!(
+            matches!(late, ConnectionError::ConnectionClosed(_)),
+            "{late}"
+        );
+        let stats = served.endpoints.stats();
+        assert_eq!(stats.iter().map(|it| it.refused_handshakes).sum::<u64>(), 1);
+    }
+}

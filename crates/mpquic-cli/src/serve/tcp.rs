@@ -1,0 +1,580 @@
+//! HTTP/1.1 and HTTP/2 over TLS and TCP, beside HTTP/3: the same answers for clients that do not know
+//! yet that the server speaks QUIC. Each one tells them (Alt-Svc, RFC 7838).
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALT_SVC, HOST};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::files::Source;
+use crate::serve::client_limits::{AddressLimits, Addresses};
+use crate::serve::drain::Draining;
+use crate::serve::http_service;
+use crate::serve::http_upload::RequestBody;
+use crate::serve::limits;
+use crate::serve::observer::Observer;
+use crate::serve::send_file::{Exchange, Outlet, Refusal, Session};
+
+/// Protocols to offer in TLS, the preferred one first.
+pub(crate) const ALPN: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
+/// Connections open at a time. Each takes a descriptor, of which files need some.
+const MAX_CONNECTIONS: usize = 512;
+/// Of these, those of one address (of IPv6: one network of 64 bits): whoever opens many leaves some
+/// for others.
+const MAX_OF_ADDRESS: u32 = MAX_CONNECTIONS as u32 / 4;
+/// How long a new connection may take for TLS, and then for its first request, once half of those
+/// that may be open are.
+const HURRY: Duration = Duration::from_secs(5);
+/// Requests of a connection that may be open at a time.
+const MAX_STREAMS: u32 = 100;
+/// Longest request fields, bytes.
+const MAX_FIELDS: u32 = 16 << 10;
+/// Most bytes of a connection that wait in memory, in each direction.
+const MAX_BUFFER: usize = 64 << 10;
+/// Bytes of a file that are made ready at a time.
+const ROOM: usize = 64 << 10;
+/// What a client of HTTP/2 may send before it is read.
+const WINDOW: u32 = 1 << 20;
+/// How long clients remember where HTTP/3 is.
+const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long nothing is tried after an error, and how long a connection takes to end.
+const REST: Duration = Duration::from_millis(100);
+
+/// The certificate, and how TLS is spoken.
+pub(crate) type TlsConfig = Arc<rustls::ServerConfig>;
+
+/// What the connections of all clients share.
+pub(crate) struct TcpService {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) limits: Arc<limits::Shared>,
+    pub(crate) observer: Arc<Observer>,
+    /// For connections to come.
+    pub(crate) tls: watch::Receiver<TlsConfig>,
+    /// Where HTTP/3 is.
+    pub(crate) announced: HeaderValue,
+}
+
+/// The value of Alt-Svc for HTTP/3 on these ports of the same host.
+pub(crate) fn alternatives(addresses: &[SocketAddr]) -> HeaderValue {
+    let mut ports: Vec<_> = addresses.iter().map(SocketAddr::port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let one = |port| format!("h3=\":{port}\"; ma={}", MEMORY.as_secs());
+    let list: Vec<_> = ports.into_iter().map(one).collect();
+    HeaderValue::try_from(list.join(", ")).unwrap_or(HeaderValue::from_static("clear"))
+}
+
+impl TcpService {
+    /// Serves every client on a task of its own until the end begins.
+    pub(crate) async fn accept(self: Arc<Self>, listeners: Vec<TcpListener>, draining: Draining) {
+        let open = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let shares = Addresses::new(AddressLimits {
+            connections: Some(MAX_OF_ADDRESS),
+            ..AddressLimits::default()
+        });
+        let accept = |listener: TcpListener| {
+            let (service, open, mut draining) = (self.clone(), open.clone(), draining.clone());
+            let shares = shares.clone();
+            async move {
+                while let Ok(permit) = open.clone().acquire_owned().await {
+                    let accepted = tokio::select! {
+                        accepted = listener.accept() => accepted,
+                        () = draining.begun() => return,
+                    };
+                    let Ok((stream, client)) = accepted else {
+                        // Out of descriptors, for example: there will be some.
+                        tokio::time::sleep(REST).await;
+                        continue;
+                    };
+                    let Some(share) = shares.connect(client.ip().to_canonical()) else {
+                        tracing::debug!("{client}: turned away, its address has its share");
+                        continue;
+                    };
+                    let is_busy = open.available_permits() < MAX_CONNECTIONS / 2;
+                    let patience = if is_busy { HURRY } else { Duration::MAX };
+                    let (service, draining) = (service.clone(), draining.clone());
+                    tokio::spawn(async move {
+                        service.serve(stream, client, patience, draining).await;
+                        drop((permit, share));
+                    });
+                }
+            }
+        };
+        let all: Vec<_> = listeners
+            .into_iter()
+            .map(|listener| tokio::spawn(accept(listener)))
+            .collect();
+        drop(draining);
+        for one in all {
+            let _ = one.await;
+        }
+    }
+
+    async fn serve(
+        &self,
+        stream: TcpStream,
+        client: SocketAddr,
+        patience: Duration,
+        mut draining: Draining,
+    ) {
+        let address = client.ip().to_canonical();
+        let Some(limits) = limits::Client::new(self.limits.clone(), address) else {
+            tracing::info!("{client}: turned away, its address has too many connections");
+            return;
+        };
+        // Small answers must not wait for each other.
+        let _ = stream.set_nodelay(true);
+        let acceptor = TlsAcceptor::from(self.tls.borrow().clone());
+        let accepted = limits.progress(acceptor.accept(stream));
+        let stream = match tokio::time::timeout(patience, accepted).await {
+            Ok(Ok(Ok(stream))) => TokioIo::new(stream),
+            Ok(Ok(Err(error))) => return tracing::debug!("{client}: no TLS: {error}"),
+            Ok(Err(_)) | Err(_) => return tracing::debug!("{client}: no TLS: too slow"),
+        };
+        let session = Arc::new(Session {
+            source: self.source.clone(),
+            limits,
+            observer: self.observer.clone(),
+            client: address,
+        });
+        let (activity, mut active) = watch::channel(Activity::default());
+        let service = service_fn(|request| {
+            let announced = self.announced.clone();
+            answer(session.clone(), request, announced, activity.clone())
+        });
+        let builder = builder();
+        let connection = builder.serve_connection(stream, service);
+        tokio::pin!(connection);
+        let over = async {
+            tokio::select! {
+                reason = idle(&session, active.clone(), patience) => reason,
+                _ = active.wait_for(|activity| activity.is_over) => "given up",
+            }
+        };
+        tokio::pin!(over);
+        let mut is_ending = false;
+        let reason = loop {
+            tokio::select! {
+                ended = &mut connection => break match ended {
+                    Ok(()) => "done".to_owned(),
+                    Err(error) => error.to_string(),
+                },
+                reason = &mut over => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = tokio::time::timeout(REST, &mut connection).await;
+                    break reason.to_owned();
+                }
+                () = draining.begun(), if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        };
+        tracing::debug!("{client}: {reason}");
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .max_buf_size(MAX_BUFFER)
+        .auto_date_header(false);
+    builder
+        .http2()
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_FIELDS)
+        .max_send_buf_size(MAX_BUFFER)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .auto_date_header(false);
+    builder
+}
+
+/// What becomes of the requests of a connection.
+#[derive(Debug, Default)]
+struct Activity {
+    /// Requests that are being answered.
+    open: usize,
+    /// The connection must end.
+    is_over: bool,
+}
+
+/// Waits until no request was open for as long as a client may let nothing through. One that sends
+/// the fields of a request a byte at a time is idle, too.
+async fn idle(
+    session: &Session,
+    mut active: watch::Receiver<Activity>,
+    mut patience: Duration,
+) -> &'static str {
+    loop {
+        if active
+            .wait_for(|activity| activity.open == 0)
+            .await
+            .is_err()
+        {
+            return pending().await;
+        }
+        let some = active.wait_for(|activity| activity.open > 0);
+        let some = session.limits.progress(some);
+        match tokio::time::timeout(patience, some).await {
+            Ok(Ok(_)) => patience = Duration::MAX,
+            _ => return "idle for too long",
+        }
+    }
+}
+
+/// Answers one request. What is sent after status and fields, another task makes.
+async fn answer(
+    session: Arc<Session>,
+    request: Request<Incoming>,
+    announced: HeaderValue,
+    activity: watch::Sender<Activity>,
+) -> Result<Response<Pieces>, io::Error> {
+    let (parts, mut body) = request.into_parts();
+    let request = Request::from_parts(parts, ());
+    // RFC 9112 section 3.2
+    let hosts = request.headers().get_all(HOST).iter().count();
+    if hosts > 1 || (request.version() == Version::HTTP_11 && hosts == 0) {
+        let mut response = Response::new(Pieces::none());
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(response);
+    }
+    let is_head = request.method() == Method::HEAD;
+    let (head, told) = oneshot::channel();
+    let (pieces, sent) = mpsc::channel(1);
+    activity.send_modify(|activity| activity.open += 1);
+    tokio::spawn(async move {
+        let mut exchange = TcpExchange {
+            protocol: match request.version() {
+                Version::HTTP_2 => "HTTP/2",
+                Version::HTTP_10 => "HTTP/1.0",
+                _ => "HTTP/1.1",
+            },
+            announced,
+            head: Some(head),
+            pieces,
+        };
+        let answered = http_service::answer(&session, &request, &mut exchange, &mut body).await;
+        let is_over = match answered {
+            // Whatever waits to be sent to one who takes nothing must not stay in memory.
+            Err(Refusal::Stalled) => true,
+            // Each costs the client next to nothing, and us a file opened and read.
+            Err(Refusal::Cancelled) => session.limits.on_cancelled(),
+            _ => false,
+        };
+        drop(exchange);
+        activity.send_modify(|activity| {
+            activity.open -= 1;
+            activity.is_over |= is_over;
+        });
+    });
+    let response = told.await.map_err(io::Error::other)?;
+    let left = match response.status() {
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => 0,
+        _ if is_head => 0,
+        _ => http_service::content_length(&response).unwrap_or(0),
+    };
+    Ok(response.map(|()| Pieces { sent, left }))
+}
+
+/// The side of an answer that makes it.
+struct TcpExchange {
+    protocol: &'static str,
+    announced: HeaderValue,
+    head: Option<oneshot::Sender<Response<()>>>,
+    pieces: mpsc::Sender<Bytes>,
+}
+
+impl Outlet for TcpExchange {
+    async fn writable(&mut self) -> Result<usize, Refusal> {
+        let room = self.pieces.reserve().await;
+        room.map(|_| ROOM).map_err(|_| Refusal::Cancelled)
+    }
+
+    async fn stopped(&mut self) -> Refusal {
+        self.pieces.closed().await;
+        Refusal::Cancelled
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.pieces.is_closed()
+    }
+
+    async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+        let room = self.pieces.reserve().await;
+        room.map_err(|_| Refusal::Cancelled)?
+            .send(piece.split_off(0));
+        Ok(())
+    }
+}
+
+impl Exchange for TcpExchange {
+    fn protocol(&self) -> &'static str {
+        self.protocol
+    }
+
+    async fn head(&mut self, mut head: Response<()>) -> Result<(), Refusal> {
+        head.headers_mut().insert(ALT_SVC, self.announced.clone());
+        let told = self.head.take().map(|sender| sender.send(head));
+        told.and_then(Result::ok).ok_or(Refusal::Cancelled)
+    }
+
+    async fn finish(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+impl RequestBody for Incoming {
+    async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+        loop {
+            let frame = std::future::poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await;
+            match frame {
+                None => return Ok(None),
+                Some(Err(_)) => return Err(Refusal::Cancelled),
+                // Trailers say nothing that matters here.
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The side of an answer's body that is sent.
+struct Pieces {
+    sent: mpsc::Receiver<Bytes>,
+    /// Bytes still to come.
+    left: u64,
+}
+
+impl Pieces {
+    fn none() -> Self {
+        let (_, sent) = mpsc::channel(1);
+        Self { sent, left: 0 }
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let this = self.get_mut();
+        if this.left == 0 {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(Some(match ready!(this.sent.poll_recv(cx)) {
+            Some(piece) => {
+                this.left = this.left.saturating_sub(piece.len() as u64);
+                Ok(Frame::data(piece))
+            }
+            // A part must not look like the whole.
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[test]
+    fn each_port_is_announced_once() {
+        let addresses = ["127.0.0.1:4433", "[::1]:4433", "127.0.0.2:443"];
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        let expected = "h3=\":443\"; ma=86400, h3=\":4433\"; ma=86400";
+        assert_eq!(alternatives(&addresses), expected);
+    }
+
+    /// What a client hears that sends this: of a connection on which every request is answered with a word.
+    async fn heard(sent: &[u8], length: usize) -> Vec<u8> {
+        let (mut client, server) = tokio::io::duplex(1 << 20);
+        client.write_all(sent).await.unwrap();
+        let service = service_fn(async |_: Request<Incoming>| {
+            let (pieces, sent) = mpsc::channel(1);
+            pieces.send("word".into()).await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>(Response::new(Pieces { sent, left: 4 }))
+        });
+        let builder = builder();
+        let serving = async {
+            let _over = builder
+                .serve_connection(TokioIo::new(server), service)
+                .await;
+            pending::<()>().await;
+        };
+        let mut heard = vec![0; length];
+        tokio::select! {
+            read = client.read_exact(&mut heard) => drop(read.unwrap()),
+            () = serving => {}
+        }
+        heard
+    }
+
+    #[tokio::test]
+    async fn clients_of_http_2_are_told_what_they_may_send() {
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        // RFC 9113 section 6.5: the frame's header, then an identifier and a value each.
+        let settings = heard(preface, 9).await;
+        assert_eq!(settings[3], 4, "{settings:?}");
+        let length = usize::from(settings[2]);
+        let frames = heard(preface, 9 + length + 9 + 13).await;
+        let settings: Vec<_> = frames[9..9 + length]
+            .chunks(6)
+            .map(|one| (one[1], u32::from_be_bytes(one[2..].try_into().unwrap())))
+            .collect();
+        for (identifier, expected) in [(3, 100), (4, 1 << 20), (6, 16 << 10)] {
+            assert!(settings.contains(&(identifier, expected)), "{settings:?}");
+        }
+        // Ours are acknowledged. RFC 9113 section 6.9: a connection begins with 65,535 bytes.
+        let (acknowledged, window) = frames[9 + length..].split_at(9);
+        assert_eq!(acknowledged, [0, 0, 0, 4, 1, 0, 0, 0, 0]);
+        assert_eq!(&window[..9], [0, 0, 4, 8, 0, 0, 0, 0, 0]);
+        let more = u32::from_be_bytes(window[9..].try_into().unwrap());
+        assert_eq!(more, (1 << 20) - 65_535);
+    }
+
+    #[tokio::test]
+    async fn fields_of_http_1_have_a_limit_and_no_date_is_made_up() {
+        let request = |length: usize| {
+            let field = "x".repeat(length);
+            format!("GET / HTTP/1.1\r\nhost: a\r\nx: {field}\r\n\r\n")
+        };
+        let expected = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nword";
+        let text = |heard: Vec<u8>| String::from_utf8(heard).unwrap();
+        let fine = heard(request(60 << 10).as_bytes(), expected.len()).await;
+        assert_eq!(text(fine), expected);
+        let expected = "HTTP/1.1 431 Request Header Fields Too Large\r\n";
+        let refused = heard(request(70 << 10).as_bytes(), expected.len()).await;
+        assert_eq!(text(refused), expected);
+    }
+
+    /// What is sent of a body of this length, piece by piece.
+    async fn frames(left: u64, pieces: &[usize]) -> Vec<Result<usize, io::ErrorKind>> {
+        let (sender, sent) = mpsc::channel(10);
+        for piece in pieces {
+            sender.send(vec![0; *piece].into()).await.unwrap();
+        }
+        drop(sender);
+        let mut body = Pieces { sent, left };
+        let mut frames = Vec::new();
+        assert_eq!(body.size_hint().exact(), Some(left));
+        loop {
+            assert_eq!(body.is_end_stream(), body.left == 0);
+            let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+            match next.await {
+                None => return frames,
+                Some(Ok(frame)) => frames.push(Ok(frame.into_data().unwrap().len())),
+                Some(Err(error)) => {
+                    frames.push(Err(error.kind()));
+                    return frames;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_body_does_not_look_like_the_whole() {
+        assert_eq!(frames(5, &[2, 3]).await, [Ok(2), Ok(3)]);
+        assert_eq!(frames(1, &[1]).await, [Ok(1)]);
+        assert_eq!(frames(0, &[]).await, []);
+        let cut = Err(io::ErrorKind::UnexpectedEof);
+        assert_eq!(frames(5, &[2]).await, [Ok(2), cut]);
+        assert_eq!(frames(1, &[]).await, [cut]);
+        assert!(Pieces::none().is_end_stream());
+    }
+
+    /// One piece may wait to be sent; who wants no more is no reason to wait.
+    #[tokio::test]
+    async fn an_answer_is_made_as_it_is_sent() {
+        let (pieces, mut sent) = mpsc::channel(1);
+        let (head, told) = oneshot::channel();
+        let mut exchange = TcpExchange {
+            protocol: "HTTP/2",
+            announced: HeaderValue::from_static("h3"),
+            head: Some(head),
+            pieces,
+        };
+        assert_eq!(exchange.head(Response::new(())).await, Ok(()));
+        assert_eq!(told.await.unwrap().headers()[ALT_SVC], "h3");
+        let again = exchange.head(Response::new(())).await;
+        assert_eq!(again, Err(Refusal::Cancelled));
+        let mut piece = Bytes::from_static(b"word");
+        assert_eq!(exchange.writable().await, Ok(64 << 10));
+        assert_eq!(exchange.write_some(&mut piece).await, Ok(()));
+        assert!(piece.is_empty() && !exchange.is_cancelled());
+        assert_eq!(exchange.writable().now_or_never(), None);
+        assert_eq!(exchange.stopped().now_or_never(), None);
+        assert_eq!(sent.recv().await.unwrap(), "word");
+        assert_eq!(exchange.writable().now_or_never(), Some(Ok(64 << 10)));
+        drop(sent);
+        assert_eq!(exchange.writable().await, Err(Refusal::Cancelled));
+        let written = exchange.write_some(&mut piece).await;
+        assert_eq!(written, Err(Refusal::Cancelled));
+        assert_eq!(exchange.stopped().await, Refusal::Cancelled);
+        assert!(exchange.is_cancelled());
+    }
+
+    /// While a request is open, and for a while after the last one.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_requests_ends() {
+        let address = std::net::IpAddr::from([192, 0, 2, 1]);
+        let stall = limits::Limits::default().stall;
+        let limits = limits::Shared::new(limits::Limits::default());
+        let session = Session {
+            source: Arc::new(crate::testing::Anything::new(1)),
+            limits: limits::Client::new(limits, address).unwrap(),
+            observer: Observer::new(None),
+            client: address,
+        };
+        let (activity, active) = watch::channel(Activity::default());
+        let start = tokio::time::Instant::now();
+        let requests = async {
+            tokio::time::sleep(stall / 2).await;
+            activity.send_modify(|activity| activity.open = 1);
+            tokio::time::sleep(3 * stall).await;
+            activity.send_modify(|activity| activity.open = 0);
+            pending::<()>().await;
+        };
+        let reason = tokio::select! {
+            reason = idle(&session, active, Duration::MAX) => reason,
+            () = requests => unreachable!(),
+        };
+        assert_eq!(reason, "idle for too long");
+        let took = start.elapsed() - stall / 2 - 3 * stall;
+        assert!(
+            (stall..stall + Duration::from_secs(2)).contains(&took),
+            "{took:?}"
+        );
+    }
+}
