@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockProtocol, SockType};
 use nix::unistd::Pid;
 
-use crate::{Server, assert_exit, data, stderr, wait_until};
+use crate::{PROGRAM, Server, assert_exit, data, stderr, wait_until};
 
 /// Where the proxy is, for the client.
 const PROXY: &str = "10.77.0.1:0";
@@ -149,14 +149,12 @@ impl Network {
     /// The command in the client's namespace, with its own resolver.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
-        let here = [
-            "netns",
-            "exec",
-            &self.client,
-            env!("CARGO_BIN_EXE_mpquic"),
-            "proxy",
-        ];
-        command.args(here).args(arguments).env_remove("RUST_LOG");
+        command
+            .args(["netns", "exec", &self.client])
+            .args(PROGRAM)
+            .arg("proxy")
+            .args(arguments)
+            .env_remove("RUST_LOG");
         command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
         command
     }
