@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::assignment::Assignment;
 use super::copies::Copies;
 use super::parts::Parts;
+use super::turns::{Turn, Turns};
 use super::views::Views;
 use crate::config::TransportConfig;
 use crate::guarded::GuardedScheduler;
@@ -52,18 +53,7 @@ pub(crate) struct SchedulerHost {
     copies: Copies,
     /// What was assigned last, if it sends bytes more than once.
     repetition: Option<Assignment>,
-    /// Something waits that is bound to a path.
-    has_bound: bool,
-    /// What is bound to paths was assigned since [`Self::survey`].
-    tried_bound: bool,
-    /// It was assigned last: the others have their turn.
-    was_bound: bool,
-    /// The path whose turn it was last of those that something is bound to.
-    last_bound: PathId,
-    /// The scheduler has not been asked yet since [`Self::survey`].
-    undecided: bool,
-    /// What to do if its decision can't be carried out.
-    instead: Option<Assignment>,
+    turns: Turns,
     /// When the scheduler's last [`Decision::Wait`] ends.
     wait_until: Option<Instant>,
     /// Start of the current run of waits with nothing in flight.
@@ -90,12 +80,7 @@ impl SchedulerHost {
             random: QuickRandom::new(seed),
             copies: Copies::new(config.max_redundancy),
             repetition: None,
-            has_bound: false,
-            tried_bound: false,
-            was_bound: false,
-            last_bound: PathId::ZERO,
-            undecided: true,
-            instead: None,
+            turns: Turns::new(),
             wait_until: None,
             waits_since: None,
             timer_opens: None,
@@ -128,8 +113,7 @@ impl SchedulerHost {
             return None;
         }
         let Some(assignment) = self.next(now, demand, parts) else {
-            let is_bound = |path| self.has_bound && parts.has_bound(path);
-            self.pacing = self.views.first_pacer(is_bound);
+            self.pacing = self.views.first_pacer(|path| parts.has_bound(path));
             return None;
         };
         self.repetition = assignment.repeats().then(|| assignment.clone());
@@ -143,7 +127,7 @@ impl SchedulerHost {
         let assigned = self.repetition.take();
         self.copies.settle(assigned, &self.views, parts);
         // Copies of DATAGRAMs are bound to paths from now on.
-        self.has_bound = parts.review_bound();
+        let has_bound = parts.review_bound();
         self.views.clear();
         self.pacing = None;
         let Parts {
@@ -154,7 +138,7 @@ impl SchedulerHost {
         } = parts;
         outbox.scheduler_events().extend(streams.drain_news());
         self.on_flow_control(streams.wants_data() && !streams.can_send_data(), outbox);
-        if !demand.any && !self.has_bound && self.copies.is_empty() {
+        if !demand.any && !has_bound && self.copies.is_empty() {
             paths.note_app_limited(&outbox.controller);
             if !self.shown(paths).unacked && outbox.scheduler_events().is_empty() {
                 return false;
@@ -162,9 +146,7 @@ impl SchedulerHost {
         }
         let shown = self.shown(paths).streams.then_some(&**streams);
         self.views.fill(now, paths, shown, &outbox.controller);
-        self.undecided = true;
-        self.tried_bound = !self.has_bound;
-        self.instead = None;
+        self.turns.begin(has_bound);
         true
     }
 
@@ -173,33 +155,24 @@ impl SchedulerHost {
         if let Some(copy) = self.copies.next(&self.views) {
             return Some(copy);
         }
-        if !std::mem::take(&mut self.was_bound)
-            && let Some(bound) = self.next_bound(parts)
-        {
-            return Some(bound);
+        while let Some(turn) = self.turns.take() {
+            let assignment = match turn {
+                Turn::Bound => self.next_bound(parts),
+                Turn::Scheduler => self.decide(now, demand, parts),
+                Turn::SecondChoice => self.turns.take_second_choice(),
+            };
+            if assignment.is_some() {
+                return assignment;
+            }
         }
-        if std::mem::take(&mut self.undecided)
-            && let Some(decided) = self.decide(now, demand, parts)
-        {
-            self.instead = decided.instead();
-            return Some(decided);
-        }
-        self.instead.take().or_else(|| self.next_bound(parts))
+        None
     }
 
-    /// What the application has bound to a path that can send, the paths in turn.
+    /// Bound data of a path that can send it, the paths in turn.
     fn next_bound(&mut self, parts: &Parts<'_>) -> Option<Assignment> {
-        if std::mem::replace(&mut self.tried_bound, true) {
-            return None;
-        }
-        let last = self.last_bound;
-        let able = parts
-            .bound_paths()
-            .filter(|path| self.views.can_send_bound(*path));
-        let path = able.min_by_key(|path| (*path <= last, *path))?;
-        self.last_bound = path;
-        self.was_bound = true;
-        Some(Assignment::bound(path))
+        let able = parts.bound_paths();
+        let able = able.filter(|path| self.views.can_send_bound(*path));
+        self.turns.next_bound(able)
     }
 
     fn on_flow_control(&mut self, blocked: bool, outbox: &mut Outbox) {
@@ -264,6 +237,7 @@ impl SchedulerHost {
         if path.is_some_and(|path| path != assignment.path) {
             assignment.data = Some(DataSelection::Next);
         }
+        self.turns.on_decided(&assignment);
         Some(assignment)
     }
 

@@ -5,4 +5,5 @@ pub(crate) mod assignment;
 mod copies;
 pub(crate) mod host;
 pub(crate) mod parts;
+mod turns;
 mod views;
