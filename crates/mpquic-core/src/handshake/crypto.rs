@@ -63,7 +63,7 @@ impl Handshake {
 
     /// The level at which TLS expects to read.
     fn reading_level(&self) -> SpaceId {
-        if self.complete {
+        if self.is_complete() {
             SpaceId::Data(PathId::ZERO)
         } else if self.handshake.is_some() {
             SpaceId::Handshake
@@ -170,7 +170,7 @@ impl Handshake {
     pub(crate) fn peer_may_be_blocked(&self) -> bool {
         let is_acked = |level: &Level| level.space.largest_acked().is_some();
         matches!(self.role, Role::Client(_))
-            && !self.confirmed
+            && !self.is_confirmed()
             && !self.handshake.as_deref().is_some_and(is_acked)
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::level::Level;
 use super::setup::Role;
-use super::state::{Handshake, Step};
+use super::state::{Handshake, Progress, Step};
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{Fault, TransportError};
 use crate::event::{Event, RouteChange};
@@ -42,7 +42,7 @@ impl Handshake {
         self.accept_zero_rtt(outbox);
         self.report_data(outbox);
         self.take_peer_parameters(outbox)?;
-        if !self.complete && !self.session.is_handshaking() {
+        if !self.is_complete() && !self.session.is_handshaking() {
             self.on_complete(outbox)?;
         }
         Ok(())
@@ -140,17 +140,17 @@ impl Handshake {
     }
 
     fn on_complete(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
-        if !self.parameters_known {
+        if self.progress < Progress::ParametersKnown {
             return Err(Fault::ParametersMissing.into());
         }
         self.check_consumed(SpaceId::Handshake)?;
-        self.complete = true;
+        self.progress = Progress::Complete;
         self.local_parameters = None;
         self.steps.push_back(Step::Complete);
         if matches!(self.role, Role::Server(_)) {
             outbox.endpoint_event(RouteChange::HandshakeComplete);
             // RFC 9001 section 4.1.2: complete means confirmed on a server.
-            self.done_pending = true;
+            self.server_frames.announce_done();
             self.confirm(outbox);
             if let Some(smaller) = self.session.finish_handshake() {
                 self.session = smaller;
@@ -175,15 +175,15 @@ impl Handshake {
     /// with the first link.
     #[inline]
     pub(crate) fn on_path_acked(&mut self, path: PathId, outbox: &mut Outbox) {
-        let confirms = !self.confirmed && self.complete && path != PathId::ZERO;
+        let confirms = self.progress == Progress::Complete && path != PathId::ZERO;
         if confirms && matches!(self.role, Role::Client(_)) {
             self.confirm(outbox);
         }
     }
 
     fn confirm(&mut self, outbox: &mut Outbox) {
-        if !self.confirmed {
-            self.confirmed = true;
+        if !self.is_confirmed() {
+            self.progress = Progress::Confirmed;
             // RFC 9001 section 4.9.2
             self.discard_level(SpaceId::Handshake, outbox);
             self.discard_level(SpaceId::Initial, outbox);

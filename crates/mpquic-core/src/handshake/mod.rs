@@ -14,6 +14,7 @@ mod parameters;
 mod peer_parameters;
 mod retry;
 mod send;
+mod server_frames;
 pub(crate) mod setup;
 mod state;
 mod version;

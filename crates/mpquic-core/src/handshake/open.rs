@@ -30,7 +30,7 @@ impl Handshake {
         largest_pto: impl Fn() -> Duration,
         outbox: &mut Outbox,
     ) -> Opening {
-        if !self.complete {
+        if !self.is_complete() {
             // RFC 9001 section 5.7
             return self.buffer(arrival, packet);
         }
@@ -105,7 +105,7 @@ impl Handshake {
         &mut self,
         is_ready: impl Fn(PathId) -> bool,
     ) -> Option<(Arrival, ProtectedPacket)> {
-        if self.buffered.is_empty() || !self.complete {
+        if self.buffered.is_empty() || !self.is_complete() {
             return None;
         }
         self.buffered.take(is_ready)
@@ -249,8 +249,9 @@ impl Handshake {
 
     /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.
     pub(crate) fn initiate_key_update(&mut self, now: Instant, outbox: &mut Outbox) -> bool {
+        let may_update = self.is_confirmed();
         let updated = match &mut self.one_rtt {
-            Some(keys) if self.confirmed => keys.initiate(now, &mut *self.session),
+            Some(keys) if may_update => keys.initiate(now, &mut *self.session),
             Some(_) | None => false,
         };
         if updated {

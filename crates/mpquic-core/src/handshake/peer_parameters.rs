@@ -1,7 +1,7 @@
 //! The peer's transport parameters: taken from TLS, checked, logged.
 
 use super::setup::Role;
-use super::state::{Handshake, Step};
+use super::state::{Handshake, Progress, Step};
 use crate::error::{Fault, TransportError};
 use crate::outbox::Outbox;
 use crate::qlog::{self, Initiator};
@@ -17,12 +17,12 @@ impl Handshake {
         // Before, a resumed session of a client has only the remembered ones (RFC 9001 section
         // 4.6.3).
         let is_current = matches!(self.role, Role::Server(_)) || !self.session.is_handshaking();
-        if self.parameters_known || !is_current {
+        if self.progress != Progress::Started || !is_current {
             return Ok(());
         }
         if let Some(peer) = self.session.transport_parameters()? {
             self.check_parameters(&peer)?;
-            self.parameters_known = true;
+            self.progress = Progress::ParametersKnown;
             self.resolve_zero_rtt(&peer, outbox)?;
             self.log_peer_parameters(&peer, outbox);
             self.steps.push_back(Step::PeerParameters(Box::new(peer)));

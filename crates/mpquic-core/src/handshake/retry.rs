@@ -108,7 +108,7 @@ impl Handshake {
             && let Some(issuer) = &mut server.token_issuer
         {
             let token = issuer.token(version, addresses, random.bytes());
-            self.new_token = Some(token.into());
+            self.server_frames.offer_token(token.into());
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::packet::delivery::{Fate, HandshakeDelivery};
 use crate::packet::writer::FrameWriter;
 use crate::protect::sealer::NOT_ONE_RTT;
 use crate::space::SentPacket;
-use crate::wire::frame::{Frame, PacketType};
+use crate::wire::frame::PacketType;
 
 impl Handshake {
     /// True if there are 1-RTT keys.
@@ -106,49 +106,18 @@ impl Handshake {
 
     /// True if HANDSHAKE_DONE or NEW_TOKEN waits to be sent.
     pub(crate) fn wants_to_send_frames(&self) -> bool {
-        self.done_pending || self.wants_to_send_token()
-    }
-
-    /// One token after the other: an earlier one that came later, over a longer path, would be the one that
-    /// the client uses.
-    fn wants_to_send_token(&self) -> bool {
-        self.new_token.is_some() && !self.token_in_flight
+        self.server_frames.wants_to_send()
     }
 
     /// Writes HANDSHAKE_DONE and NEW_TOKEN.
     pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
-        if self.done_pending
-            && writer.try_write(&Frame::HandshakeDone, HandshakeDelivery::HandshakeDone)
-        {
-            self.done_pending = false;
-        }
-        if self.wants_to_send_token()
-            && let Some(token) = self.new_token.take()
-        {
-            let frame = Frame::NewToken(token);
-            self.token_in_flight = writer.try_write(&frame, HandshakeDelivery::NewToken);
-            if !self.token_in_flight
-                && let Frame::NewToken(token) = frame
-            {
-                self.new_token = Some(token);
-            }
-        }
+        self.server_frames.write_frames(writer);
     }
 
     /// HANDSHAKE_DONE or NEW_TOKEN was acknowledged or lost. True if another token should be
     /// offered: see [`Self::offer_token`].
     pub(crate) fn on_delivery(&mut self, delivery: HandshakeDelivery, fate: Fate) -> bool {
-        match (delivery, fate) {
-            (HandshakeDelivery::HandshakeDone, Fate::Acked) => false,
-            (HandshakeDelivery::HandshakeDone, Fate::Lost) => {
-                self.done_pending = true;
-                false
-            }
-            (HandshakeDelivery::NewToken, fate) => {
-                self.token_in_flight = false;
-                fate == Fate::Lost && self.new_token.is_none()
-            }
-        }
+        self.server_frames.on_delivery(delivery, fate)
     }
 
     /// True if CRYPTO of the 1-RTT level waits to be sent.

@@ -9,6 +9,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::level::Level;
 use super::parameters::FirstCids;
+use super::server_frames::ServerFrames;
 use super::setup::{ConnectionSetup, Role};
 use super::version::Versions;
 use super::zero_rtt_keys::ZeroRttKeys;
@@ -53,6 +54,18 @@ pub(crate) enum Step {
     LevelDiscarded(Box<Level>),
 }
 
+/// How far the handshake has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Progress {
+    Started,
+    /// The peer's transport parameters are known and valid.
+    ParametersKnown,
+    /// RFC 9001 section 4.1.1.
+    Complete,
+    /// RFC 9001 section 4.1.2.
+    Confirmed,
+}
+
 /// The state of the handshake. TLS and the 1-RTT keys stay here after it, too.
 pub(crate) struct Handshake {
     pub(super) role: Role,
@@ -78,18 +91,14 @@ pub(crate) struct Handshake {
     pub(super) cids: FirstCids,
     /// Token for our Initial packets.
     pub(super) token: Bytes,
-    /// A NEW_TOKEN frame with this token is to be sent.
-    pub(super) new_token: Option<Bytes>,
-    /// One that was sent is neither acknowledged nor lost.
-    pub(super) token_in_flight: bool,
-    /// When it has to be complete.
+    /// HANDSHAKE_DONE and NEW_TOKEN, which only a server sends.
+    pub(super) server_frames: ServerFrames,
+    /// When the handshake has to be complete.
     deadline: Instant,
-    pub(super) complete: bool,
-    pub(super) confirmed: bool,
-    /// HANDSHAKE_DONE is to be sent.
-    pub(super) done_pending: bool,
+    pub(super) progress: Progress,
+    /// The application was told that [`HandshakeData`] is known.
     pub(super) data_reported: bool,
-    pub(super) parameters_known: bool,
+    /// Server: TLS has said all it has to say.
     pub(super) is_tls_over: bool,
     /// Steps that were not acted on yet.
     pub(super) steps: VecDeque<Step>,
@@ -126,14 +135,10 @@ impl Handshake {
                 peer,
             },
             token,
-            new_token: None,
-            token_in_flight: false,
+            server_frames: ServerFrames::default(),
             deadline: setup.now + setup.transport.max_handshake_duration,
-            complete: false,
-            confirmed: false,
-            done_pending: false,
+            progress: Progress::Started,
             data_reported: false,
-            parameters_known: false,
             is_tls_over: false,
             steps: VecDeque::new(),
         }
@@ -162,18 +167,18 @@ impl Handshake {
 
     /// True once the handshake is complete (RFC 9001 section 4.1.1).
     pub(crate) fn is_complete(&self) -> bool {
-        self.complete
+        self.progress >= Progress::Complete
     }
 
     /// True once the handshake is confirmed (RFC 9001 section 4.1.2).
     pub(crate) fn is_confirmed(&self) -> bool {
-        self.confirmed
+        self.progress == Progress::Confirmed
     }
 
     /// When the connection ends, unless the handshake is complete before. Nothing that arrives moves
     /// it.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        (!self.complete).then_some(self.deadline)
+        (!self.is_complete()).then_some(self.deadline)
     }
 
     /// ALPN and server name, once known.
@@ -193,7 +198,7 @@ impl Handshake {
         label: &[u8],
         context: &[u8],
     ) -> Result<(), ExportError> {
-        if !self.complete {
+        if !self.is_complete() {
             return Err(ExportError::HandshakeIncomplete);
         }
         self.session.export_keying_material(output, label, context)
@@ -219,7 +224,11 @@ impl Handshake {
             + self.buffered.memory()
             + parameters * size_of::<TransportParameters>()
             + self.steps.capacity() * size_of::<Step>()
-            + if self.complete { TLS } else { TLS_HANDSHAKE };
+            + if self.is_complete() {
+                TLS
+            } else {
+                TLS_HANDSHAKE
+            };
         crypto + (levels + rest) as u64
     }
 

@@ -87,7 +87,7 @@ impl Handshake {
         if matches!(self.role, Role::Client(_))
             || self.zero_rtt.is_some()
             || self.one_rtt.is_none()
-            || self.complete
+            || self.is_complete()
         {
             return;
         }
