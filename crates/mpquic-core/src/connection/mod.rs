@@ -283,7 +283,7 @@ impl Connection {
         let (streams, datagrams) = (&self.streams, &self.datagrams);
         let counts = datagrams.counts();
         ConnectionStats {
-            streams_expired: streams.expired,
+            streams_expired: streams.expired(),
             datagram_frames_expired: counts.expired,
             datagram_frames_unplaced: counts.unplaced,
             bytes_repeated: outbox.stats.bytes_repeated + counts.copied,

@@ -71,7 +71,7 @@ impl<'a> Streams<'a> {
     /// Changes how many streams of a direction the peer may have open at the same time. Streams
     /// that the peer was already allowed to open stay allowed.
     pub fn set_max_concurrent(&mut self, dir: Dir, count: u64) {
-        self.set.set_max_concurrent(dir, count);
+        self.set.counts.set_max_concurrent(dir, count);
     }
 
     /// Copies received data that nobody has read since the last call out of the datagrams it came
@@ -93,7 +93,7 @@ impl<'a> Streams<'a> {
     /// If the connection's window is larger already, it shrinks as data is read, because what the
     /// peer was already allowed to send stays allowed.
     pub fn set_max_receive_window(&mut self, bytes: u64) {
-        self.set.set_max_receive_window(bytes);
+        self.set.receive_windows.set_max(bytes);
     }
 
     /// Changes how many unacknowledged and unsent stream bytes are buffered before writes block: see
@@ -342,12 +342,12 @@ impl StreamSet {
     }
 
     pub(super) fn sending_half(&self, id: StreamId) -> Option<&SendHalf> {
-        self.sends.get(self.send_key(id)? as usize)
+        self.sends.get(self.tables.send_key(id)? as usize)
     }
 
     /// A sending half was reset: it accepts no more writes and uses less of the send window.
     pub(super) fn after_reset(&mut self, id: StreamId) {
-        if let Some(key) = self.send_key(id)
+        if let Some(key) = self.tables.send_key(id)
             && self
                 .sends
                 .get(key as usize)
@@ -441,7 +441,7 @@ impl StreamSet {
         ordered: bool,
     ) -> Result<Option<Chunk>, ReadStreamError> {
         let key = self.use_recv(id).ok_or(ReadStreamError::ClosedStream)?;
-        let window = self.stream_window;
+        let window = self.receive_windows.stream();
         let recv = (self.recvs.get_mut(key as usize)).ok_or(ReadStreamError::ClosedStream)?;
         let before = recv.footprint();
         let read = recv.read(max_length, ordered, window);
@@ -450,7 +450,8 @@ impl StreamSet {
         self.count_held(before, after);
         match read? {
             Read::Chunk(chunk) => {
-                self.recv_credit.on_consumed(chunk.bytes.len() as u64);
+                let consumed = chunk.bytes.len() as u64;
+                self.receive_windows.credit.on_consumed(consumed);
                 if limit_due {
                     self.recv_control.insert(key, Rank::default());
                 }

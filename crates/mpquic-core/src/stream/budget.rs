@@ -21,18 +21,11 @@ const NEW_CONNECTION: u64 = 24 << 10;
 /// The default limit of memory allows this much for all that does not depend on an option.
 const BASE: u64 = 16 << 20;
 
-/// What a deadline takes in memory, about, bytes.
-const DEADLINE: usize = 48;
-
-/// The limit of memory is at least this many times the receive window: with the datagrams that data
-/// is a slice of, it takes up to twice as much as its own, and a little more for its lists.
-const WINDOWS_PER_LIMIT: u64 = 4;
-
 impl StreamSet {
     /// Adds what streams keep in memory.
     pub(crate) fn add_memory(&self, used: &mut MemoryUse) {
         used.received += self.held.memory;
-        used.to_send += self.total.memory;
+        used.to_send += self.backlogs.all.memory;
         let halves = self.sends.capacity() * size_of::<SendHalf>()
             + self.recvs.capacity() * size_of::<RecvHalf>();
         let queues = [
@@ -41,9 +34,8 @@ impl StreamSet {
             &self.blocked_writers,
         ];
         let queues: usize = queues.iter().map(|queue| queue.memory()).sum();
-        let deadlines = self.deadlines.len() * DEADLINE;
-        let tables = self.tables.as_flattened().iter();
-        let tables: usize = tables.map(|table| table.memory()).sum();
+        let deadlines = self.deadlines.memory();
+        let tables = self.tables.memory();
         let events = self.events.capacity() * size_of::<StreamEvent>()
             + self.news.capacity() * size_of::<SchedulerEvent>();
         used.streams +=
@@ -54,21 +46,13 @@ impl StreamSet {
     /// large that windows, buffers and streams may be full, with all that comes along.
     fn memory_limit(&self) -> u64 {
         self.budget.configured().unwrap_or_else(|| {
-            let streams = self.accept_credit.each_ref().map(|credit| credit.window());
-            let streams = streams[0].saturating_add(streams[1]).saturating_mul(STREAM);
-            let buffers = self.send_window.saturating_add(self.datagram_buffers);
-            (self.max_window.saturating_mul(WINDOWS_PER_LIMIT))
+            let streams = self.counts.max_concurrent().saturating_mul(STREAM);
+            let buffers = (self.send_window.size()).saturating_add(self.datagram_buffers);
+            (self.receive_windows.memory_limit())
                 .saturating_add(buffers.saturating_mul(2))
                 .saturating_add(streams)
                 .saturating_add(BASE)
         })
-    }
-
-    /// The largest receive window: the configured one, unless memory is limited to less. So the
-    /// peer never has credit that there is no room for.
-    pub(super) fn largest_window(&self) -> u64 {
-        let limit = self.budget.configured().unwrap_or(u64::MAX);
-        self.max_window.min(limit / WINDOWS_PER_LIMIT)
     }
 
     /// Compares what the connection keeps in memory with what it may keep.
@@ -135,10 +119,6 @@ impl StreamSet {
     /// True if MAX_DATA or MAX_STREAMS is due.
     pub(super) fn limits_due(&self) -> bool {
         !self.holds_credit()
-            && (self.recv_credit.wants_update()
-                || self
-                    .accept_credit
-                    .iter()
-                    .any(|credit| credit.wants_update()))
+            && (self.receive_windows.credit.wants_update() || self.counts.is_limit_due())
     }
 }

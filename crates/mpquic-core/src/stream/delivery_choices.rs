@@ -6,7 +6,7 @@ use quinn_proto::{ClosedStream, StreamId, VarInt};
 
 use super::application::{SendStream, closed};
 use super::event::StreamEvent;
-use super::send::{Backlog, Deadline};
+use super::send::Deadline;
 use super::set::StreamSet;
 use crate::ids::PathId;
 use crate::packet::delivery::{Delivery, StreamDelivery};
@@ -72,9 +72,9 @@ impl SendStream<'_> {
         };
         let before = (self.streams).with_half(self.id, |send| send.deadline.replace(next));
         if let Some(before) = before.ok_or_else(closed)? {
-            self.streams.deadlines.remove(&(before.at, self.id));
+            self.streams.deadlines.remove(before.at, self.id);
         }
-        self.streams.deadlines.insert((deadline, self.id));
+        self.streams.deadlines.insert(deadline, self.id);
         Ok(())
     }
 
@@ -95,13 +95,11 @@ impl StreamSet {
             return false;
         };
         let before = std::mem::replace(&mut send.path, path);
-        let counted = send.counted;
         if before != path {
+            self.backlogs.rebind(send, before);
             if let Some(ready) = self.ready.of_mut(before) {
                 ready.remove(key);
             }
-            let counts_if = |bound| if bound { counted } else { Backlog::default() };
-            self.count_bound(counts_if(before.is_some()), counts_if(path.is_some()));
             self.update_send(key);
         }
         true
@@ -153,15 +151,17 @@ impl StreamSet {
     /// When [`Self::on_timeout`] is to be called.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(at, _)| *at)
+        self.deadlines.next()
+    }
+
+    /// How many streams were reset at their deadline.
+    pub(crate) fn expired(&self) -> u64 {
+        self.deadlines.expired()
     }
 
     /// Resets streams that were not sent in time.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
-        while let Some((at, id)) = self.deadlines.first().copied()
-            && at <= now
-        {
-            self.deadlines.pop_first();
+        while let Some(id) = self.deadlines.pop(now) {
             let is_late = self.with_half(id, |send| {
                 if let Some(deadline) = &mut send.deadline {
                     deadline.has_passed = true;
@@ -183,7 +183,7 @@ impl StreamSet {
             send.is_expired
         });
         if was_cut == Some(true) {
-            self.expired += 1;
+            self.deadlines.on_expired();
             self.push_event(StreamEvent::Expired { id });
         }
         self.after_reset(id);

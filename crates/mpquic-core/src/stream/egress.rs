@@ -2,18 +2,17 @@
 
 use std::ops::Range;
 
-use quinn_proto::{Dir, StreamId};
+use quinn_proto::StreamId;
 
 use super::send::SendHalf;
-use super::set::{StreamSet, slot};
+use super::set::StreamSet;
 use crate::ids::PathId;
 use crate::packet::delivery::{Fate, StreamDelivery};
 use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
 use crate::wire::buf::varint_size;
 use crate::wire::frame::{
-    Frame, FrameKind, MaxStreamData, MaxStreams, ResetStream, StopSending, StreamDataBlocked,
-    StreamHeader, StreamsBlocked,
+    Frame, FrameKind, MaxStreamData, ResetStream, StopSending, StreamDataBlocked, StreamHeader,
 };
 
 /// No STREAM frame is added to a packet if it would carry fewer bytes than this and not all that
@@ -27,7 +26,7 @@ impl StreamSet {
             || !self.recv_control.is_empty()
             || !self.send_control.is_empty()
             || self.send_credit.report().is_some()
-            || (self.open_credit.iter()).any(|credit| credit.report().is_some())
+            || self.counts.is_report_due()
     }
 
     /// Writes MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS, RESET_STREAM, RESET_STREAM_AT, STOP_SENDING
@@ -52,27 +51,15 @@ impl StreamSet {
         if self.holds_credit() {
             return true;
         }
-        if self.recv_credit.wants_update() {
-            let frame = Frame::MaxData(self.recv_credit.limit());
+        let credit = &mut self.receive_windows.credit;
+        if credit.wants_update() {
+            let frame = Frame::MaxData(credit.limit());
             if !writer.try_write(&frame, StreamDelivery::MaxData) {
                 return false;
             }
-            self.recv_credit.on_announced();
+            credit.on_announced();
         }
-        for dir in [Dir::Bi, Dir::Uni] {
-            let credit = &mut self.accept_credit[slot(dir)];
-            if credit.wants_update() {
-                let frame = Frame::MaxStreams(MaxStreams {
-                    dir,
-                    maximum_streams: credit.limit(),
-                });
-                if !writer.try_write(&frame, StreamDelivery::MaxStreams(dir)) {
-                    return false;
-                }
-                credit.on_announced();
-            }
-        }
-        true
+        self.counts.write_limits(writer)
     }
 
     fn write_receivers_control(&mut self, writer: &mut FrameWriter<'_>) -> bool {
@@ -157,20 +144,7 @@ impl StreamSet {
             }
             self.send_credit.on_reported();
         }
-        for dir in [Dir::Bi, Dir::Uni] {
-            let credit = &mut self.open_credit[slot(dir)];
-            if let Some(limit) = credit.report() {
-                let frame = Frame::StreamsBlocked(StreamsBlocked {
-                    dir,
-                    maximum_streams: limit,
-                });
-                if !writer.try_write(&frame, StreamDelivery::StreamsBlocked(dir)) {
-                    return false;
-                }
-                credit.on_reported();
-            }
-        }
-        true
+        self.counts.write_reports(writer)
     }
 
     /// True if stream data or an end of stream waits to be sent, whether or not credit allows it.
@@ -267,7 +241,7 @@ impl StreamSet {
         choose: impl Fn(&SendHalf, u64, u64) -> Option<Range<u64>>,
     ) -> usize {
         let (mut left, mut from) = (max_bytes, 0);
-        if let Some(key) = self.send_key(id)
+        if let Some(key) = self.tables.send_key(id)
             && let Some(send) = self.sends.get_mut(key as usize)
         {
             while let Some(range) = choose(send, self.send_credit.available(), from) {
@@ -303,7 +277,7 @@ impl StreamSet {
             } => {
                 let offsets = offset..offset + u64::from(length);
                 if fate == Fate::Acked {
-                    self.acked += u64::from(length);
+                    self.send_window.on_acked(u64::from(length));
                 }
                 let mut is_late = false;
                 self.with_send(id, |send| {
@@ -339,15 +313,17 @@ impl StreamSet {
     /// A lost control frame is due again, with the current values (RFC 9000 section 13.3).
     fn on_control_lost(&mut self, delivery: StreamDelivery) {
         match delivery {
-            StreamDelivery::MaxData => self.recv_credit.on_lost(),
-            StreamDelivery::MaxStreams(dir) => self.accept_credit[slot(dir)].on_lost(),
+            StreamDelivery::MaxData => self.receive_windows.credit.on_lost(),
+            StreamDelivery::MaxStreams(dir) => self.counts.on_limit_lost(dir),
             StreamDelivery::DataBlocked => self.send_credit.on_report_lost(),
-            StreamDelivery::StreamsBlocked(dir) => self.open_credit[slot(dir)].on_report_lost(),
+            StreamDelivery::StreamsBlocked(dir) => self.counts.on_report_lost(dir),
             StreamDelivery::StreamDataBlocked(id) => {
                 self.with_send(id, |send| send.credit.on_report_lost());
             }
             StreamDelivery::MaxStreamData(id) | StreamDelivery::StopSending(id) => {
-                let Some(key) = self.recv_key(id) else { return };
+                let Some(key) = self.tables.recv_key(id) else {
+                    return;
+                };
                 if let Some(recv) = self.recvs.get_mut(key as usize) {
                     if delivery == StreamDelivery::StopSending(id) {
                         recv.set_stop_due(true);
@@ -364,7 +340,7 @@ impl StreamSet {
     }
 
     fn with_send(&mut self, id: StreamId, change: impl FnOnce(&mut SendHalf)) {
-        if let Some(key) = self.send_key(id)
+        if let Some(key) = self.tables.send_key(id)
             && let Some(send) = self.sends.get_mut(key as usize)
         {
             change(send);

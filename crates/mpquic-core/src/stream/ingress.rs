@@ -6,7 +6,7 @@ use quinn_proto::{Dir, StreamId, VarInt};
 
 use super::event::StreamEvent;
 use super::piece::Source;
-use super::set::{StreamSet, slot};
+use super::set::StreamSet;
 use super::table::Half;
 use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
@@ -26,7 +26,7 @@ impl StreamSet {
         self.on_stream(frame, datagram)?;
         let bytes = self.held.bytes.saturating_sub(before);
         self.received_again += length.saturating_sub(bytes);
-        if let Some(target) = self.receive_window.on_bytes(bytes, now, largest_rtt) {
+        if let Some(target) = self.receive_windows.on_bytes(bytes, now, largest_rtt) {
             self.set_receive_window_target(target);
         }
         Ok(())
@@ -49,20 +49,20 @@ impl StreamSet {
         };
         let source = Source {
             datagram: u32::try_from(datagram).unwrap_or(u32::MAX),
-            gather: self.is_crowded(),
+            gather: self.held.is_crowded(),
         };
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return Ok(());
         };
         let end = offset + data.len() as u64;
-        recv.on_offset(end, fin, &mut self.recv_credit)?;
+        recv.on_offset(end, fin, &mut self.receive_windows.credit)?;
         let before = recv.footprint();
         recv.on_data(offset, data, source);
         let after = recv.footprint();
         let readable = recv.take_readable();
         let changes = fin || !recv.is_open();
         self.count_held(before, after);
-        if self.has_too_many_gaps() {
+        if self.held.has_too_many_gaps() {
             return Err(Fault::TooManyGaps.into());
         }
         if readable {
@@ -111,17 +111,19 @@ impl StreamSet {
         let Some(key) = self.receiving(frame.stream_id)? else {
             return Ok(());
         };
-        // RFC 9000 section 21.9
-        if !self.resets.take(now) {
-            return Err(Fault::TooManyResets.into());
-        }
+        self.counts.on_reset(now)?;
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return Ok(());
         };
         let before = recv.footprint();
         let error_code = application_code(frame.error_code);
         let (final_size, reliable_size) = (frame.final_size, frame.reliable_size);
-        recv.on_reset(error_code, final_size, reliable_size, &mut self.recv_credit)?;
+        recv.on_reset(
+            error_code,
+            final_size,
+            reliable_size,
+            &mut self.receive_windows.credit,
+        )?;
         let after = recv.footprint();
         let readable = recv.take_readable();
         self.count_held(before, after);
@@ -203,16 +205,14 @@ impl StreamSet {
     }
 
     pub(super) fn raise_stream_count(&mut self, dir: Dir, maximum: u64) {
-        let credit = &mut self.open_credit[slot(dir)];
-        let was_blocked = credit.is_blocked();
-        if credit.raise(maximum) && was_blocked {
+        if self.counts.raise(dir, maximum) {
             self.push_event(StreamEvent::Available { dir });
         }
     }
 
     /// DATA_BLOCKED.
     pub(crate) fn on_data_blocked(&mut self) {
-        self.recv_credit.on_peer_blocked();
+        self.receive_windows.credit.on_peer_blocked();
     }
 
     /// STREAM_DATA_BLOCKED. Its window grows at once if bytes are missing that the application waits
@@ -221,7 +221,7 @@ impl StreamSet {
         &mut self,
         frame: &frame::StreamDataBlocked,
     ) -> Result<(), TransportError> {
-        let window = self.stream_window;
+        let window = self.receive_windows.stream();
         if let Some(key) = self.receiving(frame.stream_id)?
             && let Some(recv) = self.recvs.get_mut(key as usize)
         {
@@ -239,23 +239,18 @@ impl StreamSet {
         &mut self,
         frame: &frame::StreamsBlocked,
     ) -> Result<(), TransportError> {
-        // RFC 9000 section 19.14
-        if frame.maximum_streams > MAX_STREAM_COUNT {
-            return Err(Fault::StreamCountTooLarge.into());
-        }
-        self.accept_credit[slot(frame.dir)].on_peer_blocked();
-        Ok(())
+        self.counts.on_peer_blocked(frame)
     }
 
     /// The receiving half that a frame is for; `None` if it is closed, so that the frame is
     /// outdated.
     fn receiving(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
         // RFC 9000 sections 19.4, 19.8 and 19.13
-        if self.is_local(id) && id.dir() == Dir::Uni {
+        if self.tables.is_local(id) && id.dir() == Dir::Uni {
             return Err(Fault::SendOnlyStream.into());
         }
         self.ensure_open(id)?;
-        let half = self.halves(id).recv;
+        let half = self.tables.halves(id).recv;
         if half == Half::UNUSED {
             self.make_room(1)?;
             return Ok(self.use_recv(id));
@@ -266,11 +261,11 @@ impl StreamSet {
     /// The sending half that a frame is for; `None` if it is closed.
     fn sending(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
         // RFC 9000 sections 19.5 and 19.10
-        if !self.is_local(id) && id.dir() == Dir::Uni {
+        if !self.tables.is_local(id) && id.dir() == Dir::Uni {
             return Err(Fault::ReceiveOnlyStream.into());
         }
         self.ensure_open(id)?;
-        let half = self.halves(id).send;
+        let half = self.tables.halves(id).send;
         if half == Half::UNUSED {
             self.make_room(1)?;
             return Ok(self.use_send(id));
@@ -281,18 +276,13 @@ impl StreamSet {
     /// Opens the stream that a frame names if it is one of the peer's. Those of ours must be open
     /// already.
     fn ensure_open(&mut self, id: StreamId) -> Result<(), TransportError> {
-        if self.was_opened(id) {
+        if self.tables.was_opened(id) {
             return Ok(());
         }
-        if self.is_local(id) {
+        if self.tables.is_local(id) {
             return Err(Fault::StreamNotOpened.into());
         }
-        // RFC 9000 section 4.6
-        let credit = &mut self.accept_credit[slot(id.dir())];
-        let streams = (id.index() + 1).saturating_sub(credit.received());
-        if !credit.on_received(streams) {
-            return Err(Fault::StreamsBeyondLimit.into());
-        }
+        let streams = self.counts.on_opened(id.dir(), id.index())?;
         self.make_room(streams)?;
         self.open_peer_streams(id.dir(), id.index());
         Ok(())

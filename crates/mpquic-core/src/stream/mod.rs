@@ -3,9 +3,11 @@
 mod application;
 pub(crate) mod assembler;
 mod budget;
+mod counts;
 pub(crate) mod crypto_stream;
 mod datagram_sender;
 pub(crate) mod datagrams;
+mod deadlines;
 mod delivery_choices;
 mod egress;
 mod error;
@@ -16,12 +18,15 @@ pub(crate) mod pending;
 pub(crate) mod piece;
 pub(crate) mod queue;
 mod ready;
+mod receive_windows;
 pub(crate) mod recv;
 mod runs;
 pub(crate) mod send;
 pub(crate) mod send_buffer;
+mod send_window;
 pub(crate) mod set;
 pub(crate) mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod window_target;

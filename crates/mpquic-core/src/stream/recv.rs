@@ -12,7 +12,15 @@ use crate::error::{Fault, TransportError};
 /// Bytes held for each further gap. Peers that fill their packets leave one gap for about twice as
 /// much, also when the packets of two paths arrive in turns; a peer that sends single bytes to make
 /// us hold hundreds is stopped (RFC 9000 section 21.6).
-pub(crate) const BYTES_PER_GAP: u64 = 512;
+const BYTES_PER_GAP: u64 = 512;
+
+/// Gaps that may be open in received data however little of it there is. Each costs up to 48 bytes, with a
+/// piece of more than 14 bytes about 100 more.
+const MIN_GAPS: usize = 4096;
+
+/// If received data keeps more memory than twice its own size and this many bytes, short pieces are
+/// copied together.
+const CROWDED: u64 = 1 << 20;
 
 /// Received data that the application has not read.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,6 +38,18 @@ impl Held {
         self.bytes = self.bytes - before.bytes + after.bytes;
         self.memory = self.memory - before.memory + after.memory;
         self.gaps = self.gaps - before.gaps + after.gaps;
+    }
+
+    /// True if received data keeps so much more in memory than itself that short pieces should be
+    /// copied.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.memory > 2 * self.bytes + CROWDED
+    }
+
+    /// True if the peer left more gaps than we keep track of.
+    pub(super) fn has_too_many_gaps(&self) -> bool {
+        let further = self.gaps.saturating_sub(MIN_GAPS) as u64;
+        further > self.bytes / BYTES_PER_GAP
     }
 }
 

@@ -113,6 +113,59 @@ impl Backlog {
     }
 }
 
+/// The backlogs of all sending halves together.
+#[derive(Debug, Default)]
+pub(crate) struct Backlogs {
+    pub(super) all: Backlog,
+    /// The part of halves that are bound to paths.
+    bound: Backlog,
+}
+
+impl Backlogs {
+    /// Counts a half that has changed, or is new.
+    pub(super) fn recount(&mut self, half: &mut SendHalf) {
+        let backlog = half.backlog();
+        self.all.replace(half.counted, backlog);
+        if half.path.is_some() {
+            self.bound.replace(half.counted, backlog);
+        }
+        half.counted = backlog;
+    }
+
+    /// A half is freed.
+    pub(super) fn remove(&mut self, half: &SendHalf) {
+        self.all.replace(half.counted, Backlog::default());
+        if half.path.is_some() {
+            self.bound.replace(half.counted, Backlog::default());
+        }
+    }
+
+    /// A half is bound to another path than `before`, or to none any more.
+    pub(super) fn rebind(&mut self, half: &SendHalf, before: Option<PathId>) {
+        let counts_if = |is_bound| {
+            if is_bound {
+                half.counted
+            } else {
+                Backlog::default()
+            }
+        };
+        self.bound
+            .replace(counts_if(before.is_some()), counts_if(half.path.is_some()));
+    }
+
+    /// The part of halves that any path may carry, as schedulers see it.
+    pub(super) fn free(&self) -> Backlog {
+        let mut free = self.all;
+        free.replace(self.bound, Backlog::default());
+        free
+    }
+
+    /// Bytes that were sent, and are not acknowledged or come after such bytes.
+    pub(super) fn unacked(&self) -> u64 {
+        self.all.buffered.saturating_sub(self.all.unsent)
+    }
+}
+
 impl SendHalf {
     /// A half that may send up to `limit`.
     pub(crate) fn new(id: StreamId, limit: u64) -> Self {

@@ -1,60 +1,38 @@
 //! [`StreamSet`]: all streams of a connection. It knows nothing of paths.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use quinn_proto::{Dir, Side, StreamId};
 use slab::Slab;
 
+use super::counts::{StreamCounts, slot};
+use super::deadlines::Deadlines;
 use super::event::StreamEvent;
-use super::flow::{ReceiveCredit, SendCredit};
+use super::flow::SendCredit;
 use super::queue::{Rank, StreamQueue};
 use super::ready::{Ready, ReadyQueues};
-use super::recv::{BYTES_PER_GAP, Held, RecvHalf};
-use super::send::{Backlog, SendHalf};
-use super::table::{Half, Halves, StreamTable};
-use super::window_target::WindowTarget;
-use crate::config::{MAX_CONCURRENT_STREAMS, TransportConfig};
+use super::receive_windows::ReceiveWindows;
+use super::recv::{Held, RecvHalf};
+use super::send::{Backlog, Backlogs, SendHalf};
+use super::send_window::SendWindow;
+use super::table::{Half, Halves};
+use super::tables::StreamTables;
+use crate::config::TransportConfig;
 use crate::memory::MemoryBudget;
-use crate::rate::TokenBucket;
 use crate::sched::{QueueView, SchedulerEvent, StreamView};
 use crate::wire::transport_parameters::TransportParameters;
 
 /// The most streams that a scheduler sees.
 const MAX_STREAM_VIEWS: usize = 64;
 
-/// If received data keeps more memory than twice its own size and this many bytes, short pieces are
-/// copied together.
-const CROWDED: u64 = 1 << 20;
-
-/// Gaps that may be open in received data however little of it there is. Each costs up to 48 bytes, with a
-/// piece of more than 14 bytes about 100 more.
-const MIN_GAPS: usize = 4096;
-
-/// How many streams the peer may reset at once, and how long until it may reset one more. An
-/// application that answers requests does much for a stream that is reset at once, and its peer next
-/// to nothing; one that drops what is late resets some hundred streams a second.
-const MAX_RESETS: u32 = 10_000;
-const RESET_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Blocked writers are woken when one part in this many of the send window is free.
-const WAKE_SHARE: u64 = 8;
-
-/// If nothing is left to send, writers are woken when this many bytes are free.
-const WAKE_IDLE: u64 = 16 << 10;
-
-/// The send window at the start, bytes, if no smaller limit is configured.
-const INITIAL_SEND_WINDOW: u64 = 4 << 20;
-
 /// All streams of a connection, their flow control, and what of them is sent next.
 #[derive(Debug)]
 pub(crate) struct StreamSet {
-    side: Side,
     pub(super) sends: Slab<SendHalf>,
     pub(super) recvs: Slab<RecvHalf>,
-    /// By initiator (ours first) and direction.
-    pub(super) tables: [[StreamTable; 2]; 2],
+    pub(super) tables: StreamTables,
     /// Halves with something to send.
     pub(super) ready: ReadyQueues,
     /// Halves with control frames to send.
@@ -64,122 +42,83 @@ pub(crate) struct StreamSet {
     pub(super) blocked_writers: StreamQueue,
     /// The peer's MAX_DATA; sent bytes use it.
     pub(super) send_credit: SendCredit,
-    /// Our MAX_DATA.
-    pub(super) recv_credit: ReceiveCredit,
-    /// The peer's MAX_STREAMS, by direction.
-    pub(super) open_credit: [SendCredit; 2],
-    /// Our MAX_STREAMS, by direction.
-    pub(super) accept_credit: [ReceiveCredit; 2],
-    /// Index of the next stream to accept, by direction.
-    next_accept: [u64; 2],
-    /// Initial limits of our streams, by direction, and of those the peer opens.
-    initial_local: [u64; 2],
-    initial_peer: u64,
+    /// How many streams each side may open.
+    pub(super) counts: StreamCounts,
+    /// Initial limits of streams, from the peer's transport parameters.
+    initial_limits: InitialLimits,
     /// The peer announced support for RESET_STREAM_AT.
     pub(super) peer_takes_reset_at: bool,
     /// We announced support for RESET_STREAM_AT.
     pub(super) takes_reset_at: bool,
-    /// What all sending halves hold.
-    pub(super) total: Backlog,
-    /// What those hold that are bound to paths.
-    bound: Backlog,
-    /// Halves of which everything is to be sent twice.
+    /// Bytes that all sending halves hold.
+    pub(super) backlogs: Backlogs,
+    /// Halves whose data is sent twice.
     pub(super) redundant: usize,
-    /// What has to be over by when.
-    pub(super) deadlines: BTreeSet<(Instant, StreamId)>,
-    /// Streams that were reset at their deadline.
-    pub(crate) expired: u64,
-    /// Bytes that may be written before the first is acknowledged.
-    pub(super) send_window: u64,
-    max_send_window: u64,
-    send_target: WindowTarget,
-    /// Stream bytes acknowledged since the target was last adapted.
-    pub(super) acked: u64,
-    /// What all receiving halves hold.
+    pub(super) deadlines: Deadlines,
+    pub(super) send_window: SendWindow,
+    /// Bytes that all receiving halves hold.
     pub(super) held: Held,
     /// Bytes received that had arrived before, or whose stream was over.
     pub(crate) received_again: u64,
-    initial_stream_window: u64,
-    /// Receive window of a stream now.
-    pub(super) stream_window: u64,
-    max_stream_window: u64,
-    pub(super) max_window: u64,
-    pub(super) receive_window: WindowTarget,
-    /// Streams that the peer may still reset.
-    pub(super) resets: TokenBucket,
+    pub(super) receive_windows: ReceiveWindows,
     pub(super) budget: MemoryBudget,
     /// Bytes that DATAGRAMs may take, in both directions.
     pub(super) datagram_buffers: u64,
     pub(super) events: VecDeque<StreamEvent>,
     /// Events that the scheduler was not told of yet.
     pub(super) news: Vec<SchedulerEvent>,
-    /// The peer opened streams that the application was not told of yet, by direction.
-    opened: [bool; 2],
 }
 
-/// A direction's place in the arrays above.
-pub(super) fn slot(dir: Dir) -> usize {
-    dir as usize
+/// How many bytes the peer lets us send on a stream that is new.
+#[derive(Debug, Default)]
+struct InitialLimits {
+    /// On streams that we open, by direction.
+    local: [u64; 2],
+    /// On streams that the peer opens.
+    remote: u64,
 }
 
 impl StreamSet {
     /// No streams, and no credit from the peer until [`Self::set_peer_parameters`].
     pub(crate) fn new(side: Side, config: &TransportConfig, now: Instant) -> Self {
         Self {
-            side,
             sends: Slab::new(),
             recvs: Slab::new(),
-            tables: Default::default(),
+            tables: StreamTables::new(side),
             ready: ReadyQueues::default(),
             send_control: StreamQueue::default(),
             recv_control: StreamQueue::default(),
             blocked_writers: StreamQueue::default(),
             send_credit: SendCredit::default(),
-            recv_credit: ReceiveCredit::new(config.initial_receive_window),
-            open_credit: Default::default(),
-            accept_credit: [
-                ReceiveCredit::new(config.max_concurrent_bidi_streams),
-                ReceiveCredit::new(config.max_concurrent_uni_streams),
-            ],
-            next_accept: [0; 2],
-            initial_local: [0; 2],
-            initial_peer: 0,
+            counts: StreamCounts::new(config),
+            initial_limits: InitialLimits::default(),
             peer_takes_reset_at: false,
             takes_reset_at: config.reset_stream_at,
-            total: Backlog::default(),
-            bound: Backlog::default(),
+            backlogs: Backlogs::default(),
             redundant: 0,
-            deadlines: BTreeSet::new(),
-            expired: 0,
-            send_window: config.send_window.min(INITIAL_SEND_WINDOW),
-            max_send_window: config.send_window,
-            send_target: WindowTarget::new(now),
-            acked: 0,
+            deadlines: Deadlines::default(),
+            send_window: SendWindow::new(config.send_window, now),
             held: Held::default(),
             received_again: 0,
-            initial_stream_window: config.initial_stream_receive_window,
-            stream_window: config.initial_stream_receive_window,
-            max_stream_window: config.max_stream_receive_window.unwrap_or(u64::MAX),
-            max_window: config.max_receive_window,
-            receive_window: WindowTarget::new(now),
-            resets: TokenBucket::new(MAX_RESETS, RESET_INTERVAL),
+            receive_windows: ReceiveWindows::new(config, now),
             budget: MemoryBudget::new(config.memory_limit),
             datagram_buffers: (config.datagram_receive_buffer.unwrap_or(0))
                 .saturating_add(config.datagram_send_buffer) as u64,
             events: VecDeque::new(),
             news: Vec::new(),
-            opened: [false; 2],
         }
     }
 
     /// Sets the peer's limits: the remembered ones for 0-RTT, then those of the handshake. Limits
     /// only rise.
     pub(crate) fn set_peer_parameters(&mut self, parameters: &TransportParameters) {
-        self.initial_local = [
-            parameters.initial_max_stream_data_bidi_remote,
-            parameters.initial_max_stream_data_uni,
-        ];
-        self.initial_peer = parameters.initial_max_stream_data_bidi_local;
+        self.initial_limits = InitialLimits {
+            local: [
+                parameters.initial_max_stream_data_bidi_remote,
+                parameters.initial_max_stream_data_uni,
+            ],
+            remote: parameters.initial_max_stream_data_bidi_local,
+        };
         self.peer_takes_reset_at = parameters.reset_stream_at;
         self.on_max_data(parameters.initial_max_data);
         self.raise_stream_count(Dir::Bi, parameters.initial_max_streams_bidi);
@@ -193,10 +132,10 @@ impl StreamSet {
     }
 
     fn initial_send_limit(&self, id: StreamId) -> u64 {
-        if self.is_local(id) {
-            self.initial_local[slot(id.dir())]
+        if self.tables.is_local(id) {
+            self.initial_limits.local[slot(id.dir())]
         } else {
-            self.initial_peer
+            self.initial_limits.remote
         }
     }
 
@@ -204,79 +143,49 @@ impl StreamSet {
     /// not hold (RFC 9001 section 4.6.2). The handshake's parameters must be set afterwards.
     pub(crate) fn on_zero_rtt_rejected(&mut self) {
         for dir in [Dir::Bi, Dir::Uni] {
-            for index in 0..self.table(self.side, dir).opened() {
-                let id = StreamId::new(self.side, dir, index);
-                if let Some(key) = self.send_key(id) {
+            for index in 0..self.tables.opened_local(dir) {
+                let id = self.tables.local(dir, index);
+                if let Some(key) = self.tables.send_key(id) {
                     self.drop_send(key);
                 }
-                if let Some(key) = self.recv_key(id) {
+                if let Some(key) = self.tables.recv_key(id) {
                     self.drop_recv(key);
                 }
             }
-            self.tables[0][slot(dir)] = StreamTable::default();
         }
+        self.tables.forget_local();
         // Events of those streams are dropped as well.
-        let side = self.side;
+        let tables = &self.tables;
         self.events.retain(|event| match *event {
             StreamEvent::Readable { id }
             | StreamEvent::Writable { id }
             | StreamEvent::Finished { id }
             | StreamEvent::Expired { id }
-            | StreamEvent::Stopped { id, .. } => id.initiator() != side,
+            | StreamEvent::Stopped { id, .. } => !tables.is_local(id),
             StreamEvent::Opened { .. } | StreamEvent::Available { .. } => true,
         });
-        self.open_credit = Default::default();
+        self.counts.on_zero_rtt_rejected();
         self.send_credit = SendCredit::default();
     }
 
-    /// Changes how many streams of the peer may be open at a time.
-    pub(crate) fn set_max_concurrent(&mut self, dir: Dir, count: u64) {
-        self.accept_credit[slot(dir)].set_window(count.min(MAX_CONCURRENT_STREAMS));
-    }
-
-    /// Changes how much may be written before it is acknowledged.
+    /// Changes how many bytes may be written before the first of them is acknowledged.
     pub(crate) fn set_send_window(&mut self, bytes: u64) {
-        self.max_send_window = bytes;
-        let wanted = self.send_target.target().max(INITIAL_SEND_WINDOW);
-        self.send_window = wanted.min(bytes);
+        self.send_window.set_max(bytes);
         self.wake_writers();
     }
 
-    /// Acknowledgements were processed: the send window grows with what the paths carry.
+    /// Acknowledgements were processed: the send window grows with the rate of all paths.
     pub(crate) fn on_acked(&mut self, now: Instant, largest_rtt: impl FnOnce() -> Duration) {
-        let acked = std::mem::take(&mut self.acked);
-        if acked > 0
-            && let Some(target) = self.send_target.on_bytes(acked, now, largest_rtt)
-        {
-            let target = target.min(self.max_send_window);
-            self.send_window = self.send_window.max(target);
+        if self.send_window.adapt(now, largest_rtt) {
             self.wake_writers();
         }
     }
 
-    /// Changes the cap of receive windows. The connection's window is cut down to it; those of
-    /// streams only stop growing there, as their sum cannot exceed the connection's.
-    pub(crate) fn set_max_receive_window(&mut self, bytes: u64) {
-        self.max_window = bytes;
-        let wanted = self.recv_credit.window().max(self.receive_window.target());
-        self.recv_credit
-            .set_window(wanted.min(self.largest_window()));
-        self.stream_window = self
-            .stream_window
-            .min(bytes.max(self.initial_stream_window));
-    }
-
     /// Lets receive windows grow to `bytes`, at most to the configured cap, if there is memory for it.
     pub(crate) fn set_receive_window_target(&mut self, bytes: u64) {
-        if self.budget.is_tight() {
-            return;
+        if !self.budget.is_tight() {
+            self.receive_windows.grow(bytes);
         }
-        let window = bytes.min(self.largest_window());
-        self.recv_credit.grow(window);
-        self.stream_window = self
-            .stream_window
-            .max(window.min(self.max_stream_window))
-            .max(self.initial_stream_window);
     }
 
     /// Frees memory that is kept for reuse.
@@ -289,17 +198,10 @@ impl StreamSet {
         ] {
             queue.trim();
         }
-        for table in self.tables.as_flattened_mut() {
-            table.trim();
-        }
+        self.tables.trim();
         for (_, send) in &mut self.sends {
             send.buffer.trim();
-            let backlog = send.backlog();
-            self.total.replace(send.counted, backlog);
-            if send.path.is_some() {
-                self.bound.replace(send.counted, backlog);
-            }
-            send.counted = backlog;
+            self.backlogs.recount(send);
         }
         for (_, recv) in &mut self.recvs {
             let before = recv.footprint();
@@ -311,49 +213,12 @@ impl StreamSet {
         self.events.shrink_to_fit();
     }
 
-    /// A half moves to another backlog, or to none.
-    pub(super) fn count_bound(&mut self, before: Backlog, after: Backlog) {
-        self.bound.replace(before, after);
-    }
-
-    fn table(&self, initiator: Side, dir: Dir) -> &StreamTable {
-        &self.tables[usize::from(initiator != self.side)][slot(dir)]
-    }
-
-    pub(super) fn table_of(&mut self, id: StreamId) -> &mut StreamTable {
-        &mut self.tables[usize::from(!self.is_local(id))][slot(id.dir())]
-    }
-
-    /// True if the stream is one that we open.
-    pub(super) fn is_local(&self, id: StreamId) -> bool {
-        id.initiator() == self.side
-    }
-
-    /// True if the stream was opened, by either side.
-    pub(super) fn was_opened(&self, id: StreamId) -> bool {
-        id.index() < self.table(id.initiator(), id.dir()).opened()
-    }
-
-    pub(super) fn halves(&self, id: StreamId) -> Halves {
-        self.table(id.initiator(), id.dir()).halves(id.index())
-    }
-
-    /// Key of an open sending half that was used.
-    pub(super) fn send_key(&self, id: StreamId) -> Option<u32> {
-        self.halves(id).send.key()
-    }
-
-    /// Key of an open receiving half that was used.
-    pub(super) fn recv_key(&self, id: StreamId) -> Option<u32> {
-        self.halves(id).recv.key()
-    }
-
     /// Key of an open sending half, to use it.
     pub(super) fn use_send(&mut self, id: StreamId) -> Option<u32> {
-        match self.halves(id).send {
+        match self.tables.halves(id).send {
             Half::UNUSED => {
                 let key = self.new_send(id);
-                self.table_of(id).halves_mut(id.index())?.send = Half::at(key);
+                self.tables.halves_mut(id)?.send = Half::at(key);
                 Some(key)
             }
             half => half.key(),
@@ -362,10 +227,10 @@ impl StreamSet {
 
     /// Key of an open receiving half, to use it.
     pub(super) fn use_recv(&mut self, id: StreamId) -> Option<u32> {
-        match self.halves(id).recv {
+        match self.tables.halves(id).recv {
             Half::UNUSED => {
                 let key = self.new_recv(id);
-                self.table_of(id).halves_mut(id.index())?.recv = Half::at(key);
+                self.tables.halves_mut(id)?.recv = Half::at(key);
                 Some(key)
             }
             half => half.key(),
@@ -379,30 +244,26 @@ impl StreamSet {
     }
 
     fn new_recv(&mut self, id: StreamId) -> u32 {
-        let half = RecvHalf::new(id, self.initial_stream_window);
+        let half = RecvHalf::new(id, self.receive_windows.initial_stream());
         self.recvs.insert(half) as u32
     }
 
     /// Opens a stream if the peer's limit allows.
     pub(crate) fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        let credit = &mut self.open_credit[slot(dir)];
-        if credit.available() == 0 {
-            credit.on_blocked();
+        if !self.counts.take_open(dir) {
             return None;
         }
-        credit.take(1);
-        let index = self.table(self.side, dir).opened();
-        let id = StreamId::new(self.side, dir, index);
+        let id = self.tables.local(dir, self.tables.opened_local(dir));
         let send = Half::at(self.new_send(id));
         let recv = match dir {
             Dir::Bi => Half::at(self.new_recv(id)),
             Dir::Uni => Half::CLOSED,
         };
-        self.table_of(id).push(Halves { send, recv });
+        self.tables.open_local(id, Halves { send, recv });
         Some(id)
     }
 
-    /// Opens every stream of the peer up to `index`, which [`Self::accept_credit`] allows: those
+    /// Opens every stream of the peer up to `index`, which our MAX_STREAMS allows: those
     /// with lower numbers are opened with it (RFC 9000 section 3.2). Nothing is kept of them until
     /// one side uses them.
     pub(super) fn open_peer_streams(&mut self, dir: Dir, index: u64) {
@@ -411,21 +272,16 @@ impl StreamSet {
             Dir::Uni => Half::CLOSED,
         };
         let recv = Half::UNUSED;
-        let table = self.table_of(StreamId::new(!self.side, dir, index));
-        while table.opened() <= index {
-            table.push(Halves { send, recv });
-        }
-        self.opened[slot(dir)] = true;
+        let id = self.tables.remote(dir, index);
+        self.tables.open_remote(id, Halves { send, recv });
+        self.counts.set_news(dir);
     }
 
     /// The next stream the peer opened.
     pub(crate) fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        let index = self.next_accept[slot(dir)];
-        if index >= self.table(!self.side, dir).opened() {
-            return None;
-        }
-        self.next_accept[slot(dir)] += 1;
-        let id = StreamId::new(!self.side, dir, index);
+        let opened = self.tables.opened_remote(dir);
+        let index = self.counts.accept(dir, opened)?;
+        let id = self.tables.remote(dir, index);
         // The scheduler hears of what the application may write to.
         self.use_send(id);
         Some(id)
@@ -438,12 +294,7 @@ impl StreamSet {
             return;
         };
         self.news.extend(send.take_news());
-        let backlog = send.backlog();
-        self.total.replace(send.counted, backlog);
-        if send.path.is_some() {
-            self.bound.replace(send.counted, backlog);
-        }
-        send.counted = backlog;
+        self.backlogs.recount(send);
         if send.is_done() {
             let id = send.id;
             if send.is_finished() {
@@ -467,12 +318,12 @@ impl StreamSet {
             if let Some(ready) = self.ready.of_mut(send.path) {
                 ready.remove(key);
             }
-            self.total.replace(send.counted, Backlog::default());
+            self.backlogs.remove(&send);
             self.forget_choices(&send);
             if !send.is_reported_over() {
                 self.news.push(SchedulerEvent::StreamFinished(send.id));
             }
-            if self.table_of(send.id).close_send(send.id.index()) {
+            if self.tables.close_send(send.id) {
                 self.on_stream_closed(send.id);
             }
         }
@@ -482,10 +333,7 @@ impl StreamSet {
     fn forget_choices(&mut self, send: &SendHalf) {
         self.redundant -= usize::from(send.redundant);
         if let Some(deadline) = send.deadline {
-            self.deadlines.remove(&(deadline.at, send.id));
-        }
-        if send.path.is_some() {
-            self.count_bound(send.counted, Backlog::default());
+            self.deadlines.remove(deadline.at, send.id);
         }
     }
 
@@ -495,7 +343,8 @@ impl StreamSet {
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return;
         };
-        self.recv_credit.on_consumed(recv.take_unwanted());
+        let unwanted = recv.take_unwanted();
+        self.receive_windows.credit.on_consumed(unwanted);
         if recv.is_done() {
             return self.drop_recv(key);
         }
@@ -508,15 +357,15 @@ impl StreamSet {
         self.recv_control.remove(key);
         if let Some(recv) = self.recvs.try_remove(key as usize) {
             self.count_held(recv.footprint(), Held::default());
-            if self.table_of(recv.id).close_recv(recv.id.index()) {
+            if self.tables.close_recv(recv.id) {
                 self.on_stream_closed(recv.id);
             }
         }
     }
 
     fn on_stream_closed(&mut self, id: StreamId) {
-        if !self.is_local(id) {
-            self.accept_credit[slot(id.dir())].on_consumed(1);
+        if !self.tables.is_local(id) {
+            self.counts.on_closed(id.dir());
         }
     }
 
@@ -540,36 +389,18 @@ impl StreamSet {
         }
     }
 
-    /// True if received data keeps so much more in memory than itself that short pieces should be
-    /// copied.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.held.memory > 2 * self.held.bytes + CROWDED
-    }
-
-    /// True if the peer left more gaps than we keep track of.
-    pub(super) fn has_too_many_gaps(&self) -> bool {
-        let further = self.held.gaps.saturating_sub(MIN_GAPS) as u64;
-        further > self.held.bytes / BYTES_PER_GAP
-    }
-
     /// Bytes that may be written before the send window is full.
     pub(super) fn send_room(&self) -> u64 {
-        self.send_window.saturating_sub(self.total.buffered)
+        self.send_window.room(self.backlogs.all.buffered)
     }
 
     /// Wakes blocked writers once enough of the send window is free, and not for every
     /// acknowledgement; or earlier, if nothing else is left to send.
     pub(super) fn wake_writers(&mut self) {
-        if self.blocked_writers.is_empty() {
-            return;
-        }
-        let share = self.send_window / WAKE_SHARE;
-        let enough = if self.total.unsent == 0 {
-            share.min(WAKE_IDLE)
-        } else {
-            share
-        };
-        if self.send_room() < enough.max(1) {
+        let Backlog {
+            buffered, unsent, ..
+        } = self.backlogs.all;
+        if self.blocked_writers.is_empty() || !self.send_window.is_worth_waking(buffered, unsent) {
             return;
         }
         while let Some(key) = self.blocked_writers.front() {
@@ -586,10 +417,8 @@ impl StreamSet {
 
     /// The next event for the application.
     pub(crate) fn poll(&mut self) -> Option<StreamEvent> {
-        for dir in [Dir::Bi, Dir::Uni] {
-            if std::mem::take(&mut self.opened[slot(dir)]) {
-                return Some(StreamEvent::Opened { dir });
-            }
+        if let Some(dir) = self.counts.take_news() {
+            return Some(StreamEvent::Opened { dir });
         }
         self.events.pop_front()
     }
@@ -602,15 +431,13 @@ impl StreamSet {
 
     /// Bytes never sent.
     pub(crate) fn unsent(&self) -> u64 {
-        self.total.unsent
+        self.backlogs.all.unsent
     }
 
     /// The streams' part of the scheduler's view; the caller has to fill in the others.
     pub(crate) fn queue_view(&self) -> QueueView {
-        let unacked = self.total.buffered.saturating_sub(self.total.unsent);
-        // What is bound to a path is none of the scheduler's business.
-        let unsent = self.total.unsent - self.bound.unsent;
-        let lost = self.total.lost - self.bound.lost;
+        let unacked = self.backlogs.unacked();
+        let Backlog { unsent, lost, .. } = self.backlogs.free();
         QueueView {
             unsent,
             retransmit: lost,
@@ -619,7 +446,7 @@ impl StreamSet {
             idle: false,
             flow_credit: self.send_credit.available(),
             flow_window: self.send_credit.available().saturating_add(unacked),
-            send_buffer: self.send_window,
+            send_buffer: self.send_window.size(),
             app_limited: unsent == 0 && lost == 0 && self.blocked_writers.is_empty(),
         }
     }
@@ -639,7 +466,8 @@ impl StreamSet {
 
     /// True if any byte of `offsets` was sent and is not acknowledged yet.
     pub(crate) fn is_unacked(&self, id: StreamId, offsets: Range<u64>) -> bool {
-        self.send_key(id)
+        self.tables
+            .send_key(id)
             .and_then(|key| self.sends.get(key as usize))
             .is_some_and(|send| send.is_unacked(offsets))
     }

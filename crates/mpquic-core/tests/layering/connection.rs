@@ -1,11 +1,11 @@
-//! The connection joins parts that own themselves: how large it is may only fall.
+//! A few types join parts that own themselves: how large these types are may only fall.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::tables::{FIELDS, LINES, LONGEST, METHODS};
+use super::tables::{JOINTS, LINES, LONGEST, Limit};
 
-/// How large a connection is.
+/// How large a type is, and the folder with its methods.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Size {
     fields: usize,
@@ -16,13 +16,14 @@ struct Size {
 }
 
 impl Size {
-    /// Adds a file.
-    fn add(&mut self, text: &str) {
-        for line in blocks(text, "impl Connection {") {
+    /// Adds a file, as far as it is about the type with this name.
+    fn add(&mut self, name: &str, text: &str) {
+        let (block, declaration) = (format!("impl {name} {{"), format!("struct {name} {{"));
+        for line in blocks(text, |line| line == block) {
             let line = line.strip_prefix("    ").unwrap_or_default();
             self.methods += usize::from(is_method(line));
         }
-        for line in blocks(text, "pub struct Connection {") {
+        for line in blocks(text, |line| without_visibility(line) == declaration) {
             let line = line.strip_prefix("    ").unwrap_or_default();
             let name = without_visibility(line).split(':').next();
             let name = name.unwrap_or_default();
@@ -35,15 +36,16 @@ impl Size {
     }
 }
 
-/// The lines of blocks that begin with this line.
-fn blocks<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+/// The lines of top-level blocks whose first line is a start.
+fn blocks(text: &str, is_start: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
     let mut inside = false;
     text.lines().filter(move |&line| {
-        let is_edge = line == start || line == "}";
-        if is_edge {
-            inside = line == start;
+        let starts = is_start(line);
+        if starts || line == "}" {
+            inside = starts;
+            return false;
         }
-        inside && !is_edge
+        inside
     })
 }
 
@@ -78,31 +80,34 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Compares a count with the limit above it.
+fn compare(what: &str, counted: usize, bound: &Limit) {
+    let Limit { limit, slack } = *bound;
+    assert!(counted <= limit, "{what}: {counted} are more than {limit}");
+    assert!(
+        counted + slack >= limit,
+        "{what} fell: make {counted} its limit in tables.rs"
+    );
+}
+
 #[test]
-fn the_connection_only_becomes_smaller() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/connection");
-    let mut files = Vec::new();
-    sources(&folder, &mut files);
-    let mut size = Size::default();
-    for file in files {
-        size.add(&fs::read_to_string(file).expect("source can be read"));
-    }
-    for (what, counted, bound) in [
-        ("FIELDS", size.fields, FIELDS),
-        ("METHODS", size.methods, METHODS),
-        ("LINES", size.lines, LINES),
-        ("LONGEST", size.longest, LONGEST),
-    ] {
-        assert!(
-            counted <= bound.limit,
-            "{what}: {counted} are more than {}",
-            bound.limit
-        );
-        let lowest = bound.limit - bound.slack.min(bound.limit);
-        assert!(
-            counted >= lowest,
-            "{what} fell: make {counted} its limit in tables.rs"
-        );
+fn types_that_join_others_only_become_smaller() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for joint in JOINTS {
+        let mut files = Vec::new();
+        sources(&source.join(joint.folder), &mut files);
+        let mut size = Size::default();
+        for file in files {
+            let text = fs::read_to_string(file).expect("source can be read");
+            size.add(joint.name, &text);
+        }
+        let what = |of: &str| format!("{of} of {}", joint.name);
+        compare(&what("fields"), size.fields, &joint.fields);
+        compare(&what("methods"), size.methods, &joint.methods);
+        if joint.folder == "connection" {
+            compare("LINES", size.lines, &LINES);
+            compare("LONGEST", size.longest, &LONGEST);
+        }
     }
 }
 
@@ -110,6 +115,7 @@ fn the_connection_only_becomes_smaller() {
 fn fields_and_methods_are_counted() {
     let mut size = Size::default();
     size.add(
+        "Connection",
         "pub struct Connection {\n    /// A side: ours.\n    side: Side,\n    pub(crate) paths: Paths,\n}\n\
          struct Other {\n    no: u8,\n}\nimpl Connection {\n    pub fn a() {\n        fn inner() {}\n    }\n\n\
          \x20   pub(super) const fn b() {}\n    async fn c() {}\n}\nimpl Drop for Connection {\n    fn drop() {}\n}\n",

@@ -451,23 +451,46 @@ pub(crate) const RUSTLS: &[&str] = &[
     "mpquic-tokio/src/connection_properties.rs",
 ];
 
-/// What may only fall. A limit that is further above what is counted than the slack is a fault: who
-/// makes something smaller lowers its limit.
+/// A count that may only fall. A limit that is further above the count than the slack is a fault: a
+/// change that makes something smaller lowers its limit.
 pub(crate) struct Limit {
     pub(crate) limit: usize,
     pub(crate) slack: usize,
 }
 
-/// Fields of `Connection`. The aim: 14.
-pub(crate) const FIELDS: Limit = Limit {
-    limit: 14,
-    slack: 0,
-};
-/// Its methods, public ones among them. The aim: 90.
-pub(crate) const METHODS: Limit = Limit {
-    limit: 81,
-    slack: 4,
-};
+/// A type that joins others, and how large it may be.
+pub(crate) struct Joint {
+    pub(crate) name: &'static str,
+    /// Where its methods are.
+    pub(crate) folder: &'static str,
+    pub(crate) fields: Limit,
+    /// Public methods among them.
+    pub(crate) methods: Limit,
+}
+
+/// The types that would grow if nobody looked. The aim for `Connection`: 14 fields, 90 methods.
+pub(crate) const JOINTS: &[Joint] = &[
+    joint("Connection", "connection", 14, 81),
+    joint("StreamSet", "stream", 23, 99),
+    joint("Paths", "path", 4, 106),
+    joint("Handshake", "handshake", 22, 93),
+];
+
+const fn joint(name: &'static str, folder: &'static str, fields: usize, methods: usize) -> Joint {
+    Joint {
+        name,
+        folder,
+        fields: Limit {
+            limit: fields,
+            slack: 0,
+        },
+        methods: Limit {
+            limit: methods,
+            slack: 4,
+        },
+    }
+}
+
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
     limit: 2460,

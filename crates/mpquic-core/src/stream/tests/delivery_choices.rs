@@ -122,9 +122,9 @@ fn is_reset(frames: &[Frame], code: u64) -> bool {
 fn what_is_not_sent_in_time_is_reset() {
     let (mut client, id, deadline) = with_deadline(true);
     client.on_timeout(deadline - Duration::from_millis(1));
-    assert_eq!((unsent(&client), client.expired), (500, 0));
+    assert_eq!((unsent(&client), client.expired()), (500, 0));
     client.on_timeout(deadline);
-    assert_eq!((unsent(&client), client.expired), (0, 1));
+    assert_eq!((unsent(&client), client.expired()), (0, 1));
     assert!(is_reset(&drain(&mut client), 9));
     assert_eq!(client.next_timeout(), None);
     assert!(client.send_stream(id).reset(code(1)).is_err(), "it was");
@@ -152,7 +152,7 @@ fn what_was_sent_in_time_is_reset_only_if_it_is_lost() {
         assert!(next_packet(&mut client, 1200).is_none(), "no reset yet");
         packet.report(&mut client, fate);
         let is_lost = fate == Fate::Lost;
-        assert_eq!(client.expired, u64::from(is_lost));
+        assert_eq!(client.expired(), u64::from(is_lost));
         assert_eq!(is_reset(&drain(&mut client), 9), is_lost);
         let is_whole = events(&mut client).contains(&StreamEvent::Finished { id });
         assert_eq!(is_whole, !is_lost);

@@ -308,7 +308,12 @@ fn duplicates_do_not_widen_receive_windows() {
     for _ in 0..10_000 {
         give_again(&mut streams, 20_000);
     }
-    let windows = |streams: &StreamSet| (streams.recv_credit.window(), streams.stream_window);
+    let windows = |streams: &StreamSet| {
+        (
+            streams.receive_windows.credit.window(),
+            streams.receive_windows.stream(),
+        )
+    };
     let initial = (
         config.initial_receive_window,
         config.initial_stream_receive_window,

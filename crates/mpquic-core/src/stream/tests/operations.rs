@@ -116,7 +116,7 @@ fn check(streams: &StreamSet) {
         unsent += half.unsent;
         lost += half.lost;
     }
-    let total = streams.total;
+    let total = streams.backlogs.all;
     assert_eq!(
         (total.buffered, total.unsent, total.lost),
         (buffered, unsent, lost)
@@ -146,7 +146,7 @@ fn check(streams: &StreamSet) {
     let held: u64 = (streams.recvs.iter())
         .map(|(_, recv)| recv.credit.held())
         .sum();
-    assert_eq!(streams.recv_credit.held(), held);
+    assert_eq!(streams.receive_windows.credit.held(), held);
 }
 
 proptest! {

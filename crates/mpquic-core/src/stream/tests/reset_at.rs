@@ -271,8 +271,8 @@ fn section_5_the_beginning_is_read_before_the_reset() {
         let left = if ordered { 300 } else { 100 };
         assert_eq!(read(&mut client, id, ordered), (left, reset));
         // All credit is back, also that of bytes that never came.
-        assert_eq!(client.recv_credit.held(), 0);
-        assert_eq!(client.recv_credit.received(), 1000);
+        assert_eq!(client.receive_windows.credit.held(), 0);
+        assert_eq!(client.receive_windows.credit.received(), 1000);
         assert!(client.recv_stream(id).read_chunk(1, ordered).is_err());
         assert_eq!(client.open_halves().1, 0);
     }
@@ -291,7 +291,7 @@ fn section_5_a_reset_without_anything_left_to_read_is_told_at_once() {
     assert_eq!(events(&mut client), [StreamEvent::Readable { id }]);
     let reset = Some(ReadStreamError::Reset(code(9)));
     assert_eq!(read(&mut client, id, true), (0, reset));
-    assert_eq!(client.recv_credit.held(), 0);
+    assert_eq!(client.receive_windows.credit.held(), 0);
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn section_5_2_a_smaller_size_counts_and_a_larger_one_does_not() {
     let (mut client, id) = reading(300);
     give(&mut client, cut(id, 9, 1000, 0)).expect("valid");
     assert_eq!(read(&mut client, id, true), (0, reset));
-    assert_eq!(client.recv_credit.held(), 0);
+    assert_eq!(client.receive_windows.credit.held(), 0);
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_stopped_stream_ends_with_the_reset() {
     client.recv_stream(id).stop(code(1)).expect("open");
     give(&mut client, cut(id, 9, 1000, 700)).expect("valid");
     assert_eq!(client.open_halves().1, 0);
-    assert_eq!(client.recv_credit.held(), 0);
+    assert_eq!(client.receive_windows.credit.held(), 0);
 }
 
 /// draft-ietf-quic-reliable-stream-reset-11 section 3: a side that has not announced it takes plain

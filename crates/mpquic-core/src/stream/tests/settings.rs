@@ -19,8 +19,8 @@ fn more_streams_are_allowed_at_once_and_fewer_as_streams_end() {
             })
             .collect::<Vec<_>>()
     };
-    server.set_max_concurrent(Dir::Uni, 101);
-    server.set_max_concurrent(Dir::Bi, 99);
+    server.counts.set_max_concurrent(Dir::Uni, 101);
+    server.counts.set_max_concurrent(Dir::Bi, 99);
     assert!(server.wants_control());
     assert_eq!(max_streams_to_client(&mut server), [(Dir::Uni, 101)]);
 
@@ -29,13 +29,13 @@ fn more_streams_are_allowed_at_once_and_fewer_as_streams_end() {
         assert!(client.open(Dir::Bi).is_some());
         let id = StreamId::new(Side::Client, Dir::Bi, index);
         give(&mut server, stream_frame(id, 0, b"x", true)).expect("valid");
-        server.set_max_concurrent(Dir::Bi, 99);
+        server.counts.set_max_concurrent(Dir::Bi, 99);
         while let Ok(Some(_)) = server.recv_stream(id).read_chunk(10, true) {}
         server.send_stream(id).finish().expect("open");
         let sent = next_packet(&mut server, 1200).expect("an end");
         sent.report(&mut server, Fate::Acked);
     }
-    server.set_max_concurrent(Dir::Bi, 99);
+    server.counts.set_max_concurrent(Dir::Bi, 99);
     assert_eq!(max_streams_to_client(&mut server), [(Dir::Bi, 102)]);
 }
 
@@ -78,7 +78,7 @@ fn the_send_window_grows_with_what_is_acknowledged_up_to_its_limit() {
     let mut acknowledge = |client: &mut StreamSet, bytes| {
         // Measured over a quarter of a round trip.
         now += rtt / 4;
-        client.acked += bytes;
+        client.send_window.on_acked(bytes);
         client.on_acked(now, || rtt);
     };
     acknowledge(&mut client, MIB / 4);
@@ -113,12 +113,14 @@ fn the_receive_window_follows_its_cap() {
     // A higher cap lets the window grow to what was measured, and no further.
     client.set_receive_window_target(config.max_receive_window * 4);
     assert_eq!(max_data(&mut client), Some(config.max_receive_window));
-    client.set_max_receive_window(config.max_receive_window * 2);
+    client
+        .receive_windows
+        .set_max(config.max_receive_window * 2);
     assert_eq!(max_data(&mut client), None);
     client.set_receive_window_target(config.max_receive_window * 4);
     assert_eq!(max_data(&mut client), Some(config.max_receive_window * 2));
     // A lower one takes nothing back.
-    client.set_max_receive_window(1000);
+    client.receive_windows.set_max(1000);
     assert_eq!(max_data(&mut client), None);
     client.set_receive_window_target(config.max_receive_window);
     assert_eq!(max_data(&mut client), None);
@@ -200,7 +202,11 @@ fn a_reset_is_told_without_reading() {
     assert_eq!(received(&mut client), Ok(Some(VarInt::from_u32(7))));
     assert!(received(&mut client).is_err(), "told once");
     assert_eq!(client.open_halves(), (0, 0));
-    assert_eq!(client.recv_credit.held(), 0, "nobody will read it");
+    assert_eq!(
+        client.receive_windows.credit.held(),
+        0,
+        "nobody will read it"
+    );
 }
 
 #[test]
@@ -237,5 +243,5 @@ fn a_reset_after_the_beginning_waits_for_the_reader() {
     assert_eq!(chunk.bytes.len(), 100);
     let reset = client.recv_stream(id).received_reset();
     assert_eq!(reset, Ok(Some(VarInt::from_u32(7))));
-    assert_eq!(client.recv_credit.held(), 0);
+    assert_eq!(client.receive_windows.credit.held(), 0);
 }

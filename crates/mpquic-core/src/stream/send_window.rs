@@ -1,0 +1,84 @@
+//! [`SendWindow`]: how many stream bytes a connection buffers until they are acknowledged.
+
+use std::time::{Duration, Instant};
+
+use super::window_target::WindowTarget;
+
+/// The size at the start, in bytes, if no smaller limit is configured.
+const INITIAL: u64 = 4 << 20;
+
+/// Blocked writers are woken when this part of the window is free.
+const WAKE_SHARE: u64 = 8;
+
+/// If no stream data waits to be sent, blocked writers are woken when this many bytes are free.
+const WAKE_IDLE: u64 = 16 << 10;
+
+/// How many bytes of all streams may be buffered, sent or not, before the first of them is
+/// acknowledged. It grows with the rate of acknowledgements.
+#[derive(Debug)]
+pub(super) struct SendWindow {
+    /// The size now, in bytes.
+    size: u64,
+    /// The configured limit of the size, in bytes.
+    max: u64,
+    target: WindowTarget,
+    /// Stream bytes acknowledged since the last call of [`Self::adapt`].
+    acked: u64,
+}
+
+impl SendWindow {
+    /// A window that may grow to `max` bytes.
+    pub(super) fn new(max: u64, now: Instant) -> Self {
+        Self {
+            size: max.min(INITIAL),
+            max,
+            target: WindowTarget::new(now),
+            acked: 0,
+        }
+    }
+
+    /// The size now, in bytes.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Changes the limit of the size.
+    pub(super) fn set_max(&mut self, max: u64) {
+        self.max = max;
+        self.size = self.target.target().max(INITIAL).min(max);
+    }
+
+    /// Stream bytes were acknowledged.
+    pub(super) fn on_acked(&mut self, bytes: u64) {
+        self.acked += bytes;
+    }
+
+    /// All acknowledgements of a packet were processed; true if the window may have grown.
+    pub(super) fn adapt(&mut self, now: Instant, largest_rtt: impl FnOnce() -> Duration) -> bool {
+        let acked = std::mem::take(&mut self.acked);
+        if acked > 0
+            && let Some(target) = self.target.on_bytes(acked, now, largest_rtt)
+        {
+            self.size = self.size.max(target.min(self.max));
+            return true;
+        }
+        false
+    }
+
+    /// Bytes that may still be written while `buffered` bytes are not acknowledged.
+    pub(super) fn room(&self, buffered: u64) -> u64 {
+        self.size.saturating_sub(buffered)
+    }
+
+    /// True if there is enough room to wake blocked writers: `buffered` bytes are not acknowledged, `unsent` of them not sent. They are not woken for every
+    /// acknowledgement, but earlier if no stream data is left to send.
+    pub(super) fn is_worth_waking(&self, buffered: u64, unsent: u64) -> bool {
+        let share = self.size / WAKE_SHARE;
+        let enough = if unsent == 0 {
+            share.min(WAKE_IDLE)
+        } else {
+            share
+        };
+        self.room(buffered) >= enough.max(1)
+    }
+}
