@@ -35,7 +35,7 @@ impl Connection {
         let handshake =
             handshake || (level.is_some() && self.injected.is_wanted(SpaceId::Handshake));
         let idle = !initial && !handshake;
-        let repeats = idle && self.paths.take_next_handshake_way(&mut self.outbox);
+        let repeats = idle && self.paths.take_next_handshake_path(&mut self.outbox);
         if repeats {
             self.repeat_frames();
         }
@@ -43,8 +43,8 @@ impl Connection {
         if !initial && !handshake {
             return None;
         }
-        let path = self.paths.handshake_way()?;
-        let way = path.id;
+        let path = self.paths.handshake_path()?;
+        let path_id = path.id;
         let four_tuple = path.four_tuple();
         let size = path.datagram_size().min(path.budget_for(four_tuple));
         // RFC 9000 section 14.1: datagrams with ack-eliciting Initial packets fill 1200 bytes.
@@ -58,7 +58,7 @@ impl Connection {
         }
         // Once, not piece by piece.
         buf.reserve(size);
-        let data = demand && handshake && way == PathId::ZERO && self.may_follow_handshake(size);
+        let data = demand && handshake && path_id == PathId::ZERO && self.may_follow_handshake(size);
         let limit = if data { size - ONE_RTT_ROOM } else { size };
         if initial {
             let pad_to = (pad && !handshake).then_some(MIN_DATAGRAM);
@@ -83,7 +83,7 @@ impl Connection {
             plan
         });
         Some(Begun {
-            path: way,
+            path: path_id,
             four_tuple,
             follow,
         })

@@ -49,7 +49,7 @@ fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
         handshake_address: setup.four_tuple.remote,
         handshake_complete: false,
         handshake_confirmed: false,
-        handshake_way: PathId::ZERO,
+        handshake_path: PathId::ZERO,
         allows_migration: match &setup.role {
             Role::Client(_) => true,
             Role::Server(server) => server.config.migration,

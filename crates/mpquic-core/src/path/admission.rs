@@ -54,12 +54,13 @@ impl Paths {
         let Some(slot) = self.slot(arrival.path) else {
             return Destination::Nowhere(DropReason::ConnectionUnknown);
         };
-        let unwanted = |path| self.shared.is_unwanted_migration(path, arrival);
+        let open = slot.open();
+        let is_unwanted = open.is_some_and(|path| {
+            (self.shared).is_unwanted_migration(&path.tuple.four_tuple, arrival)
+        });
         match slot.path.as_deref() {
             // RFC 9000 section 9: the client was told not to migrate.
-            Some(_) if slot.open().is_some_and(unwanted) => {
-                Destination::Nowhere(DropReason::Rejected)
-            }
+            Some(_) if is_unwanted => Destination::Nowhere(DropReason::Rejected),
             Some(path) => Destination::Path(&path.space),
             None if self.lacks_peer_cid(arrival.path) => Destination::Later,
             None => Destination::NewPath,

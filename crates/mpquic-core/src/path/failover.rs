@@ -108,26 +108,26 @@ impl Paths {
     }
 
     /// The path between whose addresses Handshake packets leave now.
-    pub(crate) fn handshake_way(&self) -> Option<&Path> {
-        let way = self.open(self.shared.handshake_way);
-        way.or_else(|| self.open(PathId::ZERO))
+    pub(crate) fn handshake_path(&self) -> Option<&Path> {
+        let chosen = self.open(self.shared.handshake_path);
+        chosen.or_else(|| self.open(PathId::ZERO))
     }
 
     /// All Handshake packets that were due have left. True if another path is to repeat them. A 1-RTT
     /// packet with the control frames follows that nobody has acknowledged: without a connection ID of
     /// the client the server can open no path.
-    pub(crate) fn take_next_handshake_way(&mut self, outbox: &mut Outbox) -> bool {
+    pub(crate) fn take_next_handshake_path(&mut self, outbox: &mut Outbox) -> bool {
         if self.iter().any(|path| path.carries_control) {
             return false; // It leaves first.
         }
         let next = self.iter_mut().find(|path| path.repeats_handshake);
         let Some(path) = next else {
-            self.shared.handshake_way = PathId::ZERO;
+            self.shared.handshake_path = PathId::ZERO;
             return false;
         };
         path.repeats_handshake = false;
         path.carries_control = true;
-        self.shared.handshake_way = path.id;
+        self.shared.handshake_path = path.id;
         if let Some(first) = self.open(PathId::ZERO) {
             first.repeat_content(0, outbox);
         }

@@ -403,13 +403,13 @@ impl Path {
     /// True if `carrier` speaks for this path: because it was chosen to, or because this path
     /// cannot itself.
     fn is_spoken_for_by(&self, carrier: PathId) -> bool {
-        self.way_back.over() == Some(carrier) || self.is_suspect()
+        self.ack_carrier.path() == Some(carrier) || self.is_suspect()
     }
 
     /// True if the path's own packets carry its acknowledgements. If others do, the peer's round
     /// trips would be of two kinds.
     fn acknowledges_itself(&self) -> bool {
-        self.way_back.over().is_none() || self.is_suspect()
+        self.ack_carrier.path().is_none() || self.is_suspect()
     }
 
     /// Writes an acknowledgement of what was received, if one is wanted.

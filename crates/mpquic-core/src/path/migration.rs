@@ -19,24 +19,6 @@ use crate::outbox::Outbox;
 use crate::packet::arrival::Arrival;
 use crate::sched::SchedulerEvent;
 
-impl Shared {
-    fn accepts_migration(&self, arrival: &Arrival) -> bool {
-        // RFC 9000 section 18.2: disable_active_migration concerns only the address used in the
-        // handshake.
-        self.side == Side::Client
-            || self.handshake_confirmed
-                && (self.allows_migration || self.is_preferred(arrival.four_tuple.local))
-    }
-
-    /// Server: true for a packet that must be dropped because it came from other addresses than the
-    /// path's although the client was told not to migrate (RFC 9000 section 9).
-    pub(super) fn is_unwanted_migration(&self, path: &Path, arrival: &Arrival) -> bool {
-        self.handshake_confirmed
-            && !self.accepts_migration(arrival)
-            && !path.tuple.four_tuple.matches(&arrival.four_tuple)
-    }
-}
-
 impl Path {
     /// Path validation succeeded: tells application and scheduler.
     pub(super) fn establish(&mut self, outbox: &mut Outbox) {

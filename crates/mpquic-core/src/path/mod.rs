@@ -18,6 +18,7 @@ use crate::recovery::Recovery;
 use crate::sched::LocalQueue;
 use crate::wire::buf::MAX_CID_LENGTH;
 
+mod ack_carrier;
 mod ack_frequency;
 pub(crate) mod admission;
 mod advisory_frame_limit;
@@ -48,14 +49,13 @@ mod timers;
 mod tuple;
 mod validation;
 pub(crate) mod view;
-mod way_back;
 
+use ack_carrier::AckCarrier;
 use capacity::Capacity;
 use liveness::Liveness;
 use mtu::MtuDiscovery;
 use tuple::{Candidate, Tuple};
 use validation::Responses;
-use way_back::WayBack;
 
 /// The most bytes of a 1-RTT packet besides its frames: first byte, connection ID, packet number,
 /// tag.
@@ -93,7 +93,7 @@ pub(crate) struct Path {
     /// The application was told that the path is established.
     established: bool,
     liveness: Liveness,
-    way_back: WayBack,
+    ack_carrier: AckCarrier,
     capacity: Capacity,
     /// The length of the local queue that the driver last reported, and the path's sent bytes at
     /// that time.
@@ -135,7 +135,7 @@ impl Path {
             mtu: MtuDiscovery::new(config.initial_mtu, config.max_mtu),
             established: false,
             liveness: Liveness::Live,
-            way_back: WayBack::default(),
+            ack_carrier: AckCarrier::default(),
             capacity: Capacity::new(config.path_memory.clone()),
             local_queue: None,
             filled_packet: false,

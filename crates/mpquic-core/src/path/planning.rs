@@ -177,7 +177,7 @@ impl Paths {
         if path.space.received.ack_state(cx.now) != AckState::Due {
             return None;
         }
-        let faster = self.review_way_back(index, cx.now);
+        let faster = self.review_ack_carrier(index, cx.now);
         let slot = self.slots().get(index)?;
         let path = slot.path.as_deref()?;
         let unconfirmed = path.space.received.wants_confirmation();
@@ -193,7 +193,7 @@ impl Paths {
         if able && faster.is_some() {
             let round_trip = self.open(carrier)?.recovery.rtt.smoothed();
             let path = self.slots_mut().get_mut(index)?.open_mut()?;
-            if let Some(until) = path.way_back.leave(cx.now, round_trip) {
+            if let Some(until) = path.ack_carrier.leave(cx.now, round_trip) {
                 path.space.received.postpone(until);
                 return None;
             }
@@ -213,7 +213,7 @@ impl Paths {
     }
 
     /// Chooses where the acknowledgements of the path at this index travel; `None` if on itself.
-    fn review_way_back(&mut self, index: usize, now: Instant) -> Option<PathId> {
+    fn review_ack_carrier(&mut self, index: usize, now: Instant) -> Option<PathId> {
         let path = self.slots().get(index)?.open()?;
         let id = path.id;
         let own = path.recovery.rtt.smoothed();
@@ -234,8 +234,8 @@ impl Paths {
             }
         }
         let path = self.slots_mut().get_mut(index)?.open_mut()?;
-        path.way_back.review(now, own, &others);
-        path.way_back.over()
+        path.ack_carrier.review(now, own, &others);
+        path.ack_carrier.path()
     }
 
     /// The path that carries the data of a suspect path meanwhile, if any.

@@ -19,25 +19,6 @@ use crate::ids::{FourTuple, PathId};
 use crate::outbox::Outbox;
 use crate::packet::arrival::Arrival;
 use crate::server_address::is_usable;
-use crate::wire::transport_parameters::PreferredAddress;
-
-impl PreferredAddress {
-    /// The preferred address of the same family as `other`.
-    fn of_family(&self, other: SocketAddr) -> Option<SocketAddr> {
-        match other {
-            SocketAddr::V4(_) => self.ipv4.map(SocketAddr::V4),
-            SocketAddr::V6(_) => self.ipv6.map(SocketAddr::V6),
-        }
-    }
-}
-
-impl Shared {
-    /// True if a local address is the one that we told the client to prefer.
-    pub(super) fn is_preferred(&self, local: SocketAddr) -> bool {
-        let announced = self.preferred.as_ref();
-        announced.and_then(|preferred| preferred.of_family(local)) == Some(local)
-    }
-}
 
 /// Called for path 0 only.
 impl PathSlot {

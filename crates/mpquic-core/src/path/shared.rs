@@ -10,7 +10,8 @@ use super::server_addresses::ServerAddresses;
 use crate::cid::generator::CidSource;
 use crate::config::TransportConfig;
 use crate::crypto::tokens::ResetKey;
-use crate::ids::PathId;
+use crate::ids::{FourTuple, PathId};
+use crate::packet::arrival::Arrival;
 use crate::random::SeededRandom;
 use crate::recovery::ack_frequency::AckFrequencies;
 use crate::wire::transport_parameters::{PreferredAddress, TransportParameters};
@@ -32,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) handshake_confirmed: bool,
     /// The path between whose addresses Handshake packets leave: another one than path 0 while a client
     /// repeats there what nobody has acknowledged.
-    pub(crate) handshake_way: PathId,
+    pub(crate) handshake_path: PathId,
     /// Server: the client may leave the address of the handshake.
     pub(crate) allows_migration: bool,
     /// Client: it moves to the server's preferred address.
@@ -60,9 +61,7 @@ impl Shared {
     pub(crate) fn take_address_validated(&mut self) -> bool {
         std::mem::take(&mut self.address_validated)
     }
-}
 
-impl Shared {
     /// Server: true if the client has received there not long ago. That counts for one path, however many it opens.
     pub(super) fn take_proven(&mut self, remote: SocketAddr) -> bool {
         let Some(index) = self.proven.iter().position(|proven| *proven == remote) else {
@@ -75,6 +74,36 @@ impl Shared {
     /// True if the QUIC bit of packets may be cleared (RFC 9287 section 3).
     pub(crate) fn may_clear_quic_bit(&self) -> bool {
         self.greases_quic_bit && self.peer.grease_quic_bit
+    }
+
+    /// True if a local address is the one that we told the client to prefer.
+    pub(super) fn is_preferred(&self, local: SocketAddr) -> bool {
+        let announced = self.preferred.as_ref();
+        announced.and_then(|preferred| preferred.of_family(local)) == Some(local)
+    }
+
+    /// True if a path may move to the addresses of a packet.
+    pub(super) fn accepts_migration(&self, arrival: &Arrival) -> bool {
+        // RFC 9000 section 18.2: disable_active_migration concerns only the address used in the
+        // handshake.
+        self.side == Side::Client
+            || self.handshake_confirmed
+                && (self.allows_migration || self.is_preferred(arrival.four_tuple.local))
+    }
+
+    /// Server: true for a packet that must be dropped because it came from other addresses than those
+    /// of its path, although the client was told not to migrate (RFC 9000 section 9).
+    pub(super) fn is_unwanted_migration(&self, path: &FourTuple, arrival: &Arrival) -> bool {
+        self.handshake_confirmed
+            && !self.accepts_migration(arrival)
+            && !path.matches(&arrival.four_tuple)
+    }
+
+    /// `None` until the handshake is confirmed: before that, its probes keep the path alive, and a
+    /// PING must not delay them.
+    pub(super) fn keep_alive_interval(&self) -> Option<Duration> {
+        let interval = self.config.keep_alive_interval;
+        interval.filter(|_| self.handshake_confirmed)
     }
 }
 
@@ -129,7 +158,7 @@ impl Shared {
             handshake_address: SocketAddr::from(([127, 0, 0, 1], 1)),
             handshake_complete: true,
             handshake_confirmed: true,
-            handshake_way: PathId::ZERO,
+            handshake_path: PathId::ZERO,
             allows_migration: true,
             uses_preferred_address: true,
             preferred: None,

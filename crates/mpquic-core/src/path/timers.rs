@@ -17,15 +17,6 @@ use crate::recovery::pto::MAX_BACKOFF;
 /// Longest time between probes of a suspect path while another path carries the data.
 const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Shared {
-    /// `None` until the handshake is confirmed: before that, its probes keep the path alive, and a
-    /// PING must not delay them.
-    fn keep_alive_interval(&self) -> Option<Duration> {
-        let interval = self.config.keep_alive_interval;
-        interval.filter(|_| self.handshake_confirmed)
-    }
-}
-
 impl PathSlot {
     /// The earliest of the path's own timers.
     #[inline]

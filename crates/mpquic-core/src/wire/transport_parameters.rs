@@ -1,7 +1,7 @@
 //! Transport parameters (RFC 9000 section 18, RFC 9221, RFC 9287, RFC 9368, RFC 10069 section
 //! 2.1, and the drafts named at the parameters).
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
 use quinn_proto::{ConnectionId, Side};
@@ -175,6 +175,16 @@ pub struct PreferredAddress {
     pub connection_id: ConnectionId,
     /// Its reset token.
     pub stateless_reset_token: [u8; 16],
+}
+
+impl PreferredAddress {
+    /// The preferred address of the same family as `other`.
+    pub(crate) fn of_family(&self, other: SocketAddr) -> Option<SocketAddr> {
+        match other {
+            SocketAddr::V4(_) => self.ipv4.map(SocketAddr::V4),
+            SocketAddr::V6(_) => self.ipv6.map(SocketAddr::V6),
+        }
+    }
 }
 
 impl Default for TransportParameters {
