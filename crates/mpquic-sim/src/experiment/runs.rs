@@ -214,11 +214,8 @@ impl Experiment {
 
     /// The metric by which contenders are compared.
     fn metric(&self) -> String {
-        if self.scenario.metric.is_empty() {
-            default_metric(&self.scenario.workload.kind)
-        } else {
-            self.scenario.metric.clone()
-        }
+        let given = self.scenario.metric.clone();
+        given.unwrap_or_else(|| default_metric(&self.scenario.workload.kind))
     }
 
     pub(super) fn results(&self, runs: Vec<Run>, traces: Vec<Trace>) -> ScenarioResults {
@@ -259,7 +256,7 @@ impl Experiment {
                 .collect(),
             published: published.collect(),
             as_published: scenario.as_published.clone(),
-            variant_of: scenario.variant_of.clone(),
+            variant_of: scenario.variant_of.clone().unwrap_or_default(),
             metric,
             runs,
             traces,

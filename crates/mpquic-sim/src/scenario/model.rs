@@ -32,8 +32,8 @@ pub struct Scenario {
     pub limit: Duration,
     /// Virtual time at the start that does not count for throughputs.
     pub warm_up: Duration,
-    /// The metric by which contenders are compared; empty for the workload's own metric.
-    pub metric: String,
+    /// The metric by which contenders are compared; `None` for the workload's own metric.
+    pub metric: Option<String>,
     /// The contenders, which are compared with each other.
     pub contenders: Vec<Contender>,
     /// The contender that the others are compared with.
@@ -57,9 +57,8 @@ pub struct Scenario {
     /// Pairs of contenders: a contender, and its form that follows the code which the publication
     /// measured.
     pub as_published: Vec<(String, String)>,
-    /// The scenario with the same claims of which this scenario is another reading; empty if there
-    /// is none.
-    pub variant_of: String,
+    /// The scenario with the same claims of which this scenario is another reading.
+    pub variant_of: Option<String>,
     /// Numbers that differ between runs.
     pub parameters: Vec<Parameter>,
     /// The schedulers and controllers that the scenario may name.

@@ -45,10 +45,11 @@ impl Scenario {
         let names: Vec<_> = paths.iter().map(|path| path.name.clone()).collect();
         let pages = read_pages(&root)?;
         let contenders = read_contenders(&root, &names)?;
-        let text_of = |key| -> Result<String> {
-            let item = root.optional(key);
-            Ok(item.map_or(Ok(""), |item| item.text())?.to_owned())
+        let optional_text = |key| -> Result<Option<String>> {
+            let text = root.optional(key).map(|item| item.text()).transpose()?;
+            Ok(text.filter(|text| !text.is_empty()).map(str::to_owned))
         };
+        let text_of = |key| optional_text(key).map(Option::unwrap_or_default);
         let limit = root
             .optional("limit_s")
             .map(|item| item.duration(Limits::new(0.1, 1e5, "s"), 1.0));
@@ -71,7 +72,7 @@ impl Scenario {
             })?,
             limit: limit.transpose()?.unwrap_or(Duration::from_secs(300)),
             warm_up: warm_up.transpose()?.unwrap_or_default(),
-            metric: text_of("metric")?,
+            metric: optional_text("metric")?,
             baseline: read_baseline(&root, &contenders)?,
             swaps: read_swaps(&root, &names)?,
             workload: Workload::read(&root.required("workload")?, pages, &names)?,
@@ -80,7 +81,7 @@ impl Scenario {
             transport: read_transport(&root)?,
             published: read_published(&root, &contenders)?,
             as_published: read_forms(&root, &contenders)?,
-            variant_of: text_of("variant_of")?,
+            variant_of: optional_text("variant_of")?,
             links,
             paths,
             contenders,

@@ -35,14 +35,9 @@ fn plain() -> LinkConfig {
 fn missing_fields_have_defaults() {
     let scenario = read(&file(""));
     assert_eq!(scenario.id, "x");
-    let texts = [
-        &scenario.title,
-        &scenario.paper,
-        &scenario.figure,
-        &scenario.metric,
-        &scenario.variant_of,
-    ];
+    let texts = [&scenario.title, &scenario.paper, &scenario.figure];
     assert!(texts.iter().all(|text| text.is_empty()));
+    assert_eq!((scenario.metric, scenario.variant_of), (None, None));
     assert_eq!((scenario.seed, scenario.runs), (1, 1));
     assert_eq!((scenario.draw, scenario.zip_sweeps), (Draw::Uniform, false));
     assert_eq!(scenario.limit, 300 * SECOND);
@@ -92,14 +87,10 @@ fn given_fields_replace_defaults() {
          max_ack_delay_ms = 5\nack_every = 10\npacket_threshold = 20\ntime_threshold = 1.5\n\
          pacing = false\nack_on_fastest_path = false\nshow_queues = true\n",
     ));
-    let texts = [
-        scenario.title.as_str(),
-        &scenario.paper,
-        &scenario.figure,
-        &scenario.metric,
-        &scenario.variant_of,
-    ];
-    assert_eq!(texts, ["T", "P", "F", "gap_s", "v"]);
+    let texts = [scenario.title.as_str(), &scenario.paper, &scenario.figure];
+    assert_eq!(texts, ["T", "P", "F"]);
+    assert_eq!(scenario.metric.as_deref(), Some("gap_s"));
+    assert_eq!(scenario.variant_of.as_deref(), Some("v"));
     assert_eq!((scenario.seed, scenario.runs), (7, 3));
     assert_eq!(scenario.draw, Draw::SpaceFilling(9));
     assert!(scenario.zip_sweeps);
