@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use mpquic_core::Version;
-use mpquic_core::crypto::{RetryTokenKey, RetryTokens, Screened};
+use mpquic_core::crypto::{RetryTokenKey, RetryTokens, ScreenedDatagram};
 use mpquic_core::testing::{ProvenAddress, TokenContent, Tokens, is_fresh};
 use mpquic_fuzz::number::Cid;
 
@@ -127,9 +127,9 @@ fn check_service(datagram: &[u8], now: SystemTime) {
     let tokens = RetryTokens::new(&[key]).expect("a key");
     let client = SocketAddr::from(([192, 0, 2, 1], 443));
     match tokens.screen(datagram, client, now, [3; 20]) {
-        Screened::Forward(rest) => assert!(datagram.ends_with(rest)),
-        Screened::Retry(retry) => assert!(retry.len() < datagram.len()),
-        Screened::Drop => assert!(!datagram.is_empty()),
+        ScreenedDatagram::Forward(rest) => assert!(datagram.ends_with(rest)),
+        ScreenedDatagram::Retry(retry) => assert!(retry.len() < datagram.len()),
+        ScreenedDatagram::Drop => assert!(!datagram.is_empty()),
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::{
-    Acked, CongestionEvent, CongestionKind, Controller, ResumePhase, SavedPath, Sent,
+    Acked, CongestionEvent, CongestionKind, Controller, ResumePhase, SavedCapacity, Sent,
 };
 use mpquic_core::{PathId, PathMap};
 
@@ -68,7 +68,7 @@ enum Phase {
 /// The startup of a saved path.
 #[derive(Debug)]
 struct Start {
-    saved: SavedPath,
+    saved: SavedCapacity,
     phase: Phase,
     mtu: u64,
     /// When the Unvalidated Phase began.
@@ -101,7 +101,7 @@ impl Start {
     /// shorter than the saved one, because acknowledgements take another path, fewer bytes are in
     /// flight at the same rate.
     fn usable_window(&self, rtt: Duration) -> Option<u64> {
-        let SavedPath { window, rtt: saved } = self.saved;
+        let SavedCapacity { window, rtt: saved } = self.saved;
         let is_same = rtt > saved / SHORTEST && rtt < saved.saturating_mul(LONGEST);
         let part = rtt.as_secs_f64() / saved.as_secs_f64().max(1e-9);
         is_same
@@ -242,7 +242,7 @@ impl<C: Resumable + fmt::Debug> Controller for CarefulResume<C> {
         self.inner.on_path_closed(path);
     }
 
-    fn resume(&mut self, path: PathId, now: Instant, saved: SavedPath) {
+    fn resume(&mut self, path: PathId, now: Instant, saved: SavedCapacity) {
         let Some(mtu) = self.mtus.get(path) else {
             return;
         };

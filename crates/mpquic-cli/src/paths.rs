@@ -427,7 +427,7 @@ fn what(row: &Row) -> String {
 mod tests {
     use clap::Parser;
     use futures_util::future::join;
-    use mpquic_tokio::LeftOut;
+    use mpquic_tokio::LeftOutReason;
 
     use super::*;
     use crate::options::Alpn;
@@ -567,7 +567,7 @@ mod tests {
             one
         };
         vec![
-            one("lo", "127.0.0.1", Some(LeftOut::Loopback)),
+            one("lo", "127.0.0.1", Some(LeftOutReason::Loopback)),
             one("eth0", "192.0.2.1", None),
             one("wlan0", "2001:db8::1", None),
         ]
@@ -588,7 +588,7 @@ mod tests {
 
     #[test]
     fn paths_start_where_the_user_says_or_where_it_makes_sense() {
-        let lo = format!("lo: {}", LeftOut::Loopback);
+        let lo = format!("lo: {}", LeftOutReason::Loopback);
         let used = ["eth0: Some(\"eth0\")", "wlan0: Some(\"wlan0\")"];
         assert_eq!(told(&[], false), [&lo, used[0], used[1]]);
         let here = "the server is on this machine";

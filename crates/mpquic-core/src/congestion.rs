@@ -91,13 +91,12 @@ pub struct Acked {
     pub bytes: u64,
     /// Packets newly acknowledged.
     pub packets: u64,
-    /// Packets whose ECN-CE marks are reported for the first time: more than `packets` if an
-    /// acknowledgement was lost before. Marks that are reported when nothing in flight is newly acknowledged
-    /// are left out.
+    /// Packets whose ECN-CE marks are reported for the first time: more than `packets` after a lost
+    /// acknowledgement. Marks reported without newly acknowledged packets in flight are left out.
     pub marked: u64,
     /// Bytes in flight on the path after the acknowledgement.
     pub in_flight: u64,
-    /// True if the window did not limit sending, so that it must not grow (RFC 9002 section 7.8).
+    /// True if the window did not limit sending; it must not grow then (RFC 9002 section 7.8).
     pub app_limited: bool,
     /// A delivery rate sample in bytes per second, when there is one.
     pub delivery_rate: Option<DeliveryRate>,
@@ -109,8 +108,8 @@ pub struct Acked {
 }
 
 impl Acked {
-    /// An acknowledgement of `bytes` in one packet, number 0, without a mark, while the window was the
-    /// limit. Nothing remains in flight, and there is no delivery rate sample.
+    /// An acknowledgement of `bytes` in one unmarked packet, number 0, with the window as the
+    /// limit. No bytes remain in flight, and there is no delivery rate sample.
     pub fn new(now: Instant, sent_at: Instant, bytes: u64, rtt: RttSnapshot) -> Self {
         Self {
             now,
@@ -134,7 +133,7 @@ impl Acked {
 pub struct DeliveryRate {
     /// Bytes per second over the sample's interval.
     pub bytes_per_second: u64,
-    /// True if the sender had nothing to send at some time in the interval.
+    /// True if the sender had no data at some time in the interval.
     pub app_limited: bool,
     /// Bytes delivered on the path when the sampled packet was sent.
     pub prior_delivered: u64,
@@ -207,7 +206,7 @@ pub const MAX_WINDOW: u64 = 1 << 32;
 
 /// What a path could carry at some time (RFC 9959 section 3, `saved_cwnd` and `saved_rtt`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SavedPath {
+pub struct SavedCapacity {
     /// Bytes that it delivered in a round trip without queues.
     pub window: u64,
     /// That round trip, acknowledgements on the same path.
@@ -219,13 +218,13 @@ pub struct SavedPath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResumePhase {
-    /// It starts as any path does, and checks that it is the one that is remembered.
+    /// The path starts like any path, and checks whether it matches the remembered one.
     Reconnaissance,
-    /// For a round trip, it sends half of what is remembered.
+    /// For a round trip, the path sends half of the remembered window.
     Unvalidated,
     /// It waits for the acknowledgements of that.
     Validating,
-    /// That was too much: it sends half of what arrived.
+    /// The remembered window was too large: the path sends half of the arrived bytes.
     SafeRetreat,
     /// It is over, or was not begun.
     Normal,
@@ -321,13 +320,13 @@ pub trait Controller: fmt::Debug + Send {
     fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16);
     /// The path is gone.
     fn on_path_closed(&mut self, path: PathId);
-    /// What a path between the same addresses could carry not long ago; called at most once after
-    /// `on_path_opened`, before anything is acknowledged. A controller that follows RFC 9959 may start
-    /// with it; to do nothing is right as well.
-    fn resume(&mut self, path: PathId, now: Instant, saved: SavedPath) {
+    /// A recent capacity between the same addresses; called at most once after `on_path_opened`,
+    /// before the first acknowledgement. A controller with RFC 9959 may start with this capacity;
+    /// the default ignores it.
+    fn resume(&mut self, path: PathId, now: Instant, saved: SavedCapacity) {
         let _ = (path, now, saved);
     }
-    /// How far it is with that.
+    /// The path's progress with the saved capacity.
     fn resume_phase(&self, path: PathId) -> ResumePhase {
         let _ = path;
         ResumePhase::Normal
@@ -344,7 +343,7 @@ pub trait Controller: fmt::Debug + Send {
     fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent);
     /// Bytes the path may have in flight; never below two datagrams.
     fn window(&self, path: PathId) -> u64;
-    /// The slow start threshold, if the algorithm has one and it has been set.
+    /// The slow start threshold, for an algorithm with a threshold that was set.
     fn slow_start_threshold(&self, path: PathId) -> Option<u64> {
         let _ = path;
         None
@@ -359,15 +358,15 @@ pub trait Controller: fmt::Debug + Send {
         let _ = path;
         None
     }
-    /// Bytes that may leave at [`Self::pacing_rate`] if that rate is meant for them alone: once they have left, the
-    /// core asks for the rate again. Time that passed before does not let more of them leave at once. `None` if it
-    /// is the path's rate.
+    /// Bytes that may leave at [`Self::pacing_rate`], for a rate that holds for these bytes alone:
+    /// after them, the core asks for the rate again. Time without sending does not let more of them
+    /// leave in a burst. `None` for the path's rate.
     fn burst(&self, path: PathId) -> Option<u64> {
         let _ = path;
         None
     }
-    /// The window of `path` after one loss-free round trip, if all paths had these windows now.
-    /// Pure; schedulers that plan ahead (ETC, STTF) use it. `windows` is sorted by path.
+    /// The window of `path` after one loss-free round trip, from these windows of all paths. Pure;
+    /// schedulers that plan ahead (ETC, STTF) use it. `windows` is sorted by path.
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         windows
             .iter()
@@ -411,9 +410,9 @@ where
     Arc::new(Named { name, make })
 }
 
-/// The same for controllers that answer the share of packets with ECN-CE marks ([`Acked::marked`]) and
-/// not that there are any, as RFC 9331 section 4.3 asks of them: their packets are marked ECT(1), for
-/// which L4S queues (RFC 9332) keep a line of their own that is short.
+/// Like [`factory`], for controllers that answer the share of packets with ECN-CE marks
+/// ([`Acked::marked`]), as RFC 9331 section 4.3 demands: their packets are marked ECT(1), for which
+/// L4S queues (RFC 9332) keep a short line.
 pub fn scalable<F>(name: &'static str, make: F) -> Arc<dyn ControllerFactory>
 where
     F: Fn() -> Box<dyn Controller> + Send + Sync + 'static,

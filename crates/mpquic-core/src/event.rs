@@ -34,6 +34,7 @@ pub struct Datagram {
 
 /// An event for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// ALPN and server name are known.
     HandshakeDataReady,
@@ -61,6 +62,7 @@ pub enum Event {
 
 /// Something happened to a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PathEvent {
     /// The path was validated; on a server, the client opened it.
     Established(PathId),
@@ -86,15 +88,15 @@ pub enum PathEvent {
     Migrated(PathId, FourTuple),
     /// MAX_PATH_ID rose or connection IDs arrived: `open_path` may succeed now.
     Available,
-    /// Client: these are all further addresses of the server from now on, the best first. Those announced
-    /// before that are missing should not be used any more. At most [`ServerAddress::MAX`], and none
-    /// in a network that only the client reaches; whether the server is there at all, only a path that
-    /// is established tells.
+    /// Client: the list of all further addresses of the server from now on, the best first. Earlier
+    /// addresses missing in the list should not be used any more. At most [`ServerAddress::MAX`],
+    /// and none in a network that only the client reaches. Only an established path proves that the
+    /// server is there.
     ServerAddresses(Arc<[ServerAddress]>),
 }
 
 impl PathEvent {
-    /// The path that it happened to, if it is about one.
+    /// The path of the event.
     pub fn path(&self) -> Option<PathId> {
         match self {
             Self::Established(path)
@@ -109,8 +111,8 @@ impl PathEvent {
     }
 }
 
-/// What a connection tells its endpoint, from [`Connection::poll_endpoint_event`] to
-/// [`Endpoint::handle_event`]. Its content is opaque, because some of it is secret.
+/// News of a connection for its endpoint, from [`Connection::poll_endpoint_event`] to
+/// [`Endpoint::handle_event`]. The content is opaque, because parts of it are secret.
 ///
 /// [`Connection::poll_endpoint_event`]: crate::Connection::poll_endpoint_event
 /// [`Endpoint::handle_event`]: crate::Endpoint::handle_event
@@ -138,7 +140,7 @@ impl fmt::Debug for EndpointEvent {
     }
 }
 
-/// How the routes of an endpoint to one of its connections change, and how far the connection is.
+/// A change of an endpoint's routes to a connection, or a step of the connection.
 // Reset tokens are secret, so only tests may print them.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone, PartialEq, Eq)]
@@ -184,12 +186,13 @@ pub enum TimeoutReason {
     Scheduler,
     /// An idle connection frees memory.
     Trim,
-    /// A stream or a DATAGRAM is of no use any more.
+    /// The deadline of a stream or a DATAGRAM.
     Deadline,
 }
 
 /// Why a path could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum OpenPathError {
     /// Only clients open paths (MP-070).
     #[error("only the client opens paths")]
@@ -216,6 +219,7 @@ pub enum OpenPathError {
 
 /// Why a path could not move to another local address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum MigrateError {
     /// The path does not exist, or was abandoned already.
     #[error("no such open path")]
@@ -278,7 +282,7 @@ pub struct PathStats {
     pub probe_timeout: Duration,
     /// Congestion window, bytes; 0 for an abandoned path.
     pub window: u64,
-    /// Slow start threshold, bytes, if the congestion controller has one and it has been set.
+    /// Slow start threshold, in bytes, for a controller with a threshold that was set.
     pub slow_start_threshold: Option<u64>,
     /// Pacing rate, bytes per second, if the congestion controller sets one. Otherwise its window
     /// is spread over a round trip.
@@ -303,13 +307,13 @@ pub struct PathStats {
     pub congestion_events: u64,
     /// Probe timeouts.
     pub probe_timeouts: u64,
-    /// What came of what an earlier connection learnt of it.
+    /// The outcome of an earlier connection's saved capacity.
     pub resumption: Resumption,
 }
 
 impl PathStats {
-    /// Those of a path in use of which nothing is known yet, for tests of what shows them: 1200 bytes MTU
-    /// and a window of ten datagrams, RTT and probe timeout of RFC 9002 section 6.2.2.
+    /// Statistics of a new path, for tests of code that shows them: 1200 bytes MTU and a window of
+    /// ten datagrams, RTT and probe timeout of RFC 9002 section 6.2.2.
     pub fn new(id: PathId, four_tuple: FourTuple) -> Self {
         let rtt = Duration::from_millis(333);
         Self {
@@ -345,7 +349,7 @@ pub struct Resumption {
     pub phase: ResumePhase,
     /// It was used: the path has left, or left, the Reconnaissance Phase for the Unvalidated one.
     pub used: bool,
-    /// It was too much, and was forgotten.
+    /// The saved capacity was too large, and was forgotten.
     pub retreated: bool,
 }
 
@@ -362,6 +366,7 @@ impl Default for Resumption {
 
 /// The state of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PathState {
     /// Being validated.
     Validating,
@@ -393,16 +398,16 @@ pub struct ConnectionStats {
     /// ([`Decision::Duplicate`](crate::sched::Decision::Duplicate) and
     /// [`Decision::Reinject`](crate::sched::Decision::Reinject)) or the application wanted copies.
     pub bytes_repeated: u64,
-    /// Copies that the application wanted and that were not made: there was no second path, too many
-    /// waited for it, or there were more than
-    /// [`TransportOptions::max_redundancy`](crate::config::TransportOptions::max_redundancy) allows.
+    /// Copies wanted by the application and not made: without a second path, with too many copies
+    /// waiting, or beyond
+    /// [`TransportOptions::max_redundancy`](crate::config::TransportOptions::max_redundancy).
     pub copies_refused: u64,
     /// Streams that were reset at their deadline.
     pub streams_expired: u64,
-    /// DATAGRAMs that were dropped because they were not sent before their deadline.
+    /// DATAGRAMs dropped unsent at their deadline.
     pub datagram_frames_expired: u64,
-    /// DATAGRAMs that were dropped because the path they were bound to was abandoned, or because no
-    /// path carries so much any more.
+    /// DATAGRAMs dropped with the abandoned path they were bound to, or as too large for every
+    /// path.
     pub datagram_frames_unplaced: u64,
     /// Stream bytes received in vain: they had arrived before, or their stream was over.
     pub bytes_received_again: u64,
@@ -415,24 +420,30 @@ pub struct ConnectionStats {
 }
 
 /// Why a DATAGRAM was not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendDatagramError {
     /// The peer does not accept DATAGRAM frames.
     #[error("the peer does not accept datagrams")]
     UnsupportedByPeer,
-    /// It does not fit the packets of every usable path.
+    /// The DATAGRAM does not fit the packets of every usable path, or of the path it is bound to.
     #[error("the datagram is larger than a packet")]
     TooLarge,
-    /// The send buffer is full; a [`Event::DatagramsUnblocked`] will follow.
+    /// The send buffer is full. [`Event::DatagramsUnblocked`] follows; drivers may offer to wait.
     #[error("the datagram send buffer is full")]
     Blocked,
-    /// It is bound to a path that does not exist, or was abandoned already.
+    /// The DATAGRAM is bound to a path that was never opened, or was abandoned.
     #[error("no such open path")]
     ClosedPath,
+    /// The connection ended. Drivers report this error: a [`Connection`](crate::Connection) tells of
+    /// its end with [`Event::ConnectionLost`].
+    #[error("connection lost")]
+    ConnectionLost(#[from] ConnectionError),
 }
 
 /// The state of 0-RTT (RFC 9001 section 4.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ZeroRtt {
     /// The connection does not resume a session, or the server did not allow 0-RTT.
     NotOffered,
@@ -440,7 +451,6 @@ pub enum ZeroRtt {
     Offered,
     /// The server accepted 0-RTT.
     Accepted,
-    /// The server rejected 0-RTT: the streams opened before are closed, and what was written to
-    /// them is lost.
+    /// The server rejected 0-RTT: earlier streams are closed, and their data is lost.
     Rejected,
 }

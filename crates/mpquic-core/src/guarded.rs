@@ -1,5 +1,5 @@
-//! The connection's scheduler and controller, wrapped so that a wrong one does no harm: answers are
-//! limited to allowed values, and a policy that panics is not asked again.
+//! The connection's scheduler and controller, wrapped against harm: answers are limited to allowed
+//! values, and a policy is not asked again after a panic.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::config::TransportConfig;
 use crate::congestion::{
-    Acked, CongestionEvent, Controller, MAX_WINDOW, ResumePhase, SavedPath, Sent,
+    Acked, CongestionEvent, Controller, MAX_WINDOW, ResumePhase, SavedCapacity, Sent,
 };
 use crate::ids::PathId;
 use crate::path_map::PathMap;
@@ -38,7 +38,7 @@ impl<T: ?Sized> Contained<T> {
         }
     }
 
-    /// Its answer, or `otherwise` if it has panicked.
+    /// The policy's answer, or `otherwise` after a panic.
     fn ask<R>(&self, otherwise: R, question: impl FnOnce(&T) -> R) -> R {
         if !self.contain {
             return question(&self.policy);
@@ -147,7 +147,7 @@ impl Controller for GuardedController {
         self.controller.call((), |inner| inner.on_path_closed(path));
     }
 
-    fn resume(&mut self, path: PathId, now: Instant, saved: SavedPath) {
+    fn resume(&mut self, path: PathId, now: Instant, saved: SavedCapacity) {
         self.controller
             .call((), |inner| inner.resume(path, now, saved));
     }

@@ -111,7 +111,7 @@ pub use quinn_proto::{
 pub use server_address::{AnnounceError, ServerAddress};
 pub use stream::{
     DatagramOptions, ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Streams,
-    Written,
+    WrittenChunks,
 };
 pub use version::{UnknownVersion, Version};
 pub use wire::frame::{FrameCounts, FrameKind};

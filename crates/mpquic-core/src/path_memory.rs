@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::congestion::SavedPath;
+use crate::congestion::SavedCapacity;
 use crate::ids::FourTuple;
 
 /// For how long [`RecentPaths`] remembers a path, and a client how long it took to hear of a server.
@@ -17,14 +17,14 @@ const CAPACITY: usize = 1024;
 /// Between which hosts, and over which of their interfaces, a path runs. Ports do not matter: another
 /// connection has others, over the same network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Route {
+pub struct HostPair {
     /// Our address; unspecified if the driver does not know it.
     pub local: IpAddr,
     /// The peer's.
     pub remote: IpAddr,
 }
 
-impl From<FourTuple> for Route {
+impl From<FourTuple> for HostPair {
     fn from(four_tuple: FourTuple) -> Self {
         Self {
             local: four_tuple.local.ip(),
@@ -40,61 +40,61 @@ impl From<FourTuple> for Route {
 /// use std::sync::Arc;
 /// use std::time::{Duration, Instant};
 ///
-/// use mpquic_core::congestion::SavedPath;
-/// use mpquic_core::path_memory::{PathMemory, RecentPaths, Route};
+/// use mpquic_core::congestion::SavedCapacity;
+/// use mpquic_core::path_memory::{PathMemory, RecentPaths, HostPair};
 ///
 /// let memory: Arc<dyn PathMemory> = Arc::new(RecentPaths::default());
-/// let route = Route { local: [192, 0, 2, 1].into(), remote: [198, 51, 100, 1].into() };
-/// let saved = SavedPath { window: 7_500_000, rtt: Duration::from_millis(600) };
+/// let route = HostPair { local: [192, 0, 2, 1].into(), remote: [198, 51, 100, 1].into() };
+/// let saved = SavedCapacity { window: 7_500_000, rtt: Duration::from_millis(600) };
 /// let now = Instant::now();
 /// memory.save(route, saved, now);
 /// assert_eq!(memory.load(route, now), Some(saved));
 /// ```
 pub trait PathMemory: fmt::Debug + Send + Sync {
-    /// What is known of a path, if it still counts.
-    fn load(&self, route: Route, now: Instant) -> Option<SavedPath>;
+    /// The saved capacity of a path, unless outdated.
+    fn load(&self, route: HostPair, now: Instant) -> Option<SavedCapacity>;
     /// What a path can carry now; replaces what was known.
-    fn save(&self, route: Route, saved: SavedPath, now: Instant);
+    fn save(&self, route: HostPair, saved: SavedCapacity, now: Instant);
     /// What was known was too much: it must not be used again (RFC 9959 section 3.5).
-    fn forget(&self, route: Route);
+    fn forget(&self, route: HostPair);
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    saved: SavedPath,
+    saved: SavedCapacity,
     at: Instant,
 }
 
 /// Remembers a thousand paths for an hour, in memory. The oldest give way to new ones.
 #[derive(Debug, Default)]
 pub struct RecentPaths {
-    entries: Mutex<BTreeMap<Route, Entry>>,
+    entries: Mutex<BTreeMap<HostPair, Entry>>,
 }
 
 impl RecentPaths {
-    /// All that is remembered, and when it was saved: another process that is told so with
-    /// [`save`](PathMemory::save) goes on with it.
-    pub fn all(&self) -> Vec<(Route, SavedPath, Instant)> {
+    /// All saved capacities, with the time of saving: another process can take them over with
+    /// [`save`](PathMemory::save).
+    pub fn all(&self) -> Vec<(HostPair, SavedCapacity, Instant)> {
         let entries = self.entries();
         let all = entries.iter();
         all.map(|(route, entry)| (*route, entry.saved, entry.at))
             .collect()
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<Route, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<HostPair, Entry>> {
         // No call leaves the map half changed.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl PathMemory for RecentPaths {
-    fn load(&self, route: Route, now: Instant) -> Option<SavedPath> {
+    fn load(&self, route: HostPair, now: Instant) -> Option<SavedCapacity> {
         let entry = *self.entries().get(&route)?;
         let age = now.saturating_duration_since(entry.at);
         (age <= LIFETIME).then_some(entry.saved)
     }
 
-    fn save(&self, route: Route, saved: SavedPath, now: Instant) {
+    fn save(&self, route: HostPair, saved: SavedCapacity, now: Instant) {
         let mut entries = self.entries();
         if entries.len() >= CAPACITY && !entries.contains_key(&route) {
             let oldest = entries.iter().min_by_key(|(_, entry)| entry.at);
@@ -105,7 +105,7 @@ impl PathMemory for RecentPaths {
         entries.insert(route, Entry { saved, at: now });
     }
 
-    fn forget(&self, route: Route) {
+    fn forget(&self, route: HostPair) {
         self.entries().remove(&route);
     }
 }
@@ -119,15 +119,15 @@ mod tests {
         Instant::now()
     }
 
-    fn route(host: u16) -> Route {
+    fn route(host: u16) -> HostPair {
         let [a, b] = host.to_be_bytes();
-        Route {
+        HostPair {
             local: [10, 0, 0, 1].into(),
             remote: [10, 1, a, b].into(),
         }
     }
 
-    const SAVED: SavedPath = SavedPath {
+    const SAVED: SavedCapacity = SavedCapacity {
         window: 1_000_000,
         rtt: Duration::from_millis(40),
     };

@@ -1,5 +1,5 @@
-//! What options may be: the bounds themselves are taken, what is just beyond them is refused, by an
-//! error that names the option, its value and what is right. Nothing is corrected in silence.
+//! The values of options: bounds are accepted, and the next values beyond are refused, with an
+//! error that names the option, its value and the right values. No value is corrected in silence.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ const NS: Duration = Duration::from_nanos(1);
 const VARINT_MAX: u64 = (1 << 62) - 1;
 const LARGEST: Duration = Duration::from_millis(VARINT_MAX);
 
-/// What is said of times that do not fit into so many milliseconds, or are shorter than one.
+/// The error for times below a millisecond or above the largest number of milliseconds.
 const INTERVAL: &str = "from 1ms to 4611686018427387.903s";
 
 type Change<O> = fn(&mut O);
 
-/// An option: values that are taken, and values that are refused with what the error says.
+/// An option with accepted values, and with refused values and their errors.
 struct Row<O: 'static> {
     option: &'static str,
     taken: &'static [Change<O>],
@@ -524,9 +524,9 @@ fn options_of_a_server() {
             refused: &[(|it| it.max_connections = 0, "0", "at least 1")],
         },
         Row {
-            option: "max_half_open",
-            taken: &[|it| it.max_half_open = 1],
-            refused: &[(|it| it.max_half_open = 0, "0", "at least 1")],
+            option: "max_half_open_connections",
+            taken: &[|it| it.max_half_open_connections = 1],
+            refused: &[(|it| it.max_half_open_connections = 0, "0", "at least 1")],
         },
         Row {
             option: "preferred_address_v4",
@@ -566,7 +566,7 @@ fn options_of_a_server() {
     check(server.options(), ServerOptions::build, rows);
 }
 
-/// A configuration keeps what it was built from, and can be the start of another one.
+/// A configuration keeps its options, and can be the start of another one.
 #[test]
 fn a_configuration_gives_its_options_back() {
     let mut options = transport();

@@ -50,9 +50,7 @@ pub(crate) fn of_read(error: ReadError) -> StreamErrorIncoming {
     match error {
         ReadError::Reset(code) => terminated(code),
         ReadError::ConnectionLost(error) => of_lost_connection(error),
-        ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected => {
-            StreamErrorIncoming::Unknown(Box::new(error))
-        }
+        error => StreamErrorIncoming::Unknown(Box::new(error)),
     }
 }
 
@@ -60,9 +58,7 @@ pub(crate) fn of_write(error: WriteError) -> StreamErrorIncoming {
     match error {
         WriteError::Stopped(code) => terminated(code),
         WriteError::ConnectionLost(error) => of_lost_connection(error),
-        WriteError::ClosedStream | WriteError::ZeroRttRejected => {
-            StreamErrorIncoming::Unknown(Box::new(error))
-        }
+        error => StreamErrorIncoming::Unknown(Box::new(error)),
     }
 }
 

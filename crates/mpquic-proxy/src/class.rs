@@ -177,6 +177,7 @@ impl ClassRule {
 
 /// What a flow carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FlowKind {
     /// A TCP connection, by CONNECT.
     Tcp,

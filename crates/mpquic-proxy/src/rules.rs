@@ -47,11 +47,9 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 /// ```
 /// use mpquic_proxy::Rules;
 ///
-/// let rules = Rules {
-///     allow: vec!["10.1.0.0/16:22".parse()?],
-///     deny: vec![":25".parse()?],
-///     ..Rules::default()
-/// };
+/// let mut rules = Rules::default();
+/// rules.allow = vec!["10.1.0.0/16:22".parse()?];
+/// rules.deny = vec![":25".parse()?];
 /// assert!(rules.allow(&"10.1.2.3:22".parse()?));
 /// assert!(!rules.allow(&"10.1.2.3:80".parse()?));
 /// assert!(rules.allow(&"1.1.1.1:80".parse()?));
@@ -59,6 +57,7 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Rules {
     /// What is allowed.
     pub allow: Vec<Rule>,

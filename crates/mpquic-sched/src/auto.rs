@@ -23,6 +23,7 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// Settings of [`Auto`]; the defaults suit all uses.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct AutoConfig {
     /// Repeat budget: bytes that may be sent again without being lost, per byte sent. 0 means no
     /// copies, the default is 0.03. If a path loses more than a fifth of its packets, copies of its

@@ -15,6 +15,7 @@ const MAX_ROUNDS: usize = 8192;
 
 /// Settings of [`Etc`].
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct EtcConfig {
     /// Bytes planned at once.
     pub unit: u64,

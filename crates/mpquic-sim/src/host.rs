@@ -310,7 +310,7 @@ impl<A: Application> Host<A> {
                     mark(&mut self.connections, &mut self.dirty, index);
                 }
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
 

@@ -455,6 +455,7 @@ impl Transfers {
                 unreachable!("stream {id} has no deadline")
             }
             StreamEvent::Available { dir } => self.open_waiting(now, connection, dir),
+            _ => {}
         }
     }
 

@@ -54,11 +54,10 @@ fn unlike(first: [f64; 3], second: [f64; 3]) -> String {
 #[test]
 fn etc_without_waiting_is_as_fast_as_lowest_rtt_first() {
     let policies = Policies::built_in().with_scheduler("etc-1mb", || {
-        Box::new(Etc::new(EtcConfig {
-            unit: 1_000_000,
-            work_conserving: true,
-            ..EtcConfig::default()
-        }))
+        let mut config = EtcConfig::default();
+        config.unit = 1_000_000;
+        config.work_conserving = true;
+        Box::new(Etc::new(config))
     });
     let text = "schedulers = [\"lrf\", \"etc\", \"etc-1mb\"]\nruns = 5\n\
                 workload = { kind = \"file\", size_mb = 10 }\n"

@@ -52,7 +52,7 @@ pub enum ConfigError {
     /// A self-signed certificate cannot be made for these names.
     #[cfg(feature = "self-signed")]
     #[error("cannot make a self-signed certificate")]
-    SelfSigned(#[from] rcgen::Error),
+    SelfSigned(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No source of randomness.
     #[error("no randomness available")]
     Random,
@@ -248,7 +248,7 @@ impl ClientConfig {
     }
 
     /// Adds what an earlier process has learnt ([`Self::known_ways`]); the 256 that were added last are kept.
-    pub fn know_ways(&self, ways: impl IntoIterator<Item = KnownWay>) {
+    pub fn add_known_ways(&self, ways: impl IntoIterator<Item = KnownWay>) {
         ways.into_iter().for_each(|way| self.ways.add(way));
     }
 
@@ -370,7 +370,8 @@ impl ServerConfig {
         alpn: &[&[u8]],
     ) -> Result<(Self, CertificateDer<'static>), ConfigError> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let certified = rcgen::generate_simple_self_signed(names)?;
+        let certified = rcgen::generate_simple_self_signed(names)
+            .map_err(|error| ConfigError::SelfSigned(error.into()))?;
         let certificate = certified.cert.der().clone();
         let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
         let config = Self::with_certificate(vec![certificate.clone()], key.into(), alpn)?;
@@ -467,8 +468,8 @@ impl ServerConfig {
     /// to be accepted, or whose handshake is not complete. Further clients get no answer, and try
     /// again.
     #[must_use]
-    pub fn max_half_open(mut self, count: usize) -> Self {
-        self.core.max_half_open = count;
+    pub fn max_half_open_connections(mut self, count: usize) -> Self {
+        self.core.max_half_open_connections = count;
         self
     }
 
@@ -485,26 +486,26 @@ impl ServerConfig {
     /// unless [`Self::retry_threshold`] is lower. From here on, clients have to while they come faster
     /// than they complete their handshakes.
     #[must_use]
-    pub fn retry_floor(mut self, count: usize) -> Self {
-        self.core.retry_floor = count;
+    pub fn retry_min_half_open(mut self, count: usize) -> Self {
+        self.core.retry_min_half_open = count;
         self
     }
 
     /// Once the oldest client has waited this long for [`Endpoint::accept`](crate::Endpoint::accept),
     /// 20 ms by default, further clients have to prove their address; unless there are fewer half-open
-    /// connections than [`Self::retry_floor`].
+    /// connections than [`Self::retry_min_half_open`].
     #[must_use]
-    pub fn retry_lag(mut self, lag: Duration) -> Self {
-        self.core.retry_lag = lag;
+    pub fn retry_attempt_lag(mut self, lag: Duration) -> Self {
+        self.core.retry_attempt_lag = lag;
         self
     }
 
     /// Once the oldest client has waited this long for [`Endpoint::accept`](crate::Endpoint::accept),
     /// 100 ms by default, further clients get no answer, and try again later; unless there are fewer
-    /// half-open connections than [`Self::retry_floor`].
+    /// half-open connections than [`Self::retry_min_half_open`].
     #[must_use]
-    pub fn max_lag(mut self, lag: Duration) -> Self {
-        self.core.max_lag = lag;
+    pub fn max_attempt_lag(mut self, lag: Duration) -> Self {
+        self.core.max_attempt_lag = lag;
         self
     }
 }

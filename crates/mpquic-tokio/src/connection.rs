@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use mpquic_core::{
     ConnectionError, DatagramOptions, Dir, FourTuple, PathEvent, PathId, PathState, PathStatus,
-    StreamId, TransportErrorCode, VarInt, ZeroRtt,
+    SendDatagramError, StreamId, TransportErrorCode, VarInt, ZeroRtt,
 };
 use thiserror::Error;
 
@@ -62,27 +62,6 @@ impl Drop for Connection {
             self.0.lock().pollers.forget(poller);
         }
     }
-}
-
-/// Why a datagram was not sent.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SendDatagramError {
-    /// The peer does not accept datagrams.
-    #[error("the peer does not accept datagrams")]
-    UnsupportedByPeer,
-    /// Larger than [`Connection::max_datagram_size`].
-    #[error("the datagram is larger than a packet")]
-    TooLarge,
-    /// The send buffer is full; [`Connection::send_datagram_wait`] waits for room.
-    #[error("the datagram send buffer is full")]
-    Blocked,
-    /// It is bound to a path that does not exist, or was abandoned already.
-    #[error("no such open path")]
-    ClosedPath,
-    /// The connection ended.
-    #[error("connection lost")]
-    ConnectionLost(#[from] ConnectionError),
 }
 
 /// Why a path could not be opened.
@@ -581,18 +560,7 @@ fn try_send_datagram(
         return Err(error.clone().into());
     }
     let bytes = data.len();
-    engine
-        .core
-        .datagrams()
-        .send_with(data, options)
-        .map_err(|error| match error {
-            mpquic_core::SendDatagramError::TooLarge => SendDatagramError::TooLarge,
-            mpquic_core::SendDatagramError::Blocked => SendDatagramError::Blocked,
-            mpquic_core::SendDatagramError::ClosedPath => SendDatagramError::ClosedPath,
-            mpquic_core::SendDatagramError::UnsupportedByPeer => {
-                SendDatagramError::UnsupportedByPeer
-            }
-        })?;
+    engine.core.datagrams().send_with(data, options)?;
     engine.wrote_datagram(bytes);
     Ok(())
 }
@@ -624,7 +592,7 @@ fn open_path(
         Err(E::NotNegotiated) => Err(OpenPathError::NotNegotiated),
         Err(E::AddressForbidden) => Err(OpenPathError::AddressForbidden),
         // The events that say why the connection closed are handled first.
-        Err(E::Closed) => Err(ConnectionError::LocallyClosed.into()),
+        Err(_) => Err(ConnectionError::LocallyClosed.into()),
     }
 }
 

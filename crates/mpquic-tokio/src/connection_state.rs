@@ -672,6 +672,7 @@ impl Engine {
                 }
                 Event::DatagramsUnblocked => notifications.datagrams_unblocked.notify_waiters(),
                 Event::Path(event) => self.on_path_event(notifications, event, now),
+                _ => {}
             }
         }
         if let Some(plan) = &mut self.plan {
@@ -710,6 +711,7 @@ impl Engine {
                 self.wakers.extend(self.finishing.remove(&id));
                 self.writers.remove(&id)
             }
+            _ => None,
         };
         self.wakers.extend(woken);
     }

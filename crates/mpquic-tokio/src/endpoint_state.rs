@@ -468,9 +468,9 @@ mod tests {
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
         // Two that wait are no reason for anything else.
         let server = config
-            .max_lag(lag)
-            .retry_lag(lag)
-            .retry_floor(2)
+            .max_attempt_lag(lag)
+            .retry_attempt_lag(lag)
+            .retry_min_half_open(2)
             .checked()?;
         let mut client = endpoint(None, 1);
         let state = state(endpoint(Some(server), 2));

@@ -57,7 +57,7 @@ pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
     /// Why no path starts from it, unless the interface or the address is named.
-    pub left_out: Option<LeftOut>,
+    pub left_out: Option<LeftOutReason>,
 }
 
 impl InterfaceAddress {
@@ -80,7 +80,7 @@ impl InterfaceAddress {
 /// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum LeftOut {
+pub enum LeftOutReason {
     /// The interface is down.
     Down,
     /// It leads to this machine only.
@@ -99,7 +99,7 @@ pub enum LeftOut {
     Tentative,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for LeftOutReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Down => "down",
@@ -172,21 +172,21 @@ fn facts(directory: &Path) -> Facts {
 }
 
 /// Whether an interface is a tunnel or a bridge.
-fn kind_of(name: &str, facts: &Facts) -> Option<LeftOut> {
+fn kind_of(name: &str, facts: &Facts) -> Option<LeftOutReason> {
     let starts = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
     if facts.is_bridge {
-        return (!facts.has_card).then_some(LeftOut::Bridge);
+        return (!facts.has_card).then_some(LeftOutReason::Bridge);
     }
     match facts.kind.as_deref() {
-        Some("wireguard" | "vxlan" | "geneve" | "gre") => return Some(LeftOut::Tunnel),
+        Some("wireguard" | "vxlan" | "geneve" | "gre") => return Some(LeftOutReason::Tunnel),
         // Network cards and modems have kinds of their own, whatever their names.
         Some("wlan" | "wwan") => return None,
         _ => {}
     }
     if starts(&BRIDGES) {
-        Some(LeftOut::Bridge)
+        Some(LeftOutReason::Bridge)
     } else if facts.is_tun || starts(&TUNNELS) {
-        Some(LeftOut::Tunnel)
+        Some(LeftOutReason::Tunnel)
     } else {
         None
     }
@@ -195,7 +195,7 @@ fn kind_of(name: &str, facts: &Facts) -> Option<LeftOut> {
 /// What is known of interfaces and addresses besides what `if_addrs` tells.
 trait Known {
     /// Whether an interface is a tunnel or a bridge.
-    fn virtual_kind(&self, name: &str) -> Option<LeftOut>;
+    fn virtual_kind(&self, name: &str) -> Option<LeftOutReason>;
     /// What the system tells of addresses.
     fn flags(&self) -> &AddressFlags;
     /// Temporary addresses of an interface come first.
@@ -212,7 +212,7 @@ impl OfSystem {
 }
 
 impl Known for OfSystem {
-    fn virtual_kind(&self, name: &str) -> Option<LeftOut> {
+    fn virtual_kind(&self, name: &str) -> Option<LeftOutReason> {
         kind_of(name, &facts(&Path::new("/sys/class/net").join(name)))
     }
 
@@ -251,12 +251,12 @@ fn judge(interfaces: Vec<if_addrs::Interface>, known: &dyn Known) -> Vec<Interfa
             return one.left_out;
         }
         if is_deprecated(one) && !rivals().all(is_deprecated) {
-            return Some(LeftOut::Deprecated);
+            return Some(LeftOutReason::Deprecated);
         }
         let mut alike = rivals().filter(|other| kind(other.ip) == kind(one.ip));
         let first = alike.by_ref().min_by_key(|other| place(other));
         match first.is_some_and(|first| first.ip != one.ip) {
-            true => Some(LeftOut::Another),
+            true => Some(LeftOutReason::Another),
             false => known.virtual_kind(&one.name),
         }
     };
@@ -271,21 +271,21 @@ fn judge(interfaces: Vec<if_addrs::Interface>, known: &dyn Known) -> Vec<Interfa
 }
 
 /// Why nothing can start from an address, whatever others there are.
-fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<LeftOut> {
+fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<LeftOutReason> {
     let is_down = match interface.oper_status {
         IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown => true,
         IfOperStatus::Unknown => SAYS_UNKNOWN_OF_DOWN,
         _ => false,
     };
     if interface.is_loopback() {
-        Some(LeftOut::Loopback)
+        Some(LeftOutReason::Loopback)
     } else if is_down {
-        Some(LeftOut::Down)
+        Some(LeftOutReason::Down)
     } else if interface.is_link_local() {
-        Some(LeftOut::LinkLocal)
+        Some(LeftOutReason::LinkLocal)
     } else {
         let is_tentative = flags.is_tentative(&interface.name, interface.ip());
-        is_tentative.then_some(LeftOut::Tentative)
+        is_tentative.then_some(LeftOutReason::Tentative)
     }
 }
 
@@ -308,13 +308,16 @@ fn choose(
         // Who names it knows what it is.
         Selection::Named(names) => {
             let is_usable = match address.left_out {
-                None | Some(LeftOut::Loopback | LeftOut::Tunnel | LeftOut::Bridge) => true,
+                None
+                | Some(LeftOutReason::Loopback | LeftOutReason::Tunnel | LeftOutReason::Bridge) => {
+                    true
+                }
                 Some(
-                    LeftOut::Down
-                    | LeftOut::LinkLocal
-                    | LeftOut::Another
-                    | LeftOut::Deprecated
-                    | LeftOut::Tentative,
+                    LeftOutReason::Down
+                    | LeftOutReason::LinkLocal
+                    | LeftOutReason::Another
+                    | LeftOutReason::Deprecated
+                    | LeftOutReason::Tentative,
                 ) => false,
             };
             names.contains(&address.name) && is_usable
@@ -451,14 +454,14 @@ mod tests {
         assert_eq!(
             left_out,
             [
-                Some(LeftOut::Loopback),
+                Some(LeftOutReason::Loopback),
                 None,
-                Some(LeftOut::Another),
-                Some(LeftOut::LinkLocal),
+                Some(LeftOutReason::Another),
+                Some(LeftOutReason::LinkLocal),
                 None,
                 None,
-                Some(LeftOut::Down),
-                Some(LeftOut::Bridge)
+                Some(LeftOutReason::Down),
+                Some(LeftOutReason::Bridge)
             ]
         );
     }
@@ -471,7 +474,7 @@ mod tests {
     }
 
     impl Known for Machine {
-        fn virtual_kind(&self, name: &str) -> Option<LeftOut> {
+        fn virtual_kind(&self, name: &str) -> Option<LeftOutReason> {
             kind_of(name, &Facts::default())
         }
 
@@ -486,7 +489,7 @@ mod tests {
 
     /// The addresses of an interface with these IPv6 addresses and flags that are used, and why others are
     /// not.
-    fn judged(all: &[(&str, u8)], prefers_temporary: bool) -> Vec<Option<LeftOut>> {
+    fn judged(all: &[(&str, u8)], prefers_temporary: bool) -> Vec<Option<LeftOutReason>> {
         let interfaces = all.iter();
         let interfaces = interfaces.map(|(ip, _)| interface("eth0", ip, IfOperStatus::Up));
         let flags = all.iter().map(|(ip, flags)| ("eth0", *ip, *flags));
@@ -505,7 +508,10 @@ mod tests {
         const TEMPORARY: u8 = 0x01;
         const TENTATIVE: u8 = 0x40;
         let (unique, global) = (("fd77::1", 0), ("2001:db8::1", 0));
-        let (another, gone) = (Some(LeftOut::Another), Some(LeftOut::Deprecated));
+        let (another, gone) = (
+            Some(LeftOutReason::Another),
+            Some(LeftOutReason::Deprecated),
+        );
         assert_eq!(judged(&[unique, global], false), [None, None]);
         assert_eq!(judged(&[global, unique], false), [None, None]);
         let old = ("2001:db8:bad::1", DEPRECATED);
@@ -514,7 +520,7 @@ mod tests {
         let older = ("2001:db8:bad::2", DEPRECATED);
         assert_eq!(judged(&[old, older], false), [None, another], "no other");
         let new = ("2001:db8::2", TENTATIVE);
-        let tentative = Some(LeftOut::Tentative);
+        let tentative = Some(LeftOutReason::Tentative);
         assert_eq!(judged(&[new, global], false), [tentative, None]);
         let secret = ("2001:db8::3", TEMPORARY);
         let spent = ("2001:db8::4", TEMPORARY | DEPRECATED);
@@ -553,11 +559,11 @@ mod tests {
             ("wwan0", None),
             ("ppp0", None),
             ("br0", None),
-            ("wg0", Some(LeftOut::Tunnel)),
-            ("utun3", Some(LeftOut::Tunnel)),
-            ("tailscale0", Some(LeftOut::Tunnel)),
-            ("veth12", Some(LeftOut::Bridge)),
-            ("cni0", Some(LeftOut::Bridge)),
+            ("wg0", Some(LeftOutReason::Tunnel)),
+            ("utun3", Some(LeftOutReason::Tunnel)),
+            ("tailscale0", Some(LeftOutReason::Tunnel)),
+            ("veth12", Some(LeftOutReason::Bridge)),
+            ("cni0", Some(LeftOutReason::Bridge)),
         ] {
             assert_eq!(kind_of(name, &nothing), expected, "{name}");
         }
@@ -566,7 +572,7 @@ mod tests {
             kind: Some(kind.to_owned()),
             ..Facts::default()
         };
-        let (tunnel, bridge) = (Some(LeftOut::Tunnel), Some(LeftOut::Bridge));
+        let (tunnel, bridge) = (Some(LeftOutReason::Tunnel), Some(LeftOutReason::Bridge));
         assert_eq!(kind_of("office", &kind("wireguard")), tunnel);
         assert_eq!(kind_of("wgan0", &kind("wwan")), None);
         let is_tun = Facts {

@@ -140,12 +140,12 @@ pub use config::{
     ClientConfig, ConfigError, ServerConfig, certificate_fingerprint, default_transport,
 };
 pub use connecting::{Connecting, ZeroRttAccepted};
-pub use connection::{Connection, OpenPathError, SendDatagramError};
+pub use connection::{Connection, OpenPathError};
 pub use datagram_socket::{DatagramSocket, ReceivedBatch, SentBatch};
 pub use endpoint::{ConnectToError, DriverStats, Endpoint};
 pub use incoming::{AcceptWithError, Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
-pub use interface::{InterfaceAddress, LeftOut, interface_addresses, usable_addresses};
+pub use interface::{InterfaceAddress, LeftOutReason, interface_addresses, usable_addresses};
 #[cfg(any(test, feature = "memory-network"))]
 pub use memory_link::MemoryLink;
 #[cfg(any(test, feature = "memory-network"))]
@@ -174,9 +174,9 @@ pub use mpquic_core::{
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
     Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathMap, PathState,
-    PathStats, PathStatus, ResetAtError, Resumption, ServerAddress, Side, StdSystemTime, StreamId,
-    TimeSource, TlsFailure, TokenMemoryCache, TokenStore, TransportError, TransportErrorCode,
-    VarInt, Version, Written, ZeroRtt,
+    PathStats, PathStatus, ResetAtError, Resumption, SendDatagramError, ServerAddress, Side,
+    StdSystemTime, StreamId, TimeSource, TlsFailure, TokenMemoryCache, TokenStore, TransportError,
+    TransportErrorCode, VarInt, Version, WrittenChunks, ZeroRtt,
 };
 /// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
 #[doc(no_inline)]

@@ -384,10 +384,7 @@ impl PathPlan {
             }
             PathEvent::Migrated(path, four_tuple) => self.on_migrated(*path, *four_tuple),
             PathEvent::ServerAddresses(addresses) => self.on_server_addresses(addresses),
-            PathEvent::Discarded(_)
-            | PathEvent::Suspect(_)
-            | PathEvent::Recovered(_)
-            | PathEvent::RemoteStatus(..) => {}
+            _ => {}
         }
     }
 
@@ -523,12 +520,7 @@ impl PathPlan {
                     return;
                 }
                 Err(OpenPathError::AddressForbidden) => target.is_impossible = true,
-                Err(
-                    OpenPathError::ServerSide
-                    | OpenPathError::HandshakeIncomplete
-                    | OpenPathError::NotNegotiated
-                    | OpenPathError::Closed,
-                ) => {
+                Err(_) => {
                     self.is_multipath = false;
                     return;
                 }

@@ -54,6 +54,7 @@ enum End {
 
 /// Why nothing was read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The peer reset the stream with this code.
     #[error("stream reset by the peer: code {0}")]

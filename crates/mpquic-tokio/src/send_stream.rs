@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use mpquic_core::{
-    ClosedStream, ConnectionError, FinishError, PathId, ResetAtError, StreamId, VarInt, Written,
+    ClosedStream, ConnectionError, FinishError, PathId, ResetAtError, StreamId, VarInt,
+    WrittenChunks,
 };
 use thiserror::Error;
 use tokio::io::AsyncWrite;
@@ -50,6 +51,7 @@ pub struct SendStream {
 
 /// Why nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// The peer asked us to stop sending, with this code.
     #[error("sending stopped by the peer: code {0}")]
@@ -167,7 +169,10 @@ impl SendStream {
     /// # Errors
     ///
     /// If the peer stopped the stream, the stream is closed, or the connection ended.
-    pub async fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
+    pub async fn write_chunks(
+        &mut self,
+        chunks: &mut [Bytes],
+    ) -> Result<WrittenChunks, WriteError> {
         poll_fn(|cx| self.poll_write_chunks(cx, chunks)).await
     }
 
@@ -219,7 +224,7 @@ impl SendStream {
         &mut self,
         cx: &mut Context<'_>,
         chunks: &mut [Bytes],
-    ) -> Poll<Result<Written, WriteError>> {
+    ) -> Poll<Result<WrittenChunks, WriteError>> {
         self.poll_with(cx, |stream| {
             let written = stream.write_chunks(chunks)?;
             Ok((written, written.bytes))

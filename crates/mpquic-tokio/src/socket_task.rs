@@ -375,7 +375,6 @@ impl Batch {
             let core = &mut registry.core;
             let event = core.handle_datagram(now, four_tuple, ecn, data, &mut self.response);
             match event {
-                None => {}
                 Some(DatagramEvent::Connection(handle, datagram)) => {
                     self.push(registry, handle, Arrival::Datagram(datagram, slab));
                 }
@@ -389,6 +388,7 @@ impl Batch {
                     }
                 }
                 Some(DatagramEvent::Response(transmit)) => self.answer(transmit),
+                Some(_) | None => {}
             }
         }
     }

@@ -14,7 +14,7 @@ pub(crate) const STEP: Duration = Duration::from_millis(100);
 
 /// How long it took to hear of a server from a local address: what
 /// [`ClientConfig::known_ways`](crate::ClientConfig::known_ways) has learnt, and what
-/// [`ClientConfig::know_ways`](crate::ClientConfig::know_ways) can be told, as by an earlier process.
+/// [`ClientConfig::add_known_ways`](crate::ClientConfig::add_known_ways) can be told, as by an earlier process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownWay {

@@ -51,7 +51,7 @@ impl From<WriteError> for Error {
         match error {
             WriteError::Stopped(code) => Self::Stream(code),
             WriteError::ConnectionLost(error) => error.into(),
-            WriteError::ClosedStream | WriteError::ZeroRttRejected => Self::ClosedStream,
+            _ => Self::ClosedStream,
         }
     }
 }
@@ -61,9 +61,7 @@ impl From<ReadError> for Error {
         match error {
             ReadError::Reset(code) => Self::Stream(code),
             ReadError::ConnectionLost(error) => error.into(),
-            ReadError::ClosedStream
-            | ReadError::IllegalOrderedRead
-            | ReadError::ZeroRttRejected => Self::ClosedStream,
+            _ => Self::ClosedStream,
         }
     }
 }

@@ -8,7 +8,7 @@ const PATH: PathId = PathId(3);
 const MTU: u64 = 1200;
 const MS: Duration = Duration::from_millis(1);
 const RTT: Duration = Duration::from_millis(100);
-const SAVED: SavedPath = SavedPath {
+const SAVED: SavedCapacity = SavedCapacity {
     window: 1_000_000,
     rtt: RTT,
 };
@@ -55,7 +55,7 @@ struct Flow<const TOLERANT: bool> {
 }
 
 impl<const TOLERANT: bool> Flow<TOLERANT> {
-    fn new(saved: SavedPath) -> Self {
+    fn new(saved: SavedCapacity) -> Self {
         let mut controller = CarefulResume::default();
         let now = start();
         controller.on_path_opened(PATH, now, MTU as u16);
@@ -69,7 +69,7 @@ impl<const TOLERANT: bool> Flow<TOLERANT> {
     }
 
     /// A flow whose first ten datagrams have arrived.
-    fn confirmed(saved: SavedPath, round_trip: Duration) -> Self {
+    fn confirmed(saved: SavedCapacity, round_trip: Duration) -> Self {
         let mut flow = Self::new(saved);
         flow.rtt = round_trip;
         let begin = flow.now;
@@ -269,7 +269,7 @@ fn application_limited_acknowledgement_does_not_start_the_jump() {
 #[test]
 fn saved_window_is_not_used_if_half_of_it_is_not_larger_than_the_own() {
     let window = 2 * OWN;
-    let flow = Flow::<false>::confirmed(SavedPath { window, ..SAVED }, RTT);
+    let flow = Flow::<false>::confirmed(SavedCapacity { window, ..SAVED }, RTT);
     assert_eq!(flow.phase(), ResumePhase::Normal);
 }
 

@@ -1,6 +1,6 @@
 //! Worlds with random links and random changes.
 
-use mpquic_core::congestion::{CongestionEvent, CongestionKind, SavedPath};
+use mpquic_core::congestion::{CongestionEvent, CongestionKind, SavedCapacity};
 
 use mpquic_sim::SplitMix64;
 
@@ -116,7 +116,7 @@ impl Drawn {
                 let mut controller = controller.borrow_mut();
                 controller.on_path_closed(path);
                 controller.on_path_opened(path, now, MTU as u16);
-                let saved = SavedPath {
+                let saved = SavedCapacity {
                     window: 20_000 * (1 + numbers.below(20)),
                     rtt: link.rtt,
                 };

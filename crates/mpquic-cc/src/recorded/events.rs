@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::PathId;
 use mpquic_core::congestion::{
-    Acked, CongestionEvent, CongestionKind, Controller, DeliveryRate, RttSnapshot, SavedPath, Sent,
+    Acked, CongestionEvent, CongestionKind, Controller, DeliveryRate, RttSnapshot, SavedCapacity,
+    Sent,
 };
 
 use mpquic_sim::SplitMix64;
@@ -211,7 +212,7 @@ impl Connection {
         let window = 24_000 * self.numbers.below(20);
         let rtt = MS * self.one_of(&[10, 20, 40, 100]);
         if window > 0 {
-            let saved = SavedPath { window, rtt };
+            let saved = SavedCapacity { window, rtt };
             self.controller.resume(id(index), self.now, saved);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mpquic_core::congestion::{CongestionEvent, CongestionKind, SavedPath};
+use mpquic_core::congestion::{CongestionEvent, CongestionKind, SavedCapacity};
 
 use super::{Link, NEW_RENO, OnPath, Rival, TURN};
 use crate::testing_link::{Flow, MTU, Steer};
@@ -85,7 +85,7 @@ pub(super) const WORLDS: [World; 19] = [
             let now = links[0].now;
             match turn {
                 0 => {
-                    let saved = SavedPath {
+                    let saved = SavedCapacity {
                         window: 200_000,
                         rtt: 80 * TURN,
                     };

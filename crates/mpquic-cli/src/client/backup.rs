@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use mpquic_core::PathStatus;
 use mpquic_tokio::{
-    Connection, EndpointBuilder, InterfaceAddress, LeftOut, PathId, interface_addresses,
+    Connection, EndpointBuilder, InterfaceAddress, LeftOutReason, PathId, interface_addresses,
 };
 
 use crate::options::Local;
@@ -64,7 +64,7 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
             let why = at.left_out;
             matches!(
                 why,
-                Some(LeftOut::Loopback | LeftOut::Tunnel | LeftOut::Bridge)
+                Some(LeftOutReason::Loopback | LeftOutReason::Tunnel | LeftOutReason::Bridge)
             )
         }),
     };

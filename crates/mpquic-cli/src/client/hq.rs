@@ -42,9 +42,7 @@ impl protocol::Client for Client {
             // The server may answer without reading to the end of the request.
             Ok(()) | Err(WriteError::Stopped(_)) => {}
             Err(WriteError::ConnectionLost(error)) => return Err(error.into()),
-            Err(WriteError::ClosedStream | WriteError::ZeroRttRejected) => {
-                return Err(RequestError::Cancelled);
-            }
+            Err(_) => return Err(RequestError::Cancelled),
         }
         // A stream that was stopped meanwhile is as good as finished.
         let _ = send.finish();
@@ -69,9 +67,7 @@ impl protocol::Body for RecvStream {
                 _ => RequestError::Refused(code.into_inner()),
             },
             ReadError::ConnectionLost(error) => error.into(),
-            ReadError::ClosedStream
-            | ReadError::IllegalOrderedRead
-            | ReadError::ZeroRttRejected => RequestError::Cancelled,
+            _ => RequestError::Cancelled,
         })
     }
 }

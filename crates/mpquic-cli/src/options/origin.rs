@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use mpquic_tokio::{InterfaceAddress, LeftOut, interface_addresses};
+use mpquic_tokio::{InterfaceAddress, LeftOutReason, interface_addresses};
 
 use crate::options::Local;
 use crate::process::failure::Failure;
@@ -33,7 +33,7 @@ pub(crate) fn absent<'a>(
         let why = at.left_out;
         !matches!(
             why,
-            Some(LeftOut::Down | LeftOut::LinkLocal | LeftOut::Tentative)
+            Some(LeftOutReason::Down | LeftOutReason::LinkLocal | LeftOutReason::Tentative)
         )
     };
     let mut absent = Vec::new();
@@ -87,11 +87,11 @@ mod tests {
             one
         };
         let listed = [
-            one("eth0", Some(LeftOut::LinkLocal)),
+            one("eth0", Some(LeftOutReason::LinkLocal)),
             one("eth0", None),
-            one("wwan0", Some(LeftOut::LinkLocal)),
-            one("eth1", Some(LeftOut::Down)),
-            one("wg0", Some(LeftOut::Tunnel)),
+            one("wwan0", Some(LeftOutReason::LinkLocal)),
+            one("eth1", Some(LeftOutReason::Down)),
+            one("wg0", Some(LeftOutReason::Tunnel)),
         ];
         let origins = ["eth0", "wwan0", "eth1", "wg0", "away0", "away0"];
         let mut origins: Vec<_> = origins.map(|name| Local::Interface(name.to_owned())).into();

@@ -167,7 +167,7 @@ fn not_written(error: WriteError) -> Failure {
     match error {
         WriteError::Stopped(code) => refused(code),
         WriteError::ConnectionLost(error) => lost(error),
-        other @ (WriteError::ClosedStream | WriteError::ZeroRttRejected) => Failure::other(other),
+        other => Failure::other(other),
     }
 }
 

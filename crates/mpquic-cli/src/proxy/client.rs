@@ -220,6 +220,7 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
             Entrance::Tcp(target) => format!("tcp to {target}"),
             Entrance::Udp(target) => format!("udp to {target}"),
             Entrance::Transparent => "tproxy".to_owned(),
+            other => format!("{other:?}"),
         };
         let listener = client
             .listen_beside(entrance.clone(), address, &alike)

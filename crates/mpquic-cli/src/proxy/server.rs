@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use mpquic_core::config::TransportOptions;
 use mpquic_proxy::{
-    Access, Credentials, MAX_FIELDS, Observe, Over, Rules, STREAMS_OF_STRANGERS, Server,
-    ServerOptions,
+    Access, Credentials, MAX_FIELDS, Observe, Over, STREAMS_OF_STRANGERS, Server, ServerOptions,
 };
 
 use crate::options::Alpn;
@@ -185,12 +184,10 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
         None => Access::Certificates,
     };
     let mut options = ServerOptions::new(access);
-    options.rules = Rules {
-        allow: args.allow.clone(),
-        deny: args.deny.clone(),
-        only_allowed: args.only_allowed,
-        nat64: args.nat64.clone(),
-    };
+    options.rules.allow = args.allow.clone();
+    options.rules.deny = args.deny.clone();
+    options.rules.only_allowed = args.only_allowed;
+    options.rules.nat64 = args.nat64.clone();
     options.max_flows = max_flows(args.max_flows as usize);
     options.flows_per_second = args.max_new_flows;
     options.connect_timeout = Duration::from_secs(args.target_timeout);

@@ -226,6 +226,7 @@ fn flow_row(flow: &FlowStats) -> FlowRow {
             FlowKind::Tcp => "tcp",
             FlowKind::Udp => "udp",
             FlowKind::Ip => "ip",
+            _ => "other",
         }
         .to_owned(),
         target: flow

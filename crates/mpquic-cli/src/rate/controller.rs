@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mpquic_core::congestion::{
-    Acked, CongestionEvent, Controller, ControllerFactory, ResumePhase, SavedPath, Sent, factory,
-    scalable,
+    Acked, CongestionEvent, Controller, ControllerFactory, ResumePhase, SavedCapacity, Sent,
+    factory, scalable,
 };
 use mpquic_core::{EcnCodepoint, PathId};
 
@@ -43,7 +43,7 @@ impl Controller for Limited {
         self.inner.on_path_closed(path);
     }
 
-    fn resume(&mut self, path: PathId, now: Instant, saved: SavedPath) {
+    fn resume(&mut self, path: PathId, now: Instant, saved: SavedCapacity) {
         self.inner.resume(path, now, saved);
     }
 
@@ -136,7 +136,7 @@ mod tests {
             self.note(format_args!("closed {path}"));
         }
 
-        fn resume(&mut self, path: PathId, _: Instant, saved: SavedPath) {
+        fn resume(&mut self, path: PathId, _: Instant, saved: SavedCapacity) {
             self.note(format_args!("resume {path} {}", saved.window));
         }
 
@@ -198,7 +198,7 @@ mod tests {
         let (now, path) = (crate::process::clock::now(), PathId(1));
         let rtt = Duration::from_millis(20);
         held.on_path_opened(path, now, 1200);
-        let saved = SavedPath { window: 9, rtt };
+        let saved = SavedCapacity { window: 9, rtt };
         held.resume(path, now, saved);
         held.on_mtu_update(path, 1400);
         held.on_packet_sent(path, &Sent::new(now, 0, 1300, 1300));

@@ -37,7 +37,7 @@ impl Palette {
             PathState::Suspect => self.colour(Color::Red),
             _ if row.seen.is_backup => self.colour(Color::Yellow),
             PathState::Active => self.colour(Color::Green),
-            PathState::Validating | PathState::Abandoned => Style::new(),
+            _ => Style::new(),
         }
     }
 }

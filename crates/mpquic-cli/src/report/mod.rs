@@ -124,6 +124,7 @@ pub(crate) fn state_name(state: PathState) -> &'static str {
         PathState::Active => "active",
         PathState::Suspect => "suspect",
         PathState::Abandoned => "abandoned",
+        _ => "unknown",
     }
 }
 

@@ -80,10 +80,7 @@ impl From<ReadError> for Refusal {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Reset(_) => Self::Cancelled,
-            ReadError::ConnectionLost(_)
-            | ReadError::ClosedStream
-            | ReadError::IllegalOrderedRead
-            | ReadError::ZeroRttRejected => Self::Gone,
+            _ => Self::Gone,
         }
     }
 }

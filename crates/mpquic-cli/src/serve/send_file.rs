@@ -68,9 +68,7 @@ impl From<WriteError> for Refusal {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Stopped(_) => Self::Cancelled,
-            WriteError::ConnectionLost(_)
-            | WriteError::ClosedStream
-            | WriteError::ZeroRttRejected => Self::Gone,
+            _ => Self::Gone,
         }
     }
 }

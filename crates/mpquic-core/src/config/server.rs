@@ -26,8 +26,8 @@ pub struct ServerOptions {
     /// place. The server then takes such tokens and makes such tokens itself, and sends no NEW_TOKEN frames: the service
     /// would take their tokens for false ones. `None` by default.
     pub retry_tokens: Option<Arc<crypto::RetryTokens>>,
-    /// How long a Retry token is valid, more than zero; 15 seconds by default. Those of [`Self::retry_tokens`] have a
-    /// lifetime of their own.
+    /// How long a Retry token is valid, more than zero; 15 seconds by default. Tokens of
+    /// [`Self::retry_tokens`] have their own lifetime.
     pub retry_token_lifetime: Duration,
     /// How long a NEW_TOKEN token is valid; two weeks by default. With zero, none is sent.
     pub token_lifetime: Duration,
@@ -35,48 +35,48 @@ pub struct ServerOptions {
     pub time_source: Arc<dyn TimeSource>,
     /// Allow clients to migrate to other addresses (RFC 9000 section 9).
     pub migration: bool,
-    /// An IPv4 address of this server, and of no other, that clients are asked to move to (RFC 9000
-    /// section 9.6). Useful if many servers share the address that clients connect to. The driver
-    /// must report it as the local address of datagrams that arrive there. Neither address nor port
-    /// may be zero (section 18.2).
+    /// An IPv4 address of this server alone, to which clients are asked to move (RFC 9000 section
+    /// 9.6). Useful for a server behind an address shared by many. The driver must report this
+    /// address as the local address of its datagrams. Neither address nor port may be zero (section
+    /// 18.2).
     pub preferred_address_v4: Option<SocketAddrV4>,
     /// The same for clients that use IPv6.
     pub preferred_address_v6: Option<SocketAddrV6>,
-    /// How many connection attempts may wait to be accepted or refused; more are refused at once.
-    /// Those that wait are half-open, too (see [`Self::max_half_open`]).
+    /// Most connection attempts waiting for a decision; further attempts are refused at once.
+    /// Waiting attempts are half-open, too (see [`Self::max_half_open_connections`]).
     pub max_incoming: usize,
-    /// Accepted connections that may be open at a time, at least 1; further attempts are refused.
-    /// The default, 65,536, takes about 1 GiB if all of them idle.
+    /// Most open accepted connections, at least 1; further attempts are refused. The default is
+    /// 65,536; as many idle connections take about 1 GiB.
     pub max_connections: usize,
-    /// Half-open connections there may be at a time, at least 1: attempts that wait for a decision,
-    /// and accepted connections whose handshake is not complete. Further attempts get no answer, so
-    /// their clients try again. The default is 4096, enough for 20,000 new clients per second with
-    /// handshakes of 200 ms.
-    pub max_half_open: usize,
-    /// From this many half-open connections on, clients have to prove their address: an attempt
-    /// without a valid token is answered with a Retry, which costs its client one round trip, and
-    /// the application does not see it. So a flood from forged addresses cannot keep other clients
-    /// out. With 0, every client has to. The default is 1024.
+    /// Most half-open connections, at least 1: attempts waiting for a decision, and accepted
+    /// connections with an incomplete handshake. Further attempts get no answer, and their clients
+    /// try again. The default is 4096, enough for 20,000 new clients per second with handshakes of
+    /// 200 ms.
+    pub max_half_open_connections: usize,
+    /// From this number of half-open connections on, clients must prove their address: an attempt
+    /// without a valid token is answered with a Retry, which costs the client one round trip, and
+    /// the application does not see the attempt. A flood from forged addresses then cannot keep
+    /// other clients out. With 0, every client must prove its address. The default is 1024.
     pub retry_threshold: usize,
-    /// Below this many half-open connections, no client has to prove its address or is dropped,
-    /// unless [`Self::retry_threshold`] is lower. From here on, clients have to prove their address
-    /// while more connections are half-open than these and twice those that completed their handshake
-    /// in a second: clients come faster than they complete. The default is 64. As forged attempts
-    /// never complete and end after [`max_handshake_duration`], only a few of them per second cost
-    /// more than a Retry. With this and `retry_threshold` above `max_half_open`, no client has to
-    /// prove its address.
+    /// Below this number of half-open connections, no client must prove its address or is dropped,
+    /// unless [`Self::retry_threshold`] is lower. Above it, clients must prove their address while
+    /// clients arrive faster than handshakes complete: with more half-open connections than this
+    /// number plus twice the handshakes completed per second. The default is 64. Forged attempts
+    /// never complete and end after [`max_handshake_duration`], so only a few of them per second
+    /// cost more than a Retry. With this and `retry_threshold` above `max_half_open_connections`,
+    /// no client must prove its address.
     ///
     /// [`max_handshake_duration`]: super::TransportOptions::max_handshake_duration
-    pub retry_floor: usize,
-    /// Once the driver lags behind so long, clients have to prove their address, unless there are
-    /// fewer half-open connections than [`Self::retry_floor`]. 20 ms by default. The lag is the time
-    /// for which the oldest attempt has waited for the application to take it, and the driver tells it
-    /// to [`Endpoint::set_lag`](crate::Endpoint::set_lag).
-    pub retry_lag: Duration,
-    /// Once the driver lags behind so long, clients get no answer, not even a Retry, and try again
-    /// later; unless there are fewer half-open connections than [`Self::retry_floor`]. So the server
-    /// spends its time on those whom it can serve in time. 100 ms by default.
-    pub max_lag: Duration,
+    pub retry_min_half_open: usize,
+    /// From this lag of the driver on, clients must prove their address, unless fewer connections
+    /// than [`Self::retry_min_half_open`] are half-open. 20 ms by default. The lag is the waiting
+    /// time of the oldest attempt until the application takes it; the driver reports the lag to
+    /// [`Endpoint::set_lag`](crate::Endpoint::set_lag).
+    pub retry_attempt_lag: Duration,
+    /// From this lag of the driver on, clients get no answer, not even a Retry, and try again
+    /// later; unless fewer connections than [`Self::retry_min_half_open`] are half-open. The server
+    /// then spends its time on clients that it can serve in time. 100 ms by default.
+    pub max_attempt_lag: Duration,
 }
 
 impl ServerOptions {
@@ -99,11 +99,11 @@ impl ServerOptions {
             preferred_address_v6: None,
             max_incoming: 1 << 12,
             max_connections: 1 << 16,
-            max_half_open: 1 << 12,
+            max_half_open_connections: 1 << 12,
             retry_threshold: 1 << 10,
-            retry_floor: 64,
-            retry_lag: Duration::from_millis(20),
-            max_lag: Duration::from_millis(100),
+            retry_min_half_open: 64,
+            retry_attempt_lag: Duration::from_millis(20),
+            max_attempt_lag: Duration::from_millis(100),
         }
     }
 
@@ -118,7 +118,11 @@ impl ServerOptions {
             return Err(InvalidOption::new("retry_token_lifetime", "0ns", expected));
         }
         InvalidOption::unless_at_least("max_connections", self.max_connections, 1)?;
-        InvalidOption::unless_at_least("max_half_open", self.max_half_open, 1)?;
+        InvalidOption::unless_at_least(
+            "max_half_open_connections",
+            self.max_half_open_connections,
+            1,
+        )?;
         let v4 = self.preferred_address_v4.map(SocketAddr::V4);
         let v6 = self.preferred_address_v6.map(SocketAddr::V6);
         for (option, address) in [("preferred_address_v4", v4), ("preferred_address_v6", v6)] {

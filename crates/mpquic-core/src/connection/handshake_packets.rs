@@ -15,12 +15,12 @@ use crate::wire::buf::MIN_DATAGRAM;
 
 /// A Handshake packet is not started in less room than this, bytes.
 const MIN_HANDSHAKE_PACKET: usize = 64;
-/// A 1-RTT packet follows those of the handshake in a datagram if this many bytes are left.
+/// A 1-RTT packet follows the handshake's packets in a datagram with at least this many free bytes.
 const ONE_RTT_ROOM: usize = 128;
 
 impl Connection {
-    /// Begins a datagram with Initial and Handshake packets, coalesced (RFC 9000 section 12.2). The
-    /// first 1-RTT packet follows if there is `demand` for one.
+    /// Begins a datagram with Initial and Handshake packets, coalesced (RFC 9000 section 12.2).
+    /// With `demand`, the first 1-RTT packet follows.
     pub(super) fn begin_with_handshake(
         &mut self,
         now: Instant,
@@ -58,7 +58,8 @@ impl Connection {
         }
         // Once, not piece by piece.
         buf.reserve(size);
-        let data = demand && handshake && path_id == PathId::ZERO && self.may_follow_handshake(size);
+        let data =
+            demand && handshake && path_id == PathId::ZERO && self.may_follow_handshake(size);
         let limit = if data { size - ONE_RTT_ROOM } else { size };
         if initial {
             let pad_to = (pad && !handshake).then_some(MIN_DATAGRAM);
@@ -89,8 +90,8 @@ impl Connection {
         })
     }
 
-    /// True if 1-RTT data may share a datagram with the end of the handshake. There is no other path yet that a
-    /// scheduler could prefer.
+    /// True if 1-RTT data may share a datagram with the end of the handshake. A scheduler could
+    /// prefer no other path yet.
     fn may_follow_handshake(&self, size: usize) -> bool {
         let Some(path) = self.paths.open(PathId::ZERO) else {
             return false;

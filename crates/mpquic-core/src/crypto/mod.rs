@@ -1,7 +1,14 @@
-//! What the core needs from TLS and packet protection.
+//! TLS and packet protection, as the core needs them.
 //!
 //! [`rustls`] implements these traits; the simulator has a null implementation. The traits know
 //! nothing of connections, so implementations can be tested alone.
+//!
+//! # Stability
+//!
+//! Applications need [`rustls`], [`ExportError`], [`HandshakeData`] and the tokens of Retry packets
+//! ([`RetryTokens`]). The traits and types for other TLS implementations ([`Session`], [`HeaderKey`],
+//! [`PacketKey`], [`Keys`], [`FirstFlight`] and the traits that make them) follow the needs of the
+//! core: they are outside of semantic versioning, and each release may change them.
 
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
 compile_error!("enable the feature `ring` or `aws-lc-rs`");
@@ -19,7 +26,7 @@ pub(crate) use awaiting_version::AwaitingVersion;
 pub use config::{ClientCrypto, FirstFlight, InitialCrypto, InvalidServerName, ServerCrypto};
 pub use keys::{CryptoError, HeaderKey, KeyPair, Keys, PacketKey};
 pub(crate) use retry_tokens::{Opened, is_of_retry};
-pub use retry_tokens::{RetryTokenKey, RetryTokens, Screened};
+pub use retry_tokens::{RetryTokenKey, RetryTokens, ScreenedDatagram};
 pub use session::{ExportError, HandshakeData, Session};
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ const CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
 /// A key of [`RetryTokens`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct RetryTokenKey {
-    /// Which key it is, from 0 to 127. It stands in each token.
+    /// Number of the key, from 0 to 127, as part of each token.
     pub sequence: u8,
     /// The key of AES-128-GCM.
     pub key: [u8; 16],
@@ -67,14 +67,14 @@ impl fmt::Debug for RetryTokenKey {
 /// ```
 /// use std::time::SystemTime;
 ///
-/// use mpquic_core::crypto::{RetryTokenKey, RetryTokens, Screened};
+/// use mpquic_core::crypto::{RetryTokenKey, RetryTokens, ScreenedDatagram};
 ///
 /// let key = RetryTokenKey { sequence: 0, key: [7; 16], iv: [8; 12] };
 /// let tokens = RetryTokens::new(&[key])?;
 /// // What is no Initial is for the server.
 /// let client = ([192, 0, 2, 1], 4433).into();
 /// let screened = tokens.screen(&[0x40; 30], client, SystemTime::now(), [0; 20]);
-/// assert_eq!(screened, Screened::Forward(&[0x40; 30]));
+/// assert_eq!(screened, ScreenedDatagram::Forward(&[0x40; 30]));
 /// # Ok::<_, mpquic_core::config::InvalidOption>(())
 /// ```
 pub struct RetryTokens {
@@ -97,7 +97,7 @@ impl Sealing {
 
 /// What becomes of a client's datagram: see [`RetryTokens::screen`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Screened<'a> {
+pub enum ScreenedDatagram<'a> {
     /// This is for a server: all of it, or the part behind Initials without a token.
     Forward(&'a [u8]),
     /// The client gets this datagram, a Retry, and no server is asked.
@@ -119,12 +119,14 @@ impl RetryTokens {
     /// How long a token is good.
     pub const LIFETIME: Duration = Duration::from_secs(15);
 
-    /// Makes tokens with the first key that has some left, and takes those of all. To change keys: all servers and services get the new one
-    /// as the last of theirs; then all get it as the first; and after [`Self::LIFETIME`] the old one can go.
+    /// Makes tokens with the first key that has some left, and opens tokens of all keys. To change
+    /// keys: first all servers and services get the new key as their last one; then all get it as
+    /// their first; and after [`Self::LIFETIME`] the old key can go.
     ///
     /// # Errors
     ///
-    /// If there is no key, two have the same sequence number, or one is greater than 127.
+    /// Without keys, for two keys with the same sequence number, and for a sequence number above
+    /// 127.
     pub fn new(keys: &[RetryTokenKey]) -> Result<Self, InvalidOption> {
         if keys.is_empty() {
             return Err(InvalidOption::new("keys", 0, "at least one"));
@@ -147,57 +149,62 @@ impl RetryTokens {
         Ok(Self { keys: made })
     }
 
-    /// How many more tokens the keys should seal here, all together. When none is left, the last key goes on, since clients
-    /// would be turned away otherwise; new keys are overdue then. What others with the same keys, and this program before it
-    /// was started again, have sealed is not known here.
+    /// How many more tokens the keys should seal here, all together. At 0, the last key goes on,
+    /// since clients would be turned away otherwise; new keys are overdue then. Tokens from other
+    /// holders of the keys, and from before a restart, are not counted.
     pub fn tokens_left(&self) -> u64 {
         let left = self.keys.iter().map(Sealing::tokens_left);
         left.fold(0, u64::saturating_add)
     }
 
-    /// Decides what becomes of a datagram from a client, in front of its server: a first Initial has to come with a
-    /// token, and gets a Retry otherwise. `client` is its address as the server sees it; `random` must be, for each call.
+    /// Decides on a client's datagram in front of its server: a first Initial must bring a token,
+    /// and gets a Retry otherwise. `client` is the client's address as the server sees it; `random`
+    /// must be random bytes for each call.
     ///
-    /// Nothing is remembered. Once a server has answered, a client's Initials have that server's connection ID, for which no token
-    /// is made: they are dropped, and what is behind them in a datagram is forwarded. Who forwards by connection IDs
-    /// should forward what is dropped if its ID is one that servers give; otherwise a handshake may fail whose ClientHello is lost in part.
-    /// So may one that began before clients had to prove their address.
+    /// Nothing is remembered. After an answer of the server, a client's Initials have the server's
+    /// connection ID, for which no token is made: these Initials are dropped, and packets behind
+    /// them in a datagram are forwarded. A service that forwards by connection IDs should forward
+    /// dropped datagrams with a server's ID; otherwise a handshake with a partly lost ClientHello
+    /// may fail. A handshake from before the demand for proofs may fail, too.
     pub fn screen<'a>(
         &self,
         datagram: &'a [u8],
         client: SocketAddr,
         now: SystemTime,
         random: [u8; NUMBER + RETRY_SCID],
-    ) -> Screened<'a> {
+    ) -> ScreenedDatagram<'a> {
         let mut rest = datagram;
         let mut is_refused = false;
         loop {
             match header::peek(rest, 0) {
                 Some(peek) if peek.kind == PacketKind::Initial => match peek.initial() {
-                    None => return Screened::Drop,
+                    None => return ScreenedDatagram::Drop,
                     Some((token, after)) if is_of_retry(token) => {
                         if let Some(Opened::Valid(_)) = self.open(token, client, peek.dcid, now) {
-                            return Screened::Forward(datagram);
+                            return ScreenedDatagram::Forward(datagram);
                         }
-                        // Once the server has answered, its connection ID stands there, for which the token was not made.
+                        // After its answer, the server's connection ID stands there, and the token
+                        // was made for another ID.
                         (is_refused, rest) = (true, after);
                     }
                     Some((token, _)) if !token.is_empty() => break,
-                    // What follows may continue a handshake that needs no proof any more.
+                    // The rest may continue a handshake that needs no proof any more.
                     Some((_, [])) => break,
                     Some((_, after)) => rest = after,
                 },
-                Some(peek) if peek.kind == PacketKind::Handshake => return Screened::Forward(rest),
+                Some(peek) if peek.kind == PacketKind::Handshake => {
+                    return ScreenedDatagram::Forward(rest);
+                }
                 // The rest of the datagram is padding, or 0-RTT data.
                 _ if rest.len() < datagram.len() => break,
-                _ => return Screened::Forward(datagram),
+                _ => return ScreenedDatagram::Forward(datagram),
             }
         }
         if is_refused {
-            return Screened::Drop;
+            return ScreenedDatagram::Drop;
         }
         let retry = self.retry(datagram, client, now, random);
-        retry.map_or(Screened::Drop, Screened::Retry)
+        retry.map_or(ScreenedDatagram::Drop, ScreenedDatagram::Retry)
     }
 
     /// The Retry that answers the Initial at the start of a datagram; `None` if it can be no client's first.
@@ -259,8 +266,8 @@ impl RetryTokens {
         Some(token)
     }
 
-    /// What a token proves of this client, whose Initial has the connection ID `dcid`; `None` if it was made with none of
-    /// the keys, or for another address or connection ID.
+    /// The proof in a token from this client, whose Initial has the connection ID `dcid`; `None`
+    /// for a token of no known key, or for another address or connection ID.
     pub(crate) fn open(
         &self,
         token: &[u8],
@@ -314,7 +321,7 @@ fn nonce(key: &RetryTokenKey, number: [u8; NUMBER]) -> aead::Nonce {
     aead::Nonce::assume_unique_for_key(nonce)
 }
 
-/// What a token is bound to: it opens for no other address and no other connection ID.
+/// The binding of a token: it opens for one address and one connection ID only.
 fn bound_to(ip: IpAddr, clear: &[u8], retry_scid: &[u8]) -> Vec<u8> {
     let mut bound = match ip {
         // Zeros follow, unlike in addresses that are mapped to IPv6.

@@ -30,8 +30,8 @@ pub(super) struct Pressure {
 }
 
 impl Pressure {
-    /// What is demanded while there are so many half-open connections and so many handshakes were
-    /// completed in all.
+    /// The demand on new clients with `half_open` half-open connections, after `completed`
+    /// handshakes in all.
     pub(super) fn demand(
         &mut self,
         now: Instant,
@@ -40,23 +40,23 @@ impl Pressure {
         completed: u64,
     ) -> Demand {
         let recent = self.recent(now, completed);
-        let are_many = half_open >= config.retry_floor;
-        if are_many && self.lag >= config.max_lag {
+        let are_many = half_open >= config.retry_min_half_open;
+        if are_many && self.lag >= config.max_attempt_lag {
             return Demand::Patience;
         }
-        // A handshake takes two seconds at most, as a rule: if more are under way than complete in that
-        // time, some will not complete.
+        // As a rule, a handshake takes two seconds at most: with more half-open connections than
+        // handshakes complete in that time, some handshakes will never complete.
         let usual = recent
             .saturating_mul(2)
-            .saturating_add(config.retry_floor as u64);
-        let come_faster = half_open as u64 >= usual || self.lag >= config.retry_lag;
+            .saturating_add(config.retry_min_half_open as u64);
+        let come_faster = half_open as u64 >= usual || self.lag >= config.retry_attempt_lag;
         match half_open >= config.retry_threshold || (are_many && come_faster) {
             true => Demand::Proof,
             false => Demand::Nothing,
         }
     }
 
-    /// How many handshakes completed in this period or the one before, whichever are more.
+    /// The larger number of completed handshakes, of this period and the one before.
     fn recent(&mut self, now: Instant, completed: u64) -> u64 {
         let (start, at_start) = *self.period.get_or_insert((now, completed));
         let elapsed = now.saturating_duration_since(start);

@@ -37,6 +37,7 @@ const SPENT_PROOFS: usize = 1 << 16;
 
 /// What to do about a datagram.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DatagramEvent {
     /// Give it to this connection.
     Connection(ConnectionHandle, Datagram),
@@ -52,7 +53,7 @@ pub enum DatagramEvent {
 
 /// A datagram that needs no action of the caller.
 enum Silent {
-    /// It is kept until its connection is accepted.
+    /// The datagram is kept until its connection is accepted.
     Kept,
     /// It belongs to no connection and gets no answer.
     Dropped,
@@ -268,8 +269,8 @@ impl Endpoint {
         }
     }
 
-    /// Handles a datagram that may be the first one of a client. While many come, those that are
-    /// not let in cost as little as possible: they are not even opened.
+    /// Handles a datagram that may be a client's first one. In a crowd, a turned-away datagram
+    /// costs as little as possible: it is not even opened.
     fn meet(
         &mut self,
         now: Instant,
@@ -355,7 +356,7 @@ impl Endpoint {
         answer.map(DatagramEvent::Response).ok_or(Silent::Dropped)
     }
 
-    /// Decides whether there is room for an attempt, and counts what finds none.
+    /// Decides whether there is room for an attempt, and counts attempts without room.
     fn judge(
         &mut self,
         config: &ServerConfig,
@@ -375,7 +376,7 @@ impl Endpoint {
         if !admission.address_validated && demand != Demand::Nothing {
             return Verdict::Retry;
         }
-        if self.half_open_connections() >= config.max_half_open {
+        if self.half_open_connections() >= config.max_half_open_connections {
             self.stats.dropped_at_max_half_open += 1;
             return Verdict::Drop;
         }
@@ -393,7 +394,7 @@ impl Endpoint {
         }
     }
 
-    /// False if clients are refused, whoever they are.
+    /// False while all clients are refused.
     fn has_room(&self, config: &ServerConfig) -> bool {
         let is_waiting_full = self.attempts.waiting() >= config.max_incoming;
         let is_full = is_waiting_full || self.are_all_open(config) || self.memory.is_full();
@@ -439,8 +440,8 @@ impl Endpoint {
         self.attempts.waiting() + self.routes.half_open()
     }
 
-    /// False if the decision on an attempt has taken so long that its client will have given up: the
-    /// endpoint has forgotten the attempt, and it need not be decided on any more.
+    /// False after a decision that took too long: the client has given up, the endpoint has
+    /// forgotten the attempt, and no decision is necessary any more.
     pub fn is_waiting(&self, incoming: &Incoming) -> bool {
         self.attempts.is_waiting(&incoming.place)
     }
@@ -461,7 +462,7 @@ impl Endpoint {
 
     /// Tells the endpoint for how long the oldest attempt to connect has waited for the application to
     /// take it, while datagrams of connections went first: so long the driver lags behind. See
-    /// [`retry_lag`](crate::config::ServerOptions::retry_lag).
+    /// [`retry_attempt_lag`](crate::config::ServerOptions::retry_attempt_lag).
     pub fn set_lag(&mut self, lag: Duration) {
         self.pressure.lag = lag;
     }
@@ -474,7 +475,7 @@ impl Endpoint {
         }
     }
 
-    /// Drops attempts that were not decided on in time, or whose value was dropped.
+    /// Drops attempts without a decision in time, or with a dropped value.
     pub(super) fn forget_abandoned(&mut self, now: Instant) {
         while let Some(abandoned) = self.attempts.take_abandoned(now) {
             self.routes
@@ -494,7 +495,7 @@ impl Endpoint {
         code: TransportErrorCode,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // No answer is expected, so it does not matter if this connection ID is in use.
+        // No answer is expected, so this connection ID may even be in use.
         let server_cid = self.cids.generate(|_| false)?;
         initial.close(four_tuple, server_cid, code, buf)
     }

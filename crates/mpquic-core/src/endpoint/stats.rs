@@ -11,29 +11,29 @@ pub struct EndpointStats {
     /// Connection attempts that were answered with CONNECTION_REFUSED: by the application, without a
     /// server configuration, or because too many waited or were open.
     pub refused_handshakes: u64,
-    /// Those of them that were refused because
-    /// [`max_connections`](crate::config::ServerOptions::max_connections) were open.
+    /// Attempts refused because [`max_connections`](crate::config::ServerOptions::max_connections)
+    /// were open.
     pub refused_at_max_connections: u64,
-    /// Those of them that were refused because the endpoint kept more memory than
+    /// Attempts refused because the endpoint kept more memory than
     /// [`memory_limit`](crate::config::EndpointOptions::memory_limit).
     pub refused_at_memory_limit: u64,
     /// Connection attempts that got no answer because there were
-    /// [`max_half_open`](crate::config::ServerOptions::max_half_open) half-open connections.
+    /// [`max_half_open_connections`](crate::config::ServerOptions::max_half_open_connections) half-open connections.
     pub dropped_at_max_half_open: u64,
     /// Connection attempts that got no answer because the driver lagged behind by
-    /// [`max_lag`](crate::config::ServerOptions::max_lag).
+    /// [`max_attempt_lag`](crate::config::ServerOptions::max_attempt_lag).
     pub dropped_at_max_lag: u64,
     /// Connection attempts that got no answer: ignored or dropped by the application, or not decided
     /// on in time.
     pub ignored_handshakes: u64,
-    /// Connection attempts that were closed because their token was not valid.
+    /// Connection attempts closed for an invalid token.
     pub invalid_tokens: u64,
     /// Retry packets sent.
     pub retries: u64,
-    /// Those of them that the endpoint sent by itself, because there were more half-open connections
-    /// than [`retry_floor`](crate::config::ServerOptions::retry_floor) and
-    /// [`retry_threshold`](crate::config::ServerOptions::retry_threshold) allow, the driver lagged
-    /// behind or little memory was left.
+    /// Retries that the endpoint sent by itself: for more half-open connections than
+    /// [`retry_min_half_open`](crate::config::ServerOptions::retry_min_half_open) and
+    /// [`retry_threshold`](crate::config::ServerOptions::retry_threshold) allow, for a lagging
+    /// driver, or for a lack of memory.
     pub retries_on_demand: u64,
     /// Version Negotiation packets sent.
     pub version_negotiations: u64,
@@ -41,7 +41,7 @@ pub struct EndpointStats {
     pub stateless_resets: u64,
     /// Datagrams that belonged to no connection, started none and got no answer.
     pub datagrams_dropped: u64,
-    /// Bytes of memory that connections, attempts to connect and the driver's buffers keep now. Each
-    /// connection is counted anew every 128 datagrams, and once it is idle.
+    /// Bytes of memory for connections, attempts to connect and the driver's buffers. Each
+    /// connection is counted anew every 128 datagrams, and at the start of idleness.
     pub memory: u64,
 }

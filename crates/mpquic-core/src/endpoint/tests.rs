@@ -320,12 +320,12 @@ fn attempts_are_bounded_and_expire() {
     assert!(test.endpoint.routes.is_empty());
 }
 
-/// Clients prove their addresses where many connections are half open; where the driver lags far behind as well,
-/// nobody gets an answer.
+/// Clients prove their addresses with many half-open connections; with a driver that lags far
+/// behind as well, no client gets an answer.
 #[test]
 fn under_pressure_clients_prove_their_addresses_and_then_have_to_come_again() {
     let mut test = Test::new();
-    test.options.retry_floor = 2;
+    test.options.retry_min_half_open = 2;
     test.set_max_incoming(10);
     let _waiting = [1, 2].map(|number| test.incoming(initial(dcid(number), b"")));
     // Without a token, and with one of somebody else.
@@ -339,7 +339,7 @@ fn under_pressure_clients_prove_their_addresses_and_then_have_to_come_again() {
     let Header::Retry { scid, token, .. } = packet.header else {
         panic!("{:?}", packet.header);
     };
-    test.endpoint.set_lag(test.options.max_lag);
+    test.endpoint.set_lag(test.options.max_attempt_lag);
     assert!(test.receive(initial(scid, &token)).is_none());
     assert_eq!(test.endpoint.stats().dropped_at_max_lag, 1);
     test.endpoint.set_lag(Duration::ZERO);
@@ -350,7 +350,7 @@ fn under_pressure_clients_prove_their_addresses_and_then_have_to_come_again() {
 #[test]
 fn half_open_connections_are_bounded_also_for_those_with_proof() {
     let mut test = Test::new();
-    test.options.max_half_open = 1;
+    test.options.max_half_open_connections = 1;
     test.set_max_incoming(10);
     let (scid, token) = {
         let incoming = test.incoming(initial(dcid(1), b""));
@@ -364,7 +364,7 @@ fn half_open_connections_are_bounded_also_for_those_with_proof() {
     assert!(proven.remote_address_validated());
 }
 
-/// What is kept for attempts that wait is bounded, for each and for all of them together.
+/// Datagrams kept for waiting attempts are bounded, for each attempt and in all.
 #[test]
 fn datagrams_of_attempts_are_bounded() {
     let mut test = Test::new();
@@ -372,10 +372,10 @@ fn datagrams_of_attempts_are_bounded() {
         let [high, low] = number.to_be_bytes();
         ConnectionId::new(&[high, low, 0, 0, 0, 0, 0, 0])
     };
-    // 8 MiB, in pieces of 32 KiB, which is what one attempt may have.
+    // 8 MiB, in pieces of 32 KiB, the limit of one attempt.
     let pieces = 256;
-    // None of them has to prove its address.
-    test.options.retry_floor = 1000;
+    // No client must prove its address.
+    test.options.retry_min_half_open = 1000;
     test.set_max_incoming(1000);
     let mut waiting = Vec::new();
     for number in 0..=pieces {
@@ -414,7 +414,7 @@ fn an_attempt_tells_who_comes_and_takes_another_configuration() {
     assert_eq!(incoming.server_config().max_connections, 7);
 }
 
-/// An attempt that nobody decides on does not keep others out.
+/// An attempt without a decision does not keep others out.
 #[test]
 fn a_dropped_attempt_makes_room() {
     let mut test = Test::new();
@@ -422,7 +422,7 @@ fn a_dropped_attempt_makes_room() {
     for number in 1..10 {
         drop(test.incoming(initial(dcid(number), b"")));
     }
-    // It is a new attempt if the client tries again.
+    // The client's next try is a new attempt.
     let again = test.incoming(initial(dcid(9), b""));
     assert_eq!(test.endpoint.attempts.waiting(), 1);
     test.endpoint.ignore(again);
@@ -476,7 +476,7 @@ fn a_token_that_claims_to_be_of_a_shared_retry_has_to_be_good() {
         let code = test.close_code(dcid(number));
         assert_eq!(code, TransportErrorCode::INVALID_TOKEN);
     }
-    // What has another first bit is of a NEW_TOKEN frame, and may be another server's.
+    // A token with another first bit is of a NEW_TOKEN frame, perhaps another server's.
     let answered = test.incoming(initial(dcid(3), &[0x83; 60]));
     assert!(!answered.remote_address_validated());
 }
@@ -521,7 +521,8 @@ fn rfc_9000_8_1_4_new_token_is_good_once_from_its_addresses() {
     assert!(!test.is_validated(6, b"short"));
 }
 
-/// Each address that is validated brings another one, and an address that fell silent since is in all of them.
+/// Each validated address brings another token, and an address that fell silent since is in all
+/// tokens.
 #[test]
 fn rfc_9000_8_1_4_all_tokens_of_a_connection_are_good_once() {
     let mut test = Test::new();
@@ -570,8 +571,8 @@ fn mp_075_for_ten_minutes_a_token_vouches_for_further_addresses() {
     }
 }
 
-/// Servers that share a key have clocks that differ a little. A clock that was set back by more must
-/// not make tokens good for longer.
+/// The clocks of servers with the same key differ a little. A clock set back by more must not make
+/// tokens good for longer.
 #[test]
 fn rfc_9000_8_1_3_tokens_from_the_future_are_not_good() {
     let second = Duration::from_secs(1);
@@ -636,7 +637,7 @@ fn connections_are_routed_by_connection_id_and_reset_token() {
         _ => None,
     };
     assert_eq!(path_of(&mut test, 1), Some(PathId(0)));
-    // The client's choice routes only packets that may carry it.
+    // The client's choice routes only packets of an allowed type.
     assert_eq!(path_of(&mut test, 2), None);
     assert!(matches!(
         test.receive(initial(dcid(2), b"")),
@@ -686,7 +687,7 @@ fn connections_are_routed_by_connection_id_and_reset_token() {
     assert!(test.receive(short(59)).is_none());
     assert!(test.receive(short(10)).is_some(), "memory is bounded");
 
-    // A second connection cannot take over what the first one has.
+    // A second connection cannot take over the first one's ID.
     let other = test.endpoint.routes.insert_accepted(dcid(4));
     let mut tell = |change| test.endpoint.handle_event(other, EndpointEvent(change));
     tell(RouteChange::ConnectionIdIssued(dcid(3), PathId(0)));

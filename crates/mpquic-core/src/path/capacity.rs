@@ -4,16 +4,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::congestion::{Acked, SavedPath};
+use crate::congestion::{Acked, SavedCapacity};
 use crate::event::Resumption;
 use crate::path_memory::PathMemory;
 
 /// What changes little is saved once in this time.
 const SAVING_INTERVAL: Duration = Duration::from_secs(1);
-/// After so many round trips with enough to send, the rate is that of the path, not that of its start.
+/// Round trips with enough data until the measured rate counts as the path's, not as that of its
+/// start.
 const START_ROUNDS: u32 = 20;
 
-/// What a path carries, and how far it is with what was remembered of it.
+/// Capacity of a path, and the use of the remembered capacity.
 #[derive(Debug)]
 pub(super) struct Capacity {
     pub(super) memory: Option<Arc<dyn PathMemory>>,
@@ -41,14 +42,14 @@ impl Capacity {
         }
     }
 
-    /// An acknowledgement, `is_own` if it came on the path itself, with the path's largest recent
-    /// delivery rate in bytes per second. Returns what is to be remembered, if that is new.
+    /// Takes an acknowledgement, with the path's largest recent delivery rate in bytes per second;
+    /// `is_own` for an acknowledgement on the path itself. Returns a capacity worth remembering.
     pub(super) fn on_ack(
         &mut self,
         ack: &Acked,
         is_own: bool,
         rate: Option<u64>,
-    ) -> Option<SavedPath> {
+    ) -> Option<SavedCapacity> {
         if is_own || self.own_rtt.is_zero() {
             self.own_rtt = ack.rtt.min;
         }
@@ -71,7 +72,7 @@ impl Capacity {
         }
         self.saved = Some((window, ack.now));
         self.remembered = window;
-        Some(SavedPath { window, rtt })
+        Some(SavedCapacity { window, rtt })
     }
 }
 
@@ -137,7 +138,7 @@ mod tests {
         for round in 0..20 {
             assert_eq!(flow.at(round, 1_000_000, false), None, "{round}");
         }
-        // Now this is all that the path carries.
+        // Now the path carries no more.
         assert_eq!(flow.at(20, 1_000_000, false), Some(100_000));
         let mut flow = Flow::new(500_000);
         assert_eq!(flow.at(1, 6_000_000, false), Some(600_000));

@@ -1,5 +1,5 @@
-//! Careful Resume (RFC 9959): a path is remembered from one connection to the next. How it starts with
-//! that is up to the controller.
+//! Careful Resume (RFC 9959): a path's capacity is remembered from one connection to the next. The
+//! controller decides how the path starts.
 
 use std::time::Instant;
 
@@ -7,14 +7,14 @@ use super::Path;
 use super::capacity::Capacity;
 use crate::congestion::{Acked, Controller as _, ResumePhase};
 use crate::outbox::Outbox;
-use crate::path_memory::Route;
+use crate::path_memory::HostPair;
 use crate::qlog::Event;
 
 impl Path {
     /// Tells the controller what is remembered of the path.
     pub(super) fn resume(&mut self, now: Instant, outbox: &mut Outbox) {
         self.capacity = Capacity::new(self.capacity.memory.take());
-        let route = Route::from(self.tuple.four_tuple);
+        let route = HostPair::from(self.tuple.four_tuple);
         let memory = self.capacity.memory.as_ref();
         let Some(saved) = memory.and_then(|memory| memory.load(route, now)) else {
             return;
@@ -34,7 +34,7 @@ impl Path {
         if let Some(saved) = self.capacity.on_ack(ack, is_own, rate)
             && let Some(memory) = &self.capacity.memory
         {
-            memory.save(Route::from(self.tuple.four_tuple), saved, ack.now);
+            memory.save(HostPair::from(self.tuple.four_tuple), saved, ack.now);
         }
         self.follow_resumption(outbox);
     }
@@ -52,7 +52,7 @@ impl Path {
         if phase == ResumePhase::SafeRetreat {
             self.capacity.remembered = 0;
             if let Some(memory) = &self.capacity.memory {
-                memory.forget(Route::from(self.tuple.four_tuple));
+                memory.forget(HostPair::from(self.tuple.four_tuple));
             }
         }
         let path = self.id;

@@ -29,7 +29,7 @@ pub struct RecvStream<'a> {
 
 /// How much a vectored write accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Written {
+pub struct WrittenChunks {
     /// Bytes accepted.
     pub bytes: usize,
     /// Chunks accepted whole. The first chunk that was not accepted whole keeps its unwritten rest.
@@ -88,10 +88,10 @@ impl<'a> Streams<'a> {
         self.set.detach_waiting();
     }
 
-    /// Changes how large receive windows may become, bytes: see
+    /// Changes the largest size of receive windows, in bytes: see
     /// [`TransportOptions::max_receive_window`](crate::config::TransportOptions::max_receive_window).
-    /// If the connection's window is larger already, it shrinks as data is read, because what the
-    /// peer was already allowed to send stays allowed.
+    /// A larger window of the connection shrinks as data is read; credit that the peer already has
+    /// stays valid.
     pub fn set_max_receive_window(&mut self, bytes: u64) {
         self.set.receive_windows.set_max(bytes);
     }
@@ -134,14 +134,14 @@ impl SendStream<'_> {
         Ok(available)
     }
 
-    /// Writes chunks without copying them, as many as flow control and the send buffer allow.
+    /// Writes chunks without copying them, within flow control and the send buffer.
     ///
     /// # Errors
     ///
     /// Those of [`Self::write`].
-    pub fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
+    pub fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<WrittenChunks, WriteError> {
         let offered = chunks.iter().map(Bytes::len).sum();
-        let mut written = Written::default();
+        let mut written = WrittenChunks::default();
         self.streams.write(self.id, offered, |send, room| {
             for chunk in chunks {
                 let left = room - written.bytes;
@@ -159,12 +159,11 @@ impl SendStream<'_> {
         Ok(written)
     }
 
-    /// The code with which the peer asked us to stop sending, if it did.
+    /// The code with which the peer asked us to stop sending.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed: the peer has all of it or knows of its reset, or it
-    /// does not exist.
+    /// [`ClosedStream`] for an unknown stream, or once the peer has all bytes or the reset.
     pub fn stopped(&self) -> Result<Option<VarInt>, ClosedStream> {
         let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
         Ok(send.stopped())
@@ -190,13 +189,13 @@ impl SendStream<'_> {
         result.unwrap_or(Err(FinishError::ClosedStream))
     }
 
-    /// Resets the stream: bytes that were not sent or were lost are never sent. After
-    /// [`Self::reset_at`], the first code stays.
+    /// Resets the stream: unsent and lost bytes are never sent. After [`Self::reset_at`], the first
+    /// code stays.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream was reset already, if the peer has all of it or asked us to
-    /// stop and the application was told so, or if it does not exist.
+    /// [`ClosedStream`] for an unknown stream; for a stream that was reset before or has reached
+    /// the peer; and after the application was told that the peer stopped the stream.
     pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let done = self
             .streams
@@ -206,15 +205,15 @@ impl SendStream<'_> {
     }
 
     /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which must have
-    /// been written. It can be called again with a smaller size, but the first code stays
+    /// been written. A second call may give a smaller size, but the first code stays
     /// (draft-ietf-quic-reliable-stream-reset-11).
     ///
     /// # Errors
     ///
-    /// [`ResetAtError::UnsupportedByPeer`] if the peer does not take such resets,
+    /// [`ResetAtError::UnsupportedByPeer`] for a peer without this extension,
     /// [`ResetAtError::TooLong`] if fewer than `reliable_size` bytes were written, and
-    /// [`ResetAtError::ClosedStream`] if the stream was delivered or stopped, or was reset already
-    /// after this many bytes or fewer.
+    /// [`ResetAtError::ClosedStream`] for a stream that was delivered, stopped, or reset after
+    /// `reliable_size` bytes or fewer.
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
         if !self.streams.peer_takes_reset_at {
             return Err(ResetAtError::UnsupportedByPeer);
@@ -234,40 +233,41 @@ impl SendStream<'_> {
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), ClosedStream> {
         self.streams
             .set_rank(self.id, |send| send.priority = priority)
     }
 
-    /// Whether the stream takes turns with others that are equally urgent, as streams do unless `false` is said here: then it
-    /// goes in order, that is, after all streams with lower IDs of which that was said as well, and they take one turn
-    /// together. What is of no use in parts arrives sooner so, on average (RFC 9218 section 4.2).
+    /// Whether the stream takes turns with equally urgent streams, as by default. With `false`, its
+    /// data leaves in order: after all non-incremental streams of the same priority with lower IDs.
+    /// All non-incremental streams share one turn among the incremental ones. A file which is
+    /// useless until complete arrives sooner in order, on average (RFC 9218 section 4.2).
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn set_incremental(&mut self, is_incremental: bool) -> Result<(), ClosedStream> {
         self.streams
             .set_rank(self.id, |send| send.incremental = is_incremental)
     }
 
-    /// Whether the stream takes turns with others that are equally urgent.
+    /// Whether the stream takes turns with equally urgent streams.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn incremental(&self) -> Result<bool, ClosedStream> {
         let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
         Ok(send.incremental)
     }
 
-    /// Announces how many bytes the stream will have in all, to schedulers: they see the size before
-    /// the stream is finished. The peer hears nothing of it, and a wrong number costs speed at most.
+    /// Announces the stream's total size to schedulers before the stream is finished. The peer
+    /// hears nothing of the number, and a wrong number costs speed at most.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn set_expected_size(&mut self, bytes: u64) -> Result<(), ClosedStream> {
         let key = self.streams.use_send(self.id).ok_or_else(closed)?;
         let send = self.streams.sends.get_mut(key as usize);
@@ -280,7 +280,7 @@ impl SendStream<'_> {
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
         let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
         Ok(send.priority)
@@ -293,11 +293,11 @@ impl RecvStream<'_> {
     ///
     /// # Errors
     ///
-    /// [`ReadStreamError::Blocked`] if nothing can be read now: a
+    /// [`ReadStreamError::Blocked`] without data: a
     /// [`StreamEvent::Readable`](super::StreamEvent::Readable) follows. [`ReadStreamError::Reset`]
-    /// with the code, if the peer reset the stream. [`ReadStreamError::IllegalOrderedRead`] for an
-    /// ordered read after an unordered one. [`ReadStreamError::ClosedStream`] if the stream was
-    /// stopped or read to its end, or does not exist.
+    /// with the code of the peer's reset. [`ReadStreamError::IllegalOrderedRead`] for an ordered
+    /// read after an unordered one. [`ReadStreamError::ClosedStream`] for a stopped or unknown
+    /// stream, and after the end of the stream.
     pub fn read_chunk(
         &mut self,
         max_length: usize,
@@ -306,23 +306,22 @@ impl RecvStream<'_> {
         self.streams.read_chunk(self.id, max_length, ordered)
     }
 
-    /// The code with which the peer reset the stream, if it did; the stream is closed then. If the
-    /// beginning of the stream is delivered in spite of the reset, the reset counts once that was
-    /// read.
+    /// The code with which the peer reset the stream; the stream is closed then. With a reliable
+    /// size, the code is returned only after the application has read the delivered bytes.
     ///
     /// # Errors
     ///
-    /// If no reset can come any more: all data has arrived, or the stream is closed.
+    /// Once no reset can arrive any more: all data has arrived, or the stream is closed.
     pub fn received_reset(&mut self) -> Result<Option<VarInt>, ClosedStream> {
         self.streams.received_reset(self.id)
     }
 
-    /// Asks the peer to stop sending and drops what arrives.
+    /// Asks the peer to stop sending and drops arriving data.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream was stopped already, or is closed: all of it or its reset was
-    /// read.
+    /// [`ClosedStream`] after an earlier call, and once the application has read the end or the
+    /// reset of the stream.
     pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         self.streams.stop(self.id, error_code)
     }
@@ -370,8 +369,8 @@ impl StreamSet {
         Some(result)
     }
 
-    /// Lets `take` move bytes into a stream's buffer, as many as are allowed; `offered` is how many
-    /// there are.
+    /// Lets `take` move bytes into a stream's buffer, up to the number it is called with; `offered`
+    /// is the number of bytes to write.
     fn write(
         &mut self,
         id: StreamId,

@@ -4,6 +4,7 @@ use quinn_proto::{Dir, StreamId, VarInt};
 
 /// An event about streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StreamEvent {
     /// The peer opened at least one stream of this direction.
     Opened {
@@ -32,13 +33,13 @@ pub enum StreamEvent {
         /// The peer's application error code.
         error_code: VarInt,
     },
-    /// A stream was reset because its deadline has passed
+    /// The deadline of a stream has passed, and the stream was reset
     /// ([`SendStream::set_deadline`](crate::SendStream::set_deadline)).
     Expired {
         /// The stream.
         id: StreamId,
     },
-    /// More streams of this direction may be opened, after an attempt to open one failed.
+    /// More streams of this direction may be opened, after a failed attempt.
     Available {
         /// The direction.
         dir: Dir,

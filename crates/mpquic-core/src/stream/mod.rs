@@ -31,7 +31,7 @@ mod tables;
 mod tests;
 mod window_target;
 
-pub use application::{RecvStream, SendStream, Streams, Written};
+pub use application::{RecvStream, SendStream, Streams, WrittenChunks};
 pub use datagram_sender::DatagramOptions;
 pub(crate) use datagram_sender::SentDatagram;
 pub use error::{ReadStreamError, ResetAtError};

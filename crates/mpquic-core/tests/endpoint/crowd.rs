@@ -1,5 +1,4 @@
-//! A server with many clients, most of whom do not mean well: how many half-open and open connections
-//! there may be.
+//! A server with many clients, most of them hostile: the limits on half-open and open connections.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -44,7 +43,7 @@ impl Reaction {
     }
 }
 
-/// A server and any number of clients. Packets are not encrypted, so that there may be many.
+/// A server and any number of clients. Packets are not encrypted, to allow many clients.
 struct Crowd {
     now: Instant,
     crypto: Arc<NullCrypto>,
@@ -130,7 +129,7 @@ impl Crowd {
             Some(DatagramEvent::Response(sent)) => {
                 Reaction::Answer(BytesMut::from(&self.buf[..sent.size]))
             }
-            Some(DatagramEvent::StatelessReset(_)) | None => Reaction::Nothing,
+            Some(_) | None => Reaction::Nothing,
         }
     }
 
@@ -142,8 +141,7 @@ impl Crowd {
         handle
     }
 
-    /// The endpoint learns what one of the server's connections has to tell; one that is drained
-    /// goes away.
+    /// The endpoint takes the events of a server's connection; a drained connection goes away.
     fn settle(&mut self, handle: ConnectionHandle) {
         let connection = self.connections.get_mut(&handle).unwrap();
         while let Some(event) = connection.poll_endpoint_event() {
@@ -236,7 +234,7 @@ impl Crowd {
         }
     }
 
-    /// A client that has sent its first datagram after the server's Retry; with that datagram.
+    /// A client after the server's Retry, with its next datagram.
     fn proven(&mut self) -> (Visitor, BytesMut) {
         let mut visitor = self.visitor();
         let initial = self.sent(&mut visitor.connection).remove(0);
@@ -256,12 +254,12 @@ fn close_code(crowd: &mut Crowd, visitor: &mut Visitor, close: BytesMut) -> Tran
     }
 }
 
-/// With the defaults: whoever cannot answer takes no more than a fixed number of connections, and the
-/// others get in after one more round trip.
+/// With the defaults: clients that cannot answer take no more than a fixed number of connections,
+/// and other clients get in after one more round trip.
 #[test]
 fn a_flood_from_forged_addresses_keeps_nobody_out() {
     const FLOOD: u64 = 10_000;
-    /// `retry_floor`.
+    /// `retry_min_half_open`.
     const MOST: u64 = 64;
     /// For a handshake that has completed.
     const MORE: u64 = 2;
@@ -292,7 +290,7 @@ fn a_flood_from_forged_addresses_keeps_nobody_out() {
     assert_eq!(crowd.server.half_open_connections() as u64, MOST + MORE);
     assert_eq!(crowd.server.open_connections() as u64, MOST + MORE + 1);
 
-    // They end on their own, and there is room for as many again.
+    // The connections end on their own, and make room for as many again.
     crowd.wait(20 * SECOND);
     assert_eq!(crowd.server.half_open_connections(), 0);
     assert_eq!(crowd.server.open_connections(), 1);
@@ -302,8 +300,8 @@ fn a_flood_from_forged_addresses_keeps_nobody_out() {
     assert!(!incoming.remote_address_validated());
 }
 
-/// The more handshakes complete, the more may be under way before clients have to prove their
-/// addresses: far more than come in a round trip.
+/// The more handshakes complete, the more half-open connections are allowed before clients must
+/// prove their addresses: far more than arrive in a round trip.
 #[test]
 fn clients_who_complete_their_handshakes_are_not_asked_for_proof() {
     const ROUND_TRIP: usize = 400;
@@ -339,12 +337,12 @@ fn a_server_that_lags_behind_lets_fewer_in() {
     const MANY: usize = 20;
     let lags = [0, 19, 20, 99].map(|lag| lag * MS);
     let mut crowd = Crowd::new(|options| {
-        options.retry_floor = FEW;
+        options.retry_min_half_open = FEW;
         // Only the lag decides.
-        options.retry_lag = 20 * MS;
-        options.max_lag = 100 * MS;
+        options.retry_attempt_lag = 20 * MS;
+        options.max_attempt_lag = 100 * MS;
     });
-    // Some handshakes complete, so that many may be under way.
+    // Some handshakes complete, to allow many half-open connections.
     for _ in 0..MANY {
         let mut visitor = crowd.visitor();
         let initial = crowd.sent(&mut visitor.connection).remove(0);
@@ -377,7 +375,7 @@ fn a_server_that_lags_behind_lets_fewer_in() {
     }
     let expected = ["let in", "let in", "Retry", "Retry", "nothing"];
     assert_eq!(reactions, expected);
-    // Not even those who have proven their addresses.
+    // Not even clients with proven addresses.
     let reaction = crowd.arrive(honest.address, proven.clone());
     assert!(matches!(reaction, Reaction::Nothing), "{reaction:?}");
     assert_eq!(crowd.server.stats().dropped_at_max_lag, 2);
@@ -405,13 +403,13 @@ fn attempts_nobody_decides_on_count_as_half_open() {
     assert_eq!(crowd.server.half_open_connections(), 3);
 }
 
-/// Clients with an address of their own, who go no further. Those who find no room get no answer, and
-/// get in later if they try again.
+/// Clients with their own addresses that never complete a handshake. Clients without room get no
+/// answer, and get in with a later try.
 #[test]
 fn half_open_connections_are_bounded_for_proven_addresses_too() {
     let mut crowd = Crowd::new(|options| {
         options.retry_threshold = 0;
-        options.max_half_open = 3;
+        options.max_half_open_connections = 3;
     });
     let mut first = None;
     for _ in 0..3 {
@@ -471,12 +469,12 @@ fn open_connections_are_bounded() {
     assert!(next.connection.is_handshake_confirmed());
 }
 
-/// Connections that this endpoint started do not keep clients out.
+/// Connections started by this endpoint do not keep clients out.
 #[test]
 fn connections_of_clients_are_no_accepted_ones() {
     let mut crowd = Crowd::new(|options| {
         options.max_connections = 1;
-        options.max_half_open = 1;
+        options.max_half_open_connections = 1;
     });
     let config = crowd.crypto.clone().client(crowd.transport.clone());
     let four_tuple = FourTuple::new(server_address(), client_address());
@@ -581,13 +579,13 @@ impl End {
     }
 }
 
-/// However it ends, what was one client's place is the next one's.
+/// After any end, the next client gets the place.
 #[test]
 fn every_end_makes_room() {
     for end in End::ALL {
         let mut crowd = Crowd::new(|options| {
             options.max_connections = 1;
-            options.max_half_open = 1;
+            options.max_half_open_connections = 1;
         });
         for _ in 0..3 {
             let mut visitor = crowd.visitor();

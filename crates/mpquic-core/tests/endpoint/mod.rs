@@ -136,7 +136,7 @@ impl Test {
                 None
             }
             DatagramEvent::Response(sent) => Some(BytesMut::from(&self.buf[..sent.size])),
-            DatagramEvent::StatelessReset(_) => None,
+            _ => None,
         }
     }
 

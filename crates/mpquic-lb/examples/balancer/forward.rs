@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use mpquic_core::FourTuple;
-use mpquic_core::crypto::{RetryTokens, Screened};
+use mpquic_core::crypto::{RetryTokens, ScreenedDatagram};
 use mpquic_lb::Balancer;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
@@ -104,13 +104,13 @@ impl Forwarder {
             };
             // As any network may, it loses what cannot be sent.
             let _ = match self.screen(datagram, &socket, server) {
-                Ok(Screened::Forward(datagram)) => socket.send_to(datagram, server).await,
-                Ok(Screened::Retry(retry)) => self.0.front.send_to(&retry, client).await,
+                Ok(ScreenedDatagram::Forward(datagram)) => socket.send_to(datagram, server).await,
+                Ok(ScreenedDatagram::Retry(retry)) => self.0.front.send_to(&retry, client).await,
                 // As servers give such IDs, it has most likely answered this client, and may judge it.
-                Ok(Screened::Drop) if routed.by_connection_id => {
+                Ok(ScreenedDatagram::Drop) if routed.by_connection_id => {
                     socket.send_to(datagram, server).await
                 }
-                Ok(Screened::Drop) | Err(_) => continue,
+                Ok(ScreenedDatagram::Drop) | Err(_) => continue,
             };
         }
     }
@@ -122,7 +122,7 @@ impl Forwarder {
         datagram: &'a [u8],
         socket: &UdpSocket,
         server: SocketAddr,
-    ) -> io::Result<Screened<'a>> {
+    ) -> io::Result<ScreenedDatagram<'a>> {
         let mut state = self.state();
         let State {
             retry_tokens: Some(tokens),
@@ -131,7 +131,7 @@ impl Forwarder {
             ..
         } = &mut *state
         else {
-            return Ok(Screened::Forward(datagram));
+            return Ok(ScreenedDatagram::Forward(datagram));
         };
         let source = match sources.entry(server) {
             Entry::Occupied(known) => *known.get(),
@@ -142,7 +142,7 @@ impl Forwarder {
         #[expect(clippy::disallowed_methods, reason = "a program reads the clock")]
         let now = SystemTime::now();
         let screened = tokens.screen(datagram, seen, now, rand::random());
-        if let Screened::Retry(_) = screened {
+        if let ScreenedDatagram::Retry(_) = screened {
             *retries += 1;
         }
         Ok(screened)

@@ -34,6 +34,7 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 
 /// What stands open to applications.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Entrance {
     /// SOCKS 5 (RFC 1928) without authentication: CONNECT and UDP ASSOCIATE.
     Socks,

@@ -55,6 +55,7 @@ const SETTINGS: Duration = Duration::from_secs(5);
 
 /// How flows are opened and kept.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ClientOptions {
     /// The proxy's host and port, as requests name it.
     pub authority: Authority,
@@ -84,6 +85,7 @@ impl ClientOptions {
 
 /// Why there is no flow to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum NoFlow {
     /// There is no connection to the proxy at the moment.
     #[error("no connection to the proxy")]

@@ -59,6 +59,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who may use a proxy.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Access {
     /// Those who show one of these.
     Users(Credentials),
@@ -70,6 +71,7 @@ pub enum Access {
 }
 
 /// How a proxy serves.
+#[non_exhaustive]
 pub struct ServerOptions {
     /// Who may use it.
     pub access: Access,

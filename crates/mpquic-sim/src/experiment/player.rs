@@ -416,14 +416,15 @@ impl Player {
             }
             StreamEvent::Readable { id } => self.read(now, connection, id),
             StreamEvent::Writable { id } => self.continue_feed(now, connection, id),
-            StreamEvent::Finished { id } => {
-                if self.client.as_ref().is_some_and(|client| client.upload) {
-                    self.on_object(now, connection, id);
-                }
+            StreamEvent::Finished { id }
+                if self.client.as_ref().is_some_and(|client| client.upload) =>
+            {
+                self.on_object(now, connection, id);
             }
             StreamEvent::Stopped { .. } => self.fail("a stream was stopped"),
             StreamEvent::Expired { .. } => self.fail("a stream was late"),
             StreamEvent::Available { .. } => self.advance(now, connection),
+            _ => {}
         }
     }
 }

@@ -541,7 +541,7 @@ async fn a_configuration_tells_and_learns_which_ways_are_good() -> TestResult {
     let fresh = client(default_transport())?;
     assert_eq!(connect(&fresh).await?, pair.at_client[0].local());
     let told = client(default_transport())?;
-    told.know_ways(known);
+    told.add_known_ways(known);
     assert_eq!(connect(&told).await?, pair.at_client[1].local());
     Ok(())
 }

@@ -48,7 +48,7 @@ impl Kept {
 
     /// Has connections begin where the server is heard first, and prove the client's address at once.
     pub(crate) fn configure(&self, config: ClientConfig) -> ClientConfig {
-        config.know_ways(self.ways.read());
+        config.add_known_ways(self.ways.read());
         config.token_store(self.tokens.clone())
     }
 
@@ -71,8 +71,8 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use mpquic_core::congestion::SavedPath;
-    use mpquic_tokio::path_memory::Route;
+    use mpquic_core::congestion::SavedCapacity;
+    use mpquic_tokio::path_memory::HostPair;
     use mpquic_tokio::{KnownWay, TokenStore};
 
     use super::*;
@@ -91,11 +91,11 @@ mod tests {
     fn a_run_goes_on_with_what_the_one_before_has_learnt() {
         let directory = tempfile::tempdir().unwrap();
         let (now, run) = (clock::now(), || Kept::within(directory.path()));
-        let route = Route {
+        let route = HostPair {
             local: [10, 0, 0, 1].into(),
             remote: [192, 0, 2, 1].into(),
         };
-        let saved = SavedPath {
+        let saved = SavedCapacity {
             window: 1_000_000,
             rtt: Duration::from_millis(600),
         };
@@ -109,7 +109,7 @@ mod tests {
         let first = run();
         let learnt = first.configure(config());
         assert_eq!(learnt.known_ways().len(), 0);
-        learnt.know_ways([way]);
+        learnt.add_known_ways([way]);
         memory(&first).save(route, saved, now);
         first.tokens.insert("host", Bytes::from_static(b"token"));
         first.keep(&learnt);

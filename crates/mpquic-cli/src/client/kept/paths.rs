@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mpquic_core::congestion::SavedPath;
-use mpquic_tokio::path_memory::{PathMemory, RecentPaths, Route};
+use mpquic_core::congestion::SavedCapacity;
+use mpquic_tokio::path_memory::{HostPair, PathMemory, RecentPaths};
 
 use super::lines::{Line, Lines};
 
@@ -47,20 +47,20 @@ impl KeptPaths {
     }
 }
 
-fn path(line: &Line) -> Option<(Route, SavedPath, Instant)> {
+fn path(line: &Line) -> Option<(HostPair, SavedCapacity, Instant)> {
     let (window, rtt) = line.known.split_once(' ')?;
-    let route = Route {
+    let route = HostPair {
         local: line.local,
         remote: line.remote.parse().ok()?,
     };
-    let saved = SavedPath {
+    let saved = SavedCapacity {
         window: window.parse().ok()?,
         rtt: Duration::from_micros(rtt.parse().ok()?),
     };
     Some((route, saved, line.noted))
 }
 
-fn line((route, saved, noted): &(Route, SavedPath, Instant)) -> Line {
+fn line((route, saved, noted): &(HostPair, SavedCapacity, Instant)) -> Line {
     Line {
         local: route.local,
         remote: route.remote.to_string(),
@@ -74,16 +74,16 @@ mod tests {
     use super::*;
     use crate::process::clock;
 
-    fn route(local: u8) -> Route {
-        Route {
+    fn route(local: u8) -> HostPair {
+        HostPair {
             local: [10, 0, 0, local].into(),
             remote: [192, 0, 2, 1].into(),
         }
     }
 
-    fn saved(window: u64) -> SavedPath {
+    fn saved(window: u64) -> SavedCapacity {
         let rtt = Duration::from_millis(600);
-        SavedPath { window, rtt }
+        SavedCapacity { window, rtt }
     }
 
     #[test]

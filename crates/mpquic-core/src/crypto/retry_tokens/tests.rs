@@ -52,8 +52,8 @@ fn sealed() -> Vec<u8> {
     token.unwrap()
 }
 
-/// The draft's example has body and associated data of an earlier revision. What they are protected with is as in its
-/// text: AES-128-GCM, with this nonce.
+/// The draft's example has body and associated data of an earlier revision. Their protection is as
+/// in the draft's text: AES-128-GCM, with this nonce.
 #[test]
 fn the_draft_s_example_opens() {
     let tokens = tokens(&[0]);
@@ -135,7 +135,7 @@ fn keys_change() {
         tokens(&[127]),
     ];
     for (step, next) in steps.iter().zip(&steps[1..]) {
-        // While some are a step ahead, each takes what the others make.
+        // While some holders are a step ahead, each opens the tokens of the others.
         assert!(is_good(next, &seal(step)) && is_good(step, &seal(next)));
     }
     assert!(!is_good(&steps[3], &seal(&steps[0])));
@@ -152,7 +152,7 @@ fn keys_change() {
     }
 }
 
-/// An Initial of 1200 bytes with what follows, whose payload nobody has to open.
+/// An Initial of 1200 bytes and the packets behind it, with a payload that nobody opens.
 fn initial(dcid: &[u8], token: &[u8], more: &[u8]) -> Vec<u8> {
     let mut packet = vec![0xc0, 0, 0, 0, 1, dcid.len() as u8];
     packet.extend_from_slice(dcid);
@@ -197,9 +197,9 @@ fn first_initials_get_a_retry_and_come_with_its_token() {
     let tokens = tokens(&[3]);
     let now = expires();
     let screen = |datagram: &[u8]| match tokens.screen(datagram, client(), now, [6; 20]) {
-        Screened::Forward(it) => (Some(it.to_vec()), None),
-        Screened::Retry(it) => (None, Some(it)),
-        Screened::Drop => (None, None),
+        ScreenedDatagram::Forward(it) => (Some(it.to_vec()), None),
+        ScreenedDatagram::Retry(it) => (None, Some(it)),
+        ScreenedDatagram::Drop => (None, None),
     };
     let first = initial(&original_dcid(), &[], &[]);
     let retry = screen(&first).1.expect("a Retry");
@@ -230,7 +230,8 @@ fn first_initials_get_a_retry_and_come_with_its_token() {
     of_a_frame[0] |= NEW_TOKEN;
     assert!(screen(&initial(&[6; 8], &of_a_frame, &[])).1.is_some());
     assert_eq!(screen(&initial(&[6; 8], &[0; 16], &[])), (None, None));
-    // No client's first Initial: its connection ID or the datagram is too short, or it is cut off.
+    // No client's first Initial: too short a connection ID, too short a datagram, or a cut-off
+    // packet.
     assert_eq!(screen(&initial(&[1; 7], &[], &[])), (None, None));
     assert_eq!(screen(&first[..1199]), (None, None));
     // A handshake goes on without the Initial, whose sender proves nothing.
