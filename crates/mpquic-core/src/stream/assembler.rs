@@ -10,13 +10,13 @@ use super::piece::{self, Piece, Source};
 use super::runs::{Lists, Place, Run, Runs};
 use crate::range_set::RangeSet;
 
-/// A slice beyond a gap is copied if its datagram is more than this many times as large: it will
-/// probably wait for long.
+/// A slice beyond a gap is copied if its datagram is larger by this factor: the gap probably stays
+/// for long.
 const MOST_WASTE: usize = 8;
 
 /// Received bytes of one stream. Bytes in order are stored and read in constant time and without a
-/// copy. Bytes beyond a gap are kept as runs: data that arrived in order over one path is one run,
-/// however many frames it came in.
+/// copy. Bytes beyond a gap are kept as runs: data from one path in order is one run, with any
+/// number of frames.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     /// The bytes that ordered reads return next, without a gap.
@@ -27,7 +27,7 @@ pub(crate) struct Assembler {
     end: u64,
     /// Bytes of memory that all pieces keep: whole datagrams, where they are slices.
     pinned: u64,
-    /// What most streams never have.
+    /// Data beyond gaps; most streams never have any.
     beyond: Option<Box<Beyond>>,
 }
 
@@ -61,9 +61,9 @@ impl Assembler {
         }
     }
 
-    /// Bytes held, their bytes of memory, and what costs memory like gaps: runs, and what an unordered
-    /// reader was given beyond the first missing byte, as far as it is in shorter pieces than `piece` on
-    /// average.
+    /// Bytes held, their memory in bytes, and the number of gaps. Runs count as gaps, and so do
+    /// short pieces that an unordered reader took beyond the first missing byte: pieces below
+    /// `piece` bytes on average.
     #[inline]
     pub(crate) fn held(&self, piece: u64) -> (u64, u64, usize) {
         let ready = self.end - self.offset;
@@ -213,8 +213,8 @@ impl Assembler {
         self.end = self.offset;
     }
 
-    /// Copies the slices that were held at the last call already, so that they keep no datagram
-    /// alive. Each byte is copied at most once.
+    /// Copies slices which were held at the last call already, to release their datagrams. Each
+    /// byte is copied at most once.
     pub(crate) fn detach_waiting(&mut self) {
         let runs = self.beyond.iter_mut();
         let runs = runs.flat_map(|beyond| beyond.runs.iter_mut());
@@ -238,7 +238,7 @@ impl Assembler {
 
 /// What takes or gives bytes tells how many bytes of memory pieces keep more, or less.
 impl Beyond {
-    /// Call when runs, lists or what was delivered has changed.
+    /// Call after each change of runs, lists or delivered ranges.
     fn on_change(&mut self) {
         self.next_run = match self.delivered {
             None => self.runs.first_start().unwrap_or(u64::MAX),
@@ -291,7 +291,7 @@ impl Beyond {
         pinned + self.insert_runs(offset, data, source)
     }
 
-    /// Adds bytes to the runs, without those that are held already.
+    /// Adds the bytes which no run holds yet.
     fn insert_runs(&mut self, mut offset: u64, mut data: Bytes, mut source: Source) -> u64 {
         if data.is_empty() {
             return 0;

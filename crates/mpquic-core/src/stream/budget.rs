@@ -1,4 +1,4 @@
-//! How much memory streams take, and what they do when the connection keeps too much of it.
+//! The memory of streams, and the measures of a connection near its limit of memory.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const STREAM: u64 = 2 * (size_of::<SendHalf>() + size_of::<RecvHalf>() + 256) as
 /// What a connection counts for in its endpoint before its first review, in bytes.
 const NEW_CONNECTION: u64 = 24 << 10;
 
-/// The default limit of memory allows this much for all that does not depend on an option.
+/// Part of the default limit of memory that depends on no option.
 const BASE: u64 = 16 << 20;
 
 impl StreamSet {
@@ -42,8 +42,8 @@ impl StreamSet {
             (halves + queues + self.ready.memory() + deadlines + tables + events) as u64;
     }
 
-    /// The most bytes of memory that the connection may keep. Without a configured limit, it is so
-    /// large that windows, buffers and streams may be full, with all that comes along.
+    /// The most bytes of memory for the connection. Without a configured limit, full windows,
+    /// buffers and streams fit, with all their bookkeeping.
     fn memory_limit(&self) -> u64 {
         self.budget.configured().unwrap_or_else(|| {
             let streams = self.counts.max_concurrent().saturating_mul(STREAM);
@@ -55,7 +55,7 @@ impl StreamSet {
         })
     }
 
-    /// Compares what the connection keeps in memory with what it may keep.
+    /// Compares the memory in use with its limit.
     pub(crate) fn review_memory(&mut self, used: &MemoryUse) -> Result<(), TransportError> {
         let held_credit = self.budget.holds_credit();
         let fits = self
@@ -68,7 +68,7 @@ impl StreamSet {
         }
     }
 
-    /// The application has read something while credit was held back.
+    /// The application has read data while credit was held back.
     #[cold]
     pub(super) fn review_credit(&mut self) {
         self.budget.judge(self.held.memory, self.held.bytes == 0);
@@ -92,7 +92,7 @@ impl StreamSet {
         }
     }
 
-    /// Makes sure that there is memory for so many more streams.
+    /// Reserves memory for `streams` more streams.
     pub(super) fn make_room(&mut self, streams: u64) -> Result<(), TransportError> {
         let limit = match self.budget.limit() {
             0 => self.memory_limit(),

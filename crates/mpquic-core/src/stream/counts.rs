@@ -1,4 +1,4 @@
-//! [`StreamCounts`]: how many streams each side may open, and how many it has opened.
+//! [`StreamCounts`]: the limits on the number of streams, for either side.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::packet::writer::FrameWriter;
 use crate::rate::TokenBucket;
 use crate::wire::frame::{Frame, MAX_STREAM_COUNT, MaxStreams, StreamsBlocked};
 
-/// How many streams the peer may reset in a burst. An application that answers requests does much
-/// work for a stream that is reset at once, and its peer next to none; an application that drops
-/// late data resets some hundred streams a second.
+/// How many streams the peer may reset in a burst. A reset right after a request costs the peer
+/// next to nothing, and an answering application much; an application which drops late data resets
+/// some hundred streams a second.
 const MAX_RESETS: u32 = 10_000;
-/// How long it takes until the peer may reset one more stream than [`MAX_RESETS`].
+/// Time until the peer may reset another stream beyond [`MAX_RESETS`].
 const RESET_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A direction's place in arrays.
@@ -59,12 +59,12 @@ impl StreamCounts {
         self.open = Default::default();
     }
 
-    /// Changes how many streams of the peer may be open at the same time.
+    /// Changes how many streams of the peer may be open at a time.
     pub(super) fn set_max_concurrent(&mut self, dir: Dir, count: u64) {
         self.accept[slot(dir)].set_window(count.min(MAX_CONCURRENT_STREAMS));
     }
 
-    /// How many streams of the peer may be open at the same time, in both directions.
+    /// How many streams of the peer may be open at a time, in both directions.
     pub(super) fn max_concurrent(&self) -> u64 {
         let [bidi, uni] = &self.accept;
         bidi.window().saturating_add(uni.window())
@@ -81,7 +81,7 @@ impl StreamCounts {
         true
     }
 
-    /// The peer's limit is `maximum` now; true if that lets us open a stream which was refused before.
+    /// Sets the peer's limit. True if we may now open a stream after an earlier refusal.
     pub(super) fn raise(&mut self, dir: Dir, maximum: u64) -> bool {
         let credit = &mut self.open[slot(dir)];
         let was_blocked = credit.is_blocked();
@@ -100,7 +100,7 @@ impl StreamCounts {
         Ok(streams)
     }
 
-    /// The application is to be told that the peer opened streams.
+    /// Remembers to tell the application that the peer opened streams.
     pub(super) fn set_news(&mut self, dir: Dir) {
         self.is_news[slot(dir)] = true;
     }

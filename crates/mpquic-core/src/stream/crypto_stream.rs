@@ -23,9 +23,9 @@ pub(crate) struct CryptoStream {
 }
 
 impl CryptoStream {
-    /// CRYPTO. The frame may end at most `limit` bytes beyond what was read. Anybody can send these
-    /// before any proof of an address, so little is held for them: bytes that have to wait are copied
-    /// and keep no datagram in memory.
+    /// CRYPTO. The frame may end at most `limit` bytes beyond the read bytes. Anybody can send
+    /// CRYPTO frames before proving an address, so waiting bytes are copied and keep no datagram in
+    /// memory.
     pub(crate) fn on_crypto(&mut self, frame: Crypto, limit: usize) -> Result<(), TransportError> {
         let end = frame.offset.saturating_add(frame.data.len() as u64);
         // RFC 9000 section 7.5
@@ -48,7 +48,7 @@ impl CryptoStream {
         Ok(())
     }
 
-    /// True if a frame has bytes beyond those that were read.
+    /// True for a frame with bytes beyond the read ones.
     pub(crate) fn extends(&self, frame: &Crypto) -> bool {
         frame.offset.saturating_add(frame.data.len() as u64) > self.assembler.offset()
     }

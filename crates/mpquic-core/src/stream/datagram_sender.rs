@@ -1,4 +1,4 @@
-//! [`DatagramSender`]: DATAGRAMs that wait to be sent, and what the application asked for each.
+//! [`DatagramSender`]: DATAGRAMs waiting to be sent, with the application's wishes for each.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -36,15 +36,15 @@ const MAX_COPIES: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DatagramOptions {
-    /// Send it on this path and no other, also if the path is a backup. It waits while the path is
-    /// suspect and others are not, and is dropped if the path is abandoned. `None` leaves the choice
-    /// to the scheduler.
+    /// Sends the DATAGRAM on this path only, even on a backup path. The DATAGRAM waits while the
+    /// path is suspect and another path is not, and is dropped with an abandoned path. `None`
+    /// leaves the choice to the scheduler.
     pub path: Option<PathId>,
-    /// Send it a second time, on the fastest other path that may carry data, as far as
-    /// [`TransportOptions::max_redundancy`](crate::config::TransportOptions::max_redundancy) allows.
-    /// The peer's application gets both.
+    /// Sends a copy on the fastest other path for data, within
+    /// [`TransportOptions::max_redundancy`](crate::config::TransportOptions::max_redundancy). The
+    /// peer's application gets both.
     pub copy: bool,
-    /// Drop it if it has not been sent by then.
+    /// Drops the DATAGRAM at this time, unless sent before.
     pub deadline: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ struct Waiting {
     data: Bytes,
     deadline: Option<Instant>,
     wants_copy: bool,
-    /// It was sent before: it does not count as what the application has queued.
+    /// A copy of a sent DATAGRAM: not counted as queued by the application.
     is_copy: bool,
 }
 
@@ -94,7 +94,7 @@ impl Waiting {
     }
 }
 
-/// A payload that was sent and of which there may be copies.
+/// A sent payload, which may be copied.
 #[derive(Debug)]
 pub(crate) struct SentDatagram {
     waiting: Waiting,
@@ -119,8 +119,7 @@ impl SentDatagram {
 pub(crate) struct DatagramCounts {
     /// Not sent before their deadline.
     pub(crate) expired: u64,
-    /// Dropped because the path they were bound to was abandoned, or because they fit no packet any
-    /// more.
+    /// Dropped with the abandoned path of the DATAGRAM, or as larger than any packet.
     pub(crate) unplaced: u64,
     /// Bytes of payloads that were copies.
     pub(crate) copied: u64,
@@ -129,9 +128,9 @@ pub(crate) struct DatagramCounts {
 /// DATAGRAMs that wait to be sent.
 #[derive(Debug)]
 pub(super) struct DatagramSender {
-    /// Any path may carry these.
+    /// DATAGRAMs for any path.
     free: VecDeque<Waiting>,
-    /// One path is to carry these.
+    /// DATAGRAMs bound to a path.
     bound: Vec<(PathId, VecDeque<Waiting>)>,
     /// Sent, and copies may be wanted.
     sent: Vec<SentDatagram>,
@@ -201,7 +200,7 @@ impl DatagramSender {
 
     /// True if a payload may be queued.
     pub(super) fn has_room(&self, data: &Bytes) -> bool {
-        // A payload larger than the whole buffer is accepted if the buffer is empty.
+        // An empty buffer accepts a payload of any size.
         self.cost == 0 || self.cost + data.len() + OVERHEAD <= self.limit
     }
 
@@ -246,13 +245,13 @@ impl DatagramSender {
         has_room
     }
 
-    /// True if something waits that any path may carry.
+    /// True if a DATAGRAM for any path waits.
     #[inline]
     pub(super) fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Bytes that any path may carry.
+    /// Bytes of DATAGRAMs for any path.
     pub(super) fn free_bytes(&self) -> u64 {
         self.free_bytes
     }
@@ -262,14 +261,14 @@ impl DatagramSender {
         self.bound_to(path).is_some_and(|queue| !queue.is_empty())
     }
 
-    /// Paths that something is bound to.
+    /// Paths with bound DATAGRAMs.
     pub(super) fn bound_paths(&self) -> impl Iterator<Item = PathId> + '_ {
         let busy = self.bound.iter().filter(|(_, queue)| !queue.is_empty());
         busy.map(|(path, _)| *path)
     }
 
-    /// Writes as many DATAGRAM frames as fit: those bound to `path`, or those that any path may
-    /// carry. With `copied`, the scheduler wants copies of all of them.
+    /// Writes DATAGRAM frames until the packet is full: DATAGRAMs bound to `path`, or for any path.
+    /// With `copied`, the scheduler wants copies of all of them.
     pub(super) fn write_frames(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -291,7 +290,8 @@ impl DatagramSender {
         }
     }
 
-    /// Writes as many as fit of those that any path may carry, but for the first `behind` bytes of them.
+    /// Writes DATAGRAMs for any path until the packet is full, without the first `behind` bytes of
+    /// the queue.
     pub(super) fn write_behind(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -305,7 +305,7 @@ impl DatagramSender {
             before += waiting.data.len() as u64;
             is_behind
         });
-        // If the place is within the last one, it is that one.
+        // If `behind` falls inside the last DATAGRAM, start with that one.
         let within_last = (before > behind).then(|| self.free.len() - 1);
         let Some(index) = index.or(within_last) else {
             return;
@@ -317,7 +317,7 @@ impl DatagramSender {
             }
             end += 1;
         }
-        // What is behind them is moved once.
+        // Later DATAGRAMs in the queue are moved once.
         let written: SmallVec<[Waiting; 8]> = self.free.drain(index..end).collect();
         for waiting in written {
             self.forget(&waiting, false);
@@ -368,13 +368,13 @@ impl DatagramSender {
         }
     }
 
-    /// True if something was sent that may have copies.
+    /// True if sent DATAGRAMs may be copied.
     #[inline]
     pub(super) fn has_sent(&self) -> bool {
         !self.sent.is_empty()
     }
 
-    /// What was sent since the last call and may have copies.
+    /// DATAGRAMs sent since the last call which may be copied.
     pub(super) fn take_sent(&mut self) -> Vec<SentDatagram> {
         std::mem::take(&mut self.sent)
     }
@@ -394,7 +394,7 @@ impl DatagramSender {
         }
     }
 
-    /// Drops what is bound to a path that is no more.
+    /// Drops DATAGRAMs bound to a path that no longer exists.
     pub(super) fn release(&mut self, path: PathId) {
         self.counts.unplaced += self.drop_if(|of, _| of == Some(path));
         self.bound.retain(|(of, _)| *of != path);

@@ -16,8 +16,8 @@ use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// If what waits to be read keeps more memory than twice its own size and this many bytes, payloads
-/// shorter than half of the UDP datagram they came in are copied, so that they do not keep it alive.
+/// If unread payloads keep more memory than twice their own size and this many bytes, short
+/// payloads are copied out of their UDP datagrams: payloads below half of the datagram.
 const CROWDED: usize = 64 << 10;
 
 /// DATAGRAM frames waiting to be sent and to be read. They are neither repeated nor subject to flow
@@ -43,12 +43,12 @@ pub(crate) struct DatagramQueues {
 struct Queue {
     payloads: VecDeque<Payload>,
     cost: usize,
-    /// The same, with the whole datagrams that payloads are slices of.
+    /// Bytes of the whole datagrams of which payloads are slices.
     pinned: usize,
     bound: usize,
     /// How many of the oldest payloads were copied by [`Self::detach_waiting`].
     detached: usize,
-    /// How many of the oldest payloads were there when it was last called.
+    /// Number of the oldest payloads which were there at the last call of [`Self::detach_waiting`].
     waiting: usize,
 }
 
@@ -145,7 +145,7 @@ impl DatagramQueues {
         Some(limit.min(room.saturating_sub(1)))
     }
 
-    /// True once somebody asked for [`Self::max_payload`], as every sender does.
+    /// True after the first call of [`Self::max_payload`], which every sender makes.
     pub(crate) fn size_matters(&self) -> bool {
         self.size_matters.get()
     }
@@ -160,9 +160,8 @@ impl DatagramQueues {
         self.refuses = refuses;
     }
 
-    /// Queues a received payload, a slice of a UDP datagram of this size; if necessary, the oldest
-    /// ones are dropped to make room. True if nothing was waiting before, so that the reader must be
-    /// told.
+    /// Queues a received payload, a slice of a UDP datagram of this size; the oldest payloads are
+    /// dropped for lack of room. True if no payload waited before, to wake the reader.
     pub(crate) fn on_datagram(
         &mut self,
         data: Bytes,
@@ -229,8 +228,8 @@ impl DatagramQueues {
         unblocked
     }
 
-    /// Writes as many DATAGRAM frames as fit, of those that any path may carry. With `copied`, the
-    /// scheduler wants copies.
+    /// Writes DATAGRAMs for any path until the packet is full. With `copied`, the scheduler wants
+    /// copies.
     pub(crate) fn write_frames(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -253,18 +252,18 @@ impl DatagramQueues {
         self.outgoing.write_behind(writer, now, path, behind);
     }
 
-    /// Writes as many as fit of those that are bound to the path.
+    /// Writes DATAGRAMs bound to the path until the packet is full.
     pub(crate) fn write_bound(&mut self, writer: &mut FrameWriter<'_>, now: Instant, path: PathId) {
         self.outgoing.write_frames(writer, now, path, (true, false));
     }
 
-    /// True if a payload waits to be sent that any path may carry.
+    /// True if a payload for any path waits to be sent.
     #[inline]
     pub(crate) fn wants_to_send(&self) -> bool {
         self.outgoing.has_free()
     }
 
-    /// True if a payload waits that is bound to this path, or to none.
+    /// True if a payload waits, bound to this path or to no path.
     pub(crate) fn waits_for(&self, bound: Option<PathId>) -> bool {
         bound.map_or_else(|| self.wants_to_send(), |path| self.has_bound(path))
     }
@@ -274,7 +273,7 @@ impl DatagramQueues {
         self.outgoing.free_bytes()
     }
 
-    /// True if a payload waits that is bound to the path.
+    /// True if a payload bound to the path waits.
     pub(crate) fn has_bound(&self, path: PathId) -> bool {
         self.outgoing.has_bound(path)
     }
@@ -289,13 +288,13 @@ impl DatagramQueues {
         self.outgoing.sent_bytes
     }
 
-    /// True if payloads were sent of which copies may be wanted.
+    /// True if sent payloads may be copied.
     #[inline]
     pub(crate) fn has_sent(&self) -> bool {
         self.outgoing.has_sent()
     }
 
-    /// Payloads that were sent since the last call and of which copies may be wanted.
+    /// Payloads sent since the last call which may be copied.
     pub(crate) fn take_sent(&mut self) -> Vec<SentDatagram> {
         self.outgoing.take_sent()
     }

@@ -12,36 +12,36 @@ use crate::ids::PathId;
 use crate::packet::delivery::{Delivery, StreamDelivery};
 
 impl SendStream<'_> {
-    /// Binds the stream to a path: what is sent of it from now on travels there, also if the path is
-    /// a backup, and waits while the path is suspect and others are not. Schedulers see nothing of
-    /// it. Without such a path, or once it is abandoned, any path may carry the stream again, as with
-    /// `None`.
+    /// Binds the stream to a path. From now on, its data leaves on that path only, even on a backup
+    /// path, and waits while the path is suspect and another path is not. Schedulers do not see the
+    /// stream. `None`, an unknown or an abandoned path releases the stream to any path.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn set_path(&mut self, path: Option<PathId>) -> Result<(), ClosedStream> {
         let is_open = self.streams.set_path(self.id, path);
         is_open.then_some(()).ok_or_else(closed)
     }
 
-    /// The path that the stream is bound to.
+    /// The path to which the stream is bound.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn path(&self) -> Result<Option<PathId>, ClosedStream> {
         let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
         Ok(send.path)
     }
 
-    /// Sends what is sent from now on a second time, on the fastest other path that may carry data,
-    /// as far as [`TransportOptions::max_redundancy`](crate::config::TransportOptions::max_redundancy)
-    /// allows. A copy whose original was acknowledged is not sent. False ends it.
+    /// Sends later data of the stream twice: a copy leaves on the fastest other path for data,
+    /// within
+    /// [`TransportOptions::max_redundancy`](crate::config::TransportOptions::max_redundancy). A
+    /// copy of acknowledged data is not sent. `false` ends the copies.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn set_redundant(&mut self, is_redundant: bool) -> Result<(), ClosedStream> {
         let changed = self.streams.with_half(self.id, |send| {
             std::mem::replace(&mut send.redundant, is_redundant) != is_redundant
@@ -53,13 +53,13 @@ impl SendStream<'_> {
         Ok(())
     }
 
-    /// From `deadline` on, nothing of the stream is sent any more: if something is missing then (the
-    /// stream is not finished, bytes wait to be sent) or is lost later, the stream is reset with
-    /// `error_code`. What arrives in time is not touched. It replaces a deadline set before.
+    /// Stops sending the stream at `deadline`. An incomplete stream is reset with `error_code`
+    /// then: an unfinished stream, or one with bytes still to be sent or lost later. Bytes in time
+    /// are not touched. A second call replaces the deadline.
     ///
     /// # Errors
     ///
-    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    /// [`ClosedStream`] for a closed or unknown stream.
     pub fn set_deadline(
         &mut self,
         deadline: Instant,
@@ -78,7 +78,7 @@ impl SendStream<'_> {
         Ok(())
     }
 
-    /// True if the stream was reset at its deadline, and the peer has not acknowledged that.
+    /// True from the reset at the deadline until the peer acknowledges the reset.
     pub fn is_expired(&self) -> bool {
         let send = self.streams.sending_half(self.id);
         send.is_some_and(|send| send.is_expired)
@@ -110,7 +110,7 @@ impl StreamSet {
         self.sending_half(id)?.path
     }
 
-    /// A path is abandoned: any path may carry what was bound to it.
+    /// A path is abandoned: any path may carry its bound streams.
     pub(crate) fn release(&mut self, path: PathId) {
         let halves = self.sends.iter().map(|(_, send)| send);
         let bound = halves.filter(|send| send.path == Some(path));
@@ -121,12 +121,12 @@ impl StreamSet {
         self.ready.forget(path);
     }
 
-    /// Paths that streams are bound to which could send now.
+    /// Paths with bound streams that have data and credit.
     pub(crate) fn bound_paths(&self) -> impl Iterator<Item = PathId> + '_ {
         self.ready.bound_paths(self.send_credit.available())
     }
 
-    /// True if something waits that is bound to the path and could be sent now.
+    /// True if bound data waits for the path and credit allows sending.
     pub(crate) fn has_bound(&self, path: PathId) -> bool {
         self.bound_paths().any(|bound| bound == path)
     }
@@ -142,7 +142,7 @@ impl StreamSet {
         sent.iter().filter(is_redundant).copied()
     }
 
-    /// True if there is such a stream.
+    /// True if a stream is redundant.
     #[inline]
     pub(crate) fn has_redundant(&self) -> bool {
         self.redundant > 0
@@ -174,7 +174,7 @@ impl StreamSet {
         }
     }
 
-    /// Resets a stream that is of no use any more.
+    /// Resets a stream after its deadline.
     #[cold]
     pub(super) fn expire(&mut self, id: StreamId) {
         let was_cut = self.with_half(id, |send| {

@@ -1,4 +1,4 @@
-//! What streams send, and what follows when it is acknowledged or lost.
+//! Frames that streams send, and the effects of acknowledgements and losses.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use crate::wire::frame::{
     Frame, FrameKind, MaxStreamData, ResetStream, StopSending, StreamDataBlocked, StreamHeader,
 };
 
-/// No STREAM frame is added to a packet if it would carry fewer bytes than this and not all that
-/// wait.
+/// Shortest piece of a stream, in bytes, for the rest of a packet, unless a shorter piece is all of
+/// the waiting data.
 const MIN_FRAGMENT: u64 = 16;
 
 impl StreamSet {
@@ -194,7 +194,7 @@ impl StreamSet {
         self.wake_writers();
     }
 
-    /// Writes what is most urgent of the streams bound to `path`, or of those bound to none.
+    /// Writes the most urgent data of streams bound to `path`, or of streams bound to no path.
     fn write_next(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -259,7 +259,7 @@ impl StreamSet {
         max_bytes - left
     }
 
-    /// Tells the peer if its MAX_DATA is what stops us.
+    /// Tells the peer that its MAX_DATA stops us.
     fn note_blocked(&mut self) {
         if self.send_credit.available() == 0 && self.ready.wants_credit() {
             self.send_credit.on_blocked();
@@ -357,7 +357,7 @@ struct WrittenData {
     new: u64,
 }
 
-/// Writes one STREAM frame with as much of `range` as fits and `max_bytes` allows.
+/// Writes one STREAM frame with the beginning of `range`, within the packet and `max_bytes`.
 fn write_frame(
     writer: &mut FrameWriter<'_>,
     send: &mut SendHalf,

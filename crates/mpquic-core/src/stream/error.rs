@@ -12,7 +12,7 @@ pub enum ReadStreamError {
     /// The peer reset the stream.
     #[error("reset by the peer: code {0}")]
     Reset(VarInt),
-    /// The stream does not exist, was stopped, or was read to its end.
+    /// An unknown stream, or a stream after [`stop`](crate::RecvStream::stop) or its end.
     #[error("closed stream")]
     ClosedStream,
     /// An ordered read after an unordered one.

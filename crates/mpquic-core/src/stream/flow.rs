@@ -13,14 +13,14 @@ pub(crate) struct ReceiveCredit {
     announced: u64,
     /// How much of it the peer has used.
     received: u64,
-    /// How much the application has read, or we have dropped.
+    /// Units that the application has read, or we have dropped.
     consumed: u64,
     /// How far the peer may be ahead of the application.
     window: u64,
-    /// The limit has to be announced even if it rose by little.
+    /// The limit must be announced, however little it rose.
     due: bool,
-    /// Once so much is consumed, the limit has risen enough to be announced: kept, because every
-    /// packet that is built asks.
+    /// Value of `consumed` from which the limit is worth announcing. The value is stored, because
+    /// every packet asks.
     announce_from: u64,
 }
 
@@ -66,7 +66,7 @@ impl ReceiveCredit {
         self.received
     }
 
-    /// The peer used `amount` of its credit; false if it did not have that much.
+    /// The peer used `amount` of its credit; false for more than its credit.
     #[must_use]
     pub(crate) fn on_received(&mut self, amount: u64) -> bool {
         if amount > self.available() {
@@ -87,8 +87,8 @@ impl ReceiveCredit {
         self.received - self.consumed
     }
 
-    /// Changes the window. If it becomes larger, the peer is told at once; if it becomes smaller,
-    /// the limit stays until enough was consumed.
+    /// Changes the window. A larger window is announced at once; after a smaller one, the limit
+    /// stays until the application has consumed enough.
     pub(crate) fn set_window(&mut self, window: u64) {
         self.window = window.min(VARINT_MAX);
         self.due |= self.limit() > self.announced;
@@ -145,7 +145,7 @@ impl ReceiveCredit {
 pub(crate) struct SendCredit {
     limit: u64,
     used: u64,
-    /// The limit that stopped us, of which the peer was told or is to be told.
+    /// The limit that stopped us, whether or not the peer was told yet.
     blocked_at: Option<u64>,
     /// The peer is to be told of it.
     wants_report: bool,

@@ -32,7 +32,7 @@ impl StreamSet {
         Ok(())
     }
 
-    /// STREAM; its data is a slice of a datagram of this size.
+    /// STREAM; the frame's data is a slice of a datagram of `datagram` bytes.
     pub(crate) fn on_stream(
         &mut self,
         frame: frame::Stream,
@@ -215,8 +215,8 @@ impl StreamSet {
         self.receive_windows.credit.on_peer_blocked();
     }
 
-    /// STREAM_DATA_BLOCKED. Its window grows at once if bytes are missing that the application waits
-    /// for; if the application is what the peer waits for, it grows when something is read.
+    /// STREAM_DATA_BLOCKED. The stream's window grows at once if the application waits for missing
+    /// bytes; if the peer waits for the application, the window grows with the next read.
     pub(crate) fn on_stream_data_blocked(
         &mut self,
         frame: &frame::StreamDataBlocked,
@@ -242,8 +242,7 @@ impl StreamSet {
         self.counts.on_peer_blocked(frame)
     }
 
-    /// The receiving half that a frame is for; `None` if it is closed, so that the frame is
-    /// outdated.
+    /// The receiving half for a frame; `None` for a closed half and its outdated frames.
     fn receiving(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
         // RFC 9000 sections 19.4, 19.8 and 19.13
         if self.tables.is_local(id) && id.dir() == Dir::Uni {
@@ -258,7 +257,7 @@ impl StreamSet {
         Ok(half.key())
     }
 
-    /// The sending half that a frame is for; `None` if it is closed.
+    /// The sending half for a frame; `None` for a closed half.
     fn sending(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
         // RFC 9000 sections 19.5 and 19.10
         if !self.tables.is_local(id) && id.dir() == Dir::Uni {
@@ -273,8 +272,7 @@ impl StreamSet {
         Ok(half.key())
     }
 
-    /// Opens the stream that a frame names if it is one of the peer's. Those of ours must be open
-    /// already.
+    /// Opens a stream of the peer that a frame names. Streams of our own must be open already.
     fn ensure_open(&mut self, id: StreamId) -> Result<(), TransportError> {
         if self.tables.was_opened(id) {
             return Ok(());
@@ -289,7 +287,7 @@ impl StreamSet {
     }
 }
 
-/// An application's error code. It was read from a variable-length integer, so it fits.
+/// An application's error code from a variable-length integer, so the value fits.
 fn application_code(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }

@@ -22,7 +22,7 @@ impl Pending {
         self.bytes
     }
 
-    /// True if there are none.
+    /// True without any offset.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }

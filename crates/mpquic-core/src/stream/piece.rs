@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// When slices keep much more alive than themselves, those shorter than this, in bytes, or than half
-/// of their datagram are copied.
+/// If slices keep much more memory alive than their own size, short slices are copied: below this
+/// many bytes, or half of their datagram.
 const SMALL_SLICE: usize = 600;
 
 /// The memory of a slice besides the datagram that it keeps alive: the count of those who share it.
 const SHARED: u32 = 64;
 
-/// Slices are gathered into pieces of at most this many bytes, unless they are longer themselves.
+/// Largest size of a piece made of gathered slices, in bytes.
 const GATHERED: usize = 16 << 10;
 
 /// Where received bytes come from, and whether to copy them.
@@ -19,7 +19,7 @@ const GATHERED: usize = 16 << 10;
 pub(crate) struct Source {
     /// Size of the datagram they are a slice of, in bytes: all of it stays in memory with them.
     pub(crate) datagram: u32,
-    /// So much is held that short slices are to be copied together.
+    /// True if short slices should be copied together, because the stream holds much data.
     pub(crate) gather: bool,
 }
 
@@ -35,7 +35,7 @@ impl Source {
 pub(super) enum Piece {
     /// A slice of a datagram.
     Fresh(Bytes, u32),
-    /// A slice that was there when [`detach`] was last called.
+    /// A slice from before the last call of [`detach`].
     Waiting(Bytes, u32),
     /// Slices, copied: they keep no datagram alive.
     Gathered(BytesMut, u32),
@@ -147,7 +147,7 @@ pub(super) fn join(first: &mut VecDeque<Piece>, mut second: VecDeque<Piece>) -> 
     second
 }
 
-/// Copies the slices of a list that were waiting already, and makes all others wait.
+/// Copies slices from before the last call, and marks the other slices as waiting.
 pub(super) fn detach(pieces: &mut VecDeque<Piece>) {
     let mut left = pieces.len();
     while left > 0 {
@@ -173,7 +173,7 @@ pub(super) fn detach(pieces: &mut VecDeque<Piece>) {
             length += piece.len();
             count += 1;
         }
-        // What stands behind the pieces that are left was looked at before.
+        // Pieces behind the remaining ones were checked before.
         let is_first = pieces.len() == left;
         let mut copy = match pieces.pop_back() {
             Some(Piece::Gathered(last, _)) if !is_first && last.len() + length <= GATHERED => last,

@@ -1,5 +1,4 @@
-//! [`StreamQueue`]: decides which stream is next: the most urgent one, and of those that are equally
-//! urgent the one whose turn it is.
+//! [`StreamQueue`]: chooses the next stream by urgency, and by turns among equally urgent streams.
 
 /// No stream.
 const NONE: u32 = u32::MAX;
@@ -50,7 +49,7 @@ enum Place {
     Absent,
     /// Takes turns.
     Turns,
-    /// Takes turns for itself and those that wait behind it.
+    /// Takes turns for all streams that are sent in order.
     Foremost,
     /// Goes in order, and is not the foremost.
     Waiting,
@@ -62,7 +61,7 @@ struct Level {
     priority: i32,
     /// Those that take turns, the next one first.
     turns: List,
-    /// The one of them that goes in order, or none.
+    /// Key of the stream at the head of those sent in order, or `NONE`.
     foremost: u32,
     /// Those behind it, the next one first.
     waiting: List,
@@ -198,7 +197,7 @@ impl StreamQueue {
         }
     }
 
-    /// True if nothing is queued.
+    /// True for an empty queue.
     pub(crate) fn is_empty(&self) -> bool {
         self.levels.is_empty()
     }
@@ -234,7 +233,7 @@ impl StreamQueue {
         self.levels[at].insert(&mut self.nodes, key, rank);
     }
 
-    /// Removes `key`, if it is queued.
+    /// Removes `key` from the queue.
     pub(crate) fn remove(&mut self, key: u32) {
         let Some(node) = self.queued(key) else {
             return;
@@ -259,7 +258,7 @@ impl StreamQueue {
         }
     }
 
-    /// `key` has had its turn: it moves behind those of equal priority, if it is queued.
+    /// `key` has had its turn: a queued key moves behind keys of equal priority.
     pub(crate) fn rotate(&mut self, key: u32) {
         if let Some(node) = self.queued(key)
             && node.place != Place::Waiting
@@ -280,7 +279,8 @@ impl StreamQueue {
         }
     }
 
-    /// All keys, the next one first; those that wait for another one come behind all of their priority.
+    /// All keys, the next one first; keys sent in order after the head come at the end of their
+    /// priority.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let lists = (self.levels.iter()).flat_map(|level| [level.turns, level.waiting]);
         let next = |key: &u32| Some(self.nodes.get(*key as usize)?.next).filter(|&it| it != NONE);
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(keys(&queue), [1, 3, 4, 2, 0]);
         queue.rotate(1);
         assert_eq!(keys(&queue), [3, 4, 1, 2, 0]);
-        // The next one takes the place of one that has nothing to send for the moment,
+        // The next stream takes the place of a stream that has nothing to send for the moment,
         queue.remove(1);
         assert_eq!(keys(&queue), [3, 4, 2, 0]);
         queue.rotate(3);
@@ -410,7 +410,8 @@ mod tests {
         }
     }
 
-    /// By the rules' words: for each priority a list of turns, one of which may belong to all that go in order.
+    /// The rules word by word: for each priority a list of turns, one turn of which may belong to
+    /// all in-order streams.
     #[derive(Default)]
     struct Model {
         queued: std::collections::BTreeMap<u32, Rank>,

@@ -18,7 +18,7 @@ impl Ready {
         self.resend.is_empty() && self.fresh.is_empty()
     }
 
-    /// True if something could be sent with so much credit of the connection.
+    /// True if `credit` bytes of the connection's credit allow sending.
     pub(super) fn can_send(&self, credit: u64) -> bool {
         !self.resend.is_empty() || !self.fresh.is_empty() && credit > 0
     }
@@ -39,11 +39,11 @@ impl Ready {
     }
 }
 
-/// The streams that any path may carry, and for each path the streams bound to it.
+/// Streams for any path, and for each path its bound streams.
 #[derive(Debug, Default)]
 pub(super) struct ReadyQueues {
     pub(super) free: Ready,
-    /// Few: applications bind streams to paths, and there are few of those.
+    /// A short list: applications bind streams to few paths.
     bound: Vec<(PathId, Ready)>,
 }
 
@@ -57,7 +57,7 @@ impl ReadyQueues {
         bound.find(|(of, _)| *of == path).map(|(_, ready)| ready)
     }
 
-    /// The same, made if there are none.
+    /// Like [`Self::of_mut`], but adds missing queues.
     #[inline]
     pub(super) fn entry(&mut self, path: Option<PathId>) -> &mut Ready {
         match path {
@@ -76,7 +76,7 @@ impl ReadyQueues {
         &mut self.bound[index].1
     }
 
-    /// Paths to which streams are bound that could send with so much credit of the connection.
+    /// Paths with bound streams that `credit` bytes of the connection's credit allow sending.
     pub(super) fn bound_paths(&self, credit: u64) -> impl Iterator<Item = PathId> + '_ {
         let ready = (self.bound.iter()).filter(move |(_, ready)| ready.can_send(credit));
         ready.map(|(path, _)| *path)

@@ -19,7 +19,7 @@ pub(super) struct ReceiveWindows {
     max: u64,
     /// The largest window for which the configured limit of memory has room.
     affordable: u64,
-    /// Window of a stream that is opened, as the transport parameters announce it.
+    /// Window of a new stream, as in the transport parameters.
     initial_stream: u64,
     /// Window of a stream now.
     stream: u64,
@@ -57,14 +57,14 @@ impl ReceiveWindows {
         self.max.saturating_mul(WINDOWS_PER_LIMIT)
     }
 
-    /// The largest window: the configured one, unless memory is limited to less. So the peer never
-    /// has credit that there is no room for.
+    /// The largest window: the configured one, unless less memory is allowed. The peer never has
+    /// credit beyond our memory.
     fn largest(&self) -> u64 {
         self.max.min(self.affordable)
     }
 
-    /// Changes the limit of windows. The connection's window is cut down to it; those of streams
-    /// only stop growing there, as their sum cannot exceed the connection's.
+    /// Changes the limit of windows. The connection's window is cut down to the limit. Windows of
+    /// streams only stop growing: their sum cannot exceed the connection's window.
     pub(super) fn set_max(&mut self, max: u64) {
         self.max = max;
         let wanted = self.credit.window().max(self.target.target());
@@ -72,8 +72,8 @@ impl ReceiveWindows {
         self.stream = self.stream.min(max.max(self.initial_stream));
     }
 
-    /// Stream bytes arrived that were not here before; returns a new size that keeps all paths
-    /// busy, in bytes, once it has grown.
+    /// New stream bytes arrived. Returns the size of windows that keeps all paths busy, in bytes,
+    /// after each growth.
     #[inline]
     pub(super) fn on_bytes(
         &mut self,

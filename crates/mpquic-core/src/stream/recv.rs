@@ -14,19 +14,19 @@ use crate::error::{Fault, TransportError};
 /// us hold hundreds is stopped (RFC 9000 section 21.6).
 const BYTES_PER_GAP: u64 = 512;
 
-/// Gaps that may be open in received data however little of it there is. Each costs up to 48 bytes, with a
-/// piece of more than 14 bytes about 100 more.
+/// Number of gaps allowed for any amount of received data. Each gap costs up to 48 bytes of memory,
+/// and about 100 more with a piece of over 14 bytes.
 const MIN_GAPS: usize = 4096;
 
-/// If received data keeps more memory than twice its own size and this many bytes, short pieces are
-/// copied together.
+/// Short pieces are copied together if received data keeps more memory than twice its own size and
+/// this many bytes.
 const CROWDED: u64 = 1 << 20;
 
 /// Received data that the application has not read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held {
     pub(crate) bytes: u64,
-    /// Bytes of memory: whole datagrams, where they are slices of them, and lists.
+    /// Bytes of memory: lists, and whole datagrams with slices in use.
     pub(crate) memory: u64,
     /// Gaps before data that was received out of order, and that an unordered reader has left.
     pub(crate) gaps: usize,
@@ -40,8 +40,7 @@ impl Held {
         self.gaps = self.gaps - before.gaps + after.gaps;
     }
 
-    /// True if received data keeps so much more in memory than itself that short pieces should be
-    /// copied.
+    /// True if received data keeps too much memory: then short pieces should be copied.
     pub(super) fn is_crowded(&self) -> bool {
         self.memory > 2 * self.bytes + CROWDED
     }
@@ -77,7 +76,7 @@ struct Cut {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Data arrives; once the final size is known, until all of it is read.
+    /// Data arrives, until the final size is known and all bytes are read.
     Open,
     /// The peer reset the stream; the reader does not know yet.
     Reset(VarInt),
@@ -86,7 +85,7 @@ enum State {
     Stopped { error_code: VarInt, due: bool },
 }
 
-/// What the reader knows: it is told once that there is something to read.
+/// Whether the reader was told of data to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
     /// It has not come yet.
@@ -126,7 +125,7 @@ impl RecvHalf {
         self.assembler.trim();
     }
 
-    /// Copies what has waited out of the datagrams it came in.
+    /// Copies data from before the last call out of its datagrams.
     pub(super) fn detach_waiting(&mut self) {
         self.assembler.detach_waiting();
     }
@@ -147,8 +146,8 @@ impl RecvHalf {
         self.state == State::Open
     }
 
-    /// The peer has sent up to offset `end`, which is the final size if `fin`. New bytes use credit
-    /// of the stream and the connection. After an error nothing has changed.
+    /// The peer has sent up to offset `end`, the final size with `fin`. New bytes use credit of the
+    /// stream and the connection. An error changes nothing.
     pub(crate) fn on_offset(
         &mut self,
         end: u64,
@@ -227,8 +226,8 @@ impl RecvHalf {
         is_read.then_some(cut.error_code)
     }
 
-    /// The code of a reset, once no bytes are left to be read before it. An error if no reset can
-    /// come any more, because all data is here or the stream was stopped.
+    /// The code of a reset, after the reader has taken all bytes before the reset. An error for a
+    /// complete or stopped stream, which no reset can end any more.
     pub(crate) fn received_reset(&mut self) -> Result<Option<VarInt>, ClosedStream> {
         match self.state {
             State::Reset(error_code) => return Ok(Some(error_code)),
@@ -247,8 +246,8 @@ impl RecvHalf {
         Ok(None)
     }
 
-    /// True once all data up to the end is here, so that a reset changes nothing (RFC 9000 section
-    /// 3.2).
+    /// True once all data up to the end has arrived; a later reset changes nothing (RFC 9000
+    /// section 3.2).
     fn is_complete(&self) -> bool {
         let held = self.assembler.bytes_read() + self.assembler.unread();
         self.final_size == Some(held) && self.cut.is_none()
@@ -269,7 +268,8 @@ impl RecvHalf {
         self.reader == Reader::Waits && !self.is_readable()
     }
 
-    /// True once, when there is something to read for a reader that had found nothing or has not come.
+    /// True once for data that a reader has not seen: the reader found nothing before, or has not
+    /// come yet.
     pub(crate) fn take_readable(&mut self) -> bool {
         self.reader != Reader::Told && self.is_readable() && {
             self.reader = Reader::Told;
@@ -277,7 +277,7 @@ impl RecvHalf {
         }
     }
 
-    /// True if the application would get something if it read.
+    /// True if a read would return data, the end or a reset.
     pub(super) fn is_readable(&self) -> bool {
         match self.state {
             State::Open => {
@@ -290,7 +290,7 @@ impl RecvHalf {
         }
     }
 
-    /// True if the half is not needed any more although its end was not read.
+    /// True for a half with no further use, although the application has not read its end.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.state, State::Stopped { .. }) && self.final_size.is_some()
     }

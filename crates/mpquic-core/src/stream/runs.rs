@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::piece::{self, Piece, Source};
 
-/// A run of at most so many bytes stands where otherwise its list would: a peer that sends few bytes
-/// behind each gap makes us keep little more than these.
+/// Longest run, in bytes, stored in the place of its list: a peer with a few bytes behind each gap
+/// costs little more memory than these bytes.
 const SHORT: usize = 14;
 
 /// How many empty lists are kept for reuse.
@@ -35,7 +35,7 @@ struct Long {
     pieces: VecDeque<Piece>,
 }
 
-/// The lists of long runs, and of those that were: how many there are, and what memory they take.
+/// Totals of all lists of long runs, emptied ones included: their number and their memory.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     #[expect(clippy::vec_box, reason = "moved to a run and back as it is")]
@@ -79,7 +79,7 @@ impl Lists {
         self.room -= long.pieces.capacity();
     }
 
-    /// Changes a list, and counts the room that it has then.
+    /// Changes a list, and counts its capacity again.
     fn change<T>(&mut self, long: &mut Long, change: impl FnOnce(&mut Long) -> T) -> T {
         self.room -= long.pieces.capacity();
         let result = change(long);
@@ -133,7 +133,7 @@ impl Run {
         }
     }
 
-    /// Its list, if it has one.
+    /// The list of a long run.
     pub(super) fn list_mut(&mut self) -> Option<&mut VecDeque<Piece>> {
         match &mut self.body {
             Body::Short { .. } => None,
@@ -152,7 +152,7 @@ impl Run {
         pinned + lists.change(long, append)
     }
 
-    /// Adds bytes to a short run if it stays one.
+    /// Adds bytes to a short run that stays short.
     fn extend_short(&mut self, data: &[u8]) -> bool {
         let Body::Short { length, bytes } = &mut self.body else {
             return false;
@@ -210,7 +210,7 @@ impl Run {
         pinned
     }
 
-    /// Appends the run to a list that is none of `lists`.
+    /// Appends the run to `ready`, a list outside of `lists`.
     pub(super) fn move_to(self, ready: &mut VecDeque<Piece>, lists: &mut Lists) -> u64 {
         match self.body {
             Body::Short { length, bytes } => {
@@ -247,8 +247,8 @@ impl Run {
     }
 }
 
-/// Runs that neither overlap nor touch, by offset. They stand on pages, so that a run is found, added
-/// and removed at little cost wherever it is, and takes little more memory than itself.
+/// Runs that neither overlap nor touch, by offset. On pages, a run is found, added and removed at
+/// little cost anywhere, with little memory besides its own.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     /// None is empty.

@@ -25,11 +25,11 @@ pub(crate) struct SendHalf {
     /// Its data is to be sent twice.
     pub(super) redundant: bool,
     pub(super) deadline: Option<Deadline>,
-    /// It was reset at its deadline.
+    /// The half was reset at its deadline.
     pub(super) is_expired: bool,
     pub(super) buffer: SendBuffer,
-    /// The peer's MAX_STREAM_DATA. Written bytes use it at once, so that all buffered bytes may be
-    /// sent as far as the stream's limit is concerned.
+    /// The peer's MAX_STREAM_DATA. Written bytes use credit at once, so the stream's limit never
+    /// stops buffered bytes.
     pub(super) credit: SendCredit,
     /// A write failed because there was no such credit; the writer is to be told when there is.
     pub(super) writer_waits: bool,
@@ -76,8 +76,7 @@ enum Fin {
 #[derive(Debug, Clone, Copy)]
 struct Reset {
     error_code: VarInt,
-    /// Bytes that are delivered in spite of the reset; if there are any, the frame is
-    /// RESET_STREAM_AT.
+    /// Bytes to deliver in spite of the reset; above 0, the frame is RESET_STREAM_AT.
     reliable_size: u64,
     due: bool,
     acked: bool,
@@ -140,7 +139,7 @@ impl Backlogs {
         }
     }
 
-    /// A half is bound to another path than `before`, or to none any more.
+    /// A half was bound to `before` and is now bound to another path, or to none.
     pub(super) fn rebind(&mut self, half: &SendHalf, before: Option<PathId>) {
         let counts_if = |is_bound| {
             if is_bound {
@@ -153,14 +152,14 @@ impl Backlogs {
             .replace(counts_if(before.is_some()), counts_if(half.path.is_some()));
     }
 
-    /// The part of halves that any path may carry, as schedulers see it.
+    /// The backlog of halves for any path, as schedulers see it.
     pub(super) fn free(&self) -> Backlog {
         let mut free = self.all;
         free.replace(self.bound, Backlog::default());
         free
     }
 
-    /// Bytes that were sent, and are not acknowledged or come after such bytes.
+    /// Bytes from the first unacknowledged byte to the last sent one.
     pub(super) fn unacked(&self) -> u64 {
         self.all.buffered.saturating_sub(self.all.unsent)
     }
@@ -191,7 +190,7 @@ impl SendHalf {
         }
     }
 
-    /// What the scheduler has to be told of the half, if there is anything new.
+    /// News of the half for the scheduler.
     pub(crate) fn take_news(&mut self) -> Option<SchedulerEvent> {
         let is_cut = self.reset.is_some() && self.buffer.buffered() == 0;
         let progress = if is_cut || self.is_finished() {
@@ -212,7 +211,7 @@ impl SendHalf {
         }
     }
 
-    /// True if the scheduler was told that the half is over.
+    /// True after the scheduler was told of the half's end.
     pub(crate) fn is_reported_over(&self) -> bool {
         self.reported == Reported::Over
     }
@@ -259,7 +258,7 @@ impl SendHalf {
     }
 
     /// The application resets the stream after its first `reliable_size` bytes, which must have
-    /// been written. False if it was reset before after this many bytes or fewer.
+    /// been written. False after an earlier reset with this size or a smaller one.
     pub(crate) fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> bool {
         if self.stopped.is_some() {
             return self.reset(error_code);
@@ -276,16 +275,15 @@ impl SendHalf {
         }
         self.stopped = Some(Stopped {
             error_code,
-            // An application that has finished the stream may never look at it again, so it counts
-            // as told.
+            // An application may never look at a finished stream again, so it counts as told.
             told: self.fin != Fin::Open,
         });
         // RFC 9000 section 3.5: the answer is a reset with the same code.
         self.cut(error_code, 0)
     }
 
-    /// Resets the stream after its first `reliable_size` bytes, or reduces that number if it is
-    /// reset already. The first code stays (draft-ietf-quic-reliable-stream-reset-11 section 5.2).
+    /// Resets the stream after its first `reliable_size` bytes, or reduces that size after an
+    /// earlier reset. The first code stays (draft-ietf-quic-reliable-stream-reset-11 section 5.2).
     fn cut(&mut self, error_code: VarInt, reliable_size: u64) -> bool {
         let before = self.reset;
         if before.is_some_and(|reset| reset.reliable_size <= reliable_size) {
@@ -302,9 +300,8 @@ impl SendHalf {
         true
     }
 
-    /// The RESET_STREAM_AT frame that is due, if any; with a reliable size of 0 it stands for
-    /// RESET_STREAM. It is due only once all bytes to be delivered were sent, because the final
-    /// size needs credit.
+    /// The due RESET_STREAM_AT frame; a reliable size of 0 stands for RESET_STREAM. The final size
+    /// needs credit, so the frame is due only after all bytes to be delivered were sent.
     pub(crate) fn reset_due(&self) -> Option<ResetStreamAt> {
         let reset = self.reset.filter(|reset| reset.due)?;
         let final_size = self.buffer.end();
@@ -338,22 +335,22 @@ impl SendHalf {
         self.reset_due().is_some() || self.blocked_report().is_some()
     }
 
-    /// The limit for STREAM_DATA_BLOCKED, if one is due.
+    /// The limit for a due STREAM_DATA_BLOCKED.
     pub(crate) fn blocked_report(&self) -> Option<u64> {
         self.credit.report().filter(|_| self.is_open())
     }
 
-    /// True if something can be sent without credit of the connection.
+    /// True for data or an end that need no credit of the connection.
     pub(crate) fn can_resend(&self) -> bool {
         self.buffer.has_resend() || self.bare_fin().is_some()
     }
 
-    /// True if there are bytes beyond the highest offset sent.
+    /// True for bytes beyond the highest sent offset.
     pub(crate) fn has_new(&self) -> bool {
         self.buffer.next_new().is_some()
     }
 
-    /// The end of the stream without data, if it has to be sent that way.
+    /// The end of the stream in a frame without data.
     fn bare_fin(&self) -> Option<Range<u64>> {
         let end = self.buffer.end();
         (self.fin == Fin::Due && self.reset.is_none() && self.buffer.sent() == end)
@@ -396,8 +393,8 @@ impl SendHalf {
         self.buffer.on_sent(range)
     }
 
-    /// A STREAM frame was acknowledged or lost. This may be reported more than once, and for bytes
-    /// that were dropped; then nothing changes.
+    /// A STREAM frame was acknowledged or lost. Repeated reports, and reports of dropped bytes,
+    /// change nothing.
     pub(crate) fn on_delivery(&mut self, range: Range<u64>, fin: bool, fate: Fate) {
         match fate {
             Fate::Acked => self.buffer.on_acked(range),
@@ -417,8 +414,7 @@ impl SendHalf {
         self.fin == Fin::Acked && self.reset.is_none() && self.buffer.buffered() == 0
     }
 
-    /// True if the deadline has passed and something has yet to be written, or to be sent for the
-    /// first time or again.
+    /// True after the deadline, while data must still be written, sent or sent again.
     pub(super) fn is_late(&self) -> bool {
         let waits = || self.buffer.unsent() > 0 || self.buffer.lost() > 0;
         self.deadline.is_some_and(|deadline| deadline.has_passed)
@@ -433,12 +429,12 @@ impl SendHalf {
         self.is_finished() || reset && self.stopped.is_none_or(|stopped| stopped.told)
     }
 
-    /// True if any byte of `offsets` is in flight or lost.
+    /// True for a range with a byte in flight or lost.
     pub(crate) fn is_unacked(&self, offsets: Range<u64>) -> bool {
         self.buffer.in_flight_in(offsets).is_some()
     }
 
-    /// Its place among those that have something to send.
+    /// The half's place in queues.
     pub(super) fn rank(&self) -> Rank {
         let in_order = (!self.incremental).then(|| VarInt::from(self.id).into_inner());
         Rank {

@@ -12,8 +12,7 @@ use crate::range_set::RangeSet;
 const SEGMENT_MIN: usize = 1 << 10;
 const SEGMENT_MAX: usize = 64 << 10;
 
-/// Chunks shorter than this, in bytes, are copied, because that costs less than a segment of their
-/// own.
+/// Shorter chunks, in bytes, are copied: copying costs less than a segment.
 const SMALL_CHUNK: usize = 256;
 
 /// The bytes of a stream from the first unacknowledged one to the last written one, and the state
@@ -31,8 +30,7 @@ pub(crate) struct SendBuffer {
     acked: RangeSet,
     /// Bytes that were lost and not sent again since.
     lost: Pending,
-    /// Bytes that were never sent although they are below `sent`, because later ones were sent
-    /// first.
+    /// Bytes below `sent` that were never sent, because later bytes were sent first.
     skipped: Pending,
     /// Index of the segment that bytes were last copied from.
     cursor: usize,
@@ -53,7 +51,7 @@ enum Data {
 }
 
 impl Segment {
-    /// Bytes of memory, with its place in the list, which may be twice as long as necessary.
+    /// Bytes of memory, with its place in the list; lists have up to twice the room they need.
     fn memory(&self) -> u64 {
         let data = match &self.data {
             Data::Shared(bytes) => bytes.len(),
@@ -168,12 +166,12 @@ impl SendBuffer {
         self.lost.first().or_else(|| self.skipped.first())
     }
 
-    /// True if there are such bytes.
+    /// True for lost or skipped bytes.
     pub(crate) fn has_resend(&self) -> bool {
         !self.lost.is_empty() || !self.skipped.is_empty()
     }
 
-    /// True if there are such bytes, or some that were never sent.
+    /// True for lost, skipped or never sent bytes.
     #[inline]
     pub(crate) fn wants_to_send(&self) -> bool {
         self.sent < self.end || self.has_resend()
@@ -184,8 +182,7 @@ impl SendBuffer {
         (self.sent < self.end).then_some(self.sent..self.end)
     }
 
-    /// The first part of `offsets` that was written and is not acknowledged, whether or not it was
-    /// sent.
+    /// The first written and unacknowledged part of `offsets`, sent or not.
     pub(crate) fn unacked_in(&self, offsets: Range<u64>) -> Option<Range<u64>> {
         let mut start = offsets.start.max(self.base);
         let mut end = offsets.end.min(self.end);
@@ -235,7 +232,7 @@ impl SendBuffer {
         debug_assert!(range.is_empty());
     }
 
-    /// Index of the segment that holds `offset`. Mostly it is the one used last, or the next.
+    /// Index of the segment with `offset`: mostly the last used segment, or the next.
     fn segment_of(&self, offset: u64) -> usize {
         for index in self.cursor..(self.cursor + 2).min(self.segments.len()) {
             let segment = &self.segments[index];
@@ -247,8 +244,8 @@ impl SendBuffer {
             .partition_point(|segment| segment.end() <= offset)
     }
 
-    /// Bytes of `range` were sent. Returns by how much the highest offset sent rose, which is what
-    /// flow control counts.
+    /// Bytes of `range` were sent. Returns the rise of the highest sent offset, which flow control
+    /// counts.
     pub(crate) fn on_sent(&mut self, range: Range<u64>) -> u64 {
         self.lost.remove(range.clone());
         self.skipped.remove(range.clone());
@@ -308,8 +305,8 @@ impl SendBuffer {
         }
     }
 
-    /// Drops the bytes from offset `length` on: those not sent yet are never sent, and the others
-    /// count as acknowledged.
+    /// Drops the bytes from offset `length` on: unsent bytes are never sent, sent bytes count as
+    /// acknowledged.
     pub(crate) fn truncate(&mut self, length: u64) {
         self.end = self.end.min(self.sent.max(length));
         self.skipped.remove(length..u64::MAX);

@@ -1,4 +1,4 @@
-//! [`SendWindow`]: how many stream bytes a connection buffers until they are acknowledged.
+//! [`SendWindow`]: the limit on buffered stream bytes of a connection.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ const INITIAL: u64 = 4 << 20;
 /// Blocked writers are woken when this part of the window is free.
 const WAKE_SHARE: u64 = 8;
 
-/// If no stream data waits to be sent, blocked writers are woken when this many bytes are free.
+/// Blocked writers are woken at this many free bytes if no stream data waits to be sent.
 const WAKE_IDLE: u64 = 16 << 10;
 
-/// How many bytes of all streams may be buffered, sent or not, before the first of them is
-/// acknowledged. It grows with the rate of acknowledgements.
+/// The limit on buffered bytes of all streams, sent or not, up to the last unacknowledged byte. The
+/// window grows with the rate of acknowledgements.
 #[derive(Debug)]
 pub(super) struct SendWindow {
     /// The size now, in bytes.
@@ -65,13 +65,14 @@ impl SendWindow {
         false
     }
 
-    /// Bytes that may still be written while `buffered` bytes are not acknowledged.
+    /// Bytes that may still be written on top of `buffered` unacknowledged bytes.
     pub(super) fn room(&self, buffered: u64) -> u64 {
         self.size.saturating_sub(buffered)
     }
 
-    /// True if there is enough room to wake blocked writers: `buffered` bytes are not acknowledged, `unsent` of them not sent. They are not woken for every
-    /// acknowledgement, but earlier if no stream data is left to send.
+    /// True with enough room to wake blocked writers. `buffered` bytes are not acknowledged, and
+    /// `unsent` of them not sent. Writers are not woken for every acknowledgement, but earlier
+    /// without stream data to send.
     pub(super) fn is_worth_waking(&self, buffered: u64, unsent: u64) -> bool {
         let share = self.size / WAKE_SHARE;
         let enough = if unsent == 0 {

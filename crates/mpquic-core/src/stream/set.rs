@@ -27,7 +27,7 @@ use crate::wire::transport_parameters::TransportParameters;
 /// The most streams that a scheduler sees.
 const MAX_STREAM_VIEWS: usize = 64;
 
-/// All streams of a connection, their flow control, and what of them is sent next.
+/// All streams of a connection, their flow control, and the order of their data.
 #[derive(Debug)]
 pub(crate) struct StreamSet {
     pub(super) sends: Slab<SendHalf>,
@@ -58,7 +58,7 @@ pub(crate) struct StreamSet {
     pub(super) send_window: SendWindow,
     /// Bytes that all receiving halves hold.
     pub(super) held: Held,
-    /// Bytes received that had arrived before, or whose stream was over.
+    /// Bytes received twice, or after the end of their stream.
     pub(crate) received_again: u64,
     pub(super) receive_windows: ReceiveWindows,
     pub(super) budget: MemoryBudget,
@@ -168,7 +168,7 @@ impl StreamSet {
         self.send_credit = SendCredit::default();
     }
 
-    /// Changes how many bytes may be written before the first of them is acknowledged.
+    /// Changes the limit on written and unacknowledged bytes.
     pub(crate) fn set_send_window(&mut self, bytes: u64) {
         self.send_window.set_max(bytes);
         self.wake_writers();
@@ -181,7 +181,7 @@ impl StreamSet {
         }
     }
 
-    /// Lets receive windows grow to `bytes`, at most to the configured cap, if there is memory for it.
+    /// Lets receive windows grow to `bytes`, within the configured cap and the available memory.
     pub(crate) fn set_receive_window_target(&mut self, bytes: u64) {
         if !self.budget.is_tight() {
             self.receive_windows.grow(bytes);
@@ -263,9 +263,9 @@ impl StreamSet {
         Some(id)
     }
 
-    /// Opens every stream of the peer up to `index`, which our MAX_STREAMS allows: those
-    /// with lower numbers are opened with it (RFC 9000 section 3.2). Nothing is kept of them until
-    /// one side uses them.
+    /// Opens every stream of the peer up to `index`, within our MAX_STREAMS: a stream opens all
+    /// streams with lower numbers (RFC 9000 section 3.2). A stream takes no memory of its own until
+    /// one side uses it.
     pub(super) fn open_peer_streams(&mut self, dir: Dir, index: u64) {
         let send = match dir {
             Dir::Bi => Half::UNUSED,
@@ -287,8 +287,8 @@ impl StreamSet {
         Some(id)
     }
 
-    /// Updates totals and queues after a sending half has changed, and frees the half if it is not
-    /// needed any more.
+    /// Updates totals and queues after a sending half has changed, and frees a half with no further
+    /// use.
     pub(super) fn update_send(&mut self, key: u32) {
         let Some(send) = self.sends.get_mut(key as usize) else {
             return;
@@ -337,8 +337,8 @@ impl StreamSet {
         }
     }
 
-    /// Updates queues after a receiving half has changed, returns the credit of bytes that will
-    /// never be read to the connection, and frees the half if it is not needed any more.
+    /// Updates queues after a receiving half has changed, returns the credit of bytes that nobody
+    /// will read to the connection, and frees a half with no further use.
     pub(super) fn update_recv(&mut self, key: u32) {
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return;
@@ -389,7 +389,7 @@ impl StreamSet {
         }
     }
 
-    /// Bytes that may be written before the send window is full.
+    /// Bytes until the send window is full.
     pub(super) fn send_room(&self) -> u64 {
         self.send_window.room(self.backlogs.all.buffered)
     }
@@ -423,8 +423,7 @@ impl StreamSet {
         self.events.pop_front()
     }
 
-    /// Events for the scheduler: streams that were opened or have ended, and sizes that became
-    /// known.
+    /// Events for the scheduler: opened and ended streams, and known sizes.
     pub(crate) fn drain_news(&mut self) -> impl Iterator<Item = SchedulerEvent> + '_ {
         self.news.drain(..)
     }
@@ -464,7 +463,7 @@ impl StreamSet {
         );
     }
 
-    /// True if any byte of `offsets` was sent and is not acknowledged yet.
+    /// True if a byte of `offsets` was sent and not acknowledged.
     pub(crate) fn is_unacked(&self, id: StreamId, offsets: Range<u64>) -> bool {
         self.tables
             .send_key(id)
@@ -478,7 +477,7 @@ impl StreamSet {
         (self.sends.len(), self.recvs.len())
     }
 
-    /// True if no half is open and nothing waits to be sent.
+    /// True without open halves and data to send.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.open_halves() == (0, 0) && !self.wants_control() && !self.wants_data()

@@ -12,7 +12,7 @@ pub(crate) struct Half(u32);
 impl Half {
     /// It is closed, or never existed.
     pub(crate) const CLOSED: Self = Self(u32::MAX);
-    /// It is open, but neither side has used it, and there is nothing to be kept of it.
+    /// Open, but not used by either side, and without any state to keep.
     pub(crate) const UNUSED: Self = Self(u32::MAX - 1);
 
     /// A half with this key.
@@ -21,7 +21,7 @@ impl Half {
         Self(key)
     }
 
-    /// The key of a half that is open and was used.
+    /// The key of an open and used half.
     pub(crate) fn key(self) -> Option<u32> {
         (self.0 < Self::UNUSED.0).then_some(self.0)
     }
@@ -46,9 +46,9 @@ impl Halves {
     }
 }
 
-/// Finds the halves of a stream. Streams are opened in order, so a lookup needs only two indices,
-/// and no hash that a peer could attack. A page is freed when all its streams are closed; a stream
-/// that stays open for long costs its page, and a pointer for each later page.
+/// Finds the halves of a stream. Streams are opened in order, so a lookup takes two indices, and no
+/// hash that a peer could attack. A page is freed when all its streams are closed; a stream with a
+/// long life costs its page, and a pointer for each later page.
 #[derive(Debug, Default)]
 pub(crate) struct StreamTable {
     pages: VecDeque<Option<Box<Page>>>,
@@ -83,7 +83,7 @@ impl StreamTable {
 
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
-        // All other pages are freed when their last stream closes.
+        // Other pages are freed with their last stream.
         if let Some(page) = self.pages.back_mut()
             && page.as_ref().is_some_and(|page| page.live == 0)
         {

@@ -73,7 +73,7 @@ impl StreamTables {
         }
     }
 
-    /// The halves of a stream, closed if it is not open.
+    /// The halves of a stream, closed for a stream that does not exist.
     pub(super) fn halves(&self, id: StreamId) -> Halves {
         self.of(id).halves(id.index())
     }

@@ -14,11 +14,11 @@ const PARTS: u32 = 4;
 
 /// Measures how fast stream bytes arrive, or are acknowledged, on all paths together.
 ///
-/// A window of [`ROUND_TRIPS`] times the bytes that arrive in the slowest path's round trip keeps
-/// all paths busy. New credit takes one round trip to reach the peer. A loss takes another to be
-/// repaired, during which all later bytes have to wait, or two if the repair is lost as well: at the
-/// receiver to be read, and at the sender to be forgotten. The rest lets starting paths double their
-/// rate meanwhile.
+/// A window of [`ROUND_TRIPS`] times the bytes of one round trip on the slowest path keeps all
+/// paths busy. New credit takes one round trip to reach the peer. The repair of a loss takes
+/// another round trip, or two after a second loss; meanwhile later bytes wait at the receiver for
+/// the reader, and at the sender for their acknowledgement. The rest lets starting paths double
+/// their rate meanwhile.
 #[derive(Debug)]
 pub(crate) struct WindowTarget {
     start: Instant,

@@ -29,7 +29,7 @@ fn in_order_bytes_are_given_as_they_came() {
     assembler.insert(0, data.slice(..600), APART);
     assembler.insert(600, data.slice(600..), APART);
     let first = assembler.read(usize::MAX).expect("bytes");
-    // The same memory: nothing was copied.
+    // The same memory: no byte was copied.
     assert_eq!(first.bytes.as_ptr(), data.as_ptr());
     assert_eq!((first.offset, first.bytes.len()), (0, 600));
     let second = assembler.read(100).expect("bytes");

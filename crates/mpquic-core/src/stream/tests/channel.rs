@@ -1,5 +1,5 @@
-//! Two ends and a channel that loses, repeats and reorders packets: every byte must arrive, once,
-//! in its place, and nothing may be left.
+//! Two ends and a channel that loses, repeats and reorders packets: every byte must arrive once, in
+//! its place, and no state may be left.
 
 use std::collections::VecDeque;
 
@@ -39,12 +39,12 @@ impl Transfer {
     }
 }
 
-/// One end and what it has on the way to the other.
+/// One end and the packets in flight to the other.
 struct End {
     streams: StreamSet,
     /// In flight towards the other end.
     channel: VecDeque<Packet>,
-    /// Arrived or not; the sender will learn a fate of each, some of them twice.
+    /// Arrived or not; the sender will learn a fate of each packet, sometimes twice.
     fates: Vec<(Packet, bool)>,
     sending: Vec<Transfer>,
 }

@@ -259,7 +259,7 @@ fn what_is_bound_to_a_path_travels_on_no_other() {
         [Bytes::from(vec![1; 400])]
     );
     assert!(!datagrams.has_bound(other));
-    // A path that is abandoned takes along what is bound to it.
+    // An abandoned path takes its bound DATAGRAMs along.
     assert!(datagrams.send(Bytes::from(vec![1; 400]), bound));
     datagrams.release(other);
     assert!(!datagrams.has_bound(other));
@@ -267,7 +267,7 @@ fn what_is_bound_to_a_path_travels_on_no_other() {
     assert_eq!(datagrams.send_buffer_space(), 1000);
 }
 
-/// A DATAGRAM that is late is not sent, makes room for others, and is counted.
+/// A late DATAGRAM is not sent, makes room for others, and is counted.
 #[test]
 fn what_is_late_is_dropped() {
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What is sent, in which order, and what is counted.
+//! Sent frames, their order, and counts.
 
 use quinn_proto::WriteError;
 
@@ -94,7 +94,7 @@ fn those_that_are_not_incremental_go_one_after_the_other_and_take_one_turn() {
     assert_eq!(order(&mut streams, 100), [0, 2, 1, 0, 2, 1, 3, 3, 4, 4]);
 }
 
-/// One that has more to send only after others began is not behind them for that.
+/// A stream whose new data comes after other streams began keeps its place.
 #[test]
 fn who_goes_in_order_keeps_the_place_when_the_buffer_was_empty() {
     let mut streams = client(&config());
@@ -277,7 +277,7 @@ fn the_connections_credit_is_used_by_new_bytes_only() {
         (60, 0, 100)
     );
     assert!(!view.app_limited);
-    // The peer is told once (RFC 9000 section 4.1), and again if that was lost.
+    // The peer is told once (RFC 9000 section 4.1), and again after a loss.
     let told = next_packet(&mut streams, 1200).expect("told");
     assert_eq!(told.frames(), [Frame::DataBlocked(100)]);
     assert!(next_packet(&mut streams, 1200).is_none());

@@ -272,7 +272,7 @@ fn resets_are_bounded() {
     assert_eq!(reset_until_fault(now), (100, Fault::TooManyResets));
 }
 
-/// The peer gets no streams for those that nobody has taken.
+/// The peer gets no streams in exchange for streams that nobody accepted.
 #[test]
 fn streams_reset_at_once_are_replaced_once_they_were_taken() {
     let mut streams = client(&small());
@@ -291,7 +291,7 @@ fn streams_reset_at_once_are_replaced_once_they_were_taken() {
     assert!(gives_streams(&mut streams));
 }
 
-/// A peer that repeats itself sends nothing that we would have to hold.
+/// A peer with repetitions sends no bytes that we would have to hold.
 #[test]
 fn duplicates_do_not_widen_receive_windows() {
     let config = config();
@@ -411,7 +411,7 @@ fn lower_streams_are_opened_with_a_higher_one() {
     // RFC 9000 section 19.5: STOP_SENDING opens a stream, too.
     assert_eq!(give(&mut streams, stop(peer_bidi(4))), Ok(()));
     assert_eq!(streams.open_halves(), (4, 1));
-    // What nobody has used yet is as good as what was.
+    // An unused half counts like a used one.
     let unused = peer_bidi(3);
     let blocked = streams.recv_stream(unused).read_chunk(9, true);
     assert_eq!(blocked, Err(ReadStreamError::Blocked));

@@ -1,5 +1,5 @@
-//! Streams as a whole: two ends that exchange frames, every rule the peer may break, and what is
-//! left when all is over.
+//! Streams as a whole: two ends that exchange frames, every rule that the peer may break, and the
+//! state left at the end.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Anything a peer may send, between anything an application may do: nothing panics, and totals
-//! stay what the parts add up to.
+//! Any frames of a peer between any calls of an application: no panic, and totals stay the sums of
+//! their parts.
 
 use proptest::prelude::*;
 use rand::rngs::StdRng;

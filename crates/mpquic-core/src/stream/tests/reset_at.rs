@@ -24,7 +24,7 @@ fn whole(id: StreamId, error_code: u64, final_size: u64) -> Frame {
     })
 }
 
-/// A client with one stream of its own, on which so many bytes were written.
+/// A client with one stream of its own and `bytes` written bytes.
 fn writing(bytes: u64) -> (StreamSet, StreamId) {
     let mut client = client(&config());
     let id = client.open(Dir::Uni).expect("credit");
@@ -132,7 +132,7 @@ fn section_5_only_the_beginning_is_sent_again() {
     assert!(client.is_idle());
 }
 
-/// Section 5.3: done as soon as both the frame and the bytes are acknowledged.
+/// Section 5.3: done once both the frame and the bytes are acknowledged.
 #[test]
 fn section_5_3_the_half_ends_with_the_last_acknowledgement() {
     for reset_first in [true, false] {
@@ -204,7 +204,7 @@ fn section_5_1_a_finished_stream_can_be_reset() {
     assert_eq!(again, [stream_frame(id, 0, &bytes_of(0..100), false)]);
 }
 
-/// Section 5.4: who wants nothing more does not get the beginning either.
+/// Section 5.4: after STOP_SENDING, not even the beginning is delivered.
 #[test]
 fn section_5_4_stop_sending_is_answered_with_a_plain_reset() {
     let (mut client, id) = writing(900);
@@ -270,7 +270,7 @@ fn section_5_the_beginning_is_read_before_the_reset() {
         );
         let left = if ordered { 300 } else { 100 };
         assert_eq!(read(&mut client, id, ordered), (left, reset));
-        // All credit is back, also that of bytes that never came.
+        // All credit is back, also for bytes that never arrived.
         assert_eq!(client.receive_windows.credit.held(), 0);
         assert_eq!(client.receive_windows.credit.received(), 1000);
         assert!(client.recv_stream(id).read_chunk(1, ordered).is_err());
@@ -278,7 +278,7 @@ fn section_5_the_beginning_is_read_before_the_reset() {
     }
 }
 
-/// A reader who waits hears of a reset whose beginning it has got.
+/// A waiting reader with the whole beginning hears of the reset.
 #[test]
 fn section_5_a_reset_without_anything_left_to_read_is_told_at_once() {
     let (mut client, id) = reading(300);
@@ -369,7 +369,7 @@ fn a_stopped_stream_ends_with_the_reset() {
     assert_eq!(client.receive_windows.credit.held(), 0);
 }
 
-/// draft-ietf-quic-reliable-stream-reset-11 section 3: a side that has not announced it takes plain
+/// draft-ietf-quic-reliable-stream-reset-11 section 3: a side without the announcement takes plain
 /// resets all the same.
 #[test]
 fn a_side_that_takes_no_beginnings_takes_resets() {
