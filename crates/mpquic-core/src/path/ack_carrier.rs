@@ -11,15 +11,15 @@ use crate::ids::PathId;
 /// Acknowledgements leave their own path for a path whose round trip is shorter by this factor.
 const WORTH_LEAVING: u32 = 4;
 /// Acknowledgements stay on the other path while its round trip is shorter by this factor. If the
-/// peer moves its acknowledgements as well, the longer round trip becomes half of the long path and
-/// half of the short one, so a factor of 4 becomes 2.5.
+/// peer does the same, the longer round trip becomes half of the long path and half of the short
+/// one: a factor of 4 turns into 2.5.
 const WORTH_STAYING: u32 = 2;
-/// After a return, acknowledgements stay on their own path for this long: they may themselves have
-/// filled or silenced the other path.
+/// After a return, acknowledgements stay on their own path for this time: perhaps they filled or
+/// silenced the other path.
 const REST: Duration = Duration::from_secs(10);
 
-/// In one round trip of the other path, at most this many acknowledgements leave on it. More would
-/// fill a thin link, and the peer's round trip is longer, so it needs no more.
+/// Most acknowledgements per round trip of the other path. More would fill a thin link, and the
+/// peer's longer round trip needs no more.
 const PER_ROUND_TRIP: u32 = 8;
 
 /// The choice of a path for the acknowledgements of one path.
@@ -57,8 +57,8 @@ impl AckCarrier {
         }
     }
 
-    /// An acknowledgement is due on the other path, which has this round trip. Returns when the
-    /// acknowledgement may leave, or `None` if it leaves now.
+    /// An acknowledgement is due on the other path, with this round trip. Returns the earliest time
+    /// for the acknowledgement, or `None` for now.
     pub(super) fn leave(&mut self, now: Instant, round_trip: Duration) -> Option<Instant> {
         let wait = self.next.filter(|next| *next > now);
         if wait.is_none() {

@@ -18,18 +18,19 @@ use crate::wire::frame::{Frame, FrameIter, PathNewConnectionId};
 pub(crate) enum Destination<'a> {
     /// To a path.
     Path(&'a PacketNumberSpace),
-    /// It may open its path.
+    /// A path that the packet may open.
     NewPath,
-    /// To a path whose PATH_NEW_CONNECTION_ID is still on its way (MP-083), unless it [brings](brings_cid) that.
+    /// A path whose PATH_NEW_CONNECTION_ID has not arrived yet (MP-083), unless the packet
+    /// [brings](brings_cid) the connection ID.
     Later,
-    /// It has to be dropped.
+    /// The packet must be dropped.
     Nowhere(DropReason),
 }
 
 impl Paths {
-    /// A datagram for a path arrived. Its bytes raise the anti-amplification limit of the addresses
-    /// it came from (RFC 9000 section 8.1). False if it came from a server address that the client
-    /// did not choose, and must be dropped (MP-086).
+    /// A datagram for a path arrived. Its bytes raise the anti-amplification limit of its sender
+    /// (RFC 9000 section 8.1). False for a datagram from a server address that the client did not
+    /// choose; the datagram must be dropped (MP-086).
     pub(crate) fn on_datagram(&mut self, arrival: &Arrival, outbox: &mut Outbox) -> bool {
         let may_come = self.shared.side == Side::Server || self.is_chosen(arrival);
         if may_come && let Some((slot, shared)) = self.slot_and_shared(arrival.path) {
@@ -129,8 +130,8 @@ fn peer_cids(payload: &Bytes, id: PathId) -> impl Iterator<Item = PathNewConnect
     })
 }
 
-/// True if a packet brings a connection ID to answer with on its own path. If the client has left all other paths, it
-/// can come in no other packet.
+/// True if a packet brings a connection ID for answers on its own path. After the client has left
+/// all other paths, no other packet can bring the ID.
 pub(crate) fn brings_cid(payload: &Bytes, id: PathId) -> bool {
     peer_cids(payload, id).next().is_some()
 }

@@ -1,4 +1,4 @@
-//! [`AdvisoryFrameLimit`]: how many frames that only give advice a peer may send.
+//! [`AdvisoryFrameLimit`]: the number of frames with mere advice that a peer may send.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::rate::TokenBucket;
 
 /// How many such frames may come at once; an honest peer sends a few for each path.
 const BURST: u32 = 1000;
-/// One more frame is allowed after each such interval.
+/// Time until one more frame is allowed.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Rate limit for advisory frames: PATHS_BLOCKED, PATH_CIDS_BLOCKED, MAX_PATH_ID, path statuses and

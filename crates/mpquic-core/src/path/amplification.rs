@@ -1,6 +1,6 @@
-//! [`Amplification`]: how much may be sent to an address that the peer has not proven to own.
+//! [`Amplification`]: the limit on bytes to an address before the peer has proven to own it.
 
-/// Bytes that may be sent per byte received (RFC 9000 section 8).
+/// Bytes allowed per received byte (RFC 9000 section 8).
 const FACTOR: u64 = 3;
 /// The most bytes an earlier proof is good for, whatever window a controller begins with: 32 datagrams.
 const MAX_VOUCHED: u64 = 32 * 1500;
@@ -10,7 +10,7 @@ const MAX_VOUCHED: u64 = 32 * 1500;
 pub(crate) struct Amplification {
     received: u64,
     sent: u64,
-    /// Bytes that may be sent beyond that.
+    /// Bytes allowed on top of that.
     vouched: u64,
     validated: bool,
 }
@@ -51,8 +51,8 @@ impl Amplification {
         self.validated = true;
     }
 
-    /// The peer has proven the address on an earlier connection: so many bytes may be sent before it
-    /// does so again (RFC 9000 section 8.1.3).
+    /// The peer has proven the address on an earlier connection: `bytes` bytes are allowed before
+    /// the next proof (RFC 9000 section 8.1.3).
     pub(crate) fn vouch(&mut self, bytes: u64) {
         self.vouched = bytes.min(MAX_VOUCHED);
     }

@@ -1,5 +1,5 @@
-//! Failover: after a probe timeout a path is suspect. What it carries is sent on the other paths at
-//! once, and the path is used again as soon as it answers.
+//! Failover: after a probe timeout a path is suspect. Its content is sent on the other paths at
+//! once, and the path is used again with its next answer.
 
 use std::time::Instant;
 
@@ -11,13 +11,13 @@ use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
 use crate::packet::delivery::{Delivery, StreamDelivery};
 
-/// How many packets' content a probe repeats if no other path carries it.
+/// Number of packets whose content a probe of the only path repeats.
 const PROBE_PACKETS: usize = 2;
 
 impl Path {
-    /// Queues the content of unacknowledged packets to be sent on other paths, once for each
-    /// packet. The packets stay in flight: if they are acknowledged after all, that counts like an
-    /// acknowledgement of the copy.
+    /// Queues the content of unacknowledged packets for other paths, once for each packet. The
+    /// packets stay in flight: their own acknowledgement counts like an acknowledgement of the
+    /// copy.
     pub(super) fn reinject(&mut self, outbox: &mut Outbox) {
         for (_, packet) in self.space.sent.iter_mut() {
             if packet.reinjected || packet.mtu_probe {
@@ -91,8 +91,9 @@ impl Paths {
         }
     }
 
-    /// Server: a Handshake packet of the client proves the address that it came from (RFC 9000 section 8.1).
-    /// If that is another one than path 0's, its link may be dead: path 0 has to answer for itself.
+    /// Server: a Handshake packet of the client proves the client's address (RFC 9000 section 8.1).
+    /// For another address than path 0's, the link of path 0 may be dead: path 0 must prove its own
+    /// address.
     pub(crate) fn on_handshake_packet(&mut self, from: FourTuple, now: Instant) {
         let initial_pto = self.shared.config.initial_pto();
         let pto = self.shared.peer_max_ack_delay();
@@ -145,7 +146,7 @@ impl Paths {
         }
     }
 
-    /// The driver says that a path's interface is gone or back. A path whose interface is gone is
+    /// The driver reports the loss or the return of a path's interface. A path without interface is
     /// suspect at once.
     pub(crate) fn set_interface_up(
         &mut self,
@@ -164,8 +165,8 @@ impl Paths {
         Ok(())
     }
 
-    /// While none of the available paths answers, the peer is told that the backup paths, which
-    /// stand in for them, are available (MP-115).
+    /// While no available path answers, backup paths stand in: the peer is told that backup paths
+    /// are available (MP-115).
     pub(super) fn review_backups(&mut self) {
         let mut available = self
             .slots()

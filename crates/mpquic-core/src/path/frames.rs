@@ -77,7 +77,7 @@ impl Paths {
         new: &NewConnectionId,
         outbox: &mut Outbox,
     ) -> Result<(), TransportError> {
-        // MP-051: frames about a path that was abandoned or forgotten are ignored.
+        // MP-051: frames about abandoned or forgotten paths are ignored.
         if self.is_past(id) {
             return Ok(());
         }
@@ -302,8 +302,8 @@ impl Paths {
         let multipath = self.ids.is_multipath();
         for slot in self.slots_mut() {
             match &mut slot.abandon {
-                // Written on another path, because nothing more is sent on the abandoned one
-                // (MP-121, MP-122).
+                // Written on another path, because the abandoned one sends no more (MP-121,
+                // MP-122).
                 Some(abandon) if abandon.progress.is_queued() && slot.id != carrier => {
                     let frame = Frame::PathAbandon(PathAbandon {
                         path_id: slot.id,
@@ -333,8 +333,8 @@ impl Paths {
         }
     }
 
-    /// Writes acknowledgements for a path; with `orphans`, also those for paths that do not carry
-    /// their own. True if any was written.
+    /// Writes acknowledgements for a path; with `orphans`, also acknowledgements for paths that
+    /// cannot carry their own. True after any frame.
     pub(crate) fn write_acks(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -355,7 +355,7 @@ impl Paths {
         acked
     }
 
-    /// The paths whose acknowledgements this one carries, itself among them.
+    /// The paths with acknowledgements on `carrier`, including itself.
     fn spoken_for(&mut self, carrier: PathId) -> impl Iterator<Item = &mut Path> {
         self.slots_mut().iter_mut().filter_map(move |slot| {
             let is_abandoned = slot.abandon.is_some();
@@ -368,7 +368,7 @@ impl Paths {
         })
     }
 
-    /// Acknowledgements that [`Self::write_acks`] has written are in an ack-eliciting packet.
+    /// An ack-eliciting packet carries the acknowledgements of [`Self::write_acks`].
     pub(crate) fn on_confirmation_requested(&mut self, carrier: PathId, orphans: bool) {
         if orphans {
             for path in self.spoken_for(carrier) {
@@ -400,19 +400,19 @@ impl Paths {
 }
 
 impl Path {
-    /// True if `carrier` speaks for this path: because it was chosen to, or because this path
-    /// cannot itself.
+    /// True if `carrier` carries this path's acknowledgements: by choice, or because this path is
+    /// suspect.
     fn is_spoken_for_by(&self, carrier: PathId) -> bool {
         self.ack_carrier.path() == Some(carrier) || self.is_suspect()
     }
 
-    /// True if the path's own packets carry its acknowledgements. If others do, the peer's round
-    /// trips would be of two kinds.
+    /// True if the path's own packets carry its acknowledgements. With two carriers at once, the
+    /// peer would measure two kinds of round trips.
     fn acknowledges_itself(&self) -> bool {
         self.ack_carrier.path().is_none() || self.is_suspect()
     }
 
-    /// Writes an acknowledgement of what was received, if one is wanted.
+    /// Writes an acknowledgement if one is wanted.
     fn write_ack(&mut self, writer: &mut FrameWriter<'_>, now: Instant, named: bool) -> bool {
         let named = named.then_some(self.id);
         let received = &mut self.space.received;

@@ -1,4 +1,4 @@
-//! [`PathMut`]: what the application and the driver do with one path.
+//! [`PathMut`]: one path, for the application and the driver.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub struct PathMut<'a> {
 }
 
 impl<'a> PathMut<'a> {
-    /// The path, if it is open.
+    /// An open path.
     #[inline]
     pub(crate) fn new(
         id: PathId,
@@ -73,9 +73,8 @@ impl<'a> PathMut<'a> {
         }
     }
 
-    /// Hint from the driver: how much waits in the local queue that the path sends into. Bytes sent
-    /// after the hint are added to it, so it should be repeated as often as new values are
-    /// available.
+    /// Hint from the driver: the amount of data in the local queue below the path. Later sent bytes
+    /// are added to the hint, so new values should be reported as often as available.
     #[inline]
     pub fn set_local_queue(&mut self, queue: Option<LocalQueue>) {
         if let Some(path) = self.slot_mut().open_mut() {
@@ -83,13 +82,13 @@ impl<'a> PathMut<'a> {
         }
     }
 
-    /// Client: its local address for the path changed, for example because an interface came back
-    /// with another one. The path migrates to it, and returns if nothing arrives there.
+    /// Client: the path's local address changed, for example because an interface came back with
+    /// another address. The path migrates to the new address, and returns without an answer there.
     ///
     /// # Errors
     ///
-    /// On a server; before the handshake is confirmed; if the server does not allow migration; or
-    /// if it has not issued a connection ID to migrate with.
+    /// On a server; before the handshake is confirmed; for a server which forbids migration; and
+    /// without an unused connection ID of the server.
     pub fn set_local_address(
         &mut self,
         now: Instant,
@@ -100,14 +99,14 @@ impl<'a> PathMut<'a> {
         slot.move_to(now, local, shared, self.outbox)
     }
 
-    /// The addresses that the path returns to if nothing arrives at those that it has moved to.
+    /// Addresses to which the path returns without an answer at its new addresses.
     pub fn previous_addresses(&self) -> Option<FourTuple> {
         self.slot().open()?.refuge()
     }
 
-    /// The path does not return to its previous addresses: call it if they are gone, for example
-    /// because their socket was closed. The only path then waits for as long as the connection may be
-    /// idle.
+    /// Keeps the path from returning to its previous addresses. Call it after their loss, for
+    /// example after closing their socket. The only path then waits for the connection's idle
+    /// timeout.
     pub fn forget_previous_addresses(&mut self) {
         let (slot, _) = self.paths.slot_at_and_shared(self.index);
         slot.forget_previous();

@@ -1,4 +1,4 @@
-//! [`PathIds`]: which path IDs may be used, are in use, or may never be used again.
+//! [`PathIds`]: unused, open and spent path IDs.
 
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
@@ -17,7 +17,7 @@ const PATH_IDS: u64 = 1 << 32;
 /// (MP-131). That also bounds the memory held here and by paths.
 #[derive(Debug)]
 pub(crate) struct PathIds {
-    /// IDs that may be unused or open at one time; 0 turns multipath off.
+    /// Most IDs that are unused or open at a time; 0 turns multipath off.
     max_concurrent: u32,
     /// Number of IDs at or below our limit.
     local_count: u64,
@@ -26,7 +26,7 @@ pub(crate) struct PathIds {
     progress: Progress,
     /// The peer's limit; `None` until multipath is negotiated.
     peer: Option<PeerLimit>,
-    /// IDs that are or were open.
+    /// Open and formerly open IDs.
     used: RangeSet,
     /// IDs whose path is gone.
     closed: RangeSet,
@@ -43,8 +43,8 @@ struct PeerLimit {
 }
 
 impl PathIds {
-    /// Starts with path 0 open. Up to `max_concurrent` paths may be open at one time; 0 means that
-    /// multipath is not offered.
+    /// Starts with path 0 open. Up to `max_concurrent` paths may be open at a time; 0 disables
+    /// multipath.
     pub(crate) fn new(max_concurrent: u32) -> Self {
         let count = u64::from(max_concurrent).max(1);
         let mut used = RangeSet::new();
@@ -87,7 +87,7 @@ impl PathIds {
 
     /// Checks a path ID that a frame names, or the limit in PATHS_BLOCKED.
     pub(crate) fn check(&self, path: PathId) -> Result<(), TransportError> {
-        // MP-050, MP-142: against what we announced, whether or not it was acknowledged (MP-099)
+        // MP-050, MP-142: compared with our announced limit, acknowledged or not (MP-099)
         if u64::from(path) < self.announced_count {
             Ok(())
         } else {
@@ -107,8 +107,8 @@ impl PathIds {
             .map_or(PathId::ZERO, |peer| peer.current.min(PathId(local)))
     }
 
-    /// Unused IDs that both sides allow, lowest first. A client opens the first one that has
-    /// connection IDs from each side (MP-071). At most `max_concurrent` of them.
+    /// Unused IDs within both sides' limits, lowest first, at most `max_concurrent`. A client opens
+    /// the first ID with connection IDs from each side (MP-071).
     pub(crate) fn unused(&self) -> impl Iterator<Item = PathId> + '_ {
         self.unused_up_to(self.limit())
     }
@@ -135,8 +135,8 @@ impl PathIds {
             .map(PathId)
     }
 
-    /// Marks an ID as used: the client opens it, or a packet of the peer opened it. False if it
-    /// was used before (MP-037) or a limit forbids it.
+    /// Marks an ID as used: the client opens its path, or a packet of the peer opened it. False for
+    /// a used ID (MP-037) or one beyond the limits.
     #[must_use]
     pub(crate) fn open(&mut self, path: PathId) -> bool {
         path <= self.limit() && self.used.insert_one(path.into())
@@ -202,7 +202,7 @@ impl PathIds {
         Ok(true)
     }
 
-    /// Writes MAX_PATH_ID and PATHS_BLOCKED if they are queued.
+    /// Writes queued MAX_PATH_ID and PATHS_BLOCKED frames.
     pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>) {
         if self.progress.is_queued() {
             let limit = PathId(u32::try_from(self.local_count - 1).unwrap_or(u32::MAX));

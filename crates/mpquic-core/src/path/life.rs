@@ -22,12 +22,12 @@ use crate::sched::SchedulerEvent;
 /// for a path that is not open yet (MP-093).
 const CIDS_PER_PATH: u64 = 2;
 const CIDS_PER_UNUSED_PATH: u64 = 1;
-/// How many more it should have for path 0 of a server with a preferred address.
+/// Further connection IDs for path 0 of a server with a preferred address.
 const CIDS_FOR_PREFERRED: u64 = 2;
 /// The first challenge on a new path is repeated after this many times the largest PTO of the other
 /// paths.
 const KNOWN_TIMEOUTS: u32 = 3;
-/// The state of a path that both sides abandoned is kept for this many times the largest PTO
+/// The state of a path which both sides abandoned is kept for this many of the largest PTOs
 /// (MP-124).
 const DRAIN_TIMEOUTS: u32 = 3;
 /// Nor is that state kept for longer than this: a peer makes the probe timeout as long as it likes
@@ -49,7 +49,7 @@ pub(crate) enum Abandonment {
 pub(crate) struct FirstPath {
     pub(crate) now: Instant,
     pub(crate) four_tuple: FourTuple,
-    /// The peer has proven its address, or we chose it.
+    /// The peer has proven its address, or we chose the address.
     pub(crate) validated: bool,
     /// The path uses the latency spin bit.
     pub(crate) spins: bool,
@@ -152,13 +152,13 @@ impl Paths {
         if !self.ids.open(id) {
             return;
         }
-        // If another path has validated the same four-tuple, this one counts as validated, too.
+        // A four-tuple validated by another path counts here, too.
         let has_validated = |path: &Path| path.is_validated() && path.is_usable();
         let validated = self
             .iter()
             .any(|path| has_validated(path) && path.tuple.four_tuple == four_tuple);
-        // The round-trip times of other paths tell when a lost challenge should be repeated.
-        // Without them, an unknown path is given a second or more.
+        // The round-trip times of other paths tell when to repeat a lost challenge. Without other
+        // paths, an unknown path is given a second or more.
         let known = KNOWN_TIMEOUTS * self.largest_pto();
         let first = self
             .any(PathId::ZERO)
@@ -178,21 +178,22 @@ impl Paths {
         path.mtu.limit_to(shared.peer.max_udp_payload_size);
         path.space.skip_numbers(shared.random.bytes());
         path.spins = config.spin_bit && shared.random.random_ratio(15, 16);
-        // A challenge is sent even if the tuple is validated: it checks that full datagrams pass
-        // (MP-079) and makes the client's new path known to the server.
+        // Even a validated tuple gets a challenge: the challenge checks full datagrams (MP-079) and
+        // makes the client's new path known to the server.
         let pto = path.recovery.pto(shared.peer_max_ack_delay()).min(known);
         let initial_pto = shared.config.initial_pto();
         path.tuple.validation.start(now, pto, initial_pto);
         outbox.controller.on_path_opened(id, now, path.mtu.mtu());
         path.resume(now, outbox);
         if is_proven {
-            // It may forge acknowledgements, so that no more than a first window leaves before it answers.
+            // The peer may forge acknowledgements, so at most a first window leaves before its
+            // answer.
             path.tuple.amplification.vouch(outbox.controller.window(id));
         }
         path.report_tuple(outbox);
         path.report_mtu(outbox);
-        // A client waits for the response even so: before it comes, the server may have no
-        // connection ID to answer with, and drop what it receives.
+        // A client waits for the response all the same. Before the response, the server may lack a
+        // connection ID for its answer, and would drop the client's packets.
         if path.tuple.may_carry_data() && shared.side == Side::Server {
             path.establish(outbox);
         }
@@ -216,7 +217,7 @@ impl Paths {
         });
         let unused = self.ids.issuable();
         let unused = unused.map(|id| (id, CIDS_PER_UNUSED_PATH));
-        // What is sent before the handshake is complete has to be short.
+        // Packets before the end of the handshake must be short.
         let (open_now, unused_now) = match self.shared.handshake_complete {
             true => (usize::MAX, usize::MAX),
             false => (0, 1),
@@ -237,8 +238,8 @@ impl Paths {
         }
     }
 
-    /// All connection IDs that the peer has of us are to be replaced by those issued from now on, on
-    /// all paths (RFC 9000 section 5.1.2).
+    /// From now on, new connection IDs of ours replace all issued ones, on all paths (RFC 9000
+    /// section 5.1.2).
     pub(crate) fn replace_cids(&mut self) {
         for slot in self.slots_mut() {
             slot.local_cids.replace();
@@ -274,7 +275,7 @@ impl Paths {
             });
             path.reinject(outbox);
         }
-        // MP-125: even if the ID was never used, it is not used from now on.
+        // MP-125: even a never used ID is not used from now on.
         self.ids.abandon(id);
         Abandonment::Done
     }

@@ -17,7 +17,7 @@ pub(super) enum Liveness {
 }
 
 impl Liveness {
-    /// True if data should be sent on other paths instead.
+    /// True if data should leave on other paths instead.
     pub(super) fn is_suspect(self) -> bool {
         self != Self::Live
     }
@@ -39,8 +39,8 @@ impl Liveness {
         was_suspect
     }
 
-    /// The driver says that the path's interface is there or gone. When it is back, the path stays
-    /// suspect until it answers.
+    /// The driver reports the loss or the return of the path's interface. After the return, the
+    /// path stays suspect until its next answer.
     pub(super) fn set_interface_up(&mut self, up: bool, path: PathId, outbox: &mut Outbox) {
         match (up, *self) {
             (false, _) => self.set(Self::Down, path, outbox),
@@ -49,15 +49,15 @@ impl Liveness {
         }
     }
 
-    /// The path has moved to other addresses, about which nothing bad is known. If they belong to
-    /// the same interface, a path that is down stays down.
+    /// The path has moved to other addresses without any bad news. On the same interface, a down
+    /// path stays down.
     pub(super) fn on_moved(&mut self, same_interface: bool, path: PathId, outbox: &mut Outbox) {
         if *self != Self::Down || !same_interface {
             self.set(Self::Live, path, outbox);
         }
     }
 
-    /// The only place that changes the state, so that application and scheduler are always told.
+    /// All changes of the state pass here, to tell application and scheduler every time.
     fn set(&mut self, liveness: Self, path: PathId, outbox: &mut Outbox) {
         let was_suspect = self.is_suspect();
         *self = liveness;

@@ -29,8 +29,8 @@ impl Path {
         }
     }
 
-    /// Moves the path to other addresses. If the new ones are not validated yet, the old ones are
-    /// kept to fall back to. Returns addresses that are no longer kept.
+    /// Moves the path to other addresses. Until the new addresses are validated, the old addresses
+    /// stay for a fallback. Returns dropped addresses.
     pub(super) fn replace_tuple(&mut self, tuple: Tuple) -> Option<Tuple> {
         // RFC 9000 section 17.4
         self.spin = false;
@@ -43,8 +43,8 @@ impl Path {
         }
     }
 
-    /// Forgets what was measured between the old addresses, as it does not hold for the new ones
-    /// (RFC 9000 section 9.4).
+    /// Forgets measurements between the old addresses: they do not hold for the new ones (RFC 9000
+    /// section 9.4).
     pub(super) fn forget_network(&mut self, now: Instant, shared: &Shared, outbox: &mut Outbox) {
         let config = &shared.config;
         self.recovery
@@ -62,14 +62,14 @@ impl Path {
         let pto = self.recovery.pto(shared.peer_max_ack_delay());
         let initial_pto = shared.config.initial_pto();
         self.tuple.validation.start(now, pto, initial_pto);
-        // RFC 9000 section 9.3.3: a server validates the old address as well, because the new one
-        // may be spoofed. A client knows that it moved.
+        // RFC 9000 section 9.3.3: a server also validates the old address, because the new address
+        // may be spoofed. A client knows of its own move.
         if let (Side::Server, Some(previous)) = (shared.side, &mut self.previous) {
             previous.validation.start(now, pto, initial_pto);
         }
         let is_same_host = |old: &Tuple| old.four_tuple.remote.ip() == four_tuple.remote.ip();
         let same_host = self.previous.as_deref().is_some_and(is_same_host);
-        // RFC 9000 section 9.4: if only the peer's port changed, the estimates may be kept.
+        // RFC 9000 section 9.4: after a mere change of the peer's port, the estimates may stay.
         if !same_host || shared.side == Side::Client {
             self.forget_network(now, shared, outbox);
         }
@@ -101,8 +101,8 @@ impl PathSlot {
         self.set_cid_aside(arrival, shared, outbox);
     }
 
-    /// Server: the client probes from other addresses. These get a connection ID of their own if
-    /// there is one (RFC 9000 section 9.5), and keep it if the path moves there.
+    /// Server: the client probes from other addresses. They get a connection ID of their own,
+    /// within supply (RFC 9000 section 9.5), and keep the ID after a move of the path.
     fn set_cid_aside(&mut self, arrival: &Arrival, shared: &Shared, outbox: &mut Outbox) {
         let Some((path, cids)) = self.open_and_cids() else {
             return;
@@ -216,8 +216,8 @@ impl PathSlot {
         if shared.peer.disable_active_migration && left.remote == shared.handshake_address {
             return Err(MigrateError::AddressForbidden);
         }
-        // RFC 9000 section 9.5: a different connection ID, so that observers cannot link the
-        // addresses. The old ones keep theirs as long as the path may return there.
+        // RFC 9000 section 9.5: a different connection ID, to keep observers from linking the
+        // addresses. The old addresses keep their ID as long as the path may return.
         let four_tuple = FourTuple::new(local, left.remote);
         let returns = path.has_cid_at(four_tuple);
         let has_another = cids.has_unused() && cids.may_retire();
@@ -249,8 +249,8 @@ impl PathSlot {
             tuple.amplification.on_received(arrival.size);
             tuple
         });
-        // RFC 9000 section 9.5: a different connection ID, if there is one, so that observers
-        // cannot link the client's addresses. Addresses that it had before have one already.
+        // RFC 9000 section 9.5: a different connection ID, within supply, to keep observers from
+        // linking the client's addresses. Earlier addresses have an ID already.
         if next.peer_cid.is_none() && !next.validated && cids.may_retire() {
             next.peer_cid = cids.take(outbox);
         }
@@ -259,7 +259,7 @@ impl PathSlot {
         path.start_anew(arrival.now, left, shared, outbox);
     }
 
-    /// The path does not return to the addresses it has left.
+    /// Keeps the path from returning to its former addresses.
     pub(super) fn forget_previous(&mut self) {
         if let Some(path) = self.open_mut()
             && let Some(previous) = &mut path.previous
@@ -268,8 +268,8 @@ impl PathSlot {
         }
     }
 
-    /// Validation of the path's tuple failed: falls back to the previous one (MP-084). False if
-    /// there is none, so that the path has to be abandoned.
+    /// Validation of the path's tuple failed: falls back to the previous tuple (MP-084). False
+    /// without a previous tuple: then the path must be abandoned.
     fn fall_back(&mut self, now: Instant, shared: &Shared, outbox: &mut Outbox) -> bool {
         let Some((path, cids)) = self.open_and_cids() else {
             return false;
@@ -296,9 +296,8 @@ impl PathSlot {
         path.tuple.peer_cid.is_some()
     }
 
-    /// A timer of path validation has expired. False if the path has to be abandoned, which
-    /// includes the case that the address was proven but no full datagram passes (MP-079). The only
-    /// path is given more time.
+    /// A timer of path validation has expired. False if the path must be abandoned, also for a
+    /// proven address where no full datagram passes (MP-079). The only path is given more time.
     pub(super) fn on_validation_timeout(
         &mut self,
         now: Instant,
@@ -329,7 +328,7 @@ impl Path {
         (!previous.is_gone).then_some(previous.four_tuple)
     }
 
-    /// True if the path may return to these addresses, with the connection ID that it had there.
+    /// True for addresses to which the path may return with its former connection ID.
     fn has_cid_at(&self, four_tuple: FourTuple) -> bool {
         let previous = self.previous.as_deref();
         previous.is_some_and(|it| it.four_tuple == four_tuple && it.peer_cid.is_some())
@@ -347,9 +346,8 @@ impl Path {
         })
     }
 
-    /// After a change of addresses, makes sure that the path has a connection ID of the peer: if
-    /// necessary, that of the addresses it left. `forgotten` are addresses that it will not fall
-    /// back to.
+    /// After a change of addresses, gives the path a connection ID of the peer: if necessary, the
+    /// ID of the addresses left behind. `forgotten` are addresses without a way back.
     pub(super) fn share_cids(
         &mut self,
         mut forgotten: Option<Tuple>,
@@ -372,7 +370,7 @@ impl Path {
     }
 }
 
-/// Retires the connection ID of addresses that are not used any more.
+/// Retires the connection ID of addresses with no further use.
 pub(super) fn retire_cid_of(tuple: Option<Tuple>, cids: &mut PeerCids, outbox: &mut Outbox) {
     if let Some(cid) = tuple.and_then(|tuple| tuple.peer_cid) {
         cids.retire(cid, outbox);

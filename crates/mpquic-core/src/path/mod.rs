@@ -83,7 +83,7 @@ pub(crate) struct Path {
     /// The tuple to fall back to while a new one is being validated.
     previous: Option<Box<Tuple>>,
     candidate: Option<Box<Candidate>>,
-    /// Addresses that packets of this path came from, but that are not the path's own.
+    /// Senders of packets for this path other than the path's own addresses.
     unknown: Option<Box<Tuple>>,
     /// PATH_RESPONSEs to be sent.
     responses: Responses,
@@ -98,7 +98,7 @@ pub(crate) struct Path {
     /// The length of the local queue that the driver last reported, and the path's sent bytes at
     /// that time.
     local_queue: Option<(LocalQueue, u64)>,
-    /// A packet was as large as the MTU allows, so larger ones would be useful.
+    /// A packet was as large as the MTU allows, so larger packets would be useful.
     filled_packet: bool,
     /// A PING is to be sent.
     ping: bool,
@@ -106,8 +106,8 @@ pub(crate) struct Path {
     repeats_handshake: bool,
     /// A packet with control frames is to follow that.
     carries_control: bool,
-    /// The latency spin bit, and whether it is used. It is not used on one path in sixteen, so that
-    /// connections that turn it off do not stand out (RFC 9000 section 17.4).
+    /// The latency spin bit, and whether the path uses it. One path in sixteen does not, to hide
+    /// connections which turn the bit off (RFC 9000 section 17.4).
     spin: bool,
     spins: bool,
     /// When a packet was last received or an ack-eliciting one sent.
@@ -168,7 +168,7 @@ impl Path {
         self.tuple.validated
     }
 
-    /// The peer's address is proven by other means than path validation.
+    /// Other means than path validation prove the peer's address.
     pub(crate) fn set_validated(&mut self) {
         self.tuple.set_validated();
     }
@@ -184,7 +184,7 @@ impl Path {
         self.tuple.may_carry_data() && self.established
     }
 
-    /// The addresses it has first, and then all it may have had or come to have.
+    /// The current addresses first, then former and future ones.
     fn tuples(&self) -> impl Iterator<Item = &Tuple> {
         self.proven_tuples().chain(self.unknown.as_deref())
     }
@@ -196,7 +196,7 @@ impl Path {
             .chain(self.candidate.as_ref().map(|candidate| &candidate.tuple))
     }
 
-    /// The addresses it has first, and then all it may have had or come to have.
+    /// The current addresses first, then former and future ones.
     fn tuples_mut(&mut self) -> impl Iterator<Item = &mut Tuple> {
         let candidate = self.candidate.as_mut();
         std::iter::once(&mut self.tuple)
@@ -205,13 +205,13 @@ impl Path {
             .chain(self.unknown.as_deref_mut())
     }
 
-    /// True if the peer is known to use this address, or may use it.
+    /// True for an address that the peer uses or may use.
     fn knows_remote(&self, remote: SocketAddr) -> bool {
         self.proven_tuples()
             .any(|tuple| tuple.four_tuple.remote == remote)
     }
 
-    /// True if only probes may be sent between these addresses.
+    /// True for addresses that may carry only probes.
     fn is_elsewhere(&self, four_tuple: FourTuple) -> bool {
         let mut used = std::iter::once(&self.tuple).chain(self.previous.as_deref());
         !used.any(|tuple| tuple.four_tuple == four_tuple)
@@ -243,7 +243,7 @@ impl Path {
             .map(|tuple| tuple.four_tuple)
     }
 
-    /// Bytes that may be sent to an address now (RFC 9000 section 8).
+    /// Bytes allowed to an address now (RFC 9000 section 8).
     pub(crate) fn budget_for(&self, four_tuple: FourTuple) -> usize {
         self.tuples()
             .find(|tuple| tuple.four_tuple == four_tuple)
@@ -252,8 +252,8 @@ impl Path {
             })
     }
 
-    /// A datagram for the path arrived from these addresses. Returns a tuple that is forgotten to
-    /// make room for them.
+    /// A datagram for the path arrived from these addresses. Returns the tuple which makes room for
+    /// them.
     fn on_datagram_received(
         &mut self,
         four_tuple: FourTuple,

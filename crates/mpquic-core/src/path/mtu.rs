@@ -11,14 +11,14 @@ pub(crate) const BASE_MTU: u16 = MIN_DATAGRAM as u16;
 /// A size is excluded after this many lost probes (MAX_PROBES of RFC 8899 section 5.1.2).
 const MAX_PROBES: u8 = 3;
 
-/// A search ends when it could gain less than this, bytes.
+/// A search ends once the possible gain is below this size, in bytes.
 const STEP: u16 = 16;
 
 /// Time from the end of a search to the next one (PMTU_RAISE_TIMER of RFC 8899 section 5.1.1).
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
 
-/// A black hole is assumed after this many losses of large packets only, if none of them passed in
-/// between.
+/// A black hole is assumed after this many losses of large packets alone, unless a large packet
+/// passed in between.
 const BLACK_HOLE_LOSSES: u8 = 3;
 
 /// The MTU of one path: the largest UDP payload known to pass, bytes (MP-157).
@@ -120,8 +120,7 @@ impl MtuDiscovery {
         self.current >= self.ceiling || matches!(self.state, State::Complete { .. })
     }
 
-    /// Size of the probe to send now, if one is due: a datagram of that size with PING and
-    /// PADDING.
+    /// Size of a due probe: a datagram of this size with PING and PADDING.
     pub(crate) fn probe_size(&mut self, now: Instant) -> Option<u16> {
         if self.current >= self.ceiling {
             return None;

@@ -51,7 +51,7 @@ impl Path {
         }
     }
 
-    /// Lets MTU discovery check 1-RTT packets that were lost together. True if they were too large
+    /// Passes 1-RTT packets that were lost together to MTU discovery. True if they were too large
     /// for the path, which is no sign of congestion.
     pub(crate) fn find_mtu_black_hole(
         &mut self,

@@ -39,7 +39,7 @@ impl Paths {
             let (cid, token) = (preferred.connection_id, preferred.stateless_reset_token);
             slot.peer_cids.add_preferred(cid, token);
         }
-        // MP-071: so that the client can open a path as soon as its handshake is complete.
+        // MP-071: the client can then open a path right after its handshake.
         if self.shared.side == Side::Server {
             self.issue_cids(outbox);
         }

@@ -1,4 +1,4 @@
-//! Packets that are bound to a path, so that the scheduler is not asked: validation, probes, PINGs,
+//! Packets bound to a path, without a question to the scheduler: validation, probes, PINGs,
 //! acknowledgements. They are planned here and built by the connection.
 
 use std::time::{Duration, Instant};
@@ -22,14 +22,14 @@ const MIN_CHALLENGE: usize = 64;
 pub(crate) struct PlanContext<'a> {
     pub(crate) now: Instant,
     pub(crate) controller: &'a dyn Controller,
-    /// Larger packets would be useful even if none was full so far.
+    /// Larger packets would be useful, even before the first full packet.
     pub(crate) size_matters: bool,
     /// A path on which a test wants to send frames of its own.
     pub(crate) injects: Option<PathId>,
 }
 
 impl Path {
-    /// True if the path answers, as far as is known, and its round trip was measured.
+    /// True for a path that answers, as far as we know, and has a measured round trip.
     fn can_speak_for_others(&self) -> bool {
         self.is_usable()
             && !self.is_suspect()
@@ -45,8 +45,8 @@ impl Path {
         plan
     }
 
-    /// A probe (RFC 9002 section 6.2.4). It is small, so that it passes even if the path's MTU has
-    /// shrunk (RFC 8899 section 4.3).
+    /// A probe (RFC 9002 section 6.2.4), small enough to pass after a drop of the path's MTU (RFC
+    /// 8899 section 4.3).
     fn probe_plan(&mut self) -> Plan {
         self.space.received.repeat_unconfirmed();
         let mut plan = self.ping_plan();
@@ -83,8 +83,8 @@ impl Path {
         Some((plan, target))
     }
 
-    /// The target and its budget, if that suffices for a datagram. An address whose
-    /// anti-amplification limit is used up must not keep others from being served.
+    /// The target and its budget, large enough for a datagram. An address with an exhausted
+    /// anti-amplification limit must not hold up others.
     fn affordable(&self, target: FourTuple) -> Option<(FourTuple, usize)> {
         let budget = self.budget_for(target);
         (budget >= MIN_CHALLENGE).then_some((target, budget))
@@ -96,8 +96,7 @@ impl Path {
             self.space.received.repeat_unconfirmed();
             return Some(self.ping_plan());
         }
-        // Most connections are short, so MTU probes are sent only once larger packets would be
-        // useful.
+        // Most connections are short, so MTU probes are sent only with a use for larger packets.
         let wanted = self.filled_packet || cx.size_matters;
         if !established || !self.tuple.validated || self.is_suspect() || !wanted {
             return None;
@@ -158,7 +157,7 @@ impl Paths {
         let path = self.slots_mut().get_mut(index)?.open_mut()?;
         (path.space.wants_probe()).then(|| {
             let mut plan = path.probe_plan();
-            // RFC 9000 section 14.2: a path that does not carry a datagram of this size cannot be
+            // RFC 9000 section 14.2: without room for a datagram of this size, a path cannot be
             // used.
             plan.pad = true;
             plan.management = nobody_answers;
@@ -166,8 +165,7 @@ impl Paths {
         })
     }
 
-    /// An acknowledgement that is due for the path at this index and that no other packet has
-    /// carried.
+    /// A due acknowledgement for the path at this index that found no other packet.
     pub(crate) fn ack_plan(
         &mut self,
         index: usize,
@@ -181,8 +179,8 @@ impl Paths {
         let slot = self.slots().get(index)?;
         let path = slot.path.as_deref()?;
         let unconfirmed = path.space.received.wants_confirmation();
-        // Acknowledgements keep to one path, their own or a much faster one (MP-153). If their own
-        // is abandoned or suspect, another one carries them (MP-064).
+        // Acknowledgements keep to one path, their own or a much faster one (MP-153). From an
+        // abandoned or suspect path, they move to another path (MP-064).
         let able = slot.abandon.is_none() && !path.is_suspect();
         let carrier = if able {
             faster.or(Some(slot.id))
@@ -204,8 +202,8 @@ impl Paths {
         let mut plan = Plan::new(carrier, size.min(path.budget_for(four_tuple)));
         plan.orphan_acks = true;
         let in_flight = path.recovery.bytes_in_flight() + size as u64;
-        // A path that speaks for another one has to answer all the time: if it falls silent, the
-        // acknowledgements must soon find another way.
+        // A carrier of another path's acknowledgements must answer all the time: after its silence,
+        // the acknowledgements must soon find another path.
         let unheard = able && faster.is_some() && path.space.sent.ack_eliciting() == 0;
         let own = path.space.received.wants_confirmation();
         plan.ping = (unconfirmed || own || unheard) && in_flight <= cx.controller.window(carrier);
@@ -223,7 +221,7 @@ impl Paths {
             && path.recovery.rtt.first_sample().is_some();
         let mut others = smallvec::SmallVec::<[(PathId, Duration); 4]>::new();
         for slot in self.slots() {
-            // Backup paths cost something, so they are not used for this.
+            // Backup paths cost money, so they do not carry other paths' acknowledgements.
             if let Some(path) = slot.open()
                 && may_leave
                 && path.id != id

@@ -44,8 +44,8 @@ impl PathSlot {
         }
     }
 
-    /// Client: its own address has changed, so the preferred address has to be validated from the
-    /// new one (RFC 9000 section 9.6.3).
+    /// Client: after a change of its own address, validates the preferred address from the new one
+    /// (RFC 9000 section 9.6.3).
     pub(super) fn prefer_address_from(
         &mut self,
         now: Instant,
@@ -117,8 +117,8 @@ impl PathSlot {
         }
     }
 
-    /// Server: true if a packet between other addresses than those of path 0 is not a migration of
-    /// the client: it came to the preferred address, or the path has moved there and has left the
+    /// Server: true for a packet off the addresses of path 0 that is not a migration of the client.
+    /// Either the packet came to the preferred address, or the path has moved there and left the
     /// old address for good (RFC 9000 section 9.6.2).
     pub(super) fn concerns_preferred(&self, arrival: &Arrival, shared: &Shared) -> bool {
         let has_left = || {
@@ -179,8 +179,8 @@ impl PathSlot {
         true
     }
 
-    /// A timer of the candidate's validation has expired. If validation failed, the path stays
-    /// where it is (RFC 9000 section 9.6.2).
+    /// A timer of the candidate's validation has expired. After a failure, the path stays at its
+    /// addresses (RFC 9000 section 9.6.2).
     pub(super) fn on_candidate_timeout(&mut self, now: Instant, outbox: &mut Outbox) {
         let Some((path, cids)) = self.open_and_cids() else {
             return;

@@ -1,4 +1,4 @@
-//! The way in: what paths are told when a packet was processed, apart from its frames.
+//! The way in: news for paths after a packet was processed, apart from its frames.
 
 use super::set::Paths;
 use crate::ids::SpaceId;
@@ -6,9 +6,9 @@ use crate::outbox::Outbox;
 use crate::packet::arrival::{Arrival, Content, Opened};
 
 impl Paths {
-    /// The frames of a packet were processed. If it is a 1-RTT or 0-RTT packet, it is now to be
-    /// acknowledged, and its path follows a change of addresses that it shows. True if the peer has
-    /// proven another address of its own.
+    /// The frames of a packet were processed. For a 1-RTT or 0-RTT packet, notes the
+    /// acknowledgement to send, and follows a change of addresses. True once the peer has proven
+    /// another address of its own.
     #[inline]
     pub(crate) fn on_packet_processed(
         &mut self,

@@ -47,8 +47,8 @@ impl Path {
         }
     }
 
-    /// The statistics for the application. `controller` is `None` for a path that is abandoned,
-    /// whose window is no longer kept; `max_ack_delay` is the peer's.
+    /// The statistics for the application. `controller` is `None` for an abandoned path, whose
+    /// window no longer exists; `max_ack_delay` is the peer's.
     pub(super) fn stats(
         &self,
         controller: Option<&dyn Controller>,

@@ -13,8 +13,8 @@ use crate::rate::TokenBucket;
 use crate::server_address::{AnnounceError, ServerAddress, is_usable};
 use crate::wire::frame::{AddressEntry, AlternativeAddress, Frame};
 
-/// A client is told of so many addresses that it did not know before at once, and of one more after
-/// each interval: a server cannot make it probe one address of others after the other.
+/// A client is told of this many unknown addresses in a burst, and of one more per interval: a
+/// server cannot make its client probe a long list of strangers' addresses.
 const BURST: u32 = 2 * ServerAddress::MAX as u32;
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -44,7 +44,7 @@ struct Received {
 }
 
 impl ServerAddresses {
-    /// `is_wanted` says of a client that it announces that it wants to know.
+    /// `is_wanted` is true for a client that announces interest.
     pub(crate) fn new(is_wanted: bool) -> Self {
         let received = || {
             Box::new(Received {
@@ -75,8 +75,8 @@ impl ServerAddresses {
         announced + received
     }
 
-    /// Server: these are all of its further addresses from now on, the best first. The frame is sent
-    /// if the client `is_ready` for it, or once it is.
+    /// Server: sets the list of its further addresses, the best first. The frame leaves once the
+    /// client `is_ready`.
     pub(super) fn announce(
         &mut self,
         addresses: &[ServerAddress],
@@ -149,15 +149,15 @@ impl ServerAddresses {
         }
     }
 
-    /// Client: ALTERNATIVE_ADDRESS arrived, from a server at `known`. Returns all further addresses if
-    /// they are others than before.
+    /// Client: ALTERNATIVE_ADDRESS arrived, from a server at `known`. Returns all further addresses
+    /// after a change.
     pub(super) fn on_alternative_address(
         &mut self,
         now: Instant,
         frame: &AlternativeAddress,
         known: SocketAddr,
     ) -> Result<Option<&[ServerAddress]>, TransportError> {
-        // RFC 9000 section 12.4: who did not announce the parameter does not know the frame.
+        // RFC 9000 section 12.4: without our parameter, the frame is unknown.
         let received = self.received.as_mut();
         let received = received.ok_or(Fault::AlternativeAddressNotAnnounced)?;
         // Section 5

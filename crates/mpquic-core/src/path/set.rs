@@ -42,7 +42,8 @@ impl Paths {
     }
 
     pub(super) fn position(&self, id: PathId) -> Result<usize, usize> {
-        // IDs are used in order, so unless some are forgotten, each slot is at the index of its ID.
+        // IDs are used in order, so unless some are forgotten, each slot stands at the index of its
+        // ID.
         let place = id.0 as usize;
         match self.slots.get(place) {
             Some(slot) if slot.id == id => Ok(place),
@@ -58,12 +59,11 @@ impl Paths {
         self.position(id).ok().map(|index| &mut self.slots[index])
     }
 
-    /// The slot of an ID that may not have one yet. The caller has checked the limits.
+    /// The slot of an ID, made for a new one. The caller has checked the limits.
     pub(super) fn slot_or_new(&mut self, id: PathId) -> &mut PathSlot {
         let index = self.position(id).unwrap_or_else(|index| {
             if self.slots.len() == self.slots.capacity() {
-                // Room for as many slots as are likely to be needed: one for each ID that both
-                // sides allow.
+                // Room for the slots likely to be needed: one per ID within both sides' limits.
                 let unused = self.ids.issuable().count();
                 self.slots.reserve_exact(unused.max(1));
             }
@@ -86,8 +86,8 @@ impl Paths {
         &mut self.slots
     }
 
-    /// The index of the first path, open or abandoned, from this index on. Most slots may belong to
-    /// paths that are never opened.
+    /// The index of the first path, open or abandoned, from `index` on. Most slots may belong to
+    /// paths never opened.
     pub(crate) fn next_path(&self, index: usize) -> Option<usize> {
         let mut rest = self.slots.get(index..)?.iter();
         Some(index + rest.position(|slot| slot.path.is_some())?)
@@ -136,7 +136,7 @@ impl Paths {
         Some((&mut self.slots[index], &mut self.shared))
     }
 
-    /// The slot at this index, and what all paths share.
+    /// The slot at this index, and the state shared by all paths.
     pub(super) fn slot_at_and_shared(&mut self, index: usize) -> (&mut PathSlot, &mut Shared) {
         (&mut self.slots[index], &mut self.shared)
     }
@@ -239,7 +239,7 @@ impl Paths {
             .unwrap_or_default()
     }
 
-    /// An open validated path other than `not`, preferably one that answers.
+    /// An open validated path other than `not`, preferably an answering one.
     pub(crate) fn alternative(&self, not: PathId) -> Option<PathId> {
         let validated = || {
             self.iter()

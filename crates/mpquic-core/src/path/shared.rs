@@ -31,8 +31,8 @@ pub(crate) struct Shared {
     pub(crate) handshake_address: SocketAddr,
     pub(crate) handshake_complete: bool,
     pub(crate) handshake_confirmed: bool,
-    /// The path between whose addresses Handshake packets leave: another one than path 0 while a client
-    /// repeats there what nobody has acknowledged.
+    /// The path whose addresses Handshake packets use: path 0, or a path on which a client repeats
+    /// unacknowledged packets.
     pub(crate) handshake_path: PathId,
     /// Server: the client may leave the address of the handshake.
     pub(crate) allows_migration: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     /// Server: the preferred address it announced. Client: the one it received and has not used yet.
     pub(crate) preferred: Option<Box<PreferredAddress>>,
     pub(crate) peer: Peer,
-    /// We accept packets whose QUIC bit is cleared, and may send them (RFC 9287).
+    /// We accept packets with a cleared QUIC bit, and may send them (RFC 9287).
     pub(crate) greases_quic_bit: bool,
     pub(crate) ack_frequencies: AckFrequencies,
     pub(crate) server_addresses: ServerAddresses,
@@ -62,7 +62,8 @@ impl Shared {
         std::mem::take(&mut self.address_validated)
     }
 
-    /// Server: true if the client has received there not long ago. That counts for one path, however many it opens.
+    /// Server: true for an address where the client received data not long ago. The proof counts
+    /// for a single path.
     pub(super) fn take_proven(&mut self, remote: SocketAddr) -> bool {
         let Some(index) = self.proven.iter().position(|proven| *proven == remote) else {
             return false;
@@ -76,7 +77,7 @@ impl Shared {
         self.greases_quic_bit && self.peer.grease_quic_bit
     }
 
-    /// True if a local address is the one that we told the client to prefer.
+    /// True for the local address that we told the client to prefer.
     pub(super) fn is_preferred(&self, local: SocketAddr) -> bool {
         let announced = self.preferred.as_ref();
         announced.and_then(|preferred| preferred.of_family(local)) == Some(local)
@@ -91,8 +92,8 @@ impl Shared {
                 && (self.allows_migration || self.is_preferred(arrival.four_tuple.local))
     }
 
-    /// Server: true for a packet that must be dropped because it came from other addresses than those
-    /// of its path, although the client was told not to migrate (RFC 9000 section 9).
+    /// Server: true for a packet from other addresses than its path's, although the client was told
+    /// not to migrate (RFC 9000 section 9). The packet must be dropped.
     pub(super) fn is_unwanted_migration(&self, path: &FourTuple, arrival: &Arrival) -> bool {
         self.handshake_confirmed
             && !self.accepts_migration(arrival)

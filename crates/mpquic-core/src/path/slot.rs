@@ -26,9 +26,8 @@ pub(super) struct Abandon {
     pub(super) error_code: TransportErrorCode,
     /// How far our PATH_ABANDON has come.
     pub(super) progress: Progress,
-    /// When the rest of the state may be dropped; known once the peer's PATH_ABANDON has arrived.
-    /// If it were dropped earlier, packets of a peer that does not know of the end would be
-    /// answered with a stateless reset.
+    /// When the rest of the state may be dropped; known after the peer's PATH_ABANDON. Earlier,
+    /// packets of a peer that does not know of the end would be answered with a stateless reset.
     deadline: Option<Instant>,
 }
 
@@ -66,18 +65,18 @@ impl PathSlot {
         path + statuses + abandon + self.local_cids.memory() + self.peer_cids.memory()
     }
 
-    /// The statuses that both sides have announced for the path.
+    /// Both sides' announced statuses of the path.
     pub(super) fn statuses(&self) -> &PathStatuses {
         self.statuses.as_deref().unwrap_or(&SILENCE)
     }
 
-    /// The statuses that both sides have announced for the path.
+    /// Both sides' announced statuses of the path.
     pub(super) fn statuses_mut(&mut self) -> &mut PathStatuses {
         self.statuses
             .get_or_insert_with(|| Box::new(PathStatuses::new()))
     }
 
-    /// Writes our status of the path if it is queued.
+    /// Writes our queued status of the path.
     pub(super) fn write_status(&mut self, writer: &mut FrameWriter<'_>) {
         if let Some(statuses) = &mut self.statuses {
             statuses.write_frames(writer, self.id);
@@ -140,8 +139,8 @@ impl PathSlot {
         self.used_cids().fold(false, found)
     }
 
-    /// True if `cid` is one of the peer's for this path: the same bytes on another path would be a
-    /// fault of the peer (MP-095).
+    /// True for a connection ID of the peer for this path. The same bytes on another path would be
+    /// a fault of the peer (MP-095).
     #[inline]
     pub(super) fn knows_peer_cid(&self, cid: &ConnectionId) -> bool {
         self.peer_cids.contains(cid) || self.used_cids().any(|used| used.cid() == cid)
@@ -238,8 +237,8 @@ impl PathSlot {
         }
     }
 
-    /// When the state is dropped. That is not before the peer has acknowledged our PATH_ABANDON: it
-    /// may be waiting for the frame, and only this state can repeat it (MP-123).
+    /// When the state is dropped. Never before the peer has acknowledged our PATH_ABANDON: the peer
+    /// may wait for the frame, and only this state can repeat it (MP-123).
     pub(super) fn drain_deadline(&self) -> Option<Instant> {
         let abandon = self.abandon.as_ref()?;
         abandon

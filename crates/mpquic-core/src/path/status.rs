@@ -1,4 +1,4 @@
-//! [`PathStatuses`]: the statuses that both sides have announced for a path.
+//! [`PathStatuses`]: both sides' announced statuses of a path.
 
 use crate::ids::{PathId, PathStatus};
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
@@ -57,8 +57,7 @@ impl PathStatuses {
         self.wish
     }
 
-    /// A backup path stands in for available ones that fail, or no longer does so: the peer is told
-    /// (MP-115).
+    /// A backup path begins or ends to stand in for available paths; the peer is told (MP-115).
     pub(crate) fn stand_in(&mut self, stands_in: bool) {
         let told = match (self.wish, stands_in) {
             (PathStatus::Backup, true) => PathStatus::Available,
@@ -69,9 +68,8 @@ impl PathStatuses {
         }
     }
 
-    /// Sets our status and queues it for the peer, unless it was the last one announced. Having
-    /// announced nothing is not the same as available (MP-110), so a first "available" is
-    /// announced, too.
+    /// Sets our status and queues it for the peer, unless announced last. No announcement differs
+    /// from "available" (MP-110), so a first "available" is announced, too.
     pub(crate) fn set_local(&mut self, status: PathStatus) {
         self.wish = status;
         self.tell(status);

@@ -47,8 +47,8 @@ impl Path {
     }
 
     /// The path was silent for the keep-alive interval. While packets wait for acknowledgement, no
-    /// PING is sent, because each one would delay their probe timeout. If a probe timeout has
-    /// passed, a probe is sent instead, with data that may be lost. True for a probe.
+    /// PING is sent: each PING would delay their probe timeout. After a probe timeout, a probe with
+    /// possibly lost data is sent instead. True for a probe.
     fn keep_alive(&mut self, now: Instant) -> bool {
         self.last_activity = now;
         if self.space.sent.ack_eliciting() == 0 {
@@ -80,7 +80,7 @@ impl Paths {
         }
     }
 
-    /// Keeps a path alive if its keep-alive timer has expired. True if a probe has to be sent.
+    /// Keeps a path alive after its keep-alive timer. True if a probe must be sent.
     pub(crate) fn on_keep_alive_timeout(&mut self, now: Instant, id: PathId) -> bool {
         let Some(interval) = self.shared.keep_alive_interval() else {
             return false;
@@ -90,8 +90,8 @@ impl Paths {
         path.is_some_and(|path| path.keep_alive(now))
     }
 
-    /// A timer of path validation may have expired. If validation failed, the path is abandoned
-    /// unless it has addresses to fall back to.
+    /// A timer of path validation may have expired. After failed validation, the path is abandoned,
+    /// unless it can fall back to other addresses.
     pub(crate) fn on_validation_timeout(
         &mut self,
         now: Instant,

@@ -7,17 +7,17 @@ use super::validation::Validation;
 use crate::cid::peer::PeerCid;
 use crate::ids::FourTuple;
 
-/// A pair of addresses and what is known of it.
+/// A pair of addresses with all knowledge of it.
 #[derive(Debug)]
 pub(super) struct Tuple {
     pub(super) four_tuple: FourTuple,
-    /// The peer's connection ID for datagrams between these addresses, and for no others (RFC 9000
-    /// section 9.5). `None` if the peer had issued too few: then the one of the path's own
-    /// addresses is used, and these may have none until the peer issues another.
+    /// The peer's connection ID for datagrams between these addresses only (RFC 9000 section 9.5).
+    /// `None` if the peer had issued too few: then datagrams use the ID of the path's own
+    /// addresses, and these may lack an ID until the peer issues another.
     pub(super) peer_cid: Option<PeerCid>,
     /// The peer has answered here.
     pub(super) validated: bool,
-    /// Nothing can be sent from the local address any more.
+    /// The local address can no longer send.
     pub(super) is_gone: bool,
     pub(super) amplification: Amplification,
     pub(super) validation: Validation,
@@ -52,8 +52,7 @@ impl Tuple {
     }
 }
 
-/// Addresses that are validated before a path moves to them, as is done for a server's preferred
-/// address.
+/// Addresses to validate before a path moves to them, such as a server's preferred address.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) tuple: Tuple,

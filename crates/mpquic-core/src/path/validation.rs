@@ -23,16 +23,16 @@ const MAX_RESPONSES_PER_FOUR_TUPLE: usize = 4;
 /// PATH_RESPONSEs kept in all.
 const MAX_RESPONSES: usize = 16;
 
-/// Datagrams with PATH_RESPONSEs that may be sent at once although the congestion window is full,
+/// Datagrams with PATH_RESPONSEs that may be sent in a burst beyond a full congestion window. A path
+/// that lost everything keeps its window full, and must answer all the same.
 const SPARE_RESPONSES: u32 = 16;
 
-/// and how long one more takes to be earned. A path that lost everything keeps its window full and
-/// has to answer all the same; a peer that challenges with every small packet gets no more than
-/// this.
+/// Time until one more datagram than [`SPARE_RESPONSES`] is allowed: the limit for a peer that
+/// challenges with every small packet.
 const SPARE_RESPONSE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// In so many rounds of validation, the peer must be heard without answering a challenge, before its
-/// last path is given up.
+/// Rounds of validation in which the peer is heard without an answer to a challenge, until its last
+/// path is given up.
 const PATIENCE: u32 = 3;
 
 /// What a PATH_RESPONSE proved.
@@ -65,14 +65,14 @@ struct Round {
     outstanding: SmallVec<[Challenge; 4]>,
     /// The peer was heard on the four-tuple since the round began.
     heard: bool,
-    /// Rounds that have failed although the peer was heard, and others since.
+    /// Rounds that failed although the peer was heard, and later rounds.
     failed: u32,
     silent: u32,
 }
 
 impl Round {
-    /// A round has failed, and there is no other way: begins another one. False if the way does not
-    /// carry the challenges.
+    /// A round has failed on the only path: begins another one. False if the path does not carry
+    /// the challenges.
     fn begin_again(&mut self, now: Instant) -> bool {
         if std::mem::take(&mut self.heard) {
             self.failed += 1;
@@ -133,8 +133,8 @@ impl Validation {
             .is_some_and(|round| round.resend_at.is_none())
     }
 
-    /// The peer was heard on the four-tuple and is about to be answered: a challenge goes along,
-    /// because earlier ones or their responses may be lost.
+    /// The peer was heard on the four-tuple and will be answered: a challenge goes along, because
+    /// earlier challenges or their responses may be lost.
     pub(crate) fn on_heard(&mut self) {
         if let Some(round) = &mut self.round {
             round.resend_at = None;
@@ -142,8 +142,8 @@ impl Validation {
         }
     }
 
-    /// A datagram arrived on the four-tuple. If rounds have passed without one, the way is there again:
-    /// a challenge is due now.
+    /// A datagram arrived on the four-tuple. After silent rounds, the link is back: a challenge is
+    /// due now.
     #[inline]
     pub(crate) fn on_datagram(&mut self) {
         if let Some(round) = &mut self.round
@@ -155,9 +155,9 @@ impl Validation {
         }
     }
 
-    /// Writes a challenge if one is due and fits. `data` are fresh unpredictable bytes, new for
-    /// each call; `full_size` says that the datagram will have at least
-    /// [`MIN_DATAGRAM`](crate::wire::buf::MIN_DATAGRAM) bytes. Returns whether `data` was used.
+    /// Writes a due challenge if it fits. `data` are fresh unpredictable bytes, new for each call;
+    /// `full_size` promises a datagram of at least [`MIN_DATAGRAM`](crate::wire::buf::MIN_DATAGRAM)
+    /// bytes. Returns whether `data` was used.
     pub(crate) fn write_frames(
         &mut self,
         w: &mut FrameWriter<'_>,
@@ -229,9 +229,10 @@ impl Validation {
         false
     }
 
-    /// The same if there is no other way to the peer. RFC 9000 section 8.2.4 leaves it to us whether to
-    /// wait for one: while nothing is heard, the way may come back, and validation goes on in longer
-    /// and longer rounds. True only if the peer is heard, but challenges do not pass.
+    /// Like [`Self::on_timeout`], for the only path to the peer. RFC 9000 section 8.2.4 leaves the
+    /// wait for another path to us: as long as nothing is heard, the link may come back, and
+    /// validation goes on in longer and longer rounds. True only if the peer is heard, but
+    /// challenges do not pass.
     pub(crate) fn on_timeout_of_the_last(&mut self, now: Instant) -> bool {
         let over = self.round.as_mut().filter(|round| now >= round.deadline);
         match over.map(|round| round.begin_again(now)) {
@@ -286,8 +287,8 @@ impl Responses {
         self.queue.iter().map(|owed| owed.0)
     }
 
-    /// True if a datagram with responses may be sent although the congestion window is full. Each
-    /// call that returns true is one such datagram.
+    /// True if a datagram with responses may exceed the congestion window. Each call with this
+    /// result is one such datagram.
     pub(crate) fn may_exceed_window(&mut self, now: Instant) -> bool {
         self.spare.take(now)
     }

@@ -1,4 +1,4 @@
-//! What a scheduler sees of a path, and what may be sent on it now.
+//! A scheduler's view of a path, and the limits of sending on the path now.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::sched::{PathView, Sendable};
 use crate::wire::buf::MIN_DATAGRAM;
 
-/// What may be sent on a path now, and how.
+/// Limits of sending on a path now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowance {
     pub(crate) four_tuple: FourTuple,
@@ -42,7 +42,8 @@ impl Limits {
 }
 
 impl Path {
-    /// The path as a scheduler sees it; `usable` is set by the caller, who knows the other paths.
+    /// The path as a scheduler sees it; the caller sets `usable`, from its knowledge of other
+    /// paths.
     pub(super) fn view(
         &self,
         status: PathStatus,
@@ -94,8 +95,8 @@ impl Path {
         }
     }
 
-    /// Whether something may be sent, and how many bytes. `is_handshake` if this is a server whose
-    /// handshake is not complete.
+    /// Whether sending is allowed, and how many bytes. `is_handshake` for a server during the
+    /// handshake.
     pub(super) fn sendable(
         &mut self,
         now: Instant,
@@ -120,9 +121,9 @@ impl Path {
         }
     }
 
-    /// Bytes that the anti-amplification limit leaves for data (RFC 9000 section 8). A server may answer
-    /// an address during the handshake that is not validated, and one that was on an earlier connection;
-    /// a datagram is left to the handshake or to validation then.
+    /// Bytes that the anti-amplification limit leaves for data (RFC 9000 section 8). During the
+    /// handshake, a server may answer an address without validation, and an address proven on an
+    /// earlier connection; one datagram is left to the handshake or to validation then.
     fn spare(&self, is_handshake: bool) -> u64 {
         let budget = self.tuple.amplification.budget();
         if self.tuple.validated {
@@ -134,7 +135,7 @@ impl Path {
         }
     }
 
-    /// Bytes that the pacer allows to be sent now, or when it will allow some.
+    /// Bytes allowed by the pacer now, or the time of the next allowance.
     fn pacing_budget(
         &mut self,
         now: Instant,
@@ -151,7 +152,7 @@ impl Path {
 }
 
 impl Paths {
-    /// Fills in what a scheduler sees of each usable path, and what each allows.
+    /// Fills in the scheduler's view and the limits of each usable path.
     pub(crate) fn fill_views(
         &mut self,
         now: Instant,

@@ -36,7 +36,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// With so many connection IDs, numbered from 0, of which the first one is in use.
+    /// With `count` connection IDs, numbered from 0, the first one in use.
     fn new(count: u8) -> Self {
         let mut rig = Self {
             slot: PathSlot::new(PATH, 9),

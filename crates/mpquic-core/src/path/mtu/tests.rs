@@ -101,7 +101,7 @@ fn at_1452() -> MtuDiscovery {
 fn a_black_hole_is_detected_and_searched_anew() {
     let mut mtu = at_1452();
     mtu.on_acked(10, 1452);
-    // Each probe timeout shows that small packets pass and large ones do not.
+    // Each probe timeout shows that only small packets pass.
     assert!(!mtu.on_lost((11..21).map(|n| (n, 1452))));
     mtu.on_acked(21, 1200);
     assert!(!mtu.on_lost((22..32).map(|n| (n, 1452))));

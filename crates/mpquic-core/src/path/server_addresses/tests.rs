@@ -49,7 +49,7 @@ fn announced(addresses: &mut ServerAddresses) -> Vec<(u64, Vec<SocketAddr>)> {
     frames.collect()
 }
 
-/// What a client that found its server at `known` is told of these addresses.
+/// Addresses announced to a client that found its server at `known`.
 fn told(known: &str, preferred: &[&str]) -> Vec<SocketAddr> {
     let mut addresses = ServerAddresses::new(true);
     let told = addresses.on_alternative_address(start(), &frame(0, preferred), address(known));
@@ -222,7 +222,7 @@ fn rfc_9000_21_5_6_a_server_names_no_machine_that_only_its_client_reaches() {
         let expected = all[..2].iter().chain(&all[own]);
         let expected: Vec<_> = expected.map(|text| address(text)).collect();
         let mut seen = Vec::new();
-        // Each alone, so that there are never too many.
+        // Each alone, within the limit.
         for text in all.iter().chain(&never) {
             seen.extend(told(known, &[text]));
         }
@@ -263,7 +263,7 @@ fn a_server_names_few_addresses_and_new_ones_seldom() {
 }
 
 proptest! {
-    /// What is not global is only named in its own network, and the result is bounded.
+    /// Private addresses are only named in their own network, and the result is bounded.
     #[test]
     fn any_frame_does_no_harm(
         sequence_number in 0..1u64 << 62,
