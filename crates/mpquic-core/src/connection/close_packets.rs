@@ -15,9 +15,9 @@ use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::frame::{Close, Frame};
 
 impl Connection {
-    /// Begins a datagram with CONNECTION_CLOSE at every level that the peer may be able to read (RFC
-    /// 9000 section 10.2.3). The 1-RTT packet that follows acknowledges what came on its path: if an
-    /// application has read everything and closes, its peer learns that all data arrived.
+    /// Begins a datagram with CONNECTION_CLOSE at every level that the peer may be able to read
+    /// (RFC 9000 section 10.2.3). The following 1-RTT packet acknowledges packets of its path: an
+    /// application that closes after reading all data thereby confirms the data's arrival.
     pub(super) fn begin_with_close(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Begun> {
         let frame = self.state.take_frame()?;
         let id = self

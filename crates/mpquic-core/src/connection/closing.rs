@@ -66,7 +66,7 @@ impl Connection {
         }
     }
 
-    /// Counts what is kept in memory, and closes the connection if that is too much.
+    /// Counts the memory in use, and closes the connection above its limit.
     pub(super) fn review_memory(&mut self, now: Instant) {
         let (streams, datagrams) = (&mut self.streams, &mut self.datagrams);
         let (handshake, outbox) = (&self.handshake, &self.outbox);
@@ -81,8 +81,8 @@ impl Connection {
         self.paths.forget_sent();
     }
 
-    /// What was in flight on an abandoned path is sent on others, which may take smaller packets. If
-    /// there are none, that is the end.
+    /// Data in flight on an abandoned path moves to other paths, perhaps with smaller packets.
+    /// Without another path, the connection ends.
     pub(super) fn after_abandonment(&mut self, now: Instant, abandonment: Abandonment) {
         match abandonment {
             Abandonment::Done => {

@@ -26,21 +26,21 @@ impl<'a> Datagrams<'a> {
     ///
     /// # Errors
     ///
-    /// If the peer accepts none, `data` is larger than [`Self::max_size`], or the send buffer is
-    /// full. In the last case, [`Event::DatagramsUnblocked`](crate::Event::DatagramsUnblocked) will
-    /// follow.
+    /// [`SendDatagramError::UnsupportedByPeer`] for a peer without DATAGRAMs,
+    /// [`SendDatagramError::TooLarge`] for `data` above [`Self::max_size`], and
+    /// [`SendDatagramError::Blocked`] for a full send buffer:
+    /// [`Event::DatagramsUnblocked`](crate::Event::DatagramsUnblocked) follows.
     #[inline]
     pub fn send(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
         self.send_with(data, DatagramOptions::default())
     }
 
-    /// Queues a DATAGRAM that is to travel on a certain path, twice, or not after a deadline.
+    /// Queues a DATAGRAM for a certain path, with a copy, or with a deadline.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::send`]; if it is bound to a path, it may be as large as
-    /// [`Self::max_size_on`] says. [`SendDatagramError::ClosedPath`] if there is no such path, or it
-    /// was abandoned.
+    /// Those of [`Self::send`]; on a given path, the limit is [`Self::max_size_on`].
+    /// [`SendDatagramError::ClosedPath`] for an unknown or abandoned path.
     pub fn send_with(
         &mut self,
         data: Bytes,
@@ -84,8 +84,8 @@ impl<'a> Datagrams<'a> {
         self.queues.max_payload(self.paths.smallest_frame_room())
     }
 
-    /// Largest payload, in bytes, that fits the largest packet of a path; `None` if the path is
-    /// closed or the peer accepts none.
+    /// Largest payload, in bytes, for the largest packet of a path; `None` on a closed path, or for
+    /// a peer without DATAGRAMs.
     pub fn max_size_on(&self, path: PathId) -> Option<usize> {
         let room = self.paths.open(path)?.frame_room();
         self.queues.max_payload(room)

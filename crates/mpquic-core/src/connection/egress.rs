@@ -1,11 +1,11 @@
-//! `poll_transmit`: what is sent next, in this order:
+//! `poll_transmit`: the next datagrams, in this order:
 //!
 //! 1. CONNECTION_CLOSE
 //! 2. Initial and Handshake packets
 //! 3. packets bound to a path: validation, probes, PING
-//! 4. what any path may carry, on the path that the scheduler chooses
-//! 5. probes of suspect paths, which carry no data
-//! 6. acknowledgements that no other packet has carried
+//! 4. data for any path, on the path of the scheduler's choice
+//! 5. probes of suspect paths, without data
+//! 6. acknowledgements left over by other packets
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ use crate::space::SentPacket;
 use crate::wire::frame::Frame;
 use crate::wire::header::PacketHeader;
 
-/// Packets are padded by up to this many bytes so that a GSO train need not end early.
+/// Packets are padded by up to this many bytes to keep a GSO train going.
 const MAX_ALIGNMENT: usize = 64;
 
 /// A packet that was built.
@@ -83,7 +83,7 @@ impl Connection {
         }
         // RFC 9001 section 5.7: a server may send 1-RTT before the handshake is complete.
         if !self.handshake.has_one_rtt_keys() {
-            // 0-RTT, if there are keys
+            // 0-RTT, with its keys
             self.handshake.sealer()?;
             return self.transmit_scheduled(now, max_datagrams, buf);
         }
@@ -113,7 +113,7 @@ impl Connection {
         Some(Transmit::single(path, four_tuple, buf))
     }
 
-    /// Sends one datagram for the first path that has a packet of this kind.
+    /// Sends one datagram for the first path with a packet of this kind.
     fn transmit_planned(
         &mut self,
         now: Instant,
@@ -174,8 +174,8 @@ impl Connection {
         }
     }
 
-    /// Fills a train of datagrams on the path of an assignment: as many as the path and the
-    /// scheduler's budget allow.
+    /// Fills a train of datagrams on the path of an assignment, within the limits of the path and
+    /// the scheduler's budget.
     fn transmit_train(
         &mut self,
         now: Instant,
@@ -207,7 +207,7 @@ impl Connection {
         })
     }
 
-    /// Appends equal packets as long as there is something to send; returns how many.
+    /// Appends equal packets until no data is left; returns their number.
     fn build_train(
         &mut self,
         now: Instant,
@@ -246,7 +246,7 @@ impl Connection {
         count
     }
 
-    /// Appends one 1-RTT packet to `buf` and records it as sent.
+    /// Appends one 1-RTT packet to `buf` and records the packet as sent.
     fn build_packet(&mut self, now: Instant, plan: &Plan, buf: &mut Vec<u8>) -> Option<Built> {
         let start = buf.len();
         let builder = self.start_packet(plan, start + plan.size, buf)?;
@@ -383,13 +383,12 @@ impl Connection {
         }
     }
 
-    /// True if something waits that any path may carry. It is called for every packet, so the
-    /// likeliest is checked first.
+    /// True if data for any path waits. Every packet asks, so the likeliest kind is checked first.
     fn has_demand(&self) -> bool {
         self.streams.can_send_data() || self.datagrams.wants_to_send() || self.has_control_frames()
     }
 
-    /// True if anything but stream data and DATAGRAMs waits that any path may carry.
+    /// True if data for any path waits, other than stream data and DATAGRAMs.
     fn has_control_frames(&self) -> bool {
         self.streams.wants_control()
             || self.handshake.wants_to_send_crypto()

@@ -1,4 +1,4 @@
-//! What the connection does after each step of its handshake.
+//! The connection's reaction to each step of its handshake.
 
 use std::time::Instant;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::wire::transport_parameters::TransportParameters;
 
-/// Memory is freed when nothing has arrived for this long.
+/// Time without arriving datagrams until memory is freed.
 const TRIM_AFTER: Duration = Duration::from_secs(1);
 /// The same for the first time. It is shorter, so that a server with thousands of handshakes per
 /// second can use the memory of one for the next.
@@ -25,7 +25,7 @@ pub(super) struct IdleTimer {
 /// Whether memory is kept for reuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// There was a handshake, and no memory was freed since.
+    /// The handshake took memory, and none was freed since.
     New,
     Kept,
     /// Memory was freed, and nothing has arrived since.
@@ -83,7 +83,7 @@ impl IdleTimer {
         self.handshake_confirmed = true;
     }
 
-    /// When an idle connection frees memory that is kept for reuse, as a server may have very many
+    /// When an idle connection frees memory kept for reuse: a server may have a great many
     /// connections.
     pub(super) fn trim_timeout(&self) -> Option<Instant> {
         let silence = match self.memory {

@@ -121,7 +121,7 @@ impl Connection {
 
     #[inline]
     fn open_packet(&mut self, arrival: &Arrival, packet: &mut ProtectedPacket) -> Opening {
-        // RFC 9000 section 17.2, unless we announced that it may be greased (RFC 9287).
+        // RFC 9000 section 17.2, unless we announced that we take a cleared bit (RFC 9287).
         if !packet.has_fixed_bit() && !self.endpoint_config.grease_quic_bit {
             return Opening::Dropped(DropReason::Invalid);
         }
@@ -186,8 +186,8 @@ impl Connection {
             // RFC 9000 section 12.4
             return Err(Fault::EmptyPacket.into());
         }
-        // Outside of 1-RTT packets, the frames of RFC 10069 are not allowed; they count as known,
-        // rather than as unknown, as soon as we have announced multipath (MP-004).
+        // Outside of 1-RTT packets, the frames of RFC 10069 are forbidden; after our announcement
+        // of multipath, they count as known frames in the wrong packet (MP-004).
         let multipath = match opened.packet_type {
             PacketType::OneRtt => self.paths.ids.is_multipath(),
             PacketType::Initial | PacketType::ZeroRtt | PacketType::Handshake => {

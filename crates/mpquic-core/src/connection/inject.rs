@@ -4,7 +4,7 @@ use super::Connection;
 use crate::ids::SpaceId;
 
 impl Connection {
-    /// Sends `frames` unchanged in one packet of `space`, as soon as there are keys for it.
+    /// Sends `frames` unchanged in one packet of `space`, once the space has keys.
     pub fn inject(&mut self, space: SpaceId, frames: &[u8]) {
         self.injected.push(space, frames);
     }

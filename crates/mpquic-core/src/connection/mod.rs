@@ -55,33 +55,32 @@ use state::State;
 
 /// A QUIC connection with any number of paths.
 ///
-/// It does no input or output of its own and never reads a clock: whoever owns it, the driver, hands
-/// in what happens, and then asks what to do about it. Time (`now`) never goes backwards.
+/// A connection does no input or output of its own and never reads a clock. Its owner, the driver,
+/// passes inputs to the connection, and then asks for outputs. Time (`now`) never goes backwards.
 ///
-/// What happens:
+/// The inputs:
 ///
-/// - A datagram arrives: [`Endpoint::handle_datagram`](crate::Endpoint::handle_datagram) says for
-///   which connection, and [`Self::handle_datagram`] takes it.
-/// - The time of [`Self::poll_timeout`] has come: [`Self::handle_timeout`].
-/// - The application does something, such as writing to a stream.
+/// - An arriving datagram: [`Endpoint::handle_datagram`](crate::Endpoint::handle_datagram) names the
+///   connection, and [`Self::handle_datagram`] takes the datagram.
+/// - The end of the time from [`Self::poll_timeout`]: [`Self::handle_timeout`].
+/// - A call of the application, such as writing to a stream.
 ///
-/// After each of them, or after several at once, the driver
+/// After one input, or after several at once, the driver
 ///
 /// 1. gives [`Self::poll_endpoint_event`] to
-///    [`Endpoint::handle_event`](crate::Endpoint::handle_event), until there is none. This comes
-///    before sending, so that answers find their way to the connection;
-/// 2. calls [`Self::poll_transmit`] and sends what it wrote, until it returns `None`;
-/// 3. calls [`Self::poll`] and tells the application, until it returns `None`. What the application
-///    does then is something that happens: back to the first step;
+///    [`Endpoint::handle_event`](crate::Endpoint::handle_event), until it returns `None`. This step
+///    comes before sending, to route answers to the connection;
+/// 2. calls [`Self::poll_transmit`] and sends the written datagrams, until it returns `None`;
+/// 3. calls [`Self::poll`] and tells the application, until it returns `None`. Calls of the
+///    application are new inputs: back to the first step;
 /// 4. sets a timer for [`Self::poll_timeout`], which any of the calls above may have changed.
 ///
-/// Nothing is sent from inside of a handler, so the calls need no order but this one. When
-/// [`Self::is_drained`] is true, nothing more will come, and the connection can be dropped once the
-/// last endpoint event was handed over.
+/// No handler sends anything by itself, so the calls need no order but this one. Once
+/// [`Self::is_drained`] is true, the connection can be dropped after its last endpoint event.
 ///
 /// # Examples
 ///
-/// What a driver does after each call:
+/// The outputs after an input:
 ///
 /// ```
 /// use std::time::Instant;
@@ -175,17 +174,17 @@ impl Connection {
         Datagrams::new(&mut self.datagrams, &self.paths)
     }
 
-    /// Opens a path (client only). It carries data once [`PathEvent::Established`](crate::PathEvent::Established) was
-    /// reported.
+    /// Opens a path (client only). The path carries data after
+    /// [`PathEvent::Established`](crate::PathEvent::Established).
     ///
     /// # Errors
     ///
-    /// [`OpenPathError::ServerSide`] on a server, [`OpenPathError::HandshakeIncomplete`] before the
-    /// handshake is complete, [`OpenPathError::NotNegotiated`] if the peer has no multipath, and
-    /// [`OpenPathError::AddressForbidden`] if it takes no further path to this address.
-    /// [`OpenPathError::PathsBlocked`] and [`OpenPathError::NoConnectionId`] if the peer has to allow
-    /// more first: try again after [`PathEvent::Available`](crate::PathEvent::Available).
-    /// [`OpenPathError::Closed`] if the connection is closed.
+    /// [`OpenPathError::ServerSide`] on a server, [`OpenPathError::HandshakeIncomplete`] during the
+    /// handshake, [`OpenPathError::NotNegotiated`] for a peer without multipath, and
+    /// [`OpenPathError::AddressForbidden`] for an address to which the peer takes no further path.
+    /// [`OpenPathError::PathsBlocked`] and [`OpenPathError::NoConnectionId`] until the peer allows
+    /// more paths: try again after [`PathEvent::Available`](crate::PathEvent::Available).
+    /// [`OpenPathError::Closed`] on a closed connection.
     pub fn open_path(
         &mut self,
         now: Instant,
@@ -200,13 +199,13 @@ impl Connection {
             .open_path(now, four_tuple, status, &mut self.outbox)
     }
 
-    /// Abandons a path. Data that was in flight on it is sent again on other paths.
+    /// Abandons a path. Its data in flight is sent again on other paths.
     ///
     /// # Errors
     ///
-    /// [`ClosePathError::NoSuchPath`] if there is no such path, or it was abandoned already.
-    /// [`ClosePathError::LastPath`] if no other path is open: use [`Self::close`] to end the
-    /// connection. (A peer may abandon the last path, which ends the connection as well.)
+    /// [`ClosePathError::NoSuchPath`] for an unknown or abandoned path.
+    /// [`ClosePathError::LastPath`] for the only open path: use [`Self::close`] to end the
+    /// connection. (A peer may abandon the last path, which also ends the connection.)
     pub fn close_path(
         &mut self,
         now: Instant,
@@ -225,18 +224,18 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`ClosedPath`] if there is no such path, or it was abandoned.
+    /// [`ClosedPath`] for an unknown or abandoned path.
     #[inline]
     pub fn path_mut(&mut self, path: PathId) -> Result<PathMut<'_>, ClosedPath> {
         PathMut::new(path, &mut self.paths, &mut self.outbox)
     }
 
-    /// Hint from the driver: the path's socket or interface is gone (`up` false) or back. A path
-    /// that is down is suspect at once.
+    /// Hint from the driver: the path's socket or interface is gone (`up` false) or back. A down
+    /// path is suspect at once.
     ///
     /// # Errors
     ///
-    /// [`ClosedPath`] if there is no such path, or it was abandoned.
+    /// [`ClosedPath`] for an unknown or abandoned path.
     pub fn set_path_usable(
         &mut self,
         now: Instant,
@@ -303,15 +302,16 @@ impl Connection {
         self.handshake.peer_certificates()
     }
 
-    /// Fills `output` with keying material that only the two sides of this connection can make: equal
-    /// on both for equal `label` and `context`, and unrelated to what any others give (RFC 5705, RFC
-    /// 8446 section 7.5). It can be exported as long as the connection is kept.
+    /// Fills `output` with keying material that only the two sides of this connection can make:
+    /// equal on both for equal `label` and `context`, and unrelated to the material of other
+    /// connections (RFC 5705, RFC 8446 section 7.5). It can be exported until the connection is
+    /// dropped.
     ///
     /// # Errors
     ///
     /// [`ExportError::HandshakeIncomplete`] before [`Event::Connected`], even with 0-RTT. All other
-    /// errors mean that `label` or `output` has a length that TLS does not allow; `output` may have
-    /// changed then.
+    /// errors mean a length of `label` or `output` that TLS forbids; `output` may have changed
+    /// then.
     pub fn export_keying_material(
         &self,
         output: &mut [u8],

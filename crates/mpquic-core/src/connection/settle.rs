@@ -172,7 +172,7 @@ impl Connection {
             self.outbox
                 .packet_event(|| SchedulerEvent::Lost(packet_info(id, number, packet)));
         }
-        // Content that was sent again on another path is that path's responsibility now.
+        // Another path is responsible for content that it sent again.
         if !packet.reinjected {
             for delivery in &packet.deliveries {
                 self.on_delivery(space, *delivery, Fate::Lost);
@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Makes the owners of frames send them again if a path does not deliver them.
+    /// Makes the owners of frames send them again if a path fails to deliver them.
     pub(super) fn repeat_frames(&mut self) {
         let mut repeated = self.outbox.take_repeated();
         for delivery in repeated.drain(..) {

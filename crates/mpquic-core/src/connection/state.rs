@@ -22,7 +22,7 @@ pub(super) enum State {
     Drained,
 }
 
-/// The CONNECTION_CLOSE that we send, and when it is sent.
+/// Our CONNECTION_CLOSE, and when to send it.
 #[derive(Debug)]
 pub(super) struct CloseFrame {
     pub(super) frame: Close,
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// Writes CONNECTION_CLOSE, with as much of the reason as fits, if we are closing.
+    /// Writes CONNECTION_CLOSE while closing, with the beginning of the reason if space is short.
     pub(super) fn write_close(&self, writer: &mut FrameWriter<'_>) {
         if let Self::Closing(closing) = self {
             let frame = closing.frame.clone().shortened_to(writer.remaining());
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// The peer closed: stops sending. If a closing period is already running, its end stays.
+    /// The peer closed: stops sending. The end of a running closing period stays.
     pub(super) fn drain(&mut self, now: Instant, period: Duration) {
         let until = match self {
             Self::Open => now + period,
