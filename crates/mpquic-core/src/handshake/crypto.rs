@@ -81,7 +81,7 @@ impl Handshake {
         }
     }
 
-    /// The CRYPTO stream of any level that is not discarded.
+    /// The CRYPTO stream of a level, until the level is discarded.
     pub(super) fn crypto_mut(&mut self, space: SpaceId) -> Option<&mut CryptoStream> {
         match space {
             SpaceId::Data(_) => self.crypto.as_deref_mut(),
@@ -91,7 +91,7 @@ impl Handshake {
         }
     }
 
-    /// CRYPTO. [`Self::drive`] has to be called once its packet is processed.
+    /// CRYPTO. Call [`Self::drive`] after the frame's packet.
     pub(crate) fn on_crypto(
         &mut self,
         space: SpaceId,
@@ -157,7 +157,7 @@ impl Handshake {
         }
     }
 
-    /// What has left in Handshake packets is to leave once more. False if there is nothing.
+    /// Sends the content of Handshake packets once more. False without such content.
     pub(crate) fn repeat_last(&mut self) -> bool {
         self.level_mut(SpaceId::Handshake).is_some_and(|level| {
             level.crypto.resend();

@@ -32,7 +32,7 @@ impl Handshake {
     }
 
     /// Passes bytes between TLS and the CRYPTO streams until nothing changes. [`Self::next_step`]
-    /// then returns the steps that were made, even if this fails in the end.
+    /// then returns the new steps, even after an error.
     pub(crate) fn drive(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
         self.read_first_flight(outbox)?;
         if self.first_flight.is_some() {
@@ -118,7 +118,7 @@ impl Handshake {
         }
     }
 
-    /// TLS continues with the next level, so it must have read all bytes of this one (RFC 9001
+    /// TLS continues with the next level, so all bytes of this level must have been read (RFC 9001
     /// section 4.1.3).
     fn check_consumed(&mut self, space: SpaceId) -> Result<(), TransportError> {
         match self.crypto_mut(space) {

@@ -16,7 +16,7 @@ use crate::wire::frame::Frame;
 /// An estimate of the memory for the keys of a level, in bytes.
 const KEYS: usize = 2048;
 
-/// More than a packet with CRYPTO takes beside its bytes: header, tag, and a short acknowledgement.
+/// Upper bound of a CRYPTO packet's overhead: header, tag, and a short acknowledgement.
 const MAX_OVERHEAD: usize = 128;
 
 /// One of the two encryption levels of the handshake.
@@ -73,7 +73,7 @@ impl Level {
         self.other = Some((std::mem::replace(&mut self.version, version), before));
     }
 
-    /// Continues in the other version whose packets can be opened, and only in that one.
+    /// Continues in the other version whose packets can be opened, and drops the first version.
     pub(super) fn follow_version(&mut self) {
         if let Some((version, keys)) = self.other.take() {
             self.version = version;
@@ -93,7 +93,7 @@ impl Level {
         self.wants_to_elicit() || self.space.received.ack_state(now) == AckState::Due
     }
 
-    /// Bytes of a packet with all of that, at most.
+    /// Upper bound for a packet with all of these frames, in bytes.
     pub(super) fn unsent(&self) -> usize {
         MAX_OVERHEAD + usize::try_from(self.crypto.unsent()).unwrap_or(usize::MAX / 4)
     }
@@ -106,14 +106,14 @@ impl Level {
         self.crypto.write_frames(writer);
     }
 
-    /// Makes a packet that is to be a probe ack-eliciting, if it is not.
+    /// Adds an ack-eliciting frame to a probe without one.
     pub(crate) fn write_probe(&self, writer: &mut FrameWriter<'_>) {
         if self.space.wants_probe() && !writer.is_ack_eliciting() {
             let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
         }
     }
 
-    /// True if the level has something to send that must be acknowledged.
+    /// True if the level waits to send an ack-eliciting frame.
     pub(crate) fn wants_to_elicit(&self) -> bool {
         self.crypto.wants_to_send() || self.space.wants_probe()
     }

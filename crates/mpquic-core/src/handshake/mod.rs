@@ -1,8 +1,8 @@
-//! The handshake: TLS and its two packet number spaces, keys, versions, tokens, 0-RTT and the checks
-//! of transport parameters.
+//! The handshake: TLS and its two packet number spaces, keys, versions, tokens, 0-RTT and the
+//! checks of transport parameters.
 //!
-//! [`Handshake`] talks to TLS and keeps the keys it makes. What the rest of a connection has to do
-//! is returned as [`Step`]s.
+//! [`Handshake`] talks to TLS and keeps its keys. Tasks for the rest of a connection are returned
+//! as [`Step`]s.
 
 mod crypto;
 mod drive;

@@ -161,7 +161,7 @@ impl Handshake {
         }
     }
 
-    /// Type and version of a packet with a long header that may be opened, or why it may not.
+    /// Type and version of a long-header packet to open, or the reason against opening.
     fn admit_long(
         &mut self,
         arrival: &Arrival,

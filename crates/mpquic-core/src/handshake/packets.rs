@@ -28,9 +28,9 @@ pub(crate) struct LevelPacket {
 }
 
 impl Handshake {
-    /// Appends a packet with the frames that `write` adds, and seals it. `None`, with the buffer as
-    /// before, if the level is over or there is nothing to send or no room. It is for the caller to
-    /// record what was sent, under the level's next packet number.
+    /// Appends a packet with the frames from `write`, and seals the packet. `None`, with the buffer
+    /// as before, for a finished level, without frames or without room. The caller records the sent
+    /// packet under the level's next packet number.
     pub(crate) fn build_packet(
         &mut self,
         packet: &LevelPacket,

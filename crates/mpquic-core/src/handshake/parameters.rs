@@ -42,8 +42,8 @@ pub(crate) fn local_parameters(
     }
 }
 
-/// The connection IDs of the first packets. Both sides announce them in transport parameters, so
-/// that an attacker cannot change them unnoticed (RFC 9000 section 7.3).
+/// The connection IDs of the first packets. Both sides announce the IDs in transport parameters, to
+/// reveal changes by an attacker (RFC 9000 section 7.3).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstCids {
     /// Our first source connection ID.

@@ -8,8 +8,7 @@ use crate::qlog::{self, Initiator};
 use crate::wire::transport_parameters::TransportParameters;
 
 impl Handshake {
-    /// Handles the peer's transport parameters once TLS has them; on a server, that is before it
-    /// sends 0.5-RTT data.
+    /// Handles the peer's transport parameters from TLS; on a server, before 0.5-RTT data.
     pub(super) fn take_peer_parameters(
         &mut self,
         outbox: &mut Outbox,
@@ -49,7 +48,7 @@ impl Handshake {
         self.announces_multipath
     }
 
-    /// Logs the parameters that we announce; a server knows them once it has chosen the version.
+    /// Logs our announced parameters; a server knows them after choosing the version.
     pub(super) fn log_local_parameters(&self, outbox: &mut Outbox) {
         if let Some(parameters) = &self.local_parameters {
             outbox.log.event(|| qlog::Event::ParametersSet {

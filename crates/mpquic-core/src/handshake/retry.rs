@@ -16,8 +16,8 @@ use crate::wire::frame::PacketType;
 use crate::wire::header::{Header, ProtectedPacket};
 
 impl Handshake {
-    /// Handles a Retry packet: if it is genuine, starts over with its connection ID and token (RFC
-    /// 9000 section 17.2.5). False if it has to be dropped.
+    /// Handles a Retry packet: after a genuine one, starts over with its connection ID and token
+    /// (RFC 9000 section 17.2.5). False for a packet to drop.
     pub(super) fn on_retry(&mut self, packet: &ProtectedPacket, outbox: &mut Outbox) -> bool {
         let Header::Retry {
             version,
@@ -31,7 +31,8 @@ impl Handshake {
         };
         let without_tag = packet.data.len().saturating_sub(tag.len());
         let retry = &packet.data[..without_tag];
-        // RFC 9000 section 17.2.5.2: a token of no length is none; one that cannot be sent back is of no use.
+        // RFC 9000 section 17.2.5.2: an empty token is no token; a token too long to send back is
+        // useless.
         let is_usable = (1..=MAX_TOKEN).contains(&token.len());
         if !is_usable || !self.accepts_retry(*version, scid, retry, tag) {
             return false;
@@ -46,7 +47,7 @@ impl Handshake {
         true
     }
 
-    /// True if a Retry with this integrity tag is genuine and may be followed.
+    /// True for a genuine Retry that the client may follow.
     fn accepts_retry(
         &self,
         version: Version,
@@ -96,8 +97,7 @@ impl Handshake {
         }
     }
 
-    /// Server: makes a token that is valid for these addresses of the client, all of which are
-    /// validated (MP-087).
+    /// Server: makes a token for these validated addresses of the client (MP-087).
     pub(crate) fn offer_token(
         &mut self,
         addresses: impl Iterator<Item = SocketAddr>,

@@ -17,18 +17,18 @@ use crate::space::SentPacket;
 use crate::wire::frame::PacketType;
 
 impl Handshake {
-    /// True if there are 1-RTT keys.
+    /// True with 1-RTT keys.
     pub(crate) fn has_one_rtt_keys(&self) -> bool {
         self.one_rtt.is_some()
     }
 
-    /// True if 1-RTT packets with more than data may be sent: a server has keys for them before its
-    /// handshake is complete (RFC 9001 section 5.7).
+    /// True if 1-RTT packets may carry more than data: a server has 1-RTT keys before the end of
+    /// its handshake (RFC 9001 section 5.7).
     pub(crate) fn may_send_one_rtt(&self) -> bool {
         self.has_one_rtt_keys() && (self.is_complete() || self.role.side() == Side::Server)
     }
 
-    /// Bytes that what the levels have to say takes in a datagram, at most.
+    /// Upper bound for the waiting frames of all levels in a datagram, in bytes.
     pub(crate) fn unsent(&self) -> usize {
         self.levels().map(Level::unsent).sum()
     }
@@ -85,7 +85,7 @@ impl Handshake {
         one_rtt.into_iter().chain(zero_rtt).min()
     }
 
-    /// Drops old keys that are due. Fails if no more packets may be sealed with the current ones.
+    /// Drops due old keys. Fails if the current keys may seal no more packets.
     pub(crate) fn on_timeout(
         &mut self,
         now: Instant,

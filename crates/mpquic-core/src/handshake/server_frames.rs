@@ -33,13 +33,13 @@ impl ServerFrames {
         self.done_due || self.may_send_token()
     }
 
-    /// One token after the other: clients use the token that arrives last, and an earlier one may
-    /// arrive last if its path is longer.
+    /// One token after the other: clients use the last arriving token, and a longer path may bring
+    /// an earlier token last.
     fn may_send_token(&self) -> bool {
         self.token.is_some() && !self.token_in_flight
     }
 
-    /// Writes the frames that wait, as far as they fit.
+    /// Writes waiting frames within the room of the packet.
     pub(super) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
         if self.done_due
             && writer.try_write(&Frame::HandshakeDone, HandshakeDelivery::HandshakeDone)

@@ -63,7 +63,7 @@ impl Role {
         }
     }
 
-    /// True if the peer's address is known to be its own: the client chose the server's, or a token proved the
+    /// True for a peer with a proven address: the client chose the server's, or a token proved the
     /// client's.
     pub(crate) fn is_address_validated(&self) -> bool {
         match self {
@@ -90,12 +90,12 @@ pub(crate) struct ClientSetup {
     pub(crate) tokens: TokenDrawer,
     /// Whether to move to the server's preferred address.
     pub(crate) use_preferred_address: bool,
-    /// Token for the first Initial, empty if there is none.
+    /// Token for the first Initial, possibly empty.
     pub(crate) token: Bytes,
 }
 
-/// The longest token that a client uses, in bytes. With much longer ones, an Initial packet in the smallest datagram has no
-/// room for any of the ClientHello, so that the connection would never be made.
+/// Longest token of a client, in bytes. Beside a much longer token, an Initial packet in the
+/// smallest datagram has no room for the ClientHello, and the handshake would never get on.
 pub(crate) const MAX_TOKEN: usize = 1000;
 
 /// The part of a client's token store that belongs to one server.
@@ -112,7 +112,7 @@ impl TokenDrawer {
         }
     }
 
-    /// A token is valid only in the version in which it was issued (RFC 9369 section 5).
+    /// A token is valid only in its own version (RFC 9369 section 5).
     fn key(&self, version: Version) -> Arc<str> {
         match version {
             Version::V1 => self.server_name.clone(),

@@ -35,7 +35,7 @@ pub(crate) enum Step {
     PeerCid(ConnectionId),
     /// The client's address is proven.
     AddressValidated(FourTuple),
-    /// Client: 0-RTT may be sent under these limits of the earlier connection.
+    /// Client: 0-RTT may be sent, within these limits of the earlier connection.
     ZeroRttOffered(Box<TransportParameters>),
     /// Client: the server rejected 0-RTT, so what was sent never happened (RFC 9001 section 4.6.2).
     ZeroRttRejected,
@@ -50,7 +50,7 @@ pub(crate) enum Step {
     Complete,
     /// The handshake is confirmed (RFC 9001 section 4.1.2).
     Confirmed,
-    /// A level is discarded, with all it had in flight (RFC 9002 section 6.4).
+    /// A level is discarded with its data in flight (RFC 9002 section 6.4).
     LevelDiscarded(Box<Level>),
 }
 

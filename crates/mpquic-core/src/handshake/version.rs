@@ -1,4 +1,4 @@
-//! [`Versions`]: the version that a connection uses, and those it may use (RFC 9368).
+//! [`Versions`]: the current and the possible versions of a connection (RFC 9368).
 
 use quinn_proto::Side;
 
@@ -7,7 +7,7 @@ use crate::error::{Fault, TransportError};
 use crate::version::Version;
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 
-/// The version that a connection uses, and those it may switch to.
+/// The current version of a connection, and versions to switch to.
 #[derive(Debug, Clone)]
 pub(crate) struct Versions {
     /// The version of our packets, except for 0-RTT.
@@ -18,7 +18,7 @@ pub(crate) struct Versions {
     supported: Vec<Version>,
     /// A reserved version number to offer, which no one speaks (RFC 9000 section 15).
     reserved: u32,
-    /// True if `current` will not change any more.
+    /// True once `current` is final.
     is_fixed: bool,
     /// Client: it chose `original` from a Version Negotiation packet.
     is_second_choice: bool,
@@ -79,7 +79,7 @@ impl Versions {
         self.is_fixed = true;
     }
 
-    /// Client: true if the server may still choose this version (RFC 9369 section 4.1).
+    /// Client: true for a version that the server may still choose (RFC 9369 section 4.1).
     pub(super) fn may_become(&self, version: Version) -> bool {
         !self.is_fixed && self.supported.contains(&version)
     }

@@ -45,8 +45,8 @@ impl Handshake {
         }));
     }
 
-    /// Client: the handshake shows whether the server accepted 0-RTT. `peer` are the server's
-    /// parameters, which are not applied yet.
+    /// Client: the handshake shows whether the server accepted 0-RTT. The server's parameters
+    /// `peer` are not applied yet.
     pub(super) fn resolve_zero_rtt(
         &mut self,
         peer: &TransportParameters,
@@ -67,7 +67,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// RFC 9001 section 4.6.2: as if nothing had been sent, except that packet numbers are not used
+    /// RFC 9001 section 4.6.2: forgets all 0-RTT data, except that packet numbers are not used
     /// twice.
     fn reject_zero_rtt(&mut self) {
         self.zero_rtt_state = ZeroRtt::Rejected;
@@ -103,7 +103,7 @@ impl Handshake {
         }
     }
 
-    /// Server: the handshake is complete, so the client sends no more 0-RTT.
+    /// Server: after the handshake, the client sends no more 0-RTT.
     pub(crate) fn retire_zero_rtt(&mut self, now: Instant, largest_pto: Duration) {
         if let (Role::Server(_), Some(keys)) = (&self.role, &mut self.zero_rtt) {
             keys.discard_at = Some(now + KEEP_TIMEOUTS * largest_pto);
