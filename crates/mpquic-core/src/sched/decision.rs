@@ -13,17 +13,17 @@ use crate::ids::PathId;
 pub enum DataSelection {
     /// Whatever is most urgent: control frames, DATAGRAMs, retransmissions, then streams by priority.
     Next,
-    /// DATAGRAMs, the oldest first; [`QueueView::datagrams`](super::QueueView::datagrams) tells how
-    /// much waits. With [`Decision::Duplicate`], other paths carry them as well, and the peer's
-    /// application gets each copy. (Copies of anything else are of stream bytes only, so that nobody
-    /// gets a DATAGRAM twice who does not expect it.)
+    /// DATAGRAMs, the oldest first; [`QueueView::datagrams`](super::QueueView::datagrams) tells the
+    /// waiting bytes. With [`Decision::Duplicate`], other paths carry the DATAGRAMs as well, and
+    /// the peer's application gets each copy. (Copies with other selections contain stream bytes
+    /// only: no application gets a DATAGRAM twice by surprise.)
     Datagram,
-    /// DATAGRAMs behind so many bytes of older ones, which are left for other paths: what is sent now on a path
-    /// that takes longer then arrives in its turn. Of these there are no copies.
+    /// DATAGRAMs behind this many bytes of older ones, which are left for other paths: on a slower
+    /// path, the later DATAGRAMs then arrive in their turn. They are not copied.
     DatagramsBehind(u64),
     /// This stream's next bytes.
     Stream(StreamId),
-    /// This stream from an offset; bytes that are not buffered or already acknowledged are left out.
+    /// This stream from an offset on, without bytes that are not buffered or already acknowledged.
     StreamAt {
         /// The stream.
         id: StreamId,
@@ -49,13 +49,12 @@ pub enum Decision {
         path: PathId,
         /// What.
         data: DataSelection,
-        /// At most this many bytes of datagrams before asking again; 0 means one datagram.
+        /// Most bytes of datagrams before the next question; 0 means one datagram.
         max_bytes: u64,
         /// Given back with every event about the packets of this decision.
         tag: u64,
     },
-    /// Send one datagram on a path, and the same content on other paths as soon as their windows
-    /// allow.
+    /// Sends one datagram on a path, and the same content on other paths, once their windows allow.
     Duplicate {
         /// The path of the original.
         path: PathId,
@@ -77,10 +76,10 @@ pub enum Decision {
         /// Given back with every event about the packets of this decision.
         tag: u64,
     },
-    /// A path could send, but it is better to wait for another one.
+    /// A path could send, but the scheduler waits for another one.
     ///
-    /// If `on` is usable and has packets in flight, the wait ends at its next acknowledgement or
-    /// probe timeout, and at `until` if that is earlier. Otherwise it ends at `until`, and at the
+    /// If `on` is usable and has packets in flight, the wait ends with its next acknowledgement or
+    /// probe timeout, or at an earlier `until`. Otherwise the wait ends at `until`, and at the
     /// latest one second after the first such wait in a row; without `until` the core ignores the
     /// wait.
     Wait {
@@ -89,7 +88,7 @@ pub enum Decision {
         /// Ask again at this time, at the latest.
         until: Option<Instant>,
     },
-    /// No path can send. Overridden when nothing is in flight on any usable path.
+    /// No path can send. Overridden without packets in flight on a usable path.
     Blocked,
 }
 

@@ -54,15 +54,15 @@ pub enum SchedulerEvent {
     RttUpdated(PathId),
     /// The path's window was cut.
     Congestion(PathId, CongestionKind),
-    /// A stream on which we may send was opened: by us, or by the peer; then this comes once the
-    /// application has accepted it or begun to send on it, or the peer's frames have asked for something to be
-    /// sent or not to be.
+    /// A stream on which we may send was opened, by us or by the peer. A stream of the peer is
+    /// reported after the application has accepted the stream or begun to send, or after frames of
+    /// the peer about its sending half.
     StreamOpened(StreamId),
-    /// The application finished a stream, reset it after its beginning, or announced how long it will be: its
-    /// size is known. What was announced may turn out to be wrong.
+    /// The size of a stream is known: the application finished the stream, reset it with a reliable
+    /// size, or announced its size. An announced size may be wrong.
     StreamSizeKnown(StreamId, u64),
-    /// All of a stream's bytes and its end were acknowledged, or it was reset, or 0-RTT was
-    /// rejected and it never existed.
+    /// A stream is over: all bytes and the end were acknowledged, the stream was reset, or 0-RTT
+    /// was rejected.
     StreamFinished(StreamId),
     /// Connection flow control blocks sending.
     FlowControlBlocked,

@@ -48,21 +48,21 @@ pub use view::{LocalQueue, PathView, QueueView, Sendable, StreamView, UnackedRan
 /// assert_eq!(factory.build().name(), "most-room");
 /// ```
 ///
-/// [`View`] shows how to test one, [`PathMap`](crate::PathMap) how to keep state for each path.
+/// [`View`] shows how to test a scheduler, [`PathMap`](crate::PathMap) how to keep state for each path.
 ///
 /// # What the core makes of wrong answers
 ///
-/// A wrong scheduler costs speed, never correctness. The core sees to it:
+/// A wrong scheduler costs speed, never correctness. The core enforces these rules:
 ///
 /// - A decision for a path that cannot send is replaced: the fastest path that can send gets one
-///   datagram with what is most urgent. Window, pacer and the anti-amplification limit bound every
+///   datagram with the most urgent data. Window, pacer and the anti-amplification limit bound every
 ///   decision, whatever its budget.
 /// - Waiting ends, see [`Decision::Wait`] and [`Decision::Blocked`].
-/// - Decisions may repeat at most 16 times as many bytes as were sent for the first time, plus 64
-///   KiB. Beyond that, repetitions are replaced by what is most urgent, and no copies are made. At
-///   most 256 copies wait for a path.
-/// - While control frames or lost bytes wait, every 65th decision in a row for something else is
-///   replaced by what is most urgent.
+/// - Decisions may repeat at most 16 bytes per byte sent for the first time, plus 64 KiB. Beyond that
+///   budget, the most urgent data replaces repetitions, and no copies are made. At most 256 copies
+///   wait for a path.
+/// - While control frames or lost bytes wait, every 65th decision in a row for other data is replaced
+///   by the most urgent data.
 /// - Timers and waits of less than a millisecond last one millisecond.
 /// - A scheduler that panics is not asked again: the fastest path that can send carries everything
 ///   from then on, unless [`TransportOptions::contain_panics`] is off or panics abort the process.
@@ -154,7 +154,7 @@ impl Needs {
         self
     }
 
-    /// What is to be shown while there are this many paths.
+    /// The needs that count with this many paths.
     pub(crate) fn with_paths(mut self, count: usize) -> Self {
         let has_choice = count > 1 || !self.choices_only;
         self.streams &= has_choice;

@@ -69,9 +69,9 @@ pub struct PathView {
     pub loss_rate: f64,
     /// Delivery rate, bytes per second: the largest sample of the last ten round trips.
     pub delivery_rate: Option<u64>,
-    /// Bytes waiting in the local socket or interface queue, if known and wanted
-    /// ([`Needs::local_queue`](super::Needs::local_queue)): what the driver reported
-    /// ([`LocalQueue`]) and what was sent since.
+    /// Bytes waiting in the local socket or interface queue, for schedulers that want this number
+    /// ([`Needs::local_queue`](super::Needs::local_queue)): the driver's report ([`LocalQueue`])
+    /// and later sent bytes. `None` without a report.
     pub local_queue: Option<u64>,
     /// Drain rate of that queue, bytes per second, if known.
     pub local_drain_rate: Option<u64>,
@@ -132,7 +132,7 @@ pub struct LocalQueue {
 }
 
 impl LocalQueue {
-    /// A queue of `bytes` that drains at `drain_rate` bytes per second, if that is known.
+    /// A queue of `bytes` that drains at `drain_rate` bytes per second; `None` for an unknown rate.
     pub fn new(bytes: u64, drain_rate: Option<u64>) -> Self {
         Self { bytes, drain_rate }
     }
@@ -148,15 +148,15 @@ pub struct StreamView {
     pub priority: i32,
     /// Takes turns with others that are equally urgent; else it goes in order, and stands here behind those before it.
     pub incremental: bool,
-    /// Total size, once the application has finished the stream or announced how long it will be. What was
-    /// announced is never less than what is written, and may turn out to be wrong.
+    /// Total size, after the application has finished the stream or announced its size. An
+    /// announced size is never below the written bytes, and may be wrong.
     pub size: Option<u64>,
     /// Bytes written and not yet sent for the first time.
     pub unsent: u64,
     /// Offset of the first byte never sent.
     pub offset: u64,
-    /// Offset after the last byte written so far. Bytes in between may have been sent already if
-    /// a decision named an offset.
+    /// Offset after the last written byte. Bytes in between may have been sent already, after a
+    /// decision with an offset.
     pub end: u64,
     /// The application has finished the stream.
     pub finished: bool,
@@ -178,7 +178,7 @@ impl StreamView {
         }
     }
 
-    /// Bytes that were never sent, as far as is known: up to the size, or up to the end of what is written.
+    /// Bytes never sent: up to the size, or up to the last written byte.
     pub fn left(&self) -> u64 {
         let unwritten = self.size.map_or(0, |size| size.saturating_sub(self.end));
         self.unsent.saturating_add(unwritten)
@@ -197,7 +197,7 @@ pub struct UnackedRange {
     pub path: PathId,
     /// When it was sent.
     pub sent_at: Instant,
-    /// A copy is already under way on another path because this one is suspect or was abandoned.
+    /// A copy is in flight on another path, because this path is suspect or was abandoned.
     pub reinjected: bool,
     /// The tag of the decision that sent them.
     pub tag: u64,
@@ -240,8 +240,8 @@ impl Default for UnackedView<'_> {
     }
 }
 
-/// The queue of movable data and the connection's credit. What the application has bound to a path
-/// does not count.
+/// The queue of data for any path, and the connection's credit. Data bound to a path is not
+/// counted.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct QueueView {
@@ -336,9 +336,9 @@ impl<'a> View<'a> {
         self
     }
 
-    /// Oldest unacknowledged ranges, if [`Needs::unacked`](super::Needs::unacked); about 64 per
-    /// path at most. They are collected when this is called for the first time in a decision, and
-    /// cost nothing if it is not called.
+    /// Oldest unacknowledged ranges, for [`Needs::unacked`](super::Needs::unacked); about 64 per
+    /// path at most. The first call in a decision collects the ranges; without a call, they cost
+    /// nothing.
     pub fn unacked(&self) -> &'a [UnackedRange] {
         match self.unacked {
             UnackedView::Known(ranges) => ranges,
@@ -346,14 +346,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// True if stream data is under way that is not acknowledged.
+    /// True if unacknowledged stream data is in flight.
     pub(crate) fn has_unacked(&self) -> bool {
         let mut paths = self.paths.iter();
         paths.any(|path| self.find_unacked(path.id, |_| true).is_some())
     }
 
-    /// The oldest unacknowledged range of a path for which `is_wanted` is true. It looks at no more
-    /// than that needs, and costs much less than [`Self::unacked`].
+    /// The oldest unacknowledged range of a path that `is_wanted` accepts. The search stops there,
+    /// and costs much less than [`Self::unacked`].
     pub fn find_unacked(
         &self,
         path: PathId,
@@ -368,7 +368,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The path with this ID, if it is in the view.
+    /// The path with this ID in the view.
     pub fn path(&self, id: PathId) -> Option<&'a PathView> {
         self.paths
             .binary_search_by_key(&id, |path| path.id)

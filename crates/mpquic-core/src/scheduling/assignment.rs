@@ -19,7 +19,7 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    /// Whatever is most urgent, as much as fits.
+    /// The most urgent data that fits.
     pub(crate) fn next(path: PathId) -> Self {
         Self {
             path,
@@ -30,7 +30,7 @@ impl Assignment {
         }
     }
 
-    /// What the application has bound to the path, as much as it takes.
+    /// Data bound to the path, without a limit.
     pub(crate) fn bound(path: PathId) -> Self {
         Self {
             data: None,
@@ -87,7 +87,7 @@ impl Assignment {
         }
     }
 
-    /// The other paths that are to carry copies, each once.
+    /// Other paths for copies, each once.
     pub(crate) fn copy_paths(&self) -> impl Iterator<Item = PathId> + '_ {
         let copies = &self.copies;
         let paths = copies.iter().enumerate();
@@ -96,7 +96,7 @@ impl Assignment {
             .map(|(_, path)| *path)
     }
 
-    /// True if it may repeat bytes that were sent before.
+    /// True if the assignment may send bytes for the second time.
     pub(crate) fn is_repeat(&self) -> bool {
         matches!(
             self.data,
@@ -104,13 +104,13 @@ impl Assignment {
         )
     }
 
-    /// True if bytes may be sent twice because of it.
+    /// True if the assignment may lead to bytes sent twice.
     pub(crate) fn repeats(&self) -> bool {
         self.is_repeat() || !self.copies.is_empty()
     }
 
-    /// The same path, but with one packet of whatever is most urgent, in case the chosen stream may
-    /// not send anything. `None` if the assignment was that already.
+    /// The same path with one packet of the most urgent data, for a chosen stream that may not
+    /// send. `None` for an assignment of the most urgent data.
     pub(crate) fn instead(&self) -> Option<Self> {
         (self.data != Some(DataSelection::Next)).then(|| Self {
             tag: self.tag,

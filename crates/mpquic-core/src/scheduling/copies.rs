@@ -1,5 +1,4 @@
-//! [`Copies`]: what is to be sent a second time on other paths, because the scheduler or the
-//! application wants it.
+//! [`Copies`]: data sent a second time on other paths, by wish of the scheduler or the application.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,15 +14,15 @@ use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::sched::{DataSelection, SchedulerEvent};
 use crate::stream::SentDatagram;
 
-/// The most copies that wait for the window of one path.
+/// Most copies that wait for the window of one path.
 const MAX_COPIES: usize = 256;
-/// How many bytes a scheduler may send again for each byte that is sent for the first time,
+/// Repeat budget of a scheduler, per byte sent for the first time.
 const REPEATS: u64 = 16;
-/// and before any.
+/// Repeat budget of a scheduler at the start of a connection, in bytes.
 const FREE_REPEATS: u64 = 1 << 16;
-/// What the application may have copied before anything was sent, and the most that it may save up,
-/// bytes.
+/// Copy budget of the application at the start of a connection, in bytes.
 const FREE_COPIES: u64 = 1 << 16;
+/// Most bytes of copy budget that the application may save up.
 const MAX_SAVED_COPIES: u64 = 1 << 20;
 
 /// A copy of stream data that waits for its path.
@@ -41,21 +40,21 @@ struct StreamBytes {
     offsets: Range<u64>,
 }
 
-/// Copies of stream data that wait, and how much may be sent more than once. Copies of DATAGRAMs
-/// wait with the other DATAGRAMs.
+/// Waiting copies of stream data, and the budgets for repeated bytes. Copies of DATAGRAMs wait with
+/// the other DATAGRAMs.
 #[derive(Debug)]
 pub(crate) struct Copies {
     waiting: VecDeque<PendingCopy>,
     /// How many bytes the scheduler may send again.
     repeats: u64,
-    /// How many bytes may be copied because the application wants it.
+    /// Bytes that may be copied for the application.
     credit: u64,
     /// How that grows, in percent of the bytes that are sent for the first time.
     percent: u64,
 }
 
 impl Copies {
-    /// None yet. The application may have so many percent of what is sent copied.
+    /// Without copies. The application may have `percent` percent of the first-time bytes copied.
     pub(crate) fn new(percent: u8) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -69,12 +68,12 @@ impl Copies {
         self.waiting.is_empty()
     }
 
-    /// True if the scheduler may send bytes more than once.
+    /// True if the scheduler has repeat budget.
     pub(crate) fn may_repeat(&self) -> bool {
         self.repeats > 0
     }
 
-    /// A copy whose path has room. What has arrived of it by then is not written.
+    /// A copy for a path with room. Bytes that have arrived meanwhile are not written.
     pub(crate) fn next(&mut self, views: &Views) -> Option<Assignment> {
         let mut waiting = self.waiting.iter();
         let index = waiting.position(|copy| views.can_send(copy.path))?;
@@ -93,8 +92,8 @@ impl Copies {
         }
     }
 
-    /// Counts what was sent for the limits, and queues the copies that other paths are to carry.
-    /// `assigned` is what was assigned, if it sends bytes more than once.
+    /// Counts sent bytes towards the budgets, and queues copies for other paths. `assigned` is the
+    /// last assignment with repeated bytes.
     pub(crate) fn settle(
         &mut self,
         assigned: Option<Assignment>,
@@ -128,8 +127,8 @@ impl Copies {
         }
     }
 
-    /// What did not fit the packet that was to repeat it follows in another one: the packets of two
-    /// paths need not have the same room.
+    /// Bytes that did not fit the repeating packet follow in another packet: two paths may have
+    /// packets of different sizes.
     fn go_on(&mut self, assigned: &Assignment, train: &Train) {
         let Some(DataSelection::Range { id, offsets }) = &assigned.data else {
             return;

@@ -27,12 +27,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const TIMER_INTERVAL: Duration = Duration::from_millis(1);
 /// The most decisions in a row for particular streams while something more urgent waits.
 const MAX_PASSED_OVER: u32 = 64;
-/// What waits to be sent and may be carried by any path.
+/// Data waiting for any path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Demand {
     /// Anything waits.
     pub(crate) any: bool,
-    /// Something other than stream data waits.
+    /// Data other than stream data waits.
     pub(crate) control: bool,
     /// Something other than stream data and DATAGRAMs waits.
     pub(crate) frames: bool,
@@ -51,7 +51,7 @@ pub(crate) struct SchedulerHost {
     unacked: Vec<UnackedRange>,
     random: QuickRandom,
     copies: Copies,
-    /// What was assigned last, if it sends bytes more than once.
+    /// The last assignment, if it sends bytes more than once.
     repetition: Option<Assignment>,
     turns: Turns,
     /// When the scheduler's last [`Decision::Wait`] ends.
@@ -60,7 +60,7 @@ pub(crate) struct SchedulerHost {
     waits_since: Option<Instant>,
     /// Earliest time of the next Timer event.
     timer_opens: Option<Instant>,
-    /// Number of assignments in a row that passed over what is most urgent.
+    /// Number of assignments in a row that passed over the most urgent data.
     passed_over: u32,
     /// The scheduler was told that flow control blocks sending.
     flow_blocked: bool,
@@ -260,7 +260,7 @@ impl SchedulerHost {
             None => None,
         };
         let wanted = wanted.filter(|wanted| self.views.can_send(wanted.path));
-        // Otherwise a path was chosen that cannot send, or nothing would ever change.
+        // Otherwise the chosen path cannot send, or the wait would never end.
         let mut assignment = match wanted {
             Some(wanted) => wanted,
             None => Assignment::next(self.views.fastest()?),

@@ -17,7 +17,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Paths to which something is bound that waits.
+    /// Paths with waiting bound data.
     #[inline]
     pub(crate) fn bound_paths(&self) -> impl Iterator<Item = PathId> + '_ {
         self.streams
@@ -25,12 +25,12 @@ impl Parts<'_> {
             .chain(self.datagrams.bound_paths())
     }
 
-    /// True if something waits that is bound to the path.
+    /// True if bound data waits for the path.
     pub(crate) fn has_bound(&self, path: PathId) -> bool {
         self.bound_paths().any(|bound| bound == path)
     }
 
-    /// True if something waits that is bound to a path. What is bound to one that is no more is
+    /// True if bound data waits for any path. Data bound to a path that no longer exists is
     /// released.
     #[inline]
     pub(crate) fn review_bound(&mut self) -> bool {

@@ -25,8 +25,8 @@ enum Left {
     Nobody,
 }
 
-/// Bound data and the scheduler take turns, and so do the paths to which data is bound. In a round,
-/// each of them has at most one turn, until an assignment can be carried out.
+/// Bound data and the scheduler take turns, and so do paths with bound data. In a round, each has
+/// at most one turn, until an assignment can be carried out.
 #[derive(Debug)]
 pub(super) struct Turns {
     left: Left,
@@ -73,7 +73,7 @@ impl Turns {
         Some(turn)
     }
 
-    /// Of paths whose bound data can be sent, the one whose turn it is.
+    /// Of `able` paths, whose bound data can be sent, the path whose turn it is.
     pub(super) fn next_bound(&mut self, able: impl Iterator<Item = PathId>) -> Option<Assignment> {
         let last = self.last_path;
         let path = able.min_by_key(|path| (*path <= last, *path))?;

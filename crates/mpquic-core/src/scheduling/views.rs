@@ -33,7 +33,7 @@ impl Views {
             self.paths.reserve_exact(1);
         }
         paths.fill_views(now, controller, &mut self.paths, &mut self.allowances);
-        // While all paths are suspect, all of them may be used.
+        // While all paths are suspect, any path may be used.
         let live = self.paths.iter().any(|view| !view.suspect);
         let candidate = |view: &PathView| !(live && view.suspect);
         let available = self
@@ -69,7 +69,7 @@ impl Views {
             .any(|view| view.id == path && view.can_send())
     }
 
-    /// True if the path can send a datagram now of what is bound to it: it may be a backup.
+    /// True if the path can send a datagram of bound data now, also on a backup path.
     pub(crate) fn can_send_bound(&self, path: PathId) -> bool {
         let able =
             |view: &PathView| view.sendable == Sendable::Now && (view.usable || !view.suspect);
@@ -86,7 +86,7 @@ impl Views {
         fastest.map(|path| path.id)
     }
 
-    /// What a path allows to be sent now, if it may be used at all.
+    /// The limits of a usable path now.
     pub(crate) fn allowance(&self, path: PathId) -> Option<Allowance> {
         let index = self.paths.iter().position(|view| view.id == path)?;
         self.allowances.get(index).copied()
@@ -106,8 +106,8 @@ impl Views {
             .map(|path| path.id)
     }
 
-    /// The path whose pacer is the first to allow more, and when, of those that are usable or that
-    /// something is bound to.
+    /// Of paths that are usable or have bound data, the path whose pacer allows more first, and the
+    /// time.
     pub(crate) fn first_pacer(
         &self,
         is_bound: impl Fn(PathId) -> bool,
