@@ -46,7 +46,7 @@ pub(crate) struct PacketBuilder {
 }
 
 impl PacketBuilder {
-    /// Appends the header. `None`, with the buffer as before, if there is no room for a payload.
+    /// Appends the header. `None`, with the buffer as before, without room for a payload.
     #[inline]
     pub(crate) fn start(buf: &mut Vec<u8>, packet: PacketStart<'_>) -> Option<Self> {
         let PacketStart {
@@ -117,7 +117,7 @@ impl PacketBuilder {
         buf.get(self.payload..).unwrap_or_default()
     }
 
-    /// Bytes of the packet once it is sealed, if nothing more is written.
+    /// Bytes of the sealed packet with the frames written so far.
     pub(crate) fn sealed_size(&self, buf: &[u8]) -> usize {
         buf.len() - self.start + self.tag_length
     }
@@ -134,9 +134,8 @@ impl PacketBuilder {
         }
     }
 
-    /// Pads so that the packet ends at `pad_to` or later, seals it and returns its size. The keys
-    /// must have the tag length given at the start; nothing may follow a frame that extends to the
-    /// end of the packet, so do not pad those.
+    /// Pads the packet up to `pad_to`, seals it and returns its size. The keys must have the tag
+    /// length given at the start. Do not pad after a frame that extends to the end of the packet.
     pub(crate) fn finish(
         self,
         buf: &mut Vec<u8>,

@@ -29,7 +29,7 @@ pub(crate) enum Delivery {
     AlternativeAddress(u64),
 }
 
-/// Kept small, because every packet in flight has some of them.
+/// A small type: every packet in flight has some of them.
 const _: () = assert!(size_of::<Delivery>() <= 24);
 
 /// CRYPTO bytes.
@@ -140,8 +140,8 @@ impl From<PathLimitDelivery> for Delivery {
 pub(crate) enum Fate {
     /// Its packet was acknowledged.
     Acked,
-    /// Its packet was declared lost, or its path is suspect: send the content again if it still
-    /// matters. May be followed by `Acked` (the loss was spurious) or by another `Lost`.
+    /// The frame's packet was declared lost, or its path is suspect: send content again that still
+    /// matters. `Acked` (after a spurious loss) or another `Lost` may follow.
     Lost,
 }
 
@@ -172,13 +172,13 @@ impl Progress {
     }
 }
 
-/// Acknowledged bytes of one stream, collected as long as they are consecutive, as those of a train
-/// of packets mostly are.
+/// Consecutive acknowledged bytes of one stream, collected: a train of packets mostly has such
+/// bytes.
 #[derive(Default)]
 pub(crate) struct StreamRun(Option<StreamDelivery>);
 
 impl StreamRun {
-    /// Adds to the run; returns what does not belong to it and has to be passed on now.
+    /// Adds to the run; returns bytes outside of the run, to be passed on now.
     #[inline]
     pub(crate) fn push(&mut self, next: Delivery) -> Option<Delivery> {
         let Delivery::Stream(

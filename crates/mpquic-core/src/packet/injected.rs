@@ -9,7 +9,7 @@ use crate::ids::{PathId, SpaceId};
 pub(crate) struct Injected(Vec<(SpaceId, Vec<u8>)>);
 
 impl Injected {
-    /// `frames`, as they are, are to leave in one packet of `space`.
+    /// Queues unchanged `frames` for one packet of `space`.
     pub(crate) fn push(&mut self, space: SpaceId, frames: &[u8]) {
         self.0.push((space, frames.to_vec()));
     }
@@ -19,7 +19,7 @@ impl Injected {
         self.0.iter().any(|(of, _)| *of == space)
     }
 
-    /// A path on which a payload is to be sent.
+    /// A path with a payload to send.
     pub(crate) fn wanted_path(&self) -> Option<PathId> {
         self.0.iter().find_map(|(space, _)| match space {
             SpaceId::Data(path) => Some(*path),

@@ -38,7 +38,7 @@ impl Unprotected {
 /// Why a packet was not opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OpenError {
-    /// It is not authentic, or was sealed with other keys: drop it.
+    /// A forged packet, or one sealed with other keys: drop it.
     NotAuthentic,
     /// It is authentic, but breaks a rule.
     Transport(TransportError),

@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) immediate_ack: bool,
     /// Pad to `size`.
     pub(crate) pad: bool,
-    /// Pad to `size` if little is missing and more DATAGRAMs wait, so that the train can go on.
+    /// Pad to `size` with few bytes missing and more DATAGRAMs waiting, to keep the train going.
     pub(crate) align: bool,
     pub(crate) mtu_probe: bool,
     /// Control frames of connection, paths and streams.
@@ -39,7 +39,7 @@ pub(crate) struct Plan {
     pub(crate) tag: u64,
     /// Other paths want copies of what the packet carries.
     pub(crate) copied: bool,
-    /// What it carries was sent before.
+    /// The packet's content was sent before.
     pub(crate) is_repeat: bool,
 }
 

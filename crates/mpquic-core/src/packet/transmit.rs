@@ -15,7 +15,7 @@ pub struct Transmit {
     pub ecn: Option<EcnCodepoint>,
     /// Bytes in the buffer.
     pub size: usize,
-    /// Size of every datagram but the last, which may be smaller; `None` if there is only one.
+    /// Size of every datagram but the last, which may be smaller; `None` for a single datagram.
     pub segment_size: Option<usize>,
 }
 

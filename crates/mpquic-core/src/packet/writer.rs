@@ -1,5 +1,5 @@
-//! [`FrameWriter`]: the room left in a packet that is being built. Components write their frames
-//! into it, and say for each who has to be told of its fate.
+//! [`FrameWriter`]: the room left in an unfinished packet. Components write their frames into the
+//! room, and name for each frame who must hear of its fate.
 
 use smallvec::SmallVec;
 
@@ -68,7 +68,7 @@ impl<'a> FrameWriter<'a> {
         self.buf
     }
 
-    /// True once a frame that must be acknowledged was written.
+    /// True after an ack-eliciting frame.
     pub(crate) fn is_ack_eliciting(&self) -> bool {
         self.ack_eliciting
     }

@@ -7,8 +7,8 @@ use crate::wire::header::ProtectedPacket;
 
 /// The most packets kept.
 const MAX_PACKETS: usize = 16;
-/// The most bytes of packets kept: a little more than so many packets of 1500 bytes. Anybody can
-/// fill it, because packets that cannot be opened yet may be forged.
+/// Most bytes of packets kept: a little above [`MAX_PACKETS`] packets of 1500 bytes. Anybody can
+/// fill the buffer, because packets without keys may be forged.
 const MAX_BYTES: usize = 32 << 10;
 
 /// 1-RTT packets that came before the handshake was complete, or that open a path before we have a

@@ -26,7 +26,7 @@ pub(crate) enum Opening {
     /// The packet has no number and no protection (Retry, Version Negotiation), and the handshake
     /// has handled it.
     Unnumbered,
-    /// The packet is kept until it can be processed (RFC 9001 section 5.7).
+    /// The packet is kept for later processing (RFC 9001 section 5.7).
     Buffered,
     /// The packet is dropped, for this reason.
     Dropped(DropReason),
@@ -59,7 +59,7 @@ impl From<OpenError> for Refusal {
     }
 }
 
-/// The keys that received packets of one kind are opened with.
+/// Keys to open received packets of one kind.
 pub(crate) trait OpeningKeys {
     /// The key of header protection.
     fn header(&self) -> &dyn HeaderKey;
@@ -73,8 +73,7 @@ pub(crate) trait OpeningKeys {
     ) -> Result<Bytes, Refusal>;
 }
 
-/// Opens a packet. `space` is the packet number space it belongs to; `None` if nothing can have
-/// been received in that space before.
+/// Opens a packet. `space` is its packet number space; `None` for a space without earlier packets.
 #[inline]
 pub(crate) fn open(
     packet: &mut ProtectedPacket,

@@ -11,7 +11,7 @@ use crate::wire::header::PacketHeader;
 /// Stands for the key generation of a 0-RTT packet, whose acknowledgement confirms no 1-RTT key.
 pub(crate) const NOT_ONE_RTT: u32 = u32::MAX;
 
-/// The keys for the next packet: 1-RTT keys, or before there are any, a client's 0-RTT keys.
+/// The keys for the next packet: 1-RTT keys, and before them a client's 0-RTT keys.
 pub(crate) enum Sealer<'a> {
     OneRtt(&'a mut OneRttKeys),
     ZeroRtt(ZeroRttSealer<'a>),
@@ -26,7 +26,7 @@ pub(crate) struct ZeroRttSealer<'a> {
 }
 
 impl Sealer<'_> {
-    /// The header of a packet that is sealed with these keys.
+    /// The header of a packet sealed with these keys.
     #[inline]
     pub(crate) fn header(&self, dcid: ConnectionId, spin: bool) -> PacketHeader {
         match self {

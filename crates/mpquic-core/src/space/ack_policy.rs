@@ -11,7 +11,7 @@ pub(crate) struct AckPolicy {
     pub(crate) ack_eliciting_threshold: u64,
     /// Longest wait after an ack-eliciting packet.
     pub(crate) max_ack_delay: Duration,
-    /// A missing packet is reported at once when one arrives whose number is higher by this many; 0
+    /// A missing packet is reported once a packet arrives whose number is higher by this much; 0
     /// for never.
     pub(crate) reordering_threshold: u64,
     /// Every packet marked ECN-CE is acknowledged at once, not only the first of a run.
@@ -38,7 +38,7 @@ impl AckPolicy {
     }
 }
 
-/// Whether there is something to acknowledge.
+/// Whether packets wait to be acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AckState {
     /// No ack-eliciting packet waits for an acknowledgement.

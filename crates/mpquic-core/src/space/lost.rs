@@ -1,4 +1,4 @@
-//! Packets that were declared lost recently; they may still be acknowledged.
+//! Packets declared lost recently; the peer may still acknowledge them.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::SentPacket;
 
-/// How many are remembered: more losses than this within a few round trips are hardly spurious.
+/// Number of remembered packets: more losses within a few round trips are hardly spurious.
 const CAPACITY: usize = 128;
 
 /// A packet declared lost.
@@ -50,8 +50,7 @@ impl LostPackets {
         }
     }
 
-    /// Removes and returns the packets with these numbers. It searches only if some packet may be
-    /// among them.
+    /// Removes and returns packets with these numbers. Numbers outside of the list cost no search.
     pub(crate) fn take(
         &mut self,
         numbers: &RangeInclusive<u64>,

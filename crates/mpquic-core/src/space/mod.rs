@@ -1,5 +1,5 @@
-//! The packets of a packet number space: received ones and their acknowledgements, and sent ones
-//! until their fate is known. Packet numbers, losses and timers are part of recovery.
+//! The packets of a packet number space: received packets and their acknowledgements, and sent
+//! packets until their fate is known. Packet numbers, losses and timers are part of recovery.
 
 pub(crate) mod ack_policy;
 pub(crate) mod lost;

@@ -14,19 +14,19 @@ use crate::range_set::RangeSet;
 use crate::wire::frame::encode_ack;
 use crate::wire::frame::{EcnCounts, FrameKind};
 
-/// Ranges kept for acknowledgement; the oldest go first. All fit into one packet of 1200 bytes,
-/// and each one is repeated until it is confirmed or this many newer ones exist.
+/// Ranges kept for acknowledgement; the oldest go first. All fit into one packet of 1200 bytes. A
+/// range is repeated until the peer confirms it or this many newer ranges exist.
 const MAX_RANGES: usize = 256;
 
-/// With more ranges than this, confirmation is requested after [`ACKS_WITH_RANGES`].
+/// Beyond this number of ranges, confirmation is requested after [`ACKS_WITH_RANGES`].
 const FEW_RANGES: usize = 4;
-/// Acknowledgements between requests for confirmation while there are many ranges.
+/// Acknowledgements between two requests for confirmation with many ranges.
 const ACKS_WITH_RANGES: u32 = 32;
 /// Acknowledgements between requests for confirmation otherwise. This also bounds the memory for
 /// sent ACK-only packets.
 const ACKS_WITHOUT_RANGES: u32 = 256;
 
-/// What was received in one packet number space and has to be acknowledged.
+/// Received packets of one packet number space, to be acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     seen: Seen,
@@ -46,7 +46,7 @@ pub(crate) struct Received {
     deadline: Option<Instant>,
     /// The last acknowledgement may be lost.
     repeat: bool,
-    /// The peer may not know that all its ack-eliciting packets arrived.
+    /// The peer may not know that its ack-eliciting packets arrived.
     unconfirmed: bool,
     ecn: EcnCounts,
     /// The last packet was marked ECN-CE.
@@ -61,13 +61,13 @@ impl Received {
         self.seen.memory() + self.ranges.memory()
     }
 
-    /// True if the packet was seen before, or is so old that this cannot be excluded: it must not
-    /// be processed (RFC 9000 section 12.3).
+    /// True for a packet seen before, or too old to exclude that: do not process such a packet (RFC
+    /// 9000 section 12.3).
     pub(crate) fn is_duplicate(&self, packet_number: u64) -> bool {
         self.seen.contains(packet_number)
     }
 
-    /// Adds a packet that was opened and is not a duplicate.
+    /// Adds an opened packet, which is no duplicate.
     pub(crate) fn on_packet(
         &mut self,
         packet_number: u64,
@@ -144,9 +144,9 @@ impl Received {
         self.deadline = Some(until);
     }
 
-    /// True if the ack-eliciting packet just received is to be acknowledged at once because of its
-    /// number. With a threshold of 1: if its number is smaller than an earlier one, or if numbers
-    /// between the largest earlier one and this one are missing.
+    /// True if the number of the ack-eliciting packet just received calls for an immediate
+    /// acknowledgement. With a threshold of 1: for a number below an earlier one, or after missing
+    /// numbers.
     fn is_out_of_order(&self, packet_number: u64, threshold: u64) -> bool {
         match threshold {
             0 => false,
@@ -158,8 +158,8 @@ impl Received {
         }
     }
 
-    /// True if a sender that tolerates less reordering than `threshold` packets can declare one
-    /// lost, or learn that it was wrong to do so (draft-ietf-quic-ack-frequency-14 section 6.2).
+    /// True if a sender that tolerates less reordering than `threshold` packets can declare a
+    /// packet lost, or learn of a wrong declaration (draft-ietf-quic-ack-frequency-14 section 6.2).
     fn is_beyond(&self, packet_number: u64, threshold: u64) -> bool {
         // With the last acknowledgement, the sender could decide on all lower numbers.
         let judged = self
@@ -212,7 +212,7 @@ impl Received {
         self.deadline
     }
 
-    /// Makes a pending acknowledgement due if its timer has expired.
+    /// Makes a pending acknowledgement due after its timer.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
@@ -220,8 +220,8 @@ impl Received {
         }
     }
 
-    /// Writes ACK (`path` is `None`) or PATH_ACK; false if there is nothing to acknowledge or no
-    /// room for even one range. ECN marks received are always reported (RFC 9000 section 13.4.1).
+    /// Writes ACK (`path` is `None`) or PATH_ACK; false without anything to acknowledge, or without
+    /// room for one range. ECN marks are always reported (RFC 9000 section 13.4.1).
     #[must_use]
     pub(crate) fn write_ack(
         &mut self,
@@ -276,9 +276,9 @@ impl Received {
         self.repeat = self.largest_reported.is_some();
     }
 
-    /// A packet is about to be sent to hear whether the peer is there: it repeats an acknowledgement
-    /// that the peer may not have. Otherwise it would be heard and the peer, whose packets wait for
-    /// the lost acknowledgement, would go on waiting for its probe timeout.
+    /// A packet is about to ask whether the peer is there: repeats an acknowledgement that the peer
+    /// may lack. Without the repetition, the peer would hear the packet and still wait for its own
+    /// probe timeout.
     pub(crate) fn repeat_unconfirmed(&mut self) {
         if self.unconfirmed {
             self.repeat();

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 /// The most words of the bitmap, a power of two.
 const MAX_WORDS: usize = 128;
 
-/// The most numbers that the bitmap spans. Older ones count as received, so a packet that arrives
-/// this many numbers late is dropped.
+/// Most numbers in the bitmap. Older numbers count as received, so a packet that is late by this
+/// many numbers is dropped.
 #[cfg(test)]
 pub(super) const WINDOW: u64 = MAX_WORDS as u64 * 64;
 
@@ -59,9 +59,9 @@ impl Seen {
         self.words[index] |= bit(number);
     }
 
-    /// Moves or widens the window so that it holds `number`, which lies above it.
+    /// Moves or widens the window up to `number`, which lies above it.
     fn make_room(&mut self, number: u64) {
-        // The base alone tells as much as words that are full.
+        // The base alone says the same as full words.
         while self.words[self.index(self.base)] == u64::MAX {
             self.slide(1);
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     proptest! {
-        /// RFC 9000 section 12.3: nothing is taken twice, and nothing new within the window is
+        /// RFC 9000 section 12.3: no number is taken twice, and no new number within the window is
         /// refused.
         #[test]
         fn like_a_set(steps in prop::collection::vec((0u64..200, any::<bool>()), 1..2000)) {

@@ -79,7 +79,7 @@ impl SentPacket {
 pub(crate) struct SendState {
     /// Bytes delivered on the path when the packet was sent.
     pub(crate) delivered: u64,
-    /// When that many had been delivered.
+    /// The time of that delivery.
     pub(crate) delivered_time: Instant,
     /// When the flight the packet belongs to started.
     pub(crate) first_sent_time: Instant,
@@ -99,8 +99,8 @@ impl SendState {
     }
 }
 
-/// ACK-only packets are forgotten, oldest first, when there are more than this many and they are
-/// more than half of all: a peer that never acknowledges them must not make the ring grow.
+/// ACK-only packets above this number are forgotten, oldest first, if they outnumber all others: a
+/// peer that never acknowledges them must not make the ring grow.
 const MANY_BARE_ACKS: usize = 1024;
 /// How many ACK-only packets are kept then.
 const KEPT_BARE_ACKS: usize = 256;
@@ -261,8 +261,7 @@ impl SentPackets {
         }
     }
 
-    /// Frees slots at the front that hold no packet any more; true if one of them had been
-    /// acknowledged.
+    /// Frees empty slots at the front; true if one of their packets had been acknowledged.
     pub(crate) fn pop_resolved(&mut self) -> bool {
         let mut any_acked = false;
         while let Some(slot) = self.slots.front() {
@@ -302,8 +301,8 @@ impl SentPackets {
         self.slots.iter().filter_map(Slot::packet)
     }
 
-    /// Packets with stream data, oldest first. What follows the last of them is not looked at: those
-    /// who mostly receive have a thousand packets of acknowledgements here.
+    /// Packets with stream data, oldest first. Packets after the last of them are not searched: a
+    /// receiver has a thousand packets of acknowledgements here.
     pub(crate) fn with_stream_data(&self) -> impl Iterator<Item = &SentPacket> {
         let packets = self.iter().map(|(_, packet)| packet);
         packets

@@ -303,7 +303,7 @@ fn ranges_are_bounded_and_the_newest_are_kept() {
         (ack.ranges().count(), ack.largest_acknowledged),
         (MAX_RANGES, 1998)
     );
-    // A straggler is reported even though it is older than all that is kept.
+    // A straggler is reported even below all kept ranges.
     receive(&mut received, [3], now);
     assert_eq!(received.ranges.len(), MAX_RANGES);
     let ack = acknowledge(&mut received, now).unwrap();
