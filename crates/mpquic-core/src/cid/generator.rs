@@ -82,15 +82,15 @@ impl ConnectionIds {
 
     /// Connection IDs of your own: `factory` makes a generator for the endpoint and one for each
     /// connection. All randomness in a generator should come from its seed, which no other
-    /// generator has, so that equal seeds of the endpoint give equal connections.
+    /// generator has: then equal seeds of the endpoint give equal connections.
     ///
     /// All generators must make connection IDs of the same length, from 4 to 20 bytes. Two
-    /// generators must not make the same connection ID, because it is what leads a datagram to its
-    /// connection. `validate` and `cid_lifetime` of a generator are not used.
+    /// generators must not make the same connection ID, which leads datagrams to their connection.
+    /// `validate` and `cid_lifetime` of a generator are not used.
     ///
     /// # Errors
     ///
-    /// If the length is not from 4 to 20 bytes.
+    /// For a length below 4 or above 20 bytes.
     pub fn new<G: ConnectionIdGenerator + 'static>(
         factory: impl Fn([u8; 32]) -> G + Send + Sync + 'static,
     ) -> Result<Self, InvalidOption> {
@@ -170,8 +170,8 @@ impl ConnectionIdGenerator for SeededGenerator {
     }
 }
 
-/// All connection IDs that we issue come from here. It wraps a generator and makes sure that no
-/// value is issued while it is in use (MP-095).
+/// The source of all connection IDs that we issue. It wraps a generator, and never issues an ID in
+/// use (MP-095).
 pub(crate) struct CidSource {
     generator: Box<dyn ConnectionIdGenerator>,
     length: usize,

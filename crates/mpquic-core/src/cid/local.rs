@@ -11,7 +11,7 @@ use crate::wire::frame::{Frame, NewConnectionId, PathNewConnectionId};
 
 /// The most connection IDs we keep active on a path, even if the peer would store more.
 const MAX_ACTIVE: u64 = 8;
-/// The most on a path, with those that the peer was asked to retire and has not.
+/// Most connection IDs of a path, including those that the peer was asked to retire and has not.
 const MAX_KNOWN: usize = 16;
 
 #[derive(Debug, Clone)]
@@ -22,11 +22,11 @@ struct Issued {
     progress: Progress,
 }
 
-/// The connection IDs we issued for one path: packets with one of them as destination belong to
-/// the path.
+/// The connection IDs we issued for one path: packets with one of these IDs as destination belong
+/// to the path.
 ///
-/// The peer decides when one is retired; we only replace those it retired, and may ask it to retire
-/// all it has.
+/// The peer decides when to retire an ID; we only replace retired IDs, and may ask the peer to
+/// retire all its IDs.
 #[derive(Debug)]
 pub(crate) struct LocalCids {
     path: PathId,
@@ -35,7 +35,7 @@ pub(crate) struct LocalCids {
     next_sequence: u64,
     /// The peer is to retire those with a smaller sequence number.
     retire_prior_to: u64,
-    /// True if one of `active` may be queued.
+    /// True if an ID of `active` may be queued.
     queued: bool,
     abandoned: bool,
 }
@@ -85,9 +85,9 @@ impl LocalCids {
         sequence
     }
 
-    /// How many more connection IDs to issue so that the peer holds `target` of them. The caller
-    /// keeps `target` within the peer's `active_connection_id_limit`, which counts per path ID
-    /// (MP-016); 8 is never exceeded. An abandoned path gets no replacements (MP-100).
+    /// Number of connection IDs to issue until the peer holds `target` of them. The caller keeps
+    /// `target` within the peer's `active_connection_id_limit`, which counts per path ID (MP-016);
+    /// the number never exceeds 8. An abandoned path gets no replacements (MP-100).
     pub(crate) fn wanted(&self, target: u64) -> usize {
         if self.abandoned {
             return 0;
@@ -102,16 +102,16 @@ impl LocalCids {
         target.saturating_sub(kept).min(room)
     }
 
-    /// All that the peer has are to be replaced: those issued from now on ask it to retire them, and
-    /// may exceed its limit until it has (RFC 9000 section 5.1.1). The caller issues as many as are
-    /// [`wanted`](Self::wanted).
+    /// Replaces all IDs of the peer: newly issued IDs ask the peer to retire the old ones, and may
+    /// exceed its limit until then (RFC 9000 section 5.1.1). The caller issues the
+    /// [`wanted`](Self::wanted) number.
     pub(crate) fn replace(&mut self) {
         self.retire_prior_to = self.next_sequence;
     }
 
     /// RETIRE_CONNECTION_ID or PATH_RETIRE_CONNECTION_ID for this path, in a packet addressed to
-    /// `destination`. Returns the connection ID, to which no more packets are routed, or `None` if
-    /// it was retired before.
+    /// `destination`. Returns the connection ID, for which no more packets are routed, or `None`
+    /// for an ID retired before.
     pub(crate) fn on_retire(
         &mut self,
         sequence: u64,
@@ -205,7 +205,7 @@ impl LocalCids {
         self.queued = false;
     }
 
-    /// The state of the path is dropped: returns the connection IDs, to which no more packets are
+    /// The state of the path is dropped: returns the connection IDs, for which no more packets are
     /// routed.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.abandon();

@@ -16,8 +16,8 @@ use crate::wire::frame::NewConnectionId;
 /// This many unacknowledged retirements are always tolerated (MP-107).
 const MIN_RETIREMENTS: usize = 32;
 
-/// This many connection IDs may always arrive after the peer had them retired, counted from its last
-/// such frame. Of an honest peer these are a few that were lost, and copies of them.
+/// Number of connection IDs that may always arrive after the peer had them retired, counted from
+/// its last such frame. An honest peer sends a few: lost frames, and copies.
 const MIN_LATE: u32 = 128;
 
 /// How many gaps in the sequence numbers are tolerated beyond `active_connection_id_limit`. An
@@ -56,7 +56,7 @@ impl PeerCid {
         }
     }
 
-    /// True if the connection ID has this reset token (MP-108).
+    /// True for a connection ID with this reset token (MP-108).
     pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
         // Without early exit: timing must not tell how much of a guess was right (RFC 9000
         // section 10.3.1).
@@ -68,12 +68,11 @@ impl PeerCid {
     }
 }
 
-/// The connection IDs that the peer issued for one path and that are not in use yet, and the
-/// retirements of others.
+/// The unused connection IDs that the peer issued for one path, and the retirements of others.
 ///
 /// Only reset tokens of connection IDs in use count: RFC 9000 section 10.3.1 forbids looking for
-/// those of unused or retired ones (MP-108). So [`ResetTokens`] is told when a connection ID is
-/// taken into use and when it is retired.
+/// tokens of unused or retired IDs (MP-108). So [`ResetTokens`] is told of each connection ID taken
+/// into use or retired.
 #[derive(Debug)]
 pub(crate) struct PeerCids {
     path: PathId,
@@ -81,13 +80,13 @@ pub(crate) struct PeerCids {
     limit: u32,
     /// Unused connection IDs by sequence number.
     unused: SmallVec<[PeerCid; 1]>,
-    /// All lower sequence numbers are retired, or will be as soon as they arrive.
+    /// All lower sequence numbers are retired, or will be on arrival.
     retire_prior_to: u64,
     /// One more than the highest sequence number that arrived.
     next_sequence: u64,
-    /// How many have arrived since `retire_prior_to` rose although they were to be retired.
+    /// Number of connection IDs that arrived below `retire_prior_to` since it rose.
     late: u32,
-    /// `Some` while there are any. Most paths never have any, so this saves memory.
+    /// `None` without pending retirements, as on most paths: this saves memory.
     pending: Option<Box<PendingRetirements>>,
     /// True if a frame in `pending` may be queued.
     queued: bool,
@@ -152,9 +151,9 @@ impl PeerCids {
         self.unused.iter().any(|known| known.cid == *cid)
     }
 
-    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path. `in_use` are the places of the
-    /// connection IDs in use. One that the peer wants retired is removed from its place; the first
-    /// place then gets another one as soon as there is one.
+    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path. `in_use` are the places of
+    /// connection IDs in use. An ID that the peer wants retired is removed from its place; the
+    /// first place then gets the next available ID.
     pub(crate) fn on_new_connection_id(
         &mut self,
         frame: &NewConnectionId,
@@ -251,8 +250,8 @@ impl PeerCids {
         self.pending.as_ref().map_or(0, |it| it.len())
     }
 
-    /// Each of these makes us answer, so they are bounded even if the answers are acknowledged. An
-    /// honest peer repeats no more than it had issued.
+    /// Each late ID makes us answer, so their number is bounded, even with acknowledged answers. An
+    /// honest peer repeats no more IDs than it had issued.
     fn max_late(&self) -> u32 {
         self.limit.saturating_mul(4).max(MIN_LATE)
     }

@@ -22,7 +22,7 @@ struct Blocked {
 /// numbers.
 #[derive(Debug, Default)]
 pub(super) struct PendingRetirements {
-    /// Sequence numbers that have not arrived although higher ones have.
+    /// Sequence numbers that have not arrived below higher ones that have.
     pub(super) missing: RangeSet,
     /// Retirements the peer has not acknowledged.
     retirements: Vec<Retirement>,
@@ -36,7 +36,7 @@ impl PendingRetirements {
         size_of::<Self>() + retirements + self.missing.memory()
     }
 
-    /// True if nothing is left to send or to wait for.
+    /// True if no frame is left to send or to wait for.
     pub(super) fn is_over(&self) -> bool {
         self.missing.is_empty() && self.retirements.is_empty() && self.blocked.is_none()
     }

@@ -38,7 +38,7 @@ enum Op {
     Deliver {
         packet: prop::sample::Index,
     },
-    /// Its sender hears that it arrived; only if that is true.
+    /// The frame's sender hears of its arrival, only after a true arrival.
     Ack {
         packet: prop::sample::Index,
     },

@@ -240,7 +240,7 @@ fn unsent() -> TransportError {
     TransportError::new(Fault::AckOfUnsent)
 }
 
-/// The delay that the peer reports, limited to what it may be (RFC 9002 section 5.3).
+/// The peer's reported delay, within its limit (RFC 9002 section 5.3).
 fn ack_delay(space: SpaceId, ack: &Ack, cx: &AckContext) -> Duration {
     if space == SpaceId::Initial {
         return Duration::ZERO;

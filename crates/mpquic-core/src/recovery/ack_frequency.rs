@@ -1,4 +1,4 @@
-//! How often acknowledgements are sent: what the peer asks of us, and what we ask of the peer
+//! How often acknowledgements are sent: the peer's requests to us, and our requests to the peer
 //! (draft-ietf-quic-ack-frequency-14). The frames name no path, so each side has one setting for
 //! all paths.
 
@@ -29,9 +29,9 @@ pub(crate) struct AckFrequencies {
     peer_min_delay: Option<Duration>,
     /// The peer's `max_ack_delay`.
     announced_delay: Duration,
-    /// The delay that the peer is known to keep: the announced one, or the one it was asked for.
+    /// The delay of the peer that we can rely on: announced, or requested and acknowledged.
     peer_delay: Duration,
-    /// The last request. No other is sent until the peer has acknowledged it.
+    /// The last request. Its acknowledgement comes before another request.
     request: Option<(AckFrequency, Progress)>,
     /// When the request is reviewed.
     review_at: Option<Instant>,
@@ -96,8 +96,7 @@ impl AckFrequencies {
     /// ACK_FREQUENCY arrived.
     pub(crate) fn on_ack_frequency(&mut self, asked: &AckFrequency) -> Result<(), TransportError> {
         let min_delay = self.announced()?;
-        // Section 4: the delay is longer than any max_ack_delay may be, or shorter than what we
-        // announced
+        // Section 4: a delay above the limit of any max_ack_delay, or below our announced minimum
         if delay(asked) > MAX_ACK_DELAY || delay(asked) < min_delay {
             return Err(Fault::AckDelayNotValid.into());
         }
@@ -120,7 +119,7 @@ impl AckFrequencies {
         self.min_delay.ok_or(Fault::AckFrequencyNotAnnounced.into())
     }
 
-    /// True if it is time to see whether the peer should be asked for something else.
+    /// True if it is time to review the request to the peer.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         let settled = self
             .request

@@ -42,13 +42,13 @@ impl AckPath {
         std::mem::take(&mut self.changed)
     }
 
-    /// The path on which acknowledgements come, if it is not their own.
+    /// The path of incoming acknowledgements, other than their own.
     pub(super) fn carrier(&self) -> Option<PathId> {
         self.last.filter(|_| self.is_other)
     }
 
     /// The least RTT to wait for: acknowledgements may return to their own path at any time, for
-    /// instance when the other one fails, and are no sign of loss if they then need longer.
+    /// instance after a failure of the other path. A longer round trip is no sign of loss then.
     pub(super) fn least_rtt(&self) -> Duration {
         self.own_rtt.unwrap_or_default()
     }

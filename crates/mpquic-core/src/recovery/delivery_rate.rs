@@ -14,7 +14,7 @@ pub(super) struct DeliveryRateEstimator {
     delivered: u64,
     delivered_time: Instant,
     first_sent_time: Instant,
-    /// Packets sent before this many bytes are delivered count as application-limited.
+    /// Packets sent before this number of delivered bytes count as application-limited.
     app_limited_until: u64,
     /// The newest packet of the current acknowledgement.
     newest: Option<Newest>,
@@ -101,7 +101,7 @@ impl DeliveryRateEstimator {
         let bytes = u128::from(self.delivered.saturating_sub(sent.delivered));
         let rate = bytes * 1_000_000_000 / interval.as_nanos();
         let bytes_per_second = u64::try_from(rate).unwrap_or(u64::MAX);
-        // A sample that the application limited counts only if it is larger all the same.
+        // An application-limited sample counts only as a new maximum.
         if !sent.app_limited || self.max().is_none_or(|max| bytes_per_second > max) {
             self.rounds[0] = self.rounds[0].max(bytes_per_second);
         }

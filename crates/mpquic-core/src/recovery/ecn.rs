@@ -95,8 +95,8 @@ impl EcnState {
     }
 
     /// Checks the counts of an acknowledgement that raised the largest acknowledged number of
-    /// `space` and newly acknowledged `newly_marked` marked packets. Returns for how many packets CE
-    /// was reported that it had not been reported for before.
+    /// `space` and newly acknowledged `newly_marked` marked packets. Returns the number of packets
+    /// newly reported with CE.
     pub(super) fn on_counts(
         &mut self,
         space: &mut PacketNumberSpace,
@@ -125,7 +125,7 @@ impl EcnState {
         counts.ce.saturating_sub(previous.ce)
     }
 
-    /// RFC 9000 section 13.4.2.1. The other mark is never sent, so it must not be reported.
+    /// RFC 9000 section 13.4.2.1. We never send the other mark, so a report of it is a fault.
     fn is_plausible(
         &self,
         previous: EcnCounts,

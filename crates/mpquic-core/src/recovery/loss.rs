@@ -1,4 +1,4 @@
-//! Which packets are lost (RFC 9002 sections 6.1 and 7.6), and which losses were spurious.
+//! Lost packets (RFC 9002 sections 6.1 and 7.6), and spurious losses.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl Recovery {
     }
 
     /// Declares packets lost. Lost packets are older than all others, so only the front of the ring
-    /// has to be examined.
+    /// must be searched.
     pub(super) fn find_lost(
         &mut self,
         space: &mut PacketNumberSpace,
@@ -65,7 +65,7 @@ impl Recovery {
                 break;
             };
             self.on_packet_lost(space, number, &packet, cx, &mut batch);
-            // ACK-only packets carry nothing to repair, so they are not reported.
+            // ACK-only packets carry no content to repair, so their loss is not reported.
             if packet.ack_eliciting || packet.in_flight {
                 out.lost.push((number, packet));
             }
@@ -185,8 +185,8 @@ impl Recovery {
         }
     }
 
-    /// A packet declared lost was acknowledged: more reordering is tolerated from now on, and if
-    /// the whole loss event was spurious, it is reported.
+    /// A packet declared lost was acknowledged: tolerates more reordering from now on, and reports
+    /// a loss event without a real loss.
     pub(super) fn on_late_packet(&mut self, lost: &LostPacket, now: Instant, out: &mut AckOutcome) {
         if lost.packet.mtu_probe || !lost.packet.in_flight {
             return;

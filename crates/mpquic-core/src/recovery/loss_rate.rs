@@ -6,7 +6,7 @@ const WINDOW: usize = 1000;
 /// Fate of the last packets, one bit each.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LossRate {
-    /// `None` while none is lost.
+    /// `None` without lost packets.
     lost_bits: Option<Box<[u64; WINDOW.div_ceil(64)]>>,
     position: usize,
     resolved: usize,

@@ -1,4 +1,4 @@
-//! What an acknowledgement or a timeout is judged by, and what it changes.
+//! The inputs for judging an acknowledgement or a timeout, and its results.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,7 @@ pub(crate) struct AckContext {
     pub(crate) peer_validated_address: bool,
 }
 
-/// What an acknowledgement or a timeout changed. The value is reused, so that nothing has to be
-/// allocated.
+/// The results of an acknowledgement or a timeout. The value is reused, to save allocations.
 #[derive(Debug, Default)]
 pub(crate) struct AckOutcome {
     /// Newly acknowledged packets: highest range first, numbers rising within a range.

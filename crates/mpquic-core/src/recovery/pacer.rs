@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 const MIN_BURST: u64 = 10;
 /// The most datagrams that may be sent at once.
 const MAX_BURST: u64 = 256;
-/// What accumulates in this time may be sent at once, because timers may be late by about as much.
+/// Bytes of this time may be sent in a burst, because timers may be late by about as much.
 const BURST_TIME: Duration = Duration::from_millis(2);
-/// An empty bucket waits until the bytes of this time have accumulated, so that one timer serves a
-/// batch.
+/// An empty bucket waits until the bytes of this time have accumulated: one timer serves a batch.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 /// The most datagrams in a batch.
 const MAX_BATCH: u64 = 64;
@@ -17,7 +16,7 @@ const MAX_BATCH: u64 = 64;
 /// A token bucket.
 #[derive(Debug, Clone)]
 pub(crate) struct Pacer {
-    /// Bytes that may be sent.
+    /// Bytes that may leave now.
     tokens: u64,
     /// The time up to which tokens were added.
     filled: Instant,
@@ -32,9 +31,9 @@ impl Pacer {
         }
     }
 
-    /// Bytes that may be sent now (at least one `mtu`), or when to ask again. `rate` is in bytes
-    /// per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate), and meant for `burst` bytes only, if that
-    /// is given.
+    /// Bytes that may leave now (at least one `mtu`), or when to ask again. `rate` is in bytes per
+    /// second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate); `Some(burst)` limits
+    /// the rate to the next `burst` bytes.
     pub(crate) fn available(
         &mut self,
         now: Instant,
@@ -46,7 +45,7 @@ impl Pacer {
         let mtu = u64::from(mtu.max(1));
         let mut capacity = bytes_in(BURST_TIME, rate).clamp(MIN_BURST * mtu, MAX_BURST * mtu);
         if let Some(burst) = burst {
-            // Whole datagrams: none of them is to wait for a timer alone.
+            // Whole datagrams: no datagram should wait for a timer alone.
             capacity = capacity.min(burst.max(1).next_multiple_of(mtu));
         }
         let elapsed = now.saturating_duration_since(self.filled);
@@ -167,7 +166,7 @@ mod tests {
         pacer.on_sent(14_000);
         assert_eq!(pacer.available(later, 1 << 40, Some(1), MTU), Ok(1000));
         pacer.on_sent(1000);
-        // Nothing has accumulated beside it.
+        // No other credit has accumulated.
         assert_eq!(
             pacer.available(later, 1_000_000, None, MTU),
             Err(later + Duration::from_millis(1) + Duration::from_nanos(1))

@@ -29,7 +29,7 @@ pub(crate) struct TimeoutContext {
     pub(crate) peer_validated_address: bool,
     /// The anti-amplification limit forbids sending: no probe timeout (RFC 9002 section 6.2.2.1).
     pub(crate) amplification_limited: bool,
-    /// Probe timeouts back off to no more than this, unless one alone is longer.
+    /// Upper limit of the back-off, unless a single probe timeout is longer.
     pub(crate) max_backoff: Duration,
     /// Another path could carry what waits for acknowledgement here.
     pub(crate) has_alternative: bool,
@@ -71,9 +71,9 @@ impl Recovery {
         base + longer + max_ack_delay
     }
 
-    /// The earliest timeout of the path's spaces: a loss timer if there is one, else the probe
-    /// timeout (RFC 9002 A.8). With nothing in flight, there is one only for a client whose server
-    /// may be stopped by the anti-amplification limit.
+    /// The earliest timeout of the path's spaces: a loss timer before the probe timeout (RFC 9002
+    /// A.8). Without packets in flight, only a client has a timeout: the anti-amplification limit
+    /// may stop its server.
     pub(crate) fn next_timeout<'a, I>(
         &self,
         spaces: I,
@@ -122,10 +122,10 @@ impl Recovery {
         // The last probe timeout counts too, in case its probe could not be sent.
         let since = space.last_ack_eliciting_sent.max(self.last_probe_timeout)?;
         let timeout = self.backed_off(self.pto(max_ack_delay), cx.max_backoff);
-        // RFC 9002 section 6.2.1 restarts the timer with every packet sent, so a sender that sends a
-        // little all the time would notice a dead path only once its window is full. Therefore it
-        // waits at most twice the timeout since packets have been waiting, and once since an
-        // acknowledgement is owed if another path could carry what is in them.
+        // RFC 9002 section 6.2.1 restarts the timer with every packet sent, so a sender of a slow
+        // stream would notice a dead path only at the end of its window. Therefore the timeout ends
+        // at most twice its length after packets began to wait; and with another path for their
+        // content, once its length after an acknowledgement is owed.
         let latest = if cx.has_alternative {
             space.owed_since.max(self.last_probe_timeout)? + timeout
         } else {
@@ -138,8 +138,8 @@ impl Recovery {
         })
     }
 
-    /// When a client must send something, so that the server does not wait for it forever (RFC 9002
-    /// section 6.2.2.1).
+    /// When a client must send a packet to keep the server from waiting forever (RFC 9002 section
+    /// 6.2.2.1).
     fn deadlock_timeout(&self, cx: &TimeoutContext) -> Option<RecoveryTimeout> {
         if cx.peer_validated_address {
             return None;
@@ -157,7 +157,7 @@ impl Recovery {
 
     fn backed_off(&self, pto: Duration, limit: Duration) -> Duration {
         let factor = 1u32.checked_shl(self.pto_count).unwrap_or(u32::MAX);
-        // If one PTO is longer than the limit, it is waited for in full.
+        // A single PTO above the limit is waited for in full.
         pto.saturating_mul(factor).min(limit.max(pto))
     }
 
@@ -171,13 +171,13 @@ impl Recovery {
         self.last_probe_timeout = Some(now);
         self.last_activity = now;
         self.ecn.on_probe_timeout(self.pto_count);
-        // RFC 9002 section 6.2.4: one or two, but not more than there are unacknowledged packets
+        // RFC 9002 section 6.2.4: one or two, but not more than the unacknowledged packets
         space.probes = space.sent.ack_eliciting().clamp(1, 2) as u8;
     }
 
-    /// If the path has been silent for many probe timeouts, removes all but its newest packets, so
-    /// that unanswered probes and PINGs do not accumulate. Their content has to be sent again. If
-    /// they are acknowledged after all, that is ignored.
+    /// After many silent probe timeouts, removes all but the newest packets of the path, to keep
+    /// unanswered probes and PINGs from accumulating. The removed packets' content must be sent
+    /// again. Later acknowledgements of these packets are ignored.
     pub(crate) fn forget_unanswered(
         &mut self,
         space: &mut PacketNumberSpace,

@@ -1,4 +1,4 @@
-//! How much reordering a path is granted before packets count as lost, and which losses are one event.
+//! The path's tolerance for reordering, and the grouping of losses into events.
 
 use std::time::Instant;
 
@@ -62,8 +62,8 @@ impl Thresholds {
     }
 }
 
-/// Losses for which a controller reduces its window only once: those of packets sent before the
-/// first of them was detected.
+/// Losses for which a controller reduces its window only once: losses of packets sent before the
+/// first loss was detected.
 #[derive(Debug, Clone)]
 pub(super) struct LossEvent {
     /// When the first loss was detected.
@@ -74,6 +74,6 @@ pub(super) struct LossEvent {
     pub(super) bytes: u64,
     /// Lost packets not acknowledged since.
     pub(super) missing: u32,
-    /// Some were acknowledged since, so that the tolerance was raised.
+    /// The tolerance was raised after an acknowledgement of some of the packets.
     pub(super) raised: bool,
 }

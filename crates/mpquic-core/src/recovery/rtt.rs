@@ -34,8 +34,8 @@ impl RttEstimator {
         }
     }
 
-    /// Takes a sample of which an unknown part is no part of the path's round trip. It counts until there is a better one,
-    /// which sets everything.
+    /// Takes a sample that is only an upper bound, with an unknown wait in it. The first exact
+    /// sample replaces everything.
     pub(crate) fn on_bound(&mut self, now: Instant, sample: Duration) {
         if self.first_sample.is_none() || self.is_bound {
             self.on_sample(now, sample, Duration::ZERO);
@@ -43,8 +43,8 @@ impl RttEstimator {
         }
     }
 
-    /// Takes a sample. `ack_delay` is what the peer reported, already limited to its
-    /// `max_ack_delay` where that applies.
+    /// Takes a sample. `ack_delay` is the peer's report, already limited to its `max_ack_delay`
+    /// where the limit applies.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
         self.latest = sample;
         self.samples += 1;
@@ -57,7 +57,7 @@ impl RttEstimator {
             return;
         }
         self.min = self.min.min(sample);
-        // RFC 9002 section 5.3: the delay is not subtracted when that would undercut min_rtt.
+        // RFC 9002 section 5.3: the delay is not subtracted if the result would be below min_rtt.
         let adjusted = match sample.checked_sub(ack_delay) {
             Some(adjusted) if adjusted >= self.min => adjusted,
             _ => sample,

@@ -1,5 +1,5 @@
-//! [`PacketNumberSpace`]: packet numbers, what was received and what was sent. There is one per
-//! path, and those for Initial and Handshake packets.
+//! [`PacketNumberSpace`]: packet numbers, received packets and sent packets. Each path has a space,
+//! and so have Initial and Handshake packets.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ pub(crate) struct PacketNumberSpace {
     /// section 7.6).
     pub(super) lost_since: Option<Instant>,
     pub(super) last_ack_eliciting_sent: Option<Instant>,
-    /// Since when ack-eliciting packets have been in flight without any acknowledgement.
+    /// Start of the time with ack-eliciting packets in flight and without any acknowledgement.
     pub(super) waiting_since: Option<Instant>,
     /// The peer owes an acknowledgement since then.
     pub(super) owed_since: Option<Instant>,
@@ -87,7 +87,7 @@ impl PacketNumberSpace {
         self.skipping = Some(Skipping::new(seed, self.next));
     }
 
-    /// False once all numbers are used: nothing may be sent any more (RFC 9000 section 12.3).
+    /// False once all numbers are used: no more packets may be sent (RFC 9000 section 12.3).
     pub(crate) fn has_numbers(&self) -> bool {
         self.next <= VARINT_MAX
     }
@@ -97,7 +97,7 @@ impl PacketNumberSpace {
         self.next
     }
 
-    /// The number for a packet that is about to be sent.
+    /// The number for the next packet.
     pub(crate) fn take_packet_number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;

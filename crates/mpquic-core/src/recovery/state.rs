@@ -14,8 +14,7 @@ use crate::config::TransportConfig;
 use crate::ids::PathId;
 use crate::space::SentPacket;
 
-/// However low the controller's rate, two datagrams may be sent in this time, or in a round trip if
-/// that is shorter.
+/// Two datagrams may leave in this time, or in a shorter round trip, at any rate of the controller.
 const SLOWEST_PACE: Duration = Duration::from_millis(100);
 
 /// Recovery state of one path. Path 0's also serves the Initial and Handshake spaces.
@@ -46,13 +45,14 @@ pub(crate) struct Recovery {
     pub(super) loss_event: Option<LossEvent>,
     /// When the path's addresses last changed.
     pub(super) address_since: Option<Instant>,
-    /// What the peer may have kept.
+    /// Packets that the peer may have kept.
     pub(super) kept: Option<Kept>,
     /// Where the last acknowledgement came from.
     pub(super) ack_path: AckPath,
 }
 
-/// Packets that the peer may have kept until it had the end of the handshake (RFC 9001 section 5.7).
+/// Packets that the peer may have kept until the end of the handshake reached it (RFC 9001 section
+/// 5.7).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept {
     /// Of the path over which the handshake goes.
@@ -62,8 +62,9 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// True if the time for that may be in a sample. The end of the handshake takes at most a round trip of its path, and
-    /// the answer comes over a shorter one: what takes longer than two was not kept.
+    /// True if the sample may include the time of keeping. The end of the handshake takes at most a
+    /// round trip of its path, and the answer comes over a shorter path: a packet with a sample
+    /// above two round trips was not kept.
     pub(super) fn spoils(&self, sample: Duration, sent: Instant) -> bool {
         sample < 2 * self.round_trip && self.until.is_none_or(|until| sent < until)
     }
@@ -94,8 +95,8 @@ impl Recovery {
         }
     }
 
-    /// The peer keeps what it receives until it has the end of the handshake, which comes over a path with this round
-    /// trip.
+    /// The peer keeps packets until the end of the handshake reaches it, over a path with this
+    /// round trip.
     pub(crate) fn await_handshake(&mut self, round_trip: Duration) {
         self.kept = Some(Kept {
             round_trip,
@@ -120,9 +121,9 @@ impl Recovery {
         self.pto_count
     }
 
-    /// True if probe timeouts have passed in a row, and nothing sent since the first of them was
-    /// acknowledged. An acknowledgement of earlier packets may be one that was lost at first, and
-    /// shows neither that the path works nor how long a round trip is.
+    /// True after probe timeouts in a row, before an acknowledgement of packets sent since the
+    /// first of them. An acknowledgement of earlier packets may have been lost at first: it shows
+    /// neither a working path nor the length of a round trip.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent_since.is_some()
     }
@@ -137,10 +138,10 @@ impl Recovery {
         self.delivery_rate.max()
     }
 
-    /// The connection has nothing more to send on this path although its window has room. This
-    /// holds until the next packet that counts as in flight is sent; acknowledgements that arrive
-    /// meanwhile are reported as `app_limited`. A path limited by its window or its pacer is not
-    /// application-limited (RFC 9002 section 7.8).
+    /// The connection has no more data for this path although its window has room. This state lasts
+    /// until the next packet that counts as in flight; meanwhile, acknowledgements are reported as
+    /// `app_limited`. A path limited by its window or its pacer is not application-limited (RFC
+    /// 9002 section 7.8).
     pub(crate) fn set_app_limited(&mut self) {
         if !self.is_app_limited {
             self.is_app_limited = true;
@@ -195,19 +196,19 @@ impl Recovery {
         space.sent.insert(packet_number, packet);
     }
 
-    /// The acknowledgement about to be reported came on this path, `is_own` if it is the path it
-    /// is for.
+    /// The next reported acknowledgement came on this path; `is_own` for the path of the
+    /// acknowledged packets.
     pub(crate) fn on_ack_path(&mut self, path: PathId, is_own: bool) {
         self.ack_path.on_ack(path, is_own, self.rtt.smoothed());
     }
 
-    /// The path on which the last acknowledgement came, if it is another one.
+    /// The path of the last acknowledgement, other than this one.
     pub(crate) fn ack_carrier(&self) -> Option<PathId> {
         self.ack_path.carrier()
     }
 
-    /// Forgets all packets sent in `space`, because its keys are discarded, 0-RTT was rejected, a
-    /// Retry arrived or the path is gone. They are appended to `drained` and count neither as
+    /// Forgets all packets sent in `space`: its keys are discarded, 0-RTT was rejected, a Retry
+    /// arrived or the path is gone. The packets are appended to `drained` and count neither as
     /// acknowledged nor as lost; the space itself remains usable (RFC 9002 A.11).
     pub(crate) fn discard_space(
         &mut self,

@@ -209,7 +209,7 @@ fn check_sums(path: &TestPath) {
     assert_eq!(bytes, path.recovery.bytes_in_flight());
     let ack_eliciting = sent.iter().filter(|(_, packet)| packet.ack_eliciting);
     assert_eq!(ack_eliciting.count(), sent.ack_eliciting());
-    // Nothing that should be lost is still waiting.
+    // No packet that should be lost still waits.
     if let (Some(largest), Some((first, _))) = (path.space.largest_acked(), sent.iter().next()) {
         assert!(first > largest || path.space.loss_time.is_some());
         assert!(first + 128 > largest);
@@ -222,7 +222,7 @@ proptest! {
         check(&mut TestPath::new(), steps.clone());
         let mut skipping = TestPath::new();
         skipping.space.skip_numbers([7; 32]);
-        // Acknowledging skipped numbers is an error, which `check` does not expect.
+        // Acknowledging skipped numbers is an error, and `check` expects success.
         let sends = steps.into_iter().filter(|step| !matches!(step, Step::Ack { .. }));
         check(&mut skipping, sends.collect());
     }

@@ -184,7 +184,7 @@ fn all_are_replaced_by_those_issued_afterwards() {
     assert_eq!(cids.wanted(2), 2, "the peer's limit counts those that stay");
     cids.issue(cid(3), token(3));
     cids.issue(cid(4), token(4));
-    // One of the old ones is lost: it is repeated, so that the peer can retire it.
+    // One of the old IDs is lost: its frame is repeated, so the peer can retire the ID.
     cids.on_delivery(delivery(1), Fate::Lost);
     let (frames, _) = written(1200, |w| cids.write_frames(w, false));
     let retiring = |frame: &Frame| match frame {

@@ -164,7 +164,7 @@ fn late_connection_ids_are_bounded_even_if_their_retirement_is_acknowledged() {
     assert_eq!(accepted, u64::from(MIN_LATE));
 }
 
-/// Whoever replaces its connection IDs again and again may have a few of them late each time.
+/// A peer that replaces its connection IDs again and again may have a few late IDs each time.
 #[test]
 fn late_connection_ids_are_counted_anew_after_each_replacement() {
     let mut user = open(1);
@@ -232,7 +232,7 @@ fn mp_095_a_path_knows_its_own_connection_ids() {
 #[test]
 fn mp_105_too_many_active_connection_ids() {
     let mut user = open(3);
-    // Repetitions do not count, nor does one that retires another.
+    // Repetitions do not count, and neither does an ID that retires another.
     let _ = user.receive(&frame(2, 0)).unwrap();
     let _ = user.receive(&frame(3, 1)).unwrap();
     let result = user.receive(&frame(4, 1));

@@ -139,7 +139,7 @@ fn a_thousand_ranges() {
     let ranges: Vec<_> = (0..1000).map(|n| n * 4 + 1..n * 4 + 3).collect();
     path.at(ms(50)).ack(&ranges);
     assert_eq!(path.out.acked.len(), 2000);
-    // The largest is 3998: what is three or more below is lost.
+    // The largest is 3998: packets three or more below are lost.
     assert_eq!(path.out.lost.len(), 1998);
     let open: Vec<_> = path.space.sent.iter().map(|(number, _)| number).collect();
     assert_eq!(open, [3996, 3999]);

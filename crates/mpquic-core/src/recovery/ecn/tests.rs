@@ -216,7 +216,7 @@ fn one_probe_timeout_does_not_suspend_marking() {
 
 #[test]
 fn probe_timeouts_before_any_marked_packet_say_nothing() {
-    // Those of a slow handshake, whose packets are not marked.
+    // Probe timeouts of a slow handshake, whose packets are not marked.
     let mut path = TestPath::new();
     path.send();
     for _ in 0..3 {

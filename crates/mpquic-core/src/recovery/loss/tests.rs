@@ -249,7 +249,7 @@ fn tolerance_grows_to_a_limit_and_falls_back() {
         (thresholds.current.packets, thresholds.current.time),
         (3, 72)
     );
-    // What is configured is kept.
+    // A configured threshold stays.
     options.packet_threshold = 1000;
     options.time_threshold = 16.0;
     let mut thresholds = Thresholds::new(&options.build().unwrap());

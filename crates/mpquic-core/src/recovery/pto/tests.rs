@@ -72,7 +72,7 @@ fn a_path_with_an_alternative_times_out_although_more_is_sent() {
     let half = path.recovery.rtt.smoothed() / 2;
     let worked = (pto - ms(1) - half).max(ms(60));
     assert_eq!(with_alternative(&path), worked + pto_now);
-    // After a probe timeout, what is late already is given as much time as anything else.
+    // After a probe timeout, late packets get as much time as new ones.
     path.at(ms(500));
     path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
     path.at(ms(510)).ack(&[101..102]);

@@ -62,7 +62,7 @@ fn numbers_are_skipped_ever_more_rarely() {
     assert!((32..=64).contains(&first[0]));
     assert!(first.windows(2).all(|pair| pair[1] - pair[0] <= 1 << 17));
     assert_eq!(first, skipped([1; 32]));
-    // All of the seed counts, so that nobody finds it by trying.
+    // All bytes of the seed count, so nobody finds it by trying.
     for index in 0..32 {
         let mut other = [1; 32];
         other[index] = 2;
