@@ -10,23 +10,23 @@ use super::session::Session;
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 
-/// A key update is started when fewer packets than this may still be sealed with the key.
+/// A key update starts once the key may seal fewer packets than this.
 const UPDATE_MARGIN: u64 = 1 << 16;
 /// After an update, old keys are kept for this many probe timeouts, and the next update waits as
 /// long (RFC 9001 sections 6.1 and 6.5).
 const PROBE_TIMEOUTS_AFTER_UPDATE: u32 = 3;
-/// The next key is made after the current one has opened this many packets.
+/// The next key is made after this many opened packets with the current key.
 const OPENED_BEFORE_NEXT: u32 = 64;
 
 /// All 1-RTT keys.
 pub(crate) struct OneRttKeys {
     header: KeyPair<Box<dyn HeaderKey>>,
     current: KeyPair<Box<dyn PacketKey>>,
-    /// The keys after `current`. The time it takes to process a packet must not reveal its key
-    /// phase (RFC 9001 section 6.3), so they are made before a peer is likely to update its keys:
-    /// when `current` has opened [`OPENED_BEFORE_NEXT`] packets. Before that, a packet of the other
-    /// phase makes them, and so does any packet that cannot be opened. Idle connections do not have
-    /// them, which saves memory.
+    /// The keys after `current`. The processing time of a packet must not reveal its key phase (RFC
+    /// 9001 section 6.3), so the keys are made before a likely update of the peer: after
+    /// [`OPENED_BEFORE_NEXT`] packets opened with `current`. Earlier, a packet of the other phase
+    /// makes the keys, and so does any packet that cannot be opened. Idle connections save the
+    /// memory.
     next: Option<KeyPair<Box<dyn PacketKey>>>,
     /// Packets that the current key has opened; counted until `next` is made.
     opened: u32,
@@ -45,7 +45,7 @@ struct Previous {
     key: Box<dyn PacketKey>,
     /// Known once a packet of the current phase has arrived.
     discard_at: Option<Instant>,
-    /// The lowest packet number of the current phase that arrived, for each path that has one.
+    /// The lowest packet number of the current phase, for each path with packets of that phase.
     lowest_in_phase: SmallVec<[(PathId, u64); 4]>,
 }
 
@@ -58,7 +58,7 @@ enum NextUpdate {
     At(Instant),
 }
 
-/// The key with which a packet is to be opened; pass it to [`OneRttKeys::on_opened`].
+/// The key for opening a packet; pass it to [`OneRttKeys::on_opened`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyChoice {
     key: Key,
@@ -105,8 +105,8 @@ impl OneRttKeys {
         self.generation
     }
 
-    /// Chooses the key with which a received packet was sealed; `None` if we do not have it any
-    /// more, or cannot make it (MP-041).
+    /// Chooses the key that sealed a received packet; `None` for a key we no longer have, or cannot
+    /// make (MP-041).
     pub(crate) fn choose(
         &mut self,
         phase: bool,
@@ -144,9 +144,9 @@ impl OneRttKeys {
         Some(&**key)
     }
 
-    /// The key before the last update, for a packet that must have been sealed with the one after the
-    /// current key: if the older key opens it all the same, the peer went back to it, which is a
-    /// KEY_UPDATE_ERROR (RFC 9001 section 6.4).
+    /// The key before the last update, for a packet that must have been sealed with the key after
+    /// the current one. If the older key opens the packet all the same, the peer went back to the
+    /// older key: a KEY_UPDATE_ERROR (RFC 9001 section 6.4).
     pub(crate) fn outdated(&self, choice: KeyChoice) -> Option<&dyn PacketKey> {
         let previous = self.previous.as_ref();
         let previous = previous.filter(|_| choice.key == Key::Next)?;
@@ -163,9 +163,8 @@ impl OneRttKeys {
         }
     }
 
-    /// A packet was authenticated. If it shows that the peer updated its keys, follows the update.
-    /// Returns whether it did; fails if the peer cannot have seen an acknowledgement since its last
-    /// update.
+    /// A packet was authenticated. Follows a key update that the packet shows. Returns true after
+    /// an update; fails if the peer cannot have seen an acknowledgement since its last update.
     pub(crate) fn on_opened(
         &mut self,
         choice: KeyChoice,
@@ -208,7 +207,7 @@ impl OneRttKeys {
         &mut self,
         session: &mut dyn Session,
     ) -> Result<(), TransportError> {
-        // RFC 9001 section 6.3: a packet of the other key phase would have made them too.
+        // RFC 9001 section 6.3: a packet of the other key phase makes these keys, too.
         prepare(&mut self.next, session);
         self.failed += 1;
         // RFC 9001 section 6.6
@@ -223,14 +222,14 @@ impl OneRttKeys {
         self.sealed += 1;
     }
 
-    /// True if [`Self::initiate`] should be called, because the key has nearly reached its limit.
+    /// True if [`Self::initiate`] should be called: the key has nearly reached its limit.
     pub(crate) fn wants_update(&self) -> bool {
         let limit = self.current.local.confidentiality_limit();
         self.sealed >= limit - limit.min(UPDATE_MARGIN).min(limit / 2)
     }
 
-    /// True if nothing but CONNECTION_CLOSE may be sealed any more: close with AEAD_LIMIT_REACHED.
-    /// The limit leaves a margin for the packets that carry it.
+    /// True if only CONNECTION_CLOSE may be sealed any more: close with AEAD_LIMIT_REACHED. The
+    /// limit leaves a margin for packets with this frame.
     pub(crate) fn is_exhausted(&self) -> bool {
         const CLOSE_MARGIN: u64 = 128;
         let limit = self.current.local.confidentiality_limit();
@@ -256,8 +255,7 @@ impl OneRttKeys {
         largest_pto: impl FnOnce() -> Duration,
     ) {
         if self.update == NextUpdate::AwaitsAck && generation == self.generation {
-            // MP-040; there are no keys before those of the handshake, so no late packets have to
-            // be waited for.
+            // MP-040. No keys come before those of the handshake, so no late packets can arrive.
             let wait = match self.generation {
                 0 => Duration::ZERO,
                 _ => PROBE_TIMEOUTS_AFTER_UPDATE * largest_pto(),
@@ -299,7 +297,7 @@ impl OneRttKeys {
     }
 }
 
-/// Makes the keys of the next phase unless they are there.
+/// Makes the missing keys of the next phase.
 fn prepare(next: &mut Option<KeyPair<Box<dyn PacketKey>>>, session: &mut dyn Session) {
     if next.is_none() {
         *next = session.next_one_rtt_keys();

@@ -43,7 +43,7 @@ pub trait PacketKey: Send + Sync {
     ) -> Result<usize, CryptoError>;
     /// Bytes of the tag.
     fn tag_length(&self) -> usize;
-    /// Packets that may be sealed with this key (RFC 9001 section 6.6).
+    /// Number of packets to seal with this key at most (RFC 9001 section 6.6).
     fn confidentiality_limit(&self) -> u64;
     /// Packets that may fail to open with this key.
     fn integrity_limit(&self) -> u64;

@@ -231,8 +231,8 @@ fn keys_from_secret(version: TlsVersion, suite: CipherSuite, secret: &str) -> Ke
     }))
 }
 
-/// Packets of one key phase show either value of its bit, so that nobody can tell by it which paths
-/// are those of one connection.
+/// Packets of one key phase show either value of its bit, to hide from observers which paths belong
+/// to one connection.
 #[test]
 fn mp_173_the_key_phase_is_hidden() {
     let secret = "9ac312a7f877468ebe69422748ad00a15443f18203a07d6060f688f30f21632b";

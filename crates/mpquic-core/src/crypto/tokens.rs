@@ -47,7 +47,7 @@ impl fmt::Debug for ResetKey {
 }
 
 /// Seals and opens tokens. Each token has its own AEAD key, derived from its 16 random bytes, so
-/// any number of tokens may be sealed.
+/// the number of sealed tokens has no limit.
 pub(crate) struct TokenKey(hmac::Key);
 
 impl TokenKey {
@@ -55,7 +55,7 @@ impl TokenKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// The key for another purpose, which is named in other than [`NONCE_LENGTH`] bytes.
+    /// The key for another purpose; the purpose's name must not have [`NONCE_LENGTH`] bytes.
     pub(crate) fn derived(secret: &[u8; 32], purpose: &[u8]) -> Self {
         let Self(key) = Self::new(secret);
         Self(hmac::Key::new(
@@ -70,8 +70,8 @@ impl TokenKey {
         Some(aead::LessSafeKey::new(key))
     }
 
-    /// The nonce, then the sealed `plaintext`, then the tag. Empty if sealing fails, which cannot
-    /// happen for texts as short as ours.
+    /// The nonce, then the sealed `plaintext`, then the tag. Empty after an error of sealing,
+    /// impossible for texts as short as ours.
     pub(crate) fn seal(&self, nonce: [u8; NONCE_LENGTH], plaintext: &[u8]) -> Vec<u8> {
         let mut sealed = plaintext.to_vec();
         let done = self.aead(&nonce).is_some_and(|key| {
@@ -107,7 +107,7 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-/// Every token has a key of its own, so the AEAD's nonce may be constant.
+/// Every token has its own key, so the AEAD's nonce may be constant.
 fn zero_nonce() -> aead::Nonce {
     aead::Nonce::assume_unique_for_key([0; 12])
 }
@@ -287,9 +287,9 @@ impl TokenIssuer {
     }
 }
 
-/// True if a token issued then is no older than `lifetime`. One from the near future is as good as
-/// new, because the clocks of the servers that share a key differ a little. One from a later time is
-/// not: after a clock was set back, it would be good for too long.
+/// True for an age up to `lifetime`. A time in the near future counts as now, because the clocks of
+/// servers with the same key differ a little. A later time does not count: after a clock was set
+/// back, the token would be good for too long.
 pub(crate) fn is_fresh(issued: SystemTime, lifetime: Duration, now: SystemTime) -> bool {
     match now.duration_since(issued) {
         Ok(age) => age <= lifetime,
