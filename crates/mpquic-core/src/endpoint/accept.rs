@@ -52,9 +52,9 @@ impl Accepting {
         self.reserved.handle
     }
 
-    /// Starts the connection: it processes what the client has sent so far, and TLS computes its
-    /// first flight. That includes a signature and the work of the certificate resolver, so it may
-    /// take long. The endpoint is not needed for it and can route other datagrams meanwhile.
+    /// Starts the connection: it processes the client's packets so far, and TLS computes its first
+    /// flight, with a signature and the work of the certificate resolver. The call may take long.
+    /// Meanwhile, the endpoint can route other datagrams.
     pub fn start(self) -> (Connection, Accepted) {
         let now = self.setup.now;
         let mut connection = Connection::new(self.setup);
@@ -74,7 +74,7 @@ impl fmt::Debug for Accepting {
     }
 }
 
-/// A connection that has started but that its endpoint does not know yet: pass it to
+/// A started connection that its endpoint does not know yet: pass it to
 /// [`Endpoint::finish_accept`](super::Endpoint::finish_accept).
 #[derive(Debug)]
 #[must_use = "no datagram reaches the connection before finish_accept"]
@@ -92,10 +92,10 @@ impl Accepted {
 }
 
 impl Endpoint {
-    /// Accepts an attempt. The connection has processed what the client has sent so far.
+    /// Accepts an attempt. The connection has processed the client's packets so far.
     ///
-    /// As TLS takes long, a driver with other tasks that wait for the endpoint should call the
-    /// three steps of this method one by one: [`Self::begin_accept`], [`Accepting::start`] and
+    /// TLS takes long: a driver with other tasks for the endpoint should call the three steps of
+    /// this method one by one: [`Self::begin_accept`], [`Accepting::start`] and
     /// [`Self::finish_accept`].
     ///
     /// # Errors
@@ -238,8 +238,8 @@ impl Endpoint {
         datagrams.map(|kept| kept.into_datagram(now)).collect()
     }
 
-    /// Refuses with CONNECTION_REFUSED. `None` if nothing can be sent, for example because no
-    /// connection ID is free.
+    /// Refuses with CONNECTION_REFUSED. `None` if no packet can be sent, for example without a free
+    /// connection ID.
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
         self.forget(&incoming);

@@ -15,7 +15,8 @@ use crate::crypto::{Opened, is_of_retry};
 /// How long an address and port count as the client's for further paths. It is what RFC 9000 section 9.3 calls
 /// recent; the port may be somebody else's later.
 const PROVEN_FOR: Duration = Duration::from_secs(600);
-/// Bits of an IPv6 address that its network gives; one client may have all addresses that begin with them.
+/// Bits of an IPv6 address given by its network; one client may have all addresses with the same
+/// bits.
 const IPV6_NETWORK: u32 = 64;
 
 /// What the token in a client's first Initial tells about the client.
@@ -23,12 +24,12 @@ const IPV6_NETWORK: u32 = 64;
 pub(super) struct Admission {
     /// Destination connection ID of the client's very first Initial.
     pub(super) original_dcid: ConnectionId,
-    /// Source connection ID of our Retry, if there was one.
+    /// Source connection ID of our Retry.
     pub(super) retry_scid: Option<ConnectionId>,
-    /// The client has proven that it receives at its address.
+    /// The client has proven its address.
     pub(super) address_validated: bool,
-    /// Where the client has received not long ago, on an earlier connection: one address of each network, since
-    /// the last time that this counted.
+    /// Addresses where the client received data not long ago, on an earlier connection: one per
+    /// network, with a proof that has not counted yet.
     pub(super) proven: Vec<SocketAddr>,
 }
 
@@ -104,12 +105,13 @@ impl Admission {
     }
 }
 
-/// What tokens of NEW_TOKEN frames were good for already.
+/// Spent proofs of the tokens from NEW_TOKEN frames.
 ///
-/// A client may receive at an address, collect tokens there, and leave the address to somebody else, whom the server would then send what
-/// the client asks for (RFC 9000 section 21.3). So a token stands for proofs, each made at a time, and a proof counts only if it is
-/// newer than the last one that counted: for the client's own address, of its connection; for a further path, of anybody
-/// in the address's network. Whoever proves the address again has something new.
+/// A client may receive at an address, collect tokens there, and leave the address to somebody
+/// else, to whom the server would then send the client's data (RFC 9000 section 21.3). So a token
+/// stands for proofs, each made at a time, and a proof counts only if it is newer than the last
+/// spent one: for the client's own address, of its connection; for a further path, of anybody in
+/// the address's network. A new proof of the address counts again.
 #[derive(Debug)]
 pub(super) struct SpentProofs {
     /// By the random number of the connection that a token is from.
@@ -167,7 +169,7 @@ impl SpentProofs {
     }
 }
 
-/// What one client may have all addresses of.
+/// The addresses that one client may have all of.
 fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {
@@ -178,9 +180,9 @@ fn network(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Remembers until when proofs are spent, so that each counts once (RFC 9000 section 8.1.4).
-/// When it is full, the older half is forgotten, and all proofs as old as the forgotten ones are
-/// refused from then on.
+/// Remembers until when proofs are spent, to count each proof once (RFC 9000 section 8.1.4). A full
+/// memory forgets its older half, and from then on all proofs up to the age of the forgotten ones
+/// are refused.
 #[derive(Debug)]
 struct Spent<K> {
     newer: HashMap<K, SystemTime>,
@@ -204,7 +206,8 @@ impl<K: Eq + Hash> Spent<K> {
         }
     }
 
-    /// Spends all proofs that there are for a key by now. False if this one was spent before, or may have been.
+    /// Spends all proofs for a key up to now. False if the proof was spent before, or may have
+    /// been.
     fn spend(&mut self, key: K, proven: SystemTime, now: SystemTime) -> bool {
         let until = self.newer.get(&key).or_else(|| self.older.get(&key));
         if proven <= self.floor || until.is_some_and(|until| proven <= *until) {

@@ -125,8 +125,8 @@ impl Answers {
         Transmit::without_connection(*four_tuple, buf)
     }
 
-    /// Answers a packet of `size` bytes to a connection that is not known here (RFC 9000 section
-    /// 10.3), unless it is too small or there were too many.
+    /// Answers a packet of `size` bytes to an unknown connection (RFC 9000 section 10.3), unless
+    /// the packet is too small or too many resets were sent.
     pub(super) fn stateless_reset(
         &mut self,
         now: Instant,

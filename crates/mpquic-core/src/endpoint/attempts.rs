@@ -15,14 +15,14 @@ const MAX_BUFFERED: usize = 32 << 10;
 const MAX_BUFFERED_TOTAL: usize = 8 << 20;
 /// An estimate of the memory of an attempt with its first datagram and its keys, in bytes.
 const WAITING: usize = 4 << 10;
-/// An attempt is dropped after this time, because the client will have given up.
+/// An attempt is dropped after this time; by then, its client has given up.
 const LIFETIME: Duration = Duration::from_secs(30);
 
 /// The place of an attempt among an endpoint's [`Attempts`], held by the value that the application
 /// decides on.
 ///
-/// If it is dropped, it sends a message to the endpoint, as it cannot reach it otherwise; the place
-/// is freed when the endpoint next looks at its attempts.
+/// A dropped place sends a message to the endpoint, the only link between them; the endpoint frees
+/// the place with its next look at its attempts.
 #[derive(Debug)]
 pub(super) struct Place {
     key: u64,
@@ -38,17 +38,17 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Fails if the endpoint is gone, and its attempts with it.
+        // Fails without the endpoint, which took its attempts along.
         let _ = self.dropped.send(self.key);
     }
 }
 
-/// An attempt whose place was dropped, or that has expired.
+/// An expired attempt, or one with a dropped place.
 #[derive(Debug)]
 pub(super) struct Abandoned {
     pub(super) key: u64,
     pub(super) initial_dcid: ConnectionId,
-    /// The handle reserved for its connection, if it was accepted.
+    /// The handle reserved for the accepted connection.
     pub(super) handle: Option<ConnectionHandle>,
 }
 
@@ -143,15 +143,15 @@ impl Attempts {
         true
     }
 
-    /// Removes an attempt that was decided on; returns the datagrams that arrived for it, unless it
-    /// has expired.
+    /// Removes an attempt after its decision; returns its datagrams, unless the attempt has
+    /// expired.
     pub(super) fn remove(&mut self, place: &Place) -> Vec<UnroutedDatagram> {
         let attempt = self.waiting.remove(&place.key);
         self.release(attempt)
     }
 
-    /// The connection of an attempt is about to start. Returns the datagrams that arrived for it;
-    /// those that arrive from now on are kept for [`Self::finish`].
+    /// The connection of an attempt is about to start. Returns the attempt's datagrams; later
+    /// datagrams are kept for [`Self::finish`].
     pub(super) fn start(
         &mut self,
         now: Instant,

@@ -88,7 +88,7 @@ impl CidList {
         }
     }
 
-    /// Removes and returns the oldest if there are more than `max`.
+    /// Removes and returns the oldest ID above `max` IDs.
     pub(super) fn overflow(&mut self, max: usize) -> Option<ConnectionId> {
         let oldest = self.iter().next().map(ConnectionId::new)?;
         if self.iter().count() <= max {

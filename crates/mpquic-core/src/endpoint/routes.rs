@@ -17,12 +17,11 @@ pub struct ConnectionHandle(pub usize);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteCounts {
-    /// Connections that are not drained yet, or are being accepted.
+    /// Connections that are being accepted, or not drained yet.
     pub connections: usize,
     /// Our connection IDs that lead to a path.
     pub connection_ids: usize,
-    /// Our connection IDs that peers have retired, which are remembered because packets with them
-    /// may be late.
+    /// Our connection IDs retired by peers, remembered for late packets.
     pub retired_connection_ids: usize,
     /// Connection IDs that clients chose for their first packets.
     pub initial_connection_ids: usize,
@@ -67,7 +66,7 @@ impl CompactRoute {
         path: PathId::ZERO,
     };
 
-    /// `None` if the handle is larger than 2^32 - 1.
+    /// `None` for a handle above 2^32 - 1.
     fn new(handle: ConnectionHandle, path: PathId) -> Option<Self> {
         let handle = u32::try_from(handle.0).ok()?;
         (handle != Self::RETIRED.handle).then_some(Self { handle, path })
@@ -164,7 +163,7 @@ impl Routes {
         self.accepted
     }
 
-    /// Those whose handshake is not complete.
+    /// Connections with an incomplete handshake.
     pub(super) fn half_open(&self) -> usize {
         self.half_open
     }
@@ -200,7 +199,8 @@ impl Routes {
         }
     }
 
-    /// Where packets with this connection ID (at most 20 bytes) go, if it is or was one of ours.
+    /// The route of packets with this connection ID (at most 20 bytes), if the ID is or was one of
+    /// ours.
     pub(super) fn route(&mut self, dcid: &[u8]) -> Option<Route> {
         if let Some((cid, route)) = &self.recent
             && cid[..] == *dcid
@@ -255,7 +255,7 @@ impl Routes {
                 }
             }
             RouteChange::ResetTokenAdded(token) => {
-                // A token that is known already stays with the connection that registered it first.
+                // A known token stays with the connection that registered it first.
                 if let Some(registered) = self.connections.get_mut(handle.0)
                     && !self.reset_tokens.contains_key(&token)
                 {

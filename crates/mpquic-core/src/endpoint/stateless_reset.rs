@@ -10,11 +10,11 @@ use crate::rate::TokenBucket;
 pub(super) const MIN_RESET: usize = 21;
 /// A reset of this size or more cannot be told from a packet with a connection ID of any length.
 const UNREMARKABLE_RESET: usize = 42;
-/// The largest reset; a larger one would look no more like a packet.
+/// The largest reset, in bytes; a larger one would look no more like a packet.
 const MAX_RESET: usize = 128;
 const TOKEN_LENGTH: usize = 16;
 
-/// This many resets may be sent at once, and then one more in each interval.
+/// Resets in a burst; then one more is allowed per interval.
 const BURST: u32 = 64;
 const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -24,8 +24,8 @@ pub(super) const fn limit() -> TokenBucket {
     TokenBucket::new(BURST, INTERVAL)
 }
 
-/// The size of a reset in answer to a datagram, bytes: always less than the datagram's, so that two
-/// endpoints without state do not answer each other forever (RFC 9000 section 10.3.3). `None` if
+/// The size of a reset in answer to a datagram of `trigger` bytes: always smaller, to keep two
+/// endpoints without state from answering each other forever (RFC 9000 section 10.3.3). `None` if
 /// the datagram is too small for an answer.
 pub(super) fn reset_size(trigger: usize, rng: &mut impl Rng) -> Option<usize> {
     match trigger {

@@ -17,7 +17,7 @@ pub(super) struct UnroutedDatagram {
 }
 
 impl UnroutedDatagram {
-    /// A copy in a buffer of its own, so that no larger buffer has to be kept.
+    /// A copy in its own buffer, to release a larger buffer.
     pub(super) fn detached(&self) -> Self {
         Self {
             data: BytesMut::from(&self.data[..]),
@@ -25,7 +25,7 @@ impl UnroutedDatagram {
         }
     }
 
-    /// The datagram for its connection, now that there is one.
+    /// The datagram for its connection, which exists now.
     pub(super) fn into_datagram(self, now: Instant) -> Datagram {
         Datagram {
             now,

@@ -57,7 +57,7 @@ pub(crate) fn take_varint(buf: &mut impl Buf) -> Option<u64> {
     Some((u64::from_be_bytes(word) << 2) >> (66 - 8 * length))
 }
 
-/// Fills up an integer that ends less than eight bytes before its buffer does.
+/// Fills up an integer within the last eight bytes of its buffer.
 fn short_word(bytes: &[u8]) -> [u8; 8] {
     let mut word = [0; 8];
     for (to, from) in word.iter_mut().zip(bytes) {
@@ -66,7 +66,7 @@ fn short_word(bytes: &[u8]) -> [u8; 8] {
     word
 }
 
-/// Cuts the next `length` bytes off. If that is all of the buffer, it is moved rather than shared.
+/// Cuts off the next `length` bytes. A whole buffer is moved, not shared.
 pub(crate) fn take_bytes(buf: &mut Bytes, length: u64) -> Option<Bytes> {
     let length = usize::try_from(length).ok()?;
     match length.cmp(&buf.len()) {
@@ -103,7 +103,7 @@ pub(crate) fn cid(bytes: &[u8]) -> Option<ConnectionId> {
 pub(crate) trait Sink {
     /// Takes an integer in its shortest encoding.
     fn varint(&mut self, value: u64);
-    /// Takes bytes as they are.
+    /// Takes bytes unchanged.
     fn bytes(&mut self, bytes: &[u8]);
     /// Takes a byte string with its length in one byte before it.
     fn short_bytes(&mut self, bytes: &[u8]) {

@@ -113,7 +113,7 @@ impl Header {
     }
 }
 
-/// One packet as it arrived.
+/// One packet, not opened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedPacket {
     /// What is readable of the header.
@@ -135,12 +135,12 @@ impl ProtectedPacket {
     }
 }
 
-/// Cuts the first packet off `datagram`. `local_cid_length` is the length of the connection IDs we
-/// issue, which short headers do not tell.
+/// Cuts the first packet off `datagram`. `local_cid_length` is the length of our issued connection
+/// IDs, which short headers do not tell.
 ///
 /// # Errors
 ///
-/// [`HeaderError`] if it has no header we can read. The rest of the datagram is discarded then.
+/// [`HeaderError`] for an unreadable header. The rest of the datagram is discarded then.
 pub fn next_packet(
     datagram: &mut BytesMut,
     local_cid_length: usize,
@@ -169,8 +169,8 @@ pub fn next_packet(
     })
 }
 
-/// Reads a header up to the packet number. Also returns the bytes from there to the end of the
-/// packet, which are at most those that are left.
+/// Reads a header up to the packet number. Also returns the number of bytes from there to the end
+/// of the packet, within the rest of the datagram.
 fn read_header(rest: &mut &[u8], local_cid_length: usize) -> Result<(Header, usize), HeaderError> {
     let start = peek(rest, local_cid_length).ok_or_else(|| why_unreadable(rest))?;
     *rest = start.rest;

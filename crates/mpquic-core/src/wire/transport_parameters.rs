@@ -131,7 +131,7 @@ pub struct TransportParameters {
     pub alternative_address: bool,
     /// A parameter that means nothing, for peers to ignore; never set by [`Self::decode`].
     pub reserved: Option<ReservedParameter>,
-    /// The version the side chose and those it has (RFC 9368).
+    /// The chosen and the available versions of the side (RFC 9368).
     pub version_information: Option<VersionInformation>,
 }
 
@@ -140,8 +140,8 @@ pub struct TransportParameters {
 pub struct VersionInformation {
     /// The version in use, as far as the sender knows.
     pub chosen: u32,
-    /// A client's: what its first flight may turn into, the preferred version first. A server's:
-    /// all it speaks.
+    /// Of a client: versions its first flight may turn into, the preferred version first. Of a
+    /// server: all its versions.
     pub available: Vec<u32>,
 }
 
@@ -154,7 +154,7 @@ pub struct ReservedParameter {
 }
 
 impl ReservedParameter {
-    /// One that these random bits choose.
+    /// A parameter chosen by these random bits.
     pub fn new(number: u32, value: [u8; 8]) -> Self {
         Self {
             number: 27 + 31 * u64::from(number),
@@ -237,8 +237,8 @@ impl TransportParameters {
         ]
     }
 
-    /// Appends what `side` announces. Values equal to the default are left out, and so are
-    /// parameters that only the other side may send.
+    /// Appends the parameters of `side`, without default values and without parameters that only
+    /// the other side may send.
     pub fn encode(&self, side: Side, out: &mut Vec<u8>) {
         let default = Self::default();
         let mut integer = |id, value: u64, default: u64| {
@@ -351,12 +351,12 @@ impl TransportParameters {
         }
     }
 
-    /// Decodes what `sender` announced. Which connection IDs must be there, and equal to which, is
-    /// for the connection to check (RFC 9000 section 7.3).
+    /// Decodes the parameters of `sender`. The presence and the values of connection IDs are for
+    /// the connection to check (RFC 9000 section 7.3).
     ///
     /// # Errors
     ///
-    /// The fault of the first parameter that is wrong; its code is TRANSPORT_PARAMETER_ERROR.
+    /// The fault of the first wrong parameter, with the code TRANSPORT_PARAMETER_ERROR.
     pub fn decode(sender: Side, mut bytes: &[u8]) -> Result<Self, TransportError> {
         let mut parameters = Self::default();
         let mut seen = 0;
@@ -528,7 +528,7 @@ impl PreferredAddress {
         if !value.is_empty() {
             return Err(malformed());
         }
-        // An unspecified address or port 0 says that there is none of that family.
+        // An unspecified address or port 0 stands for a missing address of that family.
         let is_usable = |unspecified: bool, port: u16| !unspecified && port != 0;
         Ok(Self {
             ipv4: Some(ipv4).filter(|a| is_usable(a.ip().is_unspecified(), a.port())),

@@ -37,8 +37,8 @@ pub struct EcnCounts {
 }
 
 impl Ack {
-    /// Acknowledges all of `received`; `None` if that is nothing. `ack_delay` is
-    /// already shifted.
+    /// Acknowledges all numbers in `received`; `None` for an empty set. `ack_delay` is already
+    /// shifted.
     #[doc(hidden)]
     pub fn new(received: &RangeSet, ack_delay: u64, ecn_counts: Option<EcnCounts>) -> Option<Self> {
         let mut ranges = Vec::new();
@@ -151,9 +151,9 @@ impl Iterator for AckRanges<'_> {
 
 impl FusedIterator for AckRanges<'_> {}
 
-/// Appends ACK, or PATH_ACK if there is a `path`: the newest ranges of `received`, as many as fit
-/// into `max_size` bytes. Returns how many were written, or `None`, with nothing appended, if not
-/// even one fits. `delay` is already shifted.
+/// Appends ACK, or PATH_ACK with a `path`: the newest ranges of `received` within `max_size` bytes.
+/// Returns the number of written ranges, or `None`, with nothing appended, without room for one
+/// range. `delay` is already shifted.
 pub fn encode_ack(
     out: &mut Vec<u8>,
     path: Option<PathId>,
@@ -217,7 +217,7 @@ fn count_that_fit(received: &RangeSet, room: usize) -> Option<usize> {
     usize::try_from(count).ok().filter(|&count| count > 0)
 }
 
-/// Appends the newest `limit` ranges. Returns the largest number, or `None` if there are no ranges.
+/// Appends the newest `limit` ranges. Returns the largest number, or `None` without ranges.
 fn put_ranges(out: &mut Vec<u8>, received: &RangeSet, limit: usize) -> Option<u64> {
     let largest = received.max()?;
     for (gap, length) in gaps_and_lengths(received).take(limit) {

@@ -9,7 +9,7 @@ use crate::wire::buf::Sink;
 /// ACK_FREQUENCY: how the sender of the frame wants to be acknowledged, on all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckFrequency {
-    /// Rises with each request, so that an old one is recognised.
+    /// Rises with each request, to recognise an old frame.
     pub sequence_number: u64,
     /// Ack-eliciting packets that may arrive without an acknowledgement; the next one is
     /// acknowledged at once.

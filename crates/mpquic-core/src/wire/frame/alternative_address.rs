@@ -16,9 +16,9 @@ const IPV6: u8 = 2;
 /// ALTERNATIVE_ADDRESS: all addresses of the server besides that of the current path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlternativeAddress {
-    /// Rises with each set of addresses, so that an old one is recognised.
+    /// Rises with each set of addresses, to recognise an old frame.
     pub sequence_number: u64,
-    /// Those that the server would rather be used at than at the address of the current path.
+    /// Addresses that the server prefers to the address of the current path.
     pub preferred: Vec<AddressEntry>,
     /// Those that come after the address of the current path.
     pub backup: Vec<AddressEntry>,
@@ -47,7 +47,7 @@ impl AlternativeAddress {
             backup: Vec::new(),
         };
         let mut is_past_current = false;
-        // However large the count: each entry takes bytes, of which a packet has few.
+        // Safe for any count: each entry takes bytes, and a packet has few bytes.
         for _ in 0..varint(buf)? {
             let side = match is_past_current {
                 false => &mut frame.preferred,

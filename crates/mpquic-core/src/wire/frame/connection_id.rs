@@ -14,7 +14,7 @@ use crate::wire::buf::{Sink, cid, take_array, take_short_bytes};
 pub struct NewConnectionId {
     /// Sequence number within the path ID.
     pub sequence_number: u64,
-    /// Connection IDs below this sequence number are to be retired.
+    /// Connection IDs below this sequence number must be retired.
     pub retire_prior_to: u64,
     /// The connection ID, 1 to 20 bytes.
     pub connection_id: ConnectionId,

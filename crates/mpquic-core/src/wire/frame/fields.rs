@@ -22,7 +22,7 @@ pub(super) fn stream_id(buf: &mut Bytes) -> Result<StreamId, TransportError> {
     Ok(id.into())
 }
 
-/// A path ID. One of more than 32 bits is above every limit we can announce (MP-050, MP-140).
+/// A path ID. A value above 32 bits lies above every limit we can announce (MP-050, MP-140).
 pub(super) fn path_id(buf: &mut Bytes) -> Result<PathId, TransportError> {
     match u32::try_from(varint(buf)?) {
         Ok(id) => Ok(PathId(id)),

@@ -29,7 +29,7 @@ macro_rules! kinds {
     };
 }
 
-// In the order of `Frame`'s variants, so that one is easily made from the other.
+// In the order of `Frame`'s variants, for an easy conversion.
 kinds! {
     Ping "PING",
     Ack "ACK",
@@ -84,7 +84,7 @@ impl fmt::Display for FrameKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FrameCounts(Option<Box<[u64; KINDS]>>);
 
-/// How many kinds there are.
+/// Number of kinds.
 const KINDS: usize = FrameKind::ALL.len();
 
 impl FrameCounts {

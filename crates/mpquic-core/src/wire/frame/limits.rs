@@ -16,7 +16,7 @@ pub const MAX_STREAM_COUNT: u64 = 1 << 60;
 pub struct MaxStreamData {
     /// The stream.
     pub stream_id: StreamId,
-    /// Bytes that may be sent on it, in all.
+    /// Most bytes on the stream, in all.
     pub maximum_stream_data: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct MaxStreamData {
 pub struct MaxStreams {
     /// The kind of streams, which the frame type tells.
     pub dir: Dir,
-    /// How many of them may be opened over the connection's life, at most 2^60.
+    /// Most streams over the connection's life, at most 2^60.
     pub maximum_streams: u64,
 }
 

@@ -46,7 +46,7 @@ use frame_type as ty;
 
 /// One frame. Byte strings are slices of the received datagram.
 ///
-/// Frames may be added; the fields of each are in a type of their own.
+/// Later versions may add frames; the fields of each frame are in a type of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Frame {
@@ -127,7 +127,7 @@ impl Frame {
         counter.0
     }
 
-    /// Appends the frame. STREAM and DATAGRAM get a length, so more frames may follow.
+    /// Appends the frame. STREAM and DATAGRAM get a length, to let more frames follow.
     #[doc(hidden)]
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.write(out);

@@ -14,7 +14,7 @@ use crate::wire::buf::Sink;
 pub struct PathAck {
     /// The path whose packets are acknowledged.
     pub path_id: PathId,
-    /// The acknowledgement: all that ACK has as well.
+    /// The acknowledgement, with all fields of ACK.
     pub ack: Ack,
 }
 
@@ -43,7 +43,7 @@ pub struct PathStatus {
 pub struct PathNewConnectionId {
     /// The path the connection ID is for.
     pub path_id: PathId,
-    /// The rest: all that NEW_CONNECTION_ID has as well, within this path.
+    /// All fields of NEW_CONNECTION_ID, within this path.
     pub new_connection_id: NewConnectionId,
 }
 

@@ -28,7 +28,8 @@ pub struct ResetStreamAt {
     pub error_code: u64,
     /// The stream's final size, bytes.
     pub final_size: u64,
-    /// Bytes from the start of the stream that are delivered all the same, at most the final size.
+    /// Bytes from the start of the stream that are delivered in spite of the reset, at most the
+    /// final size.
     pub reliable_size: u64,
 }
 

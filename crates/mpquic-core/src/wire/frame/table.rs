@@ -103,7 +103,7 @@ impl Frame {
         self.row().frame_type
     }
 
-    /// True if a packet of this type may carry the frame; if not, receiving it there is a
+    /// True if a packet of this type may carry the frame; in other packets, the frame is a
     /// PROTOCOL_VIOLATION.
     #[inline]
     pub fn is_allowed_in(&self, packet: PacketType) -> bool {
