@@ -17,20 +17,20 @@ pub struct ClientConfig {
     pub transport: Arc<TransportConfig>,
     /// TLS.
     pub crypto: Arc<dyn crypto::ClientCrypto>,
-    /// Where NEW_TOKEN tokens are stored between connections; with `None`, they are not. The key of
-    /// a token is the server's name; for versions other than 1, the version follows, as in `host
-    /// v2`.
+    /// The store of NEW_TOKEN tokens between connections; `None` drops tokens. The key of a token
+    /// is the server's name; for versions other than 1, the version follows, as in `host v2`.
     pub token_store: Option<Arc<dyn TokenStore>>,
     /// The version of our first packets, one of the endpoint's `supported_versions`; with `None`,
     /// the oldest of them. The server can switch to another one without a further round trip, so
     /// the best choice is a version that the server certainly speaks (RFC 9368 section 2.5).
     pub version: Option<Version>,
-    /// Move path 0 to the server's preferred address, if it has one that works (RFC 9000 section
-    /// 9.6). On by default.
+    /// Moves path 0 to the server's preferred address, after a check of that address (RFC 9000
+    /// section 9.6). On by default.
     pub use_preferred_address: bool,
-    /// Ask the server for its further addresses ([`PathEvent::ServerAddresses`](crate::PathEvent::ServerAddresses),
-    /// draft-munizaga-quic-alternative-server-address-01). Off by default. Whoever runs the connection decides
-    /// whether it opens paths to them.
+    /// Asks the server for its further addresses
+    /// ([`PathEvent::ServerAddresses`](crate::PathEvent::ServerAddresses),
+    /// draft-munizaga-quic-alternative-server-address-01). Off by default. The application or
+    /// driver decides whether to open paths to them.
     pub use_alternative_addresses: bool,
 }
 

@@ -26,12 +26,11 @@ pub struct EndpointOptions {
     /// Announce a reserved transport parameter, so that peers keep ignoring unknown ones (RFC 9000
     /// section 18.1).
     pub grease_transport_parameters: bool,
-    /// The memory that all connections and the driver's buffers may keep together, bytes; at least
-    /// 1 MiB, 4 GiB by default. Once three quarters are kept, clients have to prove their address
-    /// with a Retry, receive windows do not grow, and connections that keep more than an equal share
-    /// of the limit give their peers no further credit until they have read something. Beyond the
-    /// limit, clients are refused. What was granted before stays granted, so more may be kept for a
-    /// while.
+    /// Limit of the memory for all connections and the driver's buffers together, in bytes; at
+    /// least 1 MiB, 4 GiB by default. From three quarters on, clients must prove their address with
+    /// a Retry, receive windows do not grow, and a connection above its equal share gives its peer
+    /// no further credit until the application has read data. Beyond the limit, clients are
+    /// refused. Granted credit stays granted, so the memory may exceed the limit for a while.
     pub memory_limit: u64,
     /// The versions we speak, the preferred one first; at least one. A server accepts clients in
     /// any of them, and switches a connection to the first one that the client offers (RFC 9368

@@ -14,7 +14,7 @@ use crate::wire::frame::MAX_STREAM_COUNT;
 /// The longest delay of acknowledgements that can be announced or asked for (RFC 9000 section 18.2).
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis((1 << 14) - 1);
 
-/// The most streams the peer may have open at a time, so that stream counts stay below 2^60.
+/// Most open streams of the peer, to keep stream counts below 2^60.
 pub(crate) const MAX_CONCURRENT_STREAMS: u64 = MAX_STREAM_COUNT / 2;
 
 /// The granularity of timers (RFC 9002 section 6.1.2).
@@ -23,7 +23,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// The longest time that can be announced in milliseconds.
 const MAX_INTERVAL: Duration = Duration::from_millis(VARINT_MAX);
 
-/// The longest initial RTT, so that multiples of it do not overflow.
+/// The longest initial RTT, to keep its multiples from overflowing.
 const MAX_INITIAL_RTT: Duration = Duration::from_secs(3600);
 
 /// The smallest packet threshold that RFC 9002 section 6.1.1 recommends.
@@ -89,7 +89,7 @@ impl Deref for TransportConfig {
 
 #[cfg(any(test, feature = "testing"))]
 impl TransportConfig {
-    /// Defaults with policies that must not be built, for parts that need none.
+    /// Defaults with policies that cannot be built, for components without policies.
     pub(crate) fn without_policies() -> Self {
         Self(TransportOptions::without_policies())
     }

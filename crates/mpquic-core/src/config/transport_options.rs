@@ -12,15 +12,15 @@ use crate::sched::SchedulerFactory;
 /// acknowledgements help on fast paths, where they cost CPU time, and on asymmetric ones, where
 /// they use up the slower direction.
 ///
-/// The frame names no path, so it applies to all of them. We never ask for less than one
+/// The frame names no path and applies to all of them. We never ask for less than one
 /// acknowledgement per round trip of the fastest path, nor for less than four per window of the
 /// path with the smallest window. With few acknowledgements, small round-trip times are
 /// overestimated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AckFrequencyOptions {
-    /// The most ack-eliciting packets that may arrive without an acknowledgement; from 1, which is
-    /// what peers do when they are not asked, to 2^62 - 1.
+    /// Most ack-eliciting packets without an acknowledgement; from 1, a peer's default, to 2^62 -
+    /// 1.
     pub ack_eliciting_threshold: u64,
     /// Longest delay of an acknowledgement, up to 16,383 ms; `None` for the peer's `max_ack_delay`.
     pub max_ack_delay: Option<Duration>,
@@ -52,14 +52,13 @@ pub struct TransportOptions {
     pub scheduler: Arc<dyn SchedulerFactory>,
     /// Limits what each path has in flight.
     pub controller: Arc<dyn ControllerFactory>,
-    /// How many paths may be open at once; 0 turns multipath off. One less is announced as
-    /// `initial_max_path_id`, and as paths close, MAX_PATH_ID rises so that this many can be open
-    /// again.
+    /// Most open paths; 0 turns multipath off. One less is announced as `initial_max_path_id`, and
+    /// MAX_PATH_ID rises with each closed path.
     pub max_concurrent_paths: u32,
     /// `active_connection_id_limit`, per path (MP-016). From 2 (RFC 9000 section 18.2) to 2^32 - 1.
     pub active_connection_id_limit: u64,
-    /// Concurrent bidirectional streams the peer may open, at most 2^59: all that are ever opened
-    /// have to be fewer than 2^60 (RFC 9000 section 4.6).
+    /// Most open bidirectional streams of the peer, at most 2^59: over a connection's life, streams
+    /// must stay below 2^60 (RFC 9000 section 4.6).
     pub max_concurrent_bidi_streams: u64,
     /// Concurrent unidirectional streams the peer may open, at most 2^59.
     pub max_concurrent_uni_streams: u64,
@@ -67,9 +66,9 @@ pub struct TransportOptions {
     /// six times the bandwidth-delay product of all paths, within `max_stream_receive_window` and
     /// `max_receive_window`, but not while the application leaves unread what it could read.
     pub initial_stream_receive_window: u64,
-    /// Limit of the receive window of a stream, bytes; at least `initial_stream_receive_window`. `None`,
-    /// the default, is `max_receive_window`: then one stream that is not read any more may take all that
-    /// the connection has, and the others wait.
+    /// Limit of the receive window of a stream, in bytes; at least `initial_stream_receive_window`.
+    /// `None`, the default, is `max_receive_window`: then one unread stream may take the
+    /// connection's whole window, and other streams wait.
     pub max_stream_receive_window: Option<u64>,
     /// Receive window of the connection at the start, bytes; at most `max_receive_window`.
     pub initial_receive_window: u64,
@@ -80,16 +79,16 @@ pub struct TransportOptions {
     /// block; at least 1. The window starts with 4 MiB, or this if it is less, and grows up to six
     /// times the bandwidth-delay product of all paths.
     pub send_window: u64,
-    /// The most memory that the connection may keep, bytes: at least 1 MiB, and at least four times
+    /// Limit of the connection's memory, in bytes: at least 1 MiB, and at least four times
     /// `initial_receive_window`. `None`, the default, leaves room for full windows, buffers and
-    /// streams, with all that comes along, so that no honest peer reaches it.
+    /// streams with their bookkeeping; no honest peer reaches this limit.
     ///
-    /// What counts is in [`ConnectionStats::memory`](crate::ConnectionStats::memory). No receive
-    /// window grows beyond a quarter of the limit. Once half of it is kept, windows do not grow. Once
-    /// three quarters are, the peer gets no further credit until the application has read something,
-    /// and its DATAGRAMs are dropped. If the peer gets beyond the limit nevertheless, the connection
-    /// ends with [`Fault::TooMuchMemory`](crate::Fault::TooMuchMemory); what the application has
-    /// written does not count there.
+    /// [`ConnectionStats::memory`](crate::ConnectionStats::memory) lists the counted memory. No
+    /// receive window grows beyond a quarter of the limit. Above half of it, windows do not grow.
+    /// Above three quarters, the peer gets no further credit until the application has read data,
+    /// and the peer's DATAGRAMs are dropped. Above the limit, the connection ends with
+    /// [`Fault::TooMuchMemory`](crate::Fault::TooMuchMemory); data that the application has written
+    /// does not count there.
     pub memory_limit: Option<u64>,
     /// Idle timeout of the connection, from 1 ms to 2^62 - 1 ms (RFC 9000 section 18.2); `None` for
     /// none of ours (the peer's still applies).
@@ -121,17 +120,17 @@ pub struct TransportOptions {
     /// Shortest delay of acknowledgements that the peer may ask for, at most `max_ack_delay`; `None`
     /// lets it ask for nothing (draft-ietf-quic-ack-frequency-14 section 3).
     pub min_ack_delay: Option<Duration>,
-    /// Acknowledgements of a path travel on another one whose round trip is at most a quarter as
-    /// long, as long as that path answers; otherwise always on the path they are for (RFC 10069
+    /// Acknowledgements of a path travel on another path with at most a quarter of its round trip,
+    /// as long as the other path answers; otherwise always on the acknowledged path (RFC 10069
     /// section 5.4).
     pub ack_on_fastest_path: bool,
-    /// How often peers that support it are asked to acknowledge; `None` asks for nothing.
+    /// How often supporting peers are asked to acknowledge; `None` for no request.
     pub ack_frequency: Option<AckFrequencyOptions>,
-    /// A packet counts as lost when one sent this many packets later is acknowledged; from 3 (RFC
-    /// 9002 section 6.1.1) to 2^62 - 1.
+    /// A packet counts as lost after the acknowledgement of a packet sent this many packets later;
+    /// from 3 (RFC 9002 section 6.1.1) to 2^62 - 1.
     pub packet_threshold: u64,
-    /// A packet counts as lost when a later one is acknowledged and this many RTTs have passed;
-    /// from 1 to 16, rounded to the nearest 64th (RFC 9002 section 6.1.2).
+    /// A packet counts as lost this many RTTs after it was sent, once a later packet is
+    /// acknowledged; from 1 to 16, rounded to the nearest 64th (RFC 9002 section 6.1.2).
     pub time_threshold: f64,
     /// Mark packets ECT(0), or ECT(1) if the controller is
     /// [scalable](crate::congestion::scalable), and react to ECN-CE where the path supports it.
@@ -154,15 +153,16 @@ pub struct TransportOptions {
     pub crypto_buffer: usize,
     /// Largest number of datagrams one `poll_transmit` call may fill; at least 1.
     pub max_transmit_segments: usize,
-    /// If a scheduler or controller panics, continue without it instead of unwinding through the
+    /// Continues without a scheduler or controller that panics, instead of unwinding through the
     /// connection's methods. Turn it off for experiments, which would otherwise measure another
     /// policy.
     pub contain_panics: bool,
     /// Pace packets instead of sending whole windows at once.
     pub pacing: bool,
-    /// Remembers what paths can carry, from one connection to the next, so that paths between the
-    /// same addresses start quicker (RFC 9959). All connections with this configuration share it, by
-    /// default one that forgets after an hour, and with the process. `None` for no such start.
+    /// Remembers the capacity of paths from one connection to the next: paths between the same
+    /// addresses start quicker (RFC 9959). All connections with this configuration share the
+    /// memory, by default one that forgets after an hour, and with the process. `None` for no such
+    /// start.
     pub path_memory: Option<Arc<dyn PathMemory>>,
     /// Use the latency spin bit (RFC 9000 section 17.4).
     pub spin_bit: bool,
@@ -220,7 +220,7 @@ impl TransportOptions {
 
 #[cfg(any(test, feature = "testing"))]
 impl TransportOptions {
-    /// Defaults with policies that must not be built, for parts that need none.
+    /// Defaults with policies that cannot be built, for components without policies.
     pub(crate) fn without_policies() -> Self {
         Self::new(
             crate::sched::factory("none", || unreachable!("nothing is scheduled")),

@@ -28,9 +28,9 @@ codes! {
     INTERNAL_ERROR = 0x1;
     /// The server refused the connection.
     CONNECTION_REFUSED = 0x2;
-    /// The peer sent more data than its flow control credit.
+    /// The peer sent data beyond its flow control credit.
     FLOW_CONTROL_ERROR = 0x3;
-    /// The peer opened more streams than it may.
+    /// The peer opened streams beyond its limit.
     STREAM_LIMIT_ERROR = 0x4;
     /// A frame arrived for a stream in a state that does not permit it.
     STREAM_STATE_ERROR = 0x5;

@@ -1,4 +1,4 @@
-//! [`Fault`]: each rule whose breach ends a connection, with its code and its words.
+//! [`Fault`]: the rules whose breach ends a connection, with code and words.
 
 use super::code::TransportErrorCode;
 
@@ -120,7 +120,7 @@ faults! {
         DuplicateParameter = "duplicate parameter";
         /// RFC 9000 section 18.
         TruncatedParameter = "truncated parameter";
-        /// A value that its parameter cannot have (RFC 9000 section 18.2, MP-007).
+        /// An impossible value of a parameter (RFC 9000 section 18.2, MP-007).
         MalformedParameter = "malformed value";
         /// RFC 9000 section 18.2.
         ServerOnlyParameter = "parameter that only a server may send";
@@ -261,7 +261,7 @@ faults! {
     }
 }
 
-/// Why a TLS implementation refused, as far as users are told.
+/// Why a TLS implementation refused, in words for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TlsFailure {
@@ -271,7 +271,7 @@ pub enum TlsFailure {
     WrongName,
     /// The certificate is too old.
     Expired,
-    /// The certificate has another fingerprint than the one asked for.
+    /// The certificate does not have the expected fingerprint.
     NotPinned,
     /// Something else is wrong with the certificate.
     BadCertificate,

@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 
 use thiserror::Error;
 
-/// An option of a configuration has a value that it cannot have.
+/// An option of a configuration has an impossible value.
 ///
-/// No value is silently corrected: the error names the option, its value and what would be right,
-/// as in `initial_mtu is 900, but must be from 1200 to 65527`.
+/// No value is silently corrected: the error names the option, its value and the right values, as
+/// in `initial_mtu is 900, but must be from 1200 to 65527`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{option} is {value}, but must be {expected}")]
 pub struct InvalidOption {
@@ -18,7 +18,7 @@ pub struct InvalidOption {
 }
 
 impl InvalidOption {
-    /// Says that `option` must be `expected`, such as `from 1200 to 65527`, and is not.
+    /// Reports that `option` is `value`, but must be `expected`, such as `from 1200 to 65527`.
     pub fn new(option: &'static str, value: impl Display, expected: impl Into<String>) -> Self {
         Self {
             option,
@@ -37,7 +37,7 @@ impl InvalidOption {
         &self.value
     }
 
-    /// What it must be instead, to follow the words "must be".
+    /// The right values, to follow the words "must be".
     pub fn expected(&self) -> &str {
         &self.expected
     }

@@ -102,7 +102,7 @@ impl PeerConnectionIds {
         &self.watched.0
     }
 
-    /// Appends queued frames, as many as fit into `room` bytes.
+    /// Appends queued frames within `room` bytes.
     pub fn write_frames(&mut self, buf: &mut Vec<u8>, room: usize) {
         let mut counts = FrameCounts::default();
         let limit = buf.len() + room;
@@ -110,7 +110,7 @@ impl PeerConnectionIds {
         self.cids.write_frames(&mut w, true);
     }
 
-    /// A retirement of this sequence number was acknowledged, or was lost.
+    /// A retirement of this sequence number was acknowledged or lost.
     pub fn on_retirement_delivery(&mut self, sequence: u64, acknowledged: bool) {
         let path = self.path;
         let delivery = PathDelivery::RetireConnectionId { path, sequence };
@@ -137,7 +137,7 @@ impl LocalConnectionIds {
         Self { path, cids }
     }
 
-    /// How many more to issue so that the peer holds `target` of them.
+    /// Number of IDs to issue until the peer holds `target` of them.
     pub fn wanted(&self, target: u64) -> usize {
         self.cids.wanted(target)
     }
@@ -167,12 +167,12 @@ impl LocalConnectionIds {
         self.cids.on_cids_blocked(next_sequence)
     }
 
-    /// Those that the peer may use.
+    /// IDs for the peer's use.
     pub fn active(&self) -> impl Iterator<Item = &ConnectionId> {
         self.cids.active()
     }
 
-    /// Appends queued frames, as many as fit into `room` bytes.
+    /// Appends queued frames within `room` bytes.
     pub fn write_frames(&mut self, buf: &mut Vec<u8>, room: usize) {
         let mut counts = FrameCounts::default();
         let limit = buf.len() + room;
@@ -180,7 +180,7 @@ impl LocalConnectionIds {
         self.cids.write_frames(&mut w, true);
     }
 
-    /// The frame with this sequence number was acknowledged, or was lost.
+    /// The frame with this sequence number was acknowledged or lost.
     pub fn on_delivery(&mut self, sequence: u64, acknowledged: bool) {
         let path = self.path;
         let delivery = PathDelivery::NewConnectionId { path, sequence };

@@ -20,7 +20,7 @@ impl Tokens {
         content.seal(&self.0, nonce)
     }
 
-    /// What a token says, and which random bytes it was sealed with; `None` if it is not ours.
+    /// A token's random bytes and content; `None` for a token of another key.
     pub fn open(&self, token: &[u8]) -> Option<(u128, TokenContent)> {
         TokenContent::open(&self.0, token)
     }
@@ -36,7 +36,7 @@ impl Tokens {
     }
 }
 
-/// True if a token made then is no older than `lifetime`.
+/// True for an age of a token up to `lifetime`.
 pub fn is_fresh(issued: SystemTime, lifetime: Duration, now: SystemTime) -> bool {
     tokens::is_fresh(issued, lifetime, now)
 }
