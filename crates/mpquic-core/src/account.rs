@@ -1,4 +1,4 @@
-//! What a connection keeps in memory, from all of its parts.
+//! The memory of a connection, summed over its parts.
 
 use crate::error::TransportError;
 use crate::handshake::Handshake;
@@ -34,8 +34,8 @@ pub(crate) fn memory(
     used
 }
 
-/// Sees to it that the connection keeps no more than it may. Kept apart from what happens with each
-/// datagram, which is only the question whether this is due.
+/// Keeps the connection within its memory limit. A function of its own: a datagram normally costs
+/// only the question whether a review is due.
 #[cold]
 #[inline(never)]
 pub(crate) fn review(

@@ -1,4 +1,4 @@
-//! Errors of connections: those sent on the wire, and those that the application gets.
+//! Errors of connections, on the wire and for the application.
 
 use std::fmt;
 
@@ -83,7 +83,7 @@ impl fmt::Display for ConnectionClose {
     }
 }
 
-/// As [`ApplicationClose`] shows it, which passes on whatever the peer says.
+/// The reason in an [`ApplicationClose`], without the peer's control characters.
 struct ApplicationReason<'a>(&'a ApplicationClose);
 
 impl fmt::Display for ApplicationReason<'_> {
@@ -111,15 +111,15 @@ pub enum ConnectionError {
     /// The peer lost its state and sent a stateless reset.
     #[error("reset by the peer")]
     Reset,
-    /// Nothing was heard on any path for the idle timeout.
+    /// No packet arrived on any path for the idle timeout.
     #[error("timed out: nothing was heard from the peer on any path")]
     TimedOut,
     /// The handshake was not complete after
     /// [`max_handshake_duration`](crate::config::TransportOptions::max_handshake_duration).
     #[error("timed out: the handshake took too long")]
     HandshakeTimedOut,
-    /// Nobody listens at the server's address, as its system says (ICMP). The driver found out; the
-    /// core never says this.
+    /// No program listens at the server's address, according to the server's system (ICMP).
+    /// Reported by drivers only.
     #[error("nobody listens at the server's address and port")]
     PortUnreachable,
     /// Our application closed the connection.
@@ -128,9 +128,8 @@ pub enum ConnectionError {
     /// No unused connection ID can be made.
     #[error("connection IDs are exhausted")]
     CidsExhausted,
-    /// Something panicked while the driver ran the connection: a fault of this software, or of
-    /// something given to it, such as a log. The driver gave the connection up; the core never says
-    /// this.
+    /// A panic while the driver ran the connection: a fault of this software, or of a part given to
+    /// it, such as a log. The driver gave the connection up. Reported by drivers only.
     #[error("given up after a panic; the log says which")]
     Panicked,
 }

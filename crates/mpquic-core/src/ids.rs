@@ -93,8 +93,8 @@ impl SpaceId {
         }
     }
 
-    /// The space that a plain ACK frame acknowledges if it arrives in this one: in the application
-    /// space, ACK always means path 0 (MP-060).
+    /// The space that a plain ACK frame in this space acknowledges: in the application space, ACK
+    /// always means path 0 (MP-060).
     pub(crate) fn for_plain_ack(self) -> Self {
         match self {
             Self::Initial | Self::Handshake => self,

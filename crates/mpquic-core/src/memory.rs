@@ -1,11 +1,11 @@
-//! How much memory a connection and an endpoint keep, and how much they may keep.
+//! The memory of a connection and of an endpoint, and its limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of memory that a connection keeps, by what they are for. Received data counts with the
-/// datagrams that it is a slice of, and lists with the room they have, so the sum is no less than
-/// what is allocated. Memory of TLS, the scheduler and the congestion controller is estimated.
+/// Memory of a connection in bytes, by purpose. Received data counts with its whole datagrams, and
+/// lists with their capacity, so the sum is no less than the allocated memory. Memory of TLS, the
+/// scheduler and the congestion controller is estimated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
@@ -33,8 +33,7 @@ impl MemoryUse {
     }
 }
 
-/// What all connections of an endpoint keep together. The sum is only as new as the last review of
-/// each connection.
+/// The memory of all connections of an endpoint together, as of the last review of each connection.
 #[derive(Debug)]
 pub(crate) struct EndpointMemory {
     limit: u64,
@@ -112,16 +111,16 @@ impl Drop for MemoryPart {
     }
 }
 
-/// What a connection may keep, and how near to it it is.
+/// The memory limit of a connection, and how near the connection is to it.
 ///
-/// Nothing grows beyond the windows and limits of its own kind. The budget is for all kinds
-/// together: from half of the limit on, receive windows grow no more; from three quarters on, the
-/// peer gets no further credit until the application has read something; beyond it, the connection
-/// ends. While the endpoint is short of memory, its equal share for each connection counts like the
-/// three quarters.
+/// Each kind of memory has its own windows and limits. The budget is for all kinds together: from
+/// half of the limit on, receive windows grow no more; from three quarters on, the peer gets no
+/// further credit until the application has read data; beyond the limit, the connection ends. While
+/// the endpoint is short of memory, an equal share per connection takes the place of the three
+/// quarters.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryBudget {
-    /// The limit that was asked for, if any.
+    /// The configured limit.
     configured: Option<u64>,
     limit: u64,
     part: Option<MemoryPart>,
@@ -142,13 +141,13 @@ impl MemoryBudget {
         }
     }
 
-    /// The limit that was asked for, if any.
+    /// The configured limit.
     pub(crate) fn configured(&self) -> Option<u64> {
         self.configured
     }
 
-    /// Sets the limit, what is kept now, and whether all data was read; false if that is more than is allowed. What the
-    /// application has written does not count there, because the peer is not to blame for it.
+    /// Sets the limit and the memory in use; `is_read` if all data was read. False above the limit.
+    /// Data written by the application does not count there: the peer is not to blame for it.
     pub(crate) fn review(&mut self, limit: u64, used: &MemoryUse, is_read: bool) -> bool {
         self.limit = limit;
         if let Some(part) = &mut self.part {
@@ -166,14 +165,14 @@ impl MemoryBudget {
         self.others.saturating_add(self.received) <= limit
     }
 
-    /// Received data that is kept has changed; `is_read` if none is left.
+    /// The amount of kept received data has changed; `is_read` for none left.
     pub(crate) fn judge(&mut self, received: u64, is_read: bool) {
         self.received = received;
         let used = self.others.saturating_add(received);
         let share = self.share.unwrap_or(u64::MAX);
         self.is_tight = self.share.is_some() || used > self.limit / 2;
-        // Who has read everything gets on, so that no connection is stuck because of what others
-        // keep, or of what it keeps itself besides received data.
+        // A connection without unread data gets on. So no connection is stuck for the memory of
+        // others, or for its own memory besides received data.
         self.holds_credit = !is_read && used > share.min(self.limit / 4 * 3);
     }
 

@@ -1,7 +1,7 @@
-//! [`Outbox`]: collects what the components of a connection tell others.
+//! [`Outbox`]: messages from the components of a connection to each other.
 //!
-//! A component gets the outbox with each call that changes it, so it need not know the other
-//! components or the connection.
+//! A component gets the outbox with each call that changes the component, and need not know the
+//! other components or the connection.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -25,7 +25,7 @@ pub(crate) struct Outbox {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     scheduler_events: VecDeque<SchedulerEvent>,
-    /// Frames that their owners have to send again, because a path does not deliver them.
+    /// Frames that their owners must send again, because a path fails to deliver them.
     repeated: Vec<Delivery>,
     /// What was sent since the scheduler was asked.
     pub(crate) train: Train,
@@ -43,7 +43,7 @@ pub(crate) struct Train {
     pub(crate) bytes: u64,
     /// Bytes of streams and DATAGRAMs that were sent for the first time.
     pub(crate) new: u64,
-    /// What its last packet carried, if other paths want copies or it is one.
+    /// Content of the train's last packet, for copies on other paths, or of a copy.
     pub(crate) content: Vec<Delivery>,
     /// What redundant streams have sent, and on which paths.
     pub(crate) wanted: Vec<(PathId, Delivery)>,
@@ -98,8 +98,7 @@ impl Outbox {
         self.event(Event::ConnectionLost { reason });
     }
 
-    /// Counts and logs a packet that is not processed. Duplicates are not counted, because nothing
-    /// is wrong with them.
+    /// Counts and logs a packet that is not processed. Duplicates are normal, and not counted.
     pub(crate) fn drop_packet(&mut self, path: PathId, dropped: Dropped, reason: DropReason) {
         if reason != DropReason::Duplicate {
             self.stats.packets_dropped += 1;
@@ -160,7 +159,8 @@ impl Outbox {
     pub(crate) fn next_endpoint_event(&mut self) -> Option<EndpointEvent> {
         let event = self.endpoint_events.pop_front();
         if event.is_none() && self.endpoint_events.capacity() > 0 {
-            // There are many at the end of the handshake and few later, so the memory is not kept.
+            // Many events come at the end of the handshake and few later, so the memory is not
+            // kept.
             self.endpoint_events = VecDeque::new();
         }
         event

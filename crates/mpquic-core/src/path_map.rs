@@ -57,7 +57,7 @@ impl<T> PathMap<T> {
         }
     }
 
-    /// Where the path's entry is, or where it would belong.
+    /// The place of the path's entry, or of a new entry.
     fn position(&self, path: PathId) -> Result<usize, usize> {
         // IDs mostly follow each other without gaps.
         let first = self.entries.first().map_or(path, |(id, _)| *id);
@@ -82,13 +82,13 @@ impl<T> PathMap<T> {
         Some(&self.entries[index].1)
     }
 
-    /// The value of a path to change, if it has one.
+    /// The value of a path, to change it.
     pub fn get_mut(&mut self, path: PathId) -> Option<&mut T> {
         let index = self.position(path).ok()?;
         Some(&mut self.entries[index].1)
     }
 
-    /// The value of a path, made now if it has none.
+    /// The value of a path, made now for a new path.
     pub fn get_or_insert_with(&mut self, path: PathId, make: impl FnOnce() -> T) -> &mut T {
         let index = match self.position(path) {
             Ok(index) => index,
@@ -111,7 +111,7 @@ impl<T> PathMap<T> {
         }
     }
 
-    /// Removes a path and returns its value, if it had one.
+    /// Removes a path and returns its value.
     pub fn remove(&mut self, path: PathId) -> Option<T> {
         let index = self.position(path).ok()?;
         Some(self.entries.remove(index).1)
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is done to it, it holds what the standard library's sorted map would hold.
+        /// After any operations, the map equals the standard library's sorted map.
         #[test]
         fn is_like_a_tree(
             operations in vec((0u8..5, prop_oneof![0u32..6, 0u32..1000], any::<u16>()), 0..200),

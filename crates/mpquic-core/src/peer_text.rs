@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
-/// Text of a peer, such as the reason of a close, which may go to logs and terminals: on one line, and
-/// without characters that move, hide or reorder other text there. Each of them is shown as a space.
-/// What is no UTF-8 is shown as U+FFFD.
+/// Text of a peer for logs and terminals, such as the reason of a close: on one line, and without
+/// characters that move, hide or reorder other text there. Each of these is shown as a space, and
+/// invalid UTF-8 as U+FFFD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerText<'a>(pub &'a [u8]);
 

@@ -19,7 +19,12 @@ use frame::FrameIter;
 
 pub use crate::wire::frame::PacketType;
 
-/// The frames of a packet.
+/// The frames of a packet, as sinks see them.
+///
+/// # Stability
+///
+/// These types follow the wire format: each release may add frames, fields and variants. They are
+/// outside of semantic versioning; write `..` and `_` in patterns.
 pub mod frame {
     pub use crate::wire::frame::{
         Ack, AckFrequency, AckRanges, AddressEntry, AlternativeAddress, Close, Crypto, EcnCounts,
@@ -42,8 +47,8 @@ pub trait Factory: fmt::Debug + Send + Sync {
     }
 }
 
-/// Receives the events of one connection, in order of time. It is called while packets are
-/// processed, so it should be fast.
+/// Receives the events of one connection, in order of time. Calls come while packets are processed,
+/// so a sink should be fast.
 pub trait Sink: fmt::Debug + Send {
     /// An event happened.
     fn on_event(&mut self, now: Instant, event: &Event<'_>);
@@ -57,7 +62,7 @@ pub struct ConnectionStart {
     pub now: Instant,
     /// Which side we are.
     pub side: Side,
-    /// Destination of the client's first Initial, before any Retry: both sides know it, and it
+    /// Destination of the client's first Initial, before any Retry: both sides know this ID, which
     /// names the connection in logs.
     pub original_dcid: ConnectionId,
 }
@@ -72,7 +77,7 @@ pub enum Event<'a> {
         four_tuple: FourTuple,
         /// Our connection ID.
         local_cid: ConnectionId,
-        /// The peer's connection ID, as far as it is known.
+        /// The peer's connection ID, empty while unknown.
         peer_cid: ConnectionId,
     },
     /// Our application closed the connection.
@@ -90,7 +95,7 @@ pub enum Event<'a> {
     VersionChosen {
         /// What we announced.
         local: Option<&'a VersionInformation>,
-        /// What the peer announced, if it did.
+        /// Announced by the peer.
         peer: Option<&'a VersionInformation>,
         /// The version in use.
         version: Version,
@@ -128,7 +133,7 @@ pub enum Event<'a> {
     PacketDropped {
         /// The path of the connection ID it was sent to.
         path: PathId,
-        /// The type it appears to have, if that can be told.
+        /// The type, as far as the header shows one.
         packet_type: Option<PacketType>,
         /// Its bytes.
         size: usize,
@@ -158,7 +163,7 @@ pub enum Event<'a> {
         /// The phase now.
         new: ResumePhase,
     },
-    /// The MTU of a path, or what is known of it, may have changed.
+    /// The MTU of a path, or the state of its search, may have changed.
     MtuUpdated {
         /// The path.
         path: PathId,
@@ -199,7 +204,7 @@ pub enum PathChange {
         /// Who abandoned it first.
         initiator: Initiator,
     },
-    /// All state of it is gone.
+    /// All its state is gone.
     Discarded,
     /// The peer wishes that it is used like this.
     PeerStatus(PathStatus),
@@ -287,7 +292,7 @@ pub enum DropReason {
     ConnectionUnknown,
     /// It could not be opened.
     DecryptionFailure,
-    /// Its keys are not there yet, or not any more.
+    /// A packet without its keys, before or after their time.
     KeyUnavailable,
     /// Well-formed, but not acceptable now.
     Rejected,
@@ -316,7 +321,7 @@ pub struct Metrics {
     pub congestion_window: u64,
     /// Bytes in flight.
     pub bytes_in_flight: u64,
-    /// The controller's pacing rate, bytes per second, if it sets one.
+    /// The controller's pacing rate, in bytes per second.
     pub pacing_rate: Option<u64>,
     /// What is known of ECN.
     pub ecn: EcnValidation,

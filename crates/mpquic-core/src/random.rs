@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng, TryRng};
 
-/// Unpredictable values that depend only on a seed, for connection IDs, challenges and the like.
-/// Each costs about as much as sealing a small packet.
+/// Unpredictable values from a seed, for connection IDs, challenges and the like. A value costs
+/// about as much as sealing a small packet.
 #[derive(Debug)]
 pub(crate) struct SeededRandom {
     seed: [u8; 32],
@@ -55,10 +55,10 @@ impl TryRng for SeededRandom {
     }
 }
 
-/// SplitMix64: evenly spread values in a few instructions. Anybody who sees some of them can
-/// compute the others, so they are only for choices that an attacker may predict: the random number
-/// for schedulers, and the QUIC bit of packets (RFC 9287). Use [`SeededRandom`] for everything
-/// else.
+/// SplitMix64: evenly spread values in a few instructions. Anybody who sees a few values can
+/// compute the others, so they serve only for choices that an attacker may predict: the random
+/// number for schedulers, and the QUIC bit of packets (RFC 9287). Use [`SeededRandom`] for
+/// everything else.
 #[derive(Debug)]
 pub(crate) struct QuickRandom(u64);
 

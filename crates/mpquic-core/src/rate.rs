@@ -13,7 +13,7 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket of `capacity` tokens, to which one is added each `interval`.
+    /// A full bucket of `capacity` tokens; one token comes each `interval`.
     pub(crate) const fn new(capacity: u32, interval: Duration) -> Self {
         Self {
             capacity,
@@ -23,7 +23,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token; false if there is none.
+    /// Takes a token; false for an empty bucket.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let filled = *self.filled.get_or_insert(now);
         let elapsed = now.saturating_duration_since(filled);

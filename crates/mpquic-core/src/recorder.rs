@@ -1,4 +1,4 @@
-//! [`Recorder`]: makes events for qlog, but only if there is a sink.
+//! [`Recorder`]: makes events for qlog, for connections with a sink.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::version::Version;
 use crate::wire::frame::{FrameIter, PacketType};
 use crate::wire::header::{Header, PacketHeader};
 
-/// The sink, if any, and the time of what happens now.
+/// The sink, and the time of the current call.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     sink: Option<Box<dyn Sink>>,
@@ -43,7 +43,7 @@ impl Recorder {
         self.now = self.now.max(now);
     }
 
-    /// Makes and logs an event if there is a sink.
+    /// Makes and logs an event for the sink.
     #[inline]
     pub(crate) fn event<'a>(&mut self, event: impl FnOnce() -> Event<'a>) {
         if let Some(sink) = &mut self.sink {
@@ -75,7 +75,7 @@ impl Recorder {
         self.event(|| Event::KeysDiscarded(packet_type));
     }
 
-    /// Logs a packet that was opened. `multipath` says whether its frames may be those of RFC 10069.
+    /// Logs an opened packet. `multipath` allows the frames of RFC 10069.
     #[inline]
     pub(crate) fn packet_received(&mut self, opened: &Opened, payload: &Bytes, multipath: bool) {
         if self.is_on() {
@@ -93,7 +93,7 @@ impl Recorder {
         }
     }
 
-    /// Pads a packet that is ready to be sealed, and logs it.
+    /// Pads a packet before sealing, and logs it.
     #[inline]
     pub(crate) fn packet_sent(
         &mut self,

@@ -1,4 +1,4 @@
-//! [`ServerAddress`]: a further address of a server, and which addresses may be one.
+//! [`ServerAddress`]: a further address of a server, and the check of such addresses.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -21,21 +21,21 @@ use crate::ids::PathStatus;
 pub struct ServerAddress {
     /// The address, with its port.
     pub address: SocketAddr,
-    /// How the server wants it to be used: `Available` if it is as good as the address that the
-    /// client uses already, or better.
+    /// Use of the address by the server's wish: `Available` for an address at least as good as the
+    /// one in use.
     pub status: PathStatus,
 }
 
 impl ServerAddress {
-    /// The most that a server announces, and that a client keeps.
+    /// Most addresses that a server announces, and that a client keeps.
     pub const MAX: usize = 8;
 
-    /// Checks what is to be announced.
+    /// Checks a list of addresses to announce.
     ///
     /// # Errors
     ///
     /// [`AnnounceError::TooMany`] for more than [`Self::MAX`], [`AnnounceError::NotUsable`] and
-    /// [`AnnounceError::Twice`] for one that cannot be announced.
+    /// [`AnnounceError::Twice`] for a wrong address.
     pub fn check_all(all: &[Self]) -> Result<(), AnnounceError> {
         if all.len() > Self::MAX {
             return Err(AnnounceError::TooMany(all.len()));
@@ -52,7 +52,7 @@ impl ServerAddress {
         Ok(())
     }
 
-    /// One to be used whenever it is useful.
+    /// An address for any use.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -60,7 +60,7 @@ impl ServerAddress {
         }
     }
 
-    /// The same address, to be used only while no other works.
+    /// The same address, for use without any other working address.
     #[must_use]
     pub fn backup(self) -> Self {
         Self {
@@ -80,8 +80,8 @@ pub enum AnnounceError {
     /// There are so many.
     #[error("{0} addresses are more than {max}", max = ServerAddress::MAX)]
     TooMany(usize),
-    /// It is not the address and port of one machine: unspecified, multicast, IPv6 of a link, or
-    /// IPv4 written as IPv6.
+    /// Not the address and port of one machine: unspecified, multicast, IPv6 of a link, or IPv4
+    /// written as IPv6.
     #[error("{0} is not the address and port of one machine")]
     NotUsable(SocketAddr),
     /// It is in the list twice.
@@ -117,7 +117,7 @@ impl Reach {
                 [10, ..] | [172, 16..32, ..] | [192, 168, ..] | [100, 64..128, ..] => Self::Private,
                 _ => Self::Global,
             },
-            // It means an IPv4 address, which is to be written as one.
+            // An IPv4 address, which must be written as such.
             IpAddr::V6(ip) if ip.to_ipv4().is_some() && !ip.is_loopback() => Self::Nowhere,
             // Only together with an interface, of which the frame says nothing.
             IpAddr::V6(ip) if ip.is_unicast_link_local() || ip.is_multicast() => Self::Nowhere,
@@ -125,7 +125,7 @@ impl Reach {
             IpAddr::V6(ip) => match ip.segments() {
                 // Unique local, site-local, and NAT64 of a network's own (RFC 8215).
                 [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => Self::Private,
-                // An IPv4 address is in it (RFC 6052, RFC 3056), and is what is reached.
+                // The last reached address is the IPv4 address inside (RFC 6052, RFC 3056).
                 [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
                     let [[a, b], [c, d]] = [high.to_be_bytes(), low.to_be_bytes()];
                     Self::of(Ipv4Addr::new(a, b, c, d).into())
@@ -136,9 +136,9 @@ impl Reach {
     }
 }
 
-/// True if a client that has found its server at `known` may try an address: one that everybody can
-/// reach, or one in the network where it has found the server. A server could make its client send to
-/// machines that only the client reaches otherwise (RFC 9000 section 21.5.6).
+/// True for an address that a client may try after finding its server at `known`: an address that
+/// everybody can reach, or one in the network of `known`. Without this check, a server could make
+/// its client send to machines that only the client reaches (RFC 9000 section 21.5.6).
 pub(crate) fn is_usable(address: SocketAddr, known: SocketAddr) -> bool {
     let reach = Reach::of(address.ip());
     let known = Reach::of(known.ip().to_canonical());

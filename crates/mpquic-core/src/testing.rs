@@ -180,7 +180,7 @@ pub fn seal(
     Some(builder.finish(buf, keys.header, keys.packet, None))
 }
 
-/// Opens a packet of path 0; `None` if it is not authentic or breaks a rule.
+/// Opens a packet of path 0; `None` for a forged packet or one against the rules.
 pub fn open(
     mut packet: ProtectedPacket,
     expected_next: u64,

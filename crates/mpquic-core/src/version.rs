@@ -22,7 +22,7 @@ impl Version {
     /// All of them, the oldest first.
     pub const ALL: [Self; 2] = [Self::V1, Self::V2];
 
-    /// The version with this number on the wire, if it is one of them.
+    /// The version with this number on the wire.
     pub const fn from_u32(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::V1),
