@@ -42,7 +42,7 @@ fn mp_121_nothing_is_sent_on_an_abandoned_path() {
         for path in [ZERO, ONE] {
             let other = PathId(1 - path.0);
             let mut net = Net::with_two_paths(Options::default());
-            // Packets that are under way on it, and data that waits.
+            // Packets in flight on the path, and waiting data.
             for _ in 0..2 {
                 net.connection(!side).inject(SpaceId::Data(path), &[1]);
             }
@@ -67,7 +67,7 @@ fn mp_121_nothing_is_sent_on_an_abandoned_path() {
     }
 }
 
-/// MP-064: what was under way on the path is acknowledged on another one. MP-063: a PATH_ACK need
+/// MP-064: packets in flight on the path are acknowledged on another one. MP-063: a PATH_ACK need
 /// not travel on its own path.
 #[test]
 fn mp_064_stragglers_of_an_abandoned_path_are_acknowledged_on_another() {
@@ -113,7 +113,7 @@ fn mp_124_state_stays_for_three_probe_timeouts() {
     };
     close(&mut net, Side::Client, ONE);
     net.exchange();
-    // The client would wonder at acknowledgements of what it never sent.
+    // Acknowledgements of packets it never sent would puzzle the client.
     net.delivers = |sent| {
         !sent.has(|frame| {
             matches!(
@@ -149,8 +149,8 @@ fn mp_124_state_stays_for_three_probe_timeouts() {
     assert!(!late_packets(&mut net), "forgotten by now");
 }
 
-/// MP-125: an ID nobody used can be abandoned, and is spent.
-/// MP-123: the answer is repeated until it arrives, however long that takes.
+/// MP-125: an unused ID can be abandoned, and is spent. MP-123: the answer is repeated until its
+/// arrival, for any time.
 #[test]
 fn mp_123_a_lost_answer_is_repeated() {
     for side in SIDES {
@@ -176,8 +176,9 @@ fn mp_123_a_lost_answer_is_repeated() {
     }
 }
 
-/// Each side gives up the path the other one keeps, and only the client can still be heard: the
-/// server learns that it has no path left, closes, and has nothing but a stateless reset to say so.
+/// Each side abandons the path that the other one keeps, and only the client can still be heard:
+/// the server learns of the loss of its last path, closes, and can only answer with a stateless
+/// reset.
 #[test]
 fn mp_128_both_sides_give_up_the_path_the_other_keeps() {
     let mut net = Net::with_two_paths(Options::default());
@@ -219,8 +220,8 @@ fn mp_125_an_unused_path_can_be_abandoned() {
     }
 }
 
-/// MP-037 and MP-125: an ID that was abandoned before it was used is spent at once, not only when
-/// its state is dropped.
+/// MP-037 and MP-125: an ID abandoned before its use is spent at once, not only at the end of its
+/// state.
 #[test]
 fn mp_125_an_abandoned_unused_path_is_not_opened_meanwhile() {
     let mut net = Net::connected(Options::default());
@@ -238,7 +239,7 @@ fn mp_125_an_abandoned_unused_path_is_not_opened_meanwhile() {
     assert!(!log.iter().any(|sent| sent.has(for_it)), "1 is spent");
 }
 
-/// MP-129: any code will do.
+/// MP-129: every code is accepted.
 #[test]
 fn mp_129_unknown_codes_in_path_abandon_are_no_fault() {
     let mut net = Net::with_two_paths(Options::default());
@@ -282,7 +283,7 @@ fn mp_132_plain_frames_are_ignored_once_path_0_is_gone() {
     assert_eq!(net.read(Side::Client, id), 1000);
 }
 
-/// MP-127: what was lost with the path is sent again on another one.
+/// MP-127: data lost with the path is sent again on another one.
 #[test]
 fn mp_127_what_a_path_carried_moves_when_it_is_abandoned() {
     let mut net = Net::with_two_paths(Options::default());
@@ -307,7 +308,8 @@ fn datagrams_too_large_for_what_is_left_are_dropped() {
     net.wait(5 * SECOND);
     let size = net.client().datagrams().max_size().unwrap();
     assert!(size > 1300, "{size}");
-    // Path 0 answers no more, so that most of them wait, and path 1 carries small datagrams only.
+    // Path 0 answers no more, to keep most DATAGRAMs waiting, and path 1 carries small datagrams
+    // only.
     net.delivers = |sent| sent.path() == Some(ONE) && sent.data.len() <= 1250;
     net.open_path(1).unwrap();
     for _ in 0..100 {

@@ -1,4 +1,5 @@
-//! draft-ietf-quic-ack-frequency-14: what a peer may ask of our acknowledgements, and what we ask.
+//! draft-ietf-quic-ack-frequency-14: a peer's requests about our acknowledgements, and our
+//! requests.
 
 use std::time::Duration;
 
@@ -165,7 +166,7 @@ fn section_3_the_frames_are_unknown_without_the_parameter() {
     }
 }
 
-/// Announcing the parameter alone changes nothing; it may be as large as max_ack_delay, not larger.
+/// The announced parameter alone changes nothing; its value may reach max_ack_delay, not exceed it.
 #[test]
 fn section_3_the_parameter_is_at_most_the_largest_delay() {
     let mut options = Options::default().transport(|transport| {
@@ -263,7 +264,7 @@ fn section_6_3_the_first_congestion_mark_is_reported_at_once() {
     }
 }
 
-/// A client that asks, and a server that lets itself be asked.
+/// A client with requests, and a server that accepts them.
 fn asking(config: AckFrequencyOptions) -> Options {
     let mut options = Options::default();
     options.client.ack_frequency = Some(config);
@@ -316,7 +317,7 @@ fn section_8_1_the_peer_is_asked_once_for_what_fits_the_path() {
     assert!(answers < 40, "{answers} for 140 packets or more");
 }
 
-/// A peer that has not announced the parameter is asked for nothing.
+/// A peer without the parameter gets no request.
 #[test]
 fn section_3_only_a_peer_that_announced_it_is_asked() {
     let mut options = asking(AckFrequencyOptions::default());
@@ -349,7 +350,7 @@ fn section_3_the_shortest_delay_of_the_peer_is_respected() {
     assert_eq!(net.lost(Side::Server), None);
 }
 
-/// A lost request is sent again, and is not needed once there is a newer one.
+/// A lost request is sent again, unless a newer one exists.
 #[test]
 fn section_4_a_lost_request_is_repeated() {
     let mut net = Net::connecting(asking(AckFrequencyOptions::default()));
@@ -382,7 +383,7 @@ fn section_7_probe_timeouts_reckon_with_what_was_asked_for() {
         net.fire(Side::Client);
         net.now - sent
     };
-    // The peer's own 25 ms are longer than the round trip it is asked for.
+    // The peer's own 25 ms exceed the requested round trip.
     let mut net = Net::connected(Options::default());
     let unasked = pto(&mut net);
     let mut net = Net::connecting(asking(AckFrequencyOptions::default()));

@@ -52,7 +52,7 @@ fn rfc_9000_13_1_only_what_was_opened_is_acknowledged() {
     assert!(!acked.contains(&900) && !acked.contains(&902));
 }
 
-/// A peer that acknowledges what it has not seen is caught, on each path.
+/// A peer that acknowledges unseen packets is caught, on each path.
 #[test]
 fn rfc_9000_21_4_acknowledging_numbers_without_seeing_them_closes() {
     for side in SIDES {
@@ -114,7 +114,7 @@ fn rfc_9000_13_2_1_one_packet_is_acknowledged_within_the_announced_delay() {
     }
 }
 
-/// What only acknowledges or pads is not acknowledged by itself.
+/// Packets with only acknowledgements or padding are not acknowledged on their own.
 #[test]
 fn rfc_9000_13_2_1_packets_that_elicit_nothing_are_answered_with_nothing() {
     for side in SIDES {
@@ -172,7 +172,7 @@ fn rfc_9000_13_4_1_ecn_marks_are_reported() {
     assert!(reported(&answer, Packet::is_one_rtt));
 }
 
-/// RFC 9000 section 13.4.2, MP-056: a path that erases marks is no longer sent any; others are.
+/// RFC 9000 section 13.4.2, MP-056: a path that erases marks carries no more marks; other paths do.
 #[test]
 fn rfc_9000_13_4_2_marks_are_validated_for_each_path() {
     let mut net = Net::with_two_paths(Options::default());
@@ -257,7 +257,7 @@ fn rfc_9001_6_1_no_key_update_before_the_handshake_is_confirmed() {
     assert!(phase(&packets(&pings)[0]));
 }
 
-/// A peer's update is followed before anything is sent, and with it every acknowledgement.
+/// A peer's update is followed before the next packet, with all acknowledgements.
 #[test]
 fn rfc_9001_6_2_a_key_update_is_followed_at_once() {
     for side in SIDES {
@@ -298,7 +298,7 @@ fn rfc_9001_6_2_an_old_packet_may_not_acknowledge_a_newer_one() {
     }
 }
 
-/// RFC 9001 section 6.4: no packet has older keys than one with a lower number.
+/// RFC 9001 section 6.4: no packet has older keys than a packet with a lower number.
 #[test]
 fn rfc_9001_6_4_older_keys_after_newer_ones_close() {
     for side in SIDES {
@@ -550,8 +550,8 @@ fn mp_040_a_key_update_waits_for_the_slowest_path() {
     assert!(took >= 3 * 400 * MS, "{took:?}");
 }
 
-/// RFC 9000 section 13.2.1: an acknowledgement goes with what is sent anyway. One that was lost goes with
-/// what replaces its packet, or a peer that has everything would go on probing.
+/// RFC 9000 section 13.2.1: an acknowledgement travels with other frames. A lost one travels with
+/// the replacement of its packet; otherwise, a peer with all data would go on probing.
 #[test]
 fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_the_probe() {
     let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_) | Frame::PathAck(_));
@@ -566,9 +566,9 @@ fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_the_probe() {
     assert!(probe.iter().any(|sent| sent.has(is_ack)));
 }
 
-/// RFC 9000 section 13.2.1: an acknowledgement that may be lost goes with the next PING, as of a keep-alive,
-/// or a peer that hears it would go on waiting for a probe timeout that has backed off. It is not
-/// repeated once it is confirmed.
+/// RFC 9000 section 13.2.1: a possibly lost acknowledgement travels with the next PING, as of a
+/// keep-alive; otherwise, the peer would hear the PING and go on waiting for its backed-off probe
+/// timeout. A confirmed acknowledgement is not repeated.
 #[test]
 fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_a_ping() {
     let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_) | Frame::PathAck(_));
@@ -590,7 +590,7 @@ fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_a_ping() {
     assert!(!confirmed.iter().any(|sent| sent.has(is_ack)));
 }
 
-/// The same for the handshake: a server that probes says what it has of the client.
+/// The same for the handshake: a server's probe acknowledges the client's packets.
 #[test]
 fn rfc_9000_13_2_1_probes_of_the_handshake_acknowledge() {
     let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_));

@@ -57,7 +57,7 @@ fn a_peer_that_speaks_draft_05_gets_one_path() {
     assert_eq!(net.open_path(1), Err(OpenPathError::NotNegotiated));
 }
 
-/// Its frame types are unknown, whether or not RFC 10069 was negotiated besides.
+/// The draft's frame types are unknown, with and without RFC 10069.
 #[test]
 fn frames_of_draft_05_are_unknown() {
     for max_concurrent_paths in [0, 8] {
@@ -86,8 +86,8 @@ fn without_answer(sent: &mut Sent) {
     }
 }
 
-/// MP-126: the path stays abandoned and everything else goes on; what is kept is bounded by the
-/// ceiling on paths.
+/// MP-126: the path stays abandoned and everything else goes on; the ceiling on paths bounds the
+/// kept state.
 #[test]
 fn a_peer_that_never_answers_path_abandon_costs_one_path_id_each_time() {
     let options = Options::default().transport(|transport| transport.max_concurrent_paths = 4);
@@ -110,8 +110,9 @@ fn a_peer_that_never_answers_path_abandon_costs_one_path_id_each_time() {
     assert!(net.client().is_drained() && net.server().is_drained());
 }
 
-/// Frames for path IDs nobody uses: an error above the limit (see `tests/hostile.rs`), and within
-/// it if they acknowledge or retire what never was; the rest is kept for when the path opens.
+/// Frames for unused path IDs: above the limit, an error (see `tests/hostile.rs`). Within the
+/// limit, an error for acknowledgements and retirements; other frames are kept until the path
+/// opens.
 #[test]
 fn frames_for_unused_paths_are_errors_or_wait_for_the_path() {
     let new = NewConnectionId {
@@ -265,7 +266,7 @@ fn floods_of_advice_are_violations() {
     }
 }
 
-/// A path that is gone for good is no way to send such frames for nothing.
+/// Frames for a path gone for good are not free.
 #[test]
 fn a_flood_of_ends_of_a_path_that_is_gone_is_a_violation() {
     for side in SIDES {
@@ -292,8 +293,8 @@ fn a_flood_of_ends_of_a_path_that_is_gone_is_a_violation() {
     }
 }
 
-/// One frame that asks for more to be retired than was ever issued for a path, and each further
-/// connection ID is late: it is retired, so another one is issued, and so on. It ends.
+/// A frame asks to retire more IDs than the path was ever issued. Each further connection ID is
+/// late: it is retired, so another ID is issued, and so on. The exchange ends.
 #[test]
 fn connection_ids_that_are_late_again_and_again_are_a_violation() {
     for side in SIDES {
@@ -347,8 +348,8 @@ fn inject_on_path_1(net: &mut Net, from: Side, number: u64, make: fn([u8; 8]) ->
     net.connection(from).inject(SpaceId::Data(ONE), &bytes);
 }
 
-/// Challenges: each is answered at most once, on its path, in no more bytes than came, and however
-/// many come at once, few answers wait.
+/// Challenges: each is answered at most once, on its path, within the bytes received, and few
+/// answers wait after any burst.
 #[test]
 fn a_flood_of_challenges_is_answered_within_bounds() {
     for side in SIDES {
@@ -381,7 +382,7 @@ fn a_flood_of_challenges_is_answered_within_bounds() {
     }
 }
 
-/// Responses to challenges that were never sent prove nothing and change nothing.
+/// Responses to challenges that were never sent prove and change nothing.
 #[test]
 fn a_flood_of_responses_is_ignored() {
     for side in SIDES {
@@ -394,8 +395,8 @@ fn a_flood_of_responses_is_ignored() {
     }
 }
 
-/// A path on which nothing is ever acknowledged: its data goes elsewhere, it is tried again now and
-/// then, and what is kept of these trials does not grow.
+/// A path without any acknowledgement: its data moves elsewhere, the path is tried again now and
+/// then, and the state of these trials does not grow.
 #[test]
 fn a_peer_that_acknowledges_nothing_on_a_path_is_served_on_the_others() {
     let options = Options::default().transport(|transport| transport.max_idle_timeout = None);
@@ -424,8 +425,8 @@ fn a_peer_that_acknowledges_nothing_on_a_path_is_served_on_the_others() {
     assert!(net.has_path_event(Side::Client, &PathEvent::Recovered(ONE)));
 }
 
-/// The same on the only path, from a peer that goes on sending: it has what we send, or so it could
-/// be, and nothing piles up.
+/// The same on the only path, from a peer that goes on sending: perhaps it has our data, and no
+/// packets pile up.
 #[test]
 fn a_peer_that_acknowledges_nothing_at_all_does_not_fill_our_memory() {
     let mut net = Net::connected(Options::default());

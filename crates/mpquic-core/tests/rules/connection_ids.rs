@@ -168,14 +168,14 @@ fn every_connection_id_is_made_by_the_configured_generator() {
     }
 }
 
-/// The same seeds give the same connection IDs, others others.
+/// Equal seeds give equal connection IDs, different seeds different IDs.
 #[test]
 fn connection_ids_of_a_seed_are_repeatable() {
     assert_eq!(shown(11, false), shown(11, false));
 }
 
-/// RFC 9000 section 5.1.2: all connection IDs are replaced, on each path, and nobody uses the old ones
-/// any more; what is to be sent arrives.
+/// RFC 9000 section 5.1.2: all connection IDs are replaced, on each path, and no side uses the old
+/// IDs any more; waiting data arrives.
 #[test]
 fn connection_ids_are_replaced_when_asked() {
     let mut net = Net::with_two_paths(Options::default());
@@ -184,7 +184,7 @@ fn connection_ids_are_replaced_when_asked() {
         let peer = !side;
         let before = paths.map(|path| net.dcid(peer, path));
         for path in paths {
-            // One that waits for its use beside that in use.
+            // An unused ID beside the one in use.
             assert_eq!(
                 net.issued(side, path).len(),
                 if path == PathId::ZERO { 1 } else { 2 }

@@ -20,7 +20,7 @@ fn finish_with(size: usize) -> Vec<Sent> {
 fn a_clients_first_data_shares_the_datagram_that_ends_its_handshake() {
     for (size, datagrams) in [(100, 1), (5000, 5)] {
         let sent = finish_with(size);
-        // Later ones fill packets, so a probe for larger ones is among them.
+        // Later packets are full, so a probe for larger ones is among them.
         let small = sent.iter().filter(|sent| sent.data.len() <= 1200);
         assert_eq!(small.count(), datagrams);
         let packets = sent[0].packets();

@@ -15,7 +15,7 @@ use mpquic_sim::{LinkConfig, Pair, Setup, Topology};
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent};
 use super::messages::{certificate, client_given, crypto, initial_header, message, server_cid};
 
-/// True if the client knows that the server has its handshake.
+/// True if the client knows of the server's completed handshake.
 fn is_confirmed(net: &mut Net) -> bool {
     let events = net.events(Side::Client);
     events.contains(&Event::HandshakeConfirmed)
@@ -40,8 +40,8 @@ fn rfc_9000_17_2_2_a_servers_initial_with_a_token_is_dropped() {
     }
 }
 
-/// RFC 9000 section 8.1: a server that has something to say before its client's address is proven says
-/// as much as three times what it has received allow, and leaves a datagram to the handshake.
+/// RFC 9000 section 8.1: before the client's address is proven, a server sends at most three times
+/// the received bytes, and leaves a datagram to the handshake.
 #[test]
 fn rfc_9000_8_1_early_data_stays_within_three_times_what_was_received() {
     let mut net = Net::with_flights(Options::default(), &[Side::Client]);
@@ -73,8 +73,8 @@ fn rfc_9000_14_1_a_server_drops_every_initial_in_a_small_datagram() {
     }
 }
 
-/// RFC 9000 section 14.1: every datagram of a client with an Initial packet, whatever else it has
-/// or is for, and those of a server that elicit acknowledgements.
+/// RFC 9000 section 14.1: every datagram of a client with an Initial packet, of any other content
+/// or purpose, and every ack-eliciting one of a server.
 #[test]
 fn rfc_9000_14_1_datagrams_with_initial_packets_are_full() {
     for close_after in [None, Some(0), Some(1), Some(2)] {
@@ -251,8 +251,8 @@ fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
     );
 }
 
-/// RFC 9001 sections 4.9.1 and 4.9.2: keys go when they are no longer needed, and with them all
-/// packets of their level, sent or received.
+/// RFC 9001 sections 4.9.1 and 4.9.2: unneeded keys are dropped, with all packets of their level,
+/// sent or received.
 #[test]
 fn rfc_9001_4_9_keys_are_discarded() {
     let mut net = Net::with_flights(Options::default(), &SIDES);
@@ -431,7 +431,8 @@ fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
     assert_eq!(initial_header(&second[0]).0, server_cid());
 }
 
-/// RFC 9000 section 17.2.5.2: a token that is empty, or so long that no Initial could carry it and a piece of the ClientHello.
+/// RFC 9000 section 17.2.5.2: an empty token, or one too long for an Initial with a piece of the
+/// ClientHello.
 #[test]
 fn rfc_9000_17_2_5_2_a_retry_with_an_unusable_token_is_dropped() {
     let (mut net, first) = asked_for_retry();
@@ -617,8 +618,9 @@ fn rfc_9000_12_2_coalesced_packets_have_one_connection_id() {
     assert!(coalesced > 0);
 }
 
-/// RFC 9002 section 6.2.4: a probe carries what both levels have in flight, in one datagram if it fits.
-/// Otherwise a lost Handshake packet would wait for as long as nothing acknowledges Initial packets.
+/// RFC 9002 section 6.2.4: a probe carries the data in flight at both levels, in one datagram if
+/// there is room. Otherwise a lost Handshake packet would wait until the Initial packets are
+/// acknowledged.
 #[test]
 fn rfc_9002_6_2_4_a_probe_carries_both_levels() {
     let mut net = Net::with_flights(Options::default(), &[Side::Client]);

@@ -1,7 +1,7 @@
 //! Two endpoints on a table: every datagram can be read, changed, dropped or forged.
 //!
-//! Packets are protected by `NullCrypto`, so they are readable as they are; its tag says which key,
-//! path and packet number a packet was sealed with.
+//! Packets are protected by `NullCrypto`, so they are readable as they are; the tag tells key, path
+//! and packet number.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -74,7 +74,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        // The plainest one, so that it is clear which path carries what.
+        // The plainest scheduler, for a clear assignment of data to paths.
         let scheduler = mpquic_sched::by_name("lrf").unwrap();
         let transport = TransportOptions::new(scheduler, mpquic_cc::default());
         Self {
@@ -352,7 +352,7 @@ impl Net {
         self.node(side).connection = None;
     }
 
-    /// The first flight of one more client, whose connection is dropped.
+    /// The first flight of another client, whose connection is dropped.
     pub(crate) fn other_client(&mut self) -> Vec<Sent> {
         let mut node = Node::new(EndpointOptions::new([3; 32]), None, 3);
         std::mem::swap(&mut self.client, &mut node);
@@ -531,8 +531,8 @@ impl Net {
         }
     }
 
-    /// Moves everything there and back, a millisecond each way, until neither side has anything to
-    /// say; returns what was sent.
+    /// Delivers all datagrams, a millisecond each way, until neither side sends any more; returns
+    /// the sent datagrams.
     pub(crate) fn exchange(&mut self) -> Vec<Sent> {
         let mut log = Vec::new();
         loop {

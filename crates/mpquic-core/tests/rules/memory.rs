@@ -1,5 +1,5 @@
-//! What a peer can make us keep in memory: what the account says, what is allocated, and what each
-//! byte that the peer sends costs us. docs/memory.md has the figures.
+//! The memory that a peer can make us keep: the account, the allocated memory, and the cost of each
+//! byte of the peer. docs/memory.md has the figures.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ struct Damage {
     allocated: u64,
     /// Bytes of memory in the account, the same.
     accounted: u64,
-    /// The most bytes of memory that were allocated at a time.
+    /// Largest number of allocated bytes at a time.
     peak: u64,
     /// How long it took to handle the datagrams.
     time: Duration,
@@ -43,7 +43,7 @@ impl Damage {
     }
 }
 
-/// A client that attacks a server, and what it has done so far.
+/// A client that attacks a server, and its actions so far.
 struct Attack {
     net: Net,
     before: u64,
@@ -342,11 +342,11 @@ const ATTACKS: &[Case] = &[
     ("single bytes of CRYPTO, each behind a gap", crypto_gaps),
 ];
 
-/// More of them, of which the account says more than is allocated: it counts a datagram for each slice of
+/// Further attacks, with an account above the allocated memory: a datagram counts for each slice of
 /// it.
 const WITH_SHARED_DATAGRAMS: &[Case] = &[("a byte on each of 200 streams", streams_used)];
 
-/// What the server keeps of its own data, which is no matter of the bytes that the client sends.
+/// Memory for the server's own data, independent of the client's bytes.
 const WRITTEN: &[Case] = &[
     ("nothing acknowledged", || {
         let mut attack = written(1 << 20);
@@ -359,7 +359,7 @@ const WRITTEN: &[Case] = &[
     ),
 ];
 
-/// The account may be wrong by as much as this, because some of it is estimated.
+/// Tolerance of the account, whose parts are estimates.
 const TOLERANCE: u64 = 2048;
 
 #[test]
@@ -377,8 +377,8 @@ fn the_account_is_what_is_allocated() {
     }
 }
 
-/// A row of the table in docs/memory.md: what an attacker does, the memory for each byte it sends, and
-/// the most that a connection keeps of it, KiB.
+/// A row of the table in docs/memory.md: an attacker's action, the memory per byte, and the largest
+/// memory of a connection, in KiB.
 fn documented(name: &str) -> (f64, u64) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/memory.md");
     let text = fs::read_to_string(file).expect("docs/memory.md");
@@ -488,7 +488,7 @@ fn a_connection_ends_before_its_peer_makes_it_keep_more_than_it_may() {
     assert!(attack.allocated < 1 << 20, "{} bytes", attack.allocated);
 }
 
-/// No single kind of memory has reached a limit of its own, and there would be credit for more.
+/// No single kind of memory has reached its own limit, and credit would be left.
 #[test]
 fn a_connection_ends_when_many_kinds_of_memory_together_are_too_much() {
     const LEAST: u64 = 1 << 20;
@@ -511,7 +511,7 @@ fn a_connection_ends_when_many_kinds_of_memory_together_are_too_much() {
     assert!(kept < LEAST, "{kept} bytes besides {}", attack.before);
 }
 
-/// What nobody reads stays below the limit, and the transfer goes on when it is read.
+/// Unread data stays below the limit, and the transfer goes on after a read.
 #[test]
 fn windows_leave_room_in_the_limit() {
     const SIZE: usize = 12 << 20;
@@ -538,7 +538,7 @@ fn windows_leave_room_in_the_limit() {
     panic!("{read} bytes read");
 }
 
-/// Near the limit, because of what the server has written itself.
+/// Near the limit, with data written by the server itself.
 fn near_the_limit() -> Attack {
     let mut options = Options::default();
     options.server.memory_limit = Some(5_640_000);
@@ -603,7 +603,7 @@ fn datagrams_are_dropped_near_the_limit() {
     assert!(attack.net.server().datagrams().recv().is_some());
 }
 
-/// The figure of an endpoint, and what it does near its limit.
+/// The memory of an endpoint, and its measures near the limit.
 #[test]
 fn an_endpoint_in_need_asks_new_clients_for_proof_and_then_refuses_them() {
     let mut options = Options::default();
@@ -630,7 +630,7 @@ fn an_endpoint_in_need_asks_new_clients_for_proof_and_then_refuses_them() {
     assert!(stats(&mut attack).memory > 2 << 20);
     assert_eq!(retries(&mut attack), 0);
     assert_eq!(stats(&mut attack).refused_at_memory_limit, 1);
-    // The windows have not grown meanwhile, and once all is read it is over.
+    // The windows have not grown meanwhile, and all data is read.
     assert!(attack.net.lost(Side::Server).is_none());
     for index in 0..2 {
         attack.net.read(Side::Server, uni(index));

@@ -85,8 +85,8 @@ fn rfc_9000_8_2_2_a_challenge_is_answered_where_it_came_from() {
     }
 }
 
-/// A challenge from an address that is forgotten meanwhile, so that nothing may be sent there, holds
-/// up neither the answer to another (RFC 9000 section 8.2.2) nor the validation of a new address
+/// A challenge from an address forgotten meanwhile cannot be answered. It holds up neither the
+/// answer to another challenge (RFC 9000 section 8.2.2) nor the validation of a new address
 /// (section 9.3).
 #[test]
 fn rfc_9000_8_2_2_an_answer_that_cannot_be_sent_holds_up_no_other() {
@@ -109,8 +109,8 @@ fn rfc_9000_8_2_2_an_answer_that_cannot_be_sent_holds_up_no_other() {
     assert!(to(&sent, third).iter().any(|sent| sent.has(is_challenge)));
 }
 
-/// RFC 9000 section 9.3: only the newest packet moves the path, and only if it is more than a
-/// probe.
+/// RFC 9000 section 9.3: only the newest packet moves the path, and only with more than probing
+/// frames.
 #[test]
 fn rfc_9000_9_3_only_the_newest_non_probing_packet_moves_a_path() {
     let mut net = Net::connected(Options::default());
@@ -127,8 +127,8 @@ fn rfc_9000_9_3_only_the_newest_non_probing_packet_moves_a_path() {
     assert_eq!(remote(&mut net), elsewhere());
 }
 
-/// Both addresses are asked (RFC 9000 sections 9.3 and 9.3.3); the new one gets three times what it
-/// sent (9.3.1), and when it does not answer the path returns (9.3.2).
+/// Both addresses are challenged (RFC 9000 sections 9.3 and 9.3.3); the new address gets three
+/// times its bytes (9.3.1), and without an answer the path returns (9.3.2).
 #[test]
 fn rfc_9000_9_3_2_a_spoofed_address_is_left_again() {
     let mut net = Net::connected(Options::default());
@@ -160,8 +160,8 @@ fn rfc_9000_9_3_2_a_spoofed_address_is_left_again() {
     assert!(to(&after, elsewhere()).is_empty());
 }
 
-/// RFC 9000 section 9.5: a new address gets a connection ID of its own, the old one keeps its
-/// own as long as it is asked, and is retired afterwards.
+/// RFC 9000 section 9.5: a new address gets its own connection ID. The old address keeps its ID
+/// during the challenges; the ID is retired afterwards.
 #[test]
 fn rfc_9000_9_5_each_address_has_its_own_connection_id() {
     let mut net = Net::connected(Options::default());
@@ -214,8 +214,8 @@ fn rfc_9000_9_5_each_address_has_its_own_connection_id() {
     assert!(log.iter().filter(by_server).any(|sent| sent.has(retired)));
 }
 
-/// RFC 9000 section 9.5: what answers a probe from another address has a connection ID of its own,
-/// and the path keeps it when it moves there.
+/// RFC 9000 section 9.5: the answer to a probe from another address has its own connection ID,
+/// which the path keeps after a move there.
 #[test]
 fn rfc_9000_9_5_an_address_that_probes_has_its_own_connection_id() {
     let mut net = Net::connected(Options::default());

@@ -17,8 +17,8 @@ fn destination(sent: &Sent) -> ConnectionId {
     *sent.packets()[0].header.dcid()
 }
 
-/// RFC 9000 section 9.5: one connection ID is not sent from two addresses, so a client whose move
-/// failed comes back with the one that it had there.
+/// RFC 9000 section 9.5: one connection ID is not sent from two addresses, so after a failed move a
+/// client returns with the ID of the old address.
 #[test]
 fn rfc_9000_9_5_a_client_that_comes_back_uses_the_connection_id_it_had_there() {
     let mut net = Net::with_two_paths(Options::default());
@@ -48,8 +48,8 @@ fn rfc_9000_9_5_a_client_that_comes_back_uses_the_connection_id_it_had_there() {
     }
 }
 
-/// RFC 9000 section 9.5: a server that follows a client which did not probe changes its connection
-/// ID as well, and keeps the other one for the address that the client may have left.
+/// RFC 9000 section 9.5: a server that follows a client's move without probes changes its
+/// connection ID as well, and keeps the other ID for the client's old address.
 #[test]
 fn rfc_9000_9_5_a_server_that_follows_uses_another_connection_id() {
     let mut net = Net::connected(Options::default());
@@ -70,8 +70,8 @@ fn rfc_9000_9_5_a_server_that_follows_uses_another_connection_id() {
     assert!(old.iter().all(|sent| destination(sent) == before));
 }
 
-/// RFC 9000 section 8.1.3: a client may come back from any address that it has proven, so it gets a
-/// token for each.
+/// RFC 9000 section 8.1.3: a client may return from any proven address, so it gets a token for
+/// each.
 #[test]
 fn rfc_9000_8_1_3_a_proven_move_brings_a_token() {
     let mut net = Net::connected(Options::default());

@@ -1,4 +1,4 @@
-//! Packets on the table: as they were sent, as their receiver will read them, and forged ones.
+//! Packets on the table: sent, received and forged ones.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ pub(crate) struct Sent {
     pub(crate) cid_length: usize,
 }
 
-/// A packet of a datagram, as its receiver will see it.
+/// A packet of a datagram, in the receiver's eyes.
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
     pub(crate) header: Header,
@@ -128,7 +128,7 @@ pub(crate) fn path_ack(path: PathId, numbers: std::ops::Range<u64>) -> Frame {
     Frame::PathAck(PathAck { path_id: path, ack })
 }
 
-/// What a packet is forged as.
+/// The type of a forged packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Initial,
@@ -147,7 +147,7 @@ pub(crate) struct Forgery {
     /// Instead of those the side uses.
     pub(crate) dcid: Option<ConnectionId>,
     pub(crate) scid: Option<ConnectionId>,
-    /// What the keys of an Initial derive from, if not what the connection's do.
+    /// The source of the keys of an Initial, other than the connection's.
     pub(crate) initial_dcid: Option<ConnectionId>,
     /// Smallest size of the datagram.
     pub(crate) size: usize,

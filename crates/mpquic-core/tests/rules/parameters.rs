@@ -61,7 +61,7 @@ fn rfc_9000_7_2_packets_with_another_source_connection_id_are_dropped() {
             let mut net = Net::with_flights(Options::default(), &[Side::Client]);
             let flight = net.take(Side::Server);
             if from.is_server() {
-                // ServerHello only, so that both levels are there.
+                // ServerHello only, for both levels.
                 let (dcid, _, _) = initial_header(&flight[0]);
                 let hello = net.forge(&Forgery {
                     dcid: Some(dcid),

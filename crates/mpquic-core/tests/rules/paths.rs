@@ -59,7 +59,7 @@ fn mp_003_mp_061_path_ack_replaces_ack_once_the_handshake_is_complete() {
     net.write(Side::Server, 3000);
     let early = net.take(Side::Server);
     assert!(early.iter().any(|sent| sent.has(is_stream)), "0.5-RTT data");
-    // MP-071: the client can open a path as soon as its handshake is complete.
+    // MP-071: the client can open a path right after its handshake.
     let first =
         |frame: &Frame| matches!(frame, Frame::PathNewConnectionId(new) if new.path_id == ONE);
     assert!(early.iter().any(|sent| sent.has(first)));
@@ -252,8 +252,8 @@ fn mp_075_a_server_sends_no_data_on_a_path_it_has_not_validated() {
     }
 }
 
-/// MP-076: three times what came on this path, counted for it alone. MP-078: the path opens
-/// although its first packet has no challenge.
+/// MP-076: three times the bytes received on this path alone. MP-078: the path opens even with a
+/// first packet without a challenge.
 #[test]
 fn mp_076_mp_078_a_small_first_packet_gets_a_small_answer() {
     let mut net = Net::connected(Options::default());
@@ -319,7 +319,7 @@ fn mp_083_a_server_without_connection_ids_answers_later() {
     assert!(!repeated.iter().any(|sent| sent.has(is_challenge)));
 }
 
-/// MP-083: a client that has left all other paths can send the connection ID on that path alone.
+/// MP-083: after leaving all other paths, a client can send the connection ID on that path alone.
 #[test]
 fn mp_083_the_connection_id_to_answer_with_may_come_on_the_path_itself() {
     let mut net = without_client_ids_of_path_1();
@@ -470,11 +470,11 @@ fn mp_108_a_reset_token_of_any_path_in_use_ends_the_connection() {
         .unwrap();
     net.give(reset(used.stateless_reset_token, to, from));
     assert_eq!(net.lost(Side::Client), Some(ConnectionError::Reset));
-    // RFC 9000 section 10.3.1: draining, so nothing more is sent.
+    // RFC 9000 section 10.3.1: draining, so no packet leaves any more.
     assert!(net.take(Side::Client).is_empty());
 }
 
-/// The token of a connection ID that was retired counts no more.
+/// The token of a retired connection ID no longer counts.
 #[test]
 fn mp_108_a_retired_reset_token_is_forgotten() {
     let mut net = Net::with_two_paths(Options::default());
@@ -516,7 +516,7 @@ fn mp_113_a_status_may_come_before_its_path() {
     assert_eq!(status, Some(PathStatus::Backup));
 }
 
-/// MP-150: each path has a window of its own and keeps to it.
+/// MP-150: each path keeps to its own window.
 #[test]
 fn mp_150_no_path_has_more_in_flight_than_its_window() {
     for controller in mpquic_cc::list() {
@@ -543,8 +543,8 @@ fn mp_150_no_path_has_more_in_flight_than_its_window() {
     }
 }
 
-/// MP-150: what happens on one path moves the window of that path only. In slow start every round
-/// trip opens it; a controller by rate opens it when it finds more.
+/// MP-150: events on one path move the window of that path only. In slow start every round trip
+/// opens the window; a controller by rate opens it after finding more bandwidth.
 #[test]
 fn mp_150_each_window_opens_by_itself() {
     let options = Options::default()
@@ -597,7 +597,7 @@ fn mp_153_a_path_is_acknowledged_on_itself() {
     }
 }
 
-/// MP-153: or on one that is four times as fast, which then has to answer itself.
+/// MP-153: or on a path four times as fast, which then has to answer itself.
 #[test]
 fn mp_153_a_long_path_is_acknowledged_on_a_short_one() {
     for faster in [true, false] {
@@ -690,8 +690,8 @@ fn forged_packets_are_taken_for_genuine_ones() {
     }
 }
 
-/// MP-057: which path carries a frame says nothing about the path or stream it is for; only
-/// PATH_CHALLENGE and PATH_RESPONSE belong to a path.
+/// MP-057: a frame's path says nothing about the path or stream in the frame; only PATH_CHALLENGE
+/// and PATH_RESPONSE belong to a path.
 #[test]
 fn mp_057_any_open_path_carries_what_is_about_another() {
     for (side, carrier) in SIDES.into_iter().flat_map(|side| [(side, 0), (side, 1)]) {
@@ -725,8 +725,8 @@ fn mp_057_any_open_path_carries_what_is_about_another() {
         let backup = net.connection(side).path_mut(other).unwrap().status().1;
         assert_eq!(backup, Some(PathStatus::Backup));
 
-        // The other path is for emergencies now: what concerns it leaves here as well, but the
-        // response stays.
+        // The other path is a backup now: frames about it leave here as well, but the response
+        // stays.
         net.connection(side)
             .path_mut(other)
             .unwrap()

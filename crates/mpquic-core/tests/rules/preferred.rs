@@ -71,7 +71,7 @@ fn rfc_9000_9_6_1_a_client_moves_to_the_preferred_address() {
     let announced = *probe.packets()[0].header.dcid();
     assert_eq!(remote(&mut net), original());
 
-    // Until the answer is there, data goes where it went before.
+    // Until the answer, data keeps its old destination.
     let id = net.write(Side::Client, 3000);
     let data = net.take(Side::Client);
     assert!(data.iter().all(|sent| sent.destination == original()));
@@ -144,7 +144,7 @@ fn mp_018_the_connection_id_of_the_preferred_address_is_number_one() {
     assert_eq!(lowest, Some(2));
 }
 
-/// RFC 9000 section 9.6.2: an address that does not answer is given up, and nothing is lost.
+/// RFC 9000 section 9.6.2: an address without an answer is given up, and no data is lost.
 #[test]
 fn rfc_9000_9_6_2_a_client_stays_if_the_address_does_not_answer() {
     let mut net = Net::connecting(options());
@@ -242,7 +242,7 @@ fn rfc_9000_9_6_it_is_the_clients_choice() {
     });
     net.wait(SECOND);
     assert_eq!(remote(&mut net), original());
-    // Nobody is asked to move to where it is, or to another family.
+    // No client is asked to move to its current address, or to another family.
     for address in [original(), "[2001:db8::1]:443".parse().unwrap()] {
         let mut net = Net::connected(Options {
             preferred: Some(address),
@@ -285,8 +285,8 @@ fn rfc_9000_18_2_a_client_may_migrate_once_it_has_moved() {
     }
 }
 
-/// RFC 9000 section 9.6.3: a client that must change its own address meanwhile proves both of the
-/// server's from there, and prefers the preferred one, if it has the connection IDs.
+/// RFC 9000 section 9.6.3: a client with a new address of its own proves both of the server's from
+/// there, and prefers the preferred one, with enough connection IDs.
 #[test]
 fn rfc_9000_9_6_3_the_client_may_change_its_address_meanwhile() {
     for (limit, expected) in [(4, preferred()), (3, original())] {

@@ -29,7 +29,7 @@ fn reconnected() -> Net {
     net
 }
 
-/// What the server sends on path 1 in so much time; nothing on any path arrives.
+/// Datagrams of the server on path 1 within `time`; no datagram on any path arrives.
 fn sent_on_path_1(net: &mut Net, time: Duration) -> Vec<Sent> {
     let end = net.now + time;
     let mut log = net.take(Side::Server);
@@ -50,7 +50,8 @@ fn open(net: &mut Net) -> usize {
     received
 }
 
-/// Acknowledges over path 0 what was sent on a path, if anything was, in a forged packet of this number.
+/// Acknowledges packets of a path over path 0, in a forged packet of this number; does nothing
+/// without packets.
 fn acknowledge(net: &mut Net, sent: &[Sent], path: PathId, number: u64) {
     let of_path = sent.iter().filter(|sent| sent.path() == Some(path));
     let numbers = of_path.flat_map(Sent::packets);
@@ -86,7 +87,7 @@ fn mp_075_an_address_that_was_proven_gets_a_first_window_before_it_answers() {
     assert!(count > FIRST_WINDOW, "{count}");
     assert!(count <= FIRST_WINDOW + 3 * received, "{count}");
 
-    // Acknowledgements of all of it, over the other path, change nothing.
+    // Acknowledgements of all packets, over the other path, change nothing.
     acknowledge(&mut net, &sent, ONE, 1000);
     assert!(net.server().path_stats(ONE).unwrap().in_flight < 1200);
     let more = sent_on_path_1(&mut net, SECOND);
@@ -99,7 +100,7 @@ fn mp_075_an_address_that_was_proven_gets_a_first_window_before_it_answers() {
     assert!(all > 2 * count as u64, "{all}");
 }
 
-/// Whoever may send from an address opens as many paths as it likes.
+/// A sender at an address can open any number of paths.
 #[test]
 fn mp_075_an_earlier_proof_counts_for_one_path() {
     let mut net = reconnected();
@@ -109,7 +110,7 @@ fn mp_075_an_earlier_proof_counts_for_one_path() {
     let received = open(&mut net);
     let mut sent = net.take(Side::Server);
     for _ in 0..400 {
-        // All is acknowledged, by whom ever.
+        // All packets are acknowledged, on either path.
         for path in [1, 2].map(PathId) {
             let number = 1000 + sent.len() as u64 * 2 + u64::from(path.0);
             acknowledge(&mut net, &sent, path, number);
@@ -133,14 +134,14 @@ fn mp_075_another_address_has_to_answer_first() {
     assert!(!has_data(&sent_on_path_1(&mut net, SECOND)));
 }
 
-/// A token vouches for what was proven on its own connection, not for what the one before vouched for.
+/// A token vouches for proofs on its own connection, not for proofs of the connection before.
 #[test]
 fn mp_087_what_did_not_answer_is_in_no_further_token() {
     let mut net = reconnected();
     assert_eq!(net.open_path(1), Ok(ONE));
     open(&mut net);
     assert!(net.has_path_event(Side::Server, &PathEvent::Established(ONE)));
-    // Nothing of path 1 arrives any more.
+    // No datagram of path 1 arrives any more.
     net.delivers = |sent| sent.path() != Some(ONE);
     net.wait(200 * MS);
     net.delivers = |_| true;
@@ -151,8 +152,8 @@ fn mp_087_what_did_not_answer_is_in_no_further_token() {
     assert_eq!(net.validated, Some(false));
 }
 
-/// RFC 9000 section 8.1.3: a client uses the latest token. An earlier one that comes over a longer path would arrive
-/// after it.
+/// RFC 9000 section 8.1.3: a client uses the latest token. An earlier token over a longer path
+/// would arrive after it.
 #[test]
 fn rfc_9000_8_1_3_one_token_follows_the_other() {
     let is_token = |frame: &Frame| matches!(frame, Frame::NewToken(_));

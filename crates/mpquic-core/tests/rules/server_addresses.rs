@@ -90,7 +90,7 @@ fn section_3_who_does_not_ask_is_not_told() {
     log.extend(net.wait(SECOND));
     assert!(frames(&log).is_empty());
     assert!(told(&mut net).is_empty());
-    // There is nothing left to send.
+    // No frame is left to send.
     assert!(net.take(Side::Server).is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! Statistics: frames are counted by type as they are sent and received.
+//! Statistics: sent and received frames are counted by type.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn frames_are_counted_as_they_are_sent_and_received() {
         let received = counted(&net.connection(!side).stats().frames_received);
         assert_eq!(received, expected, "received from {side:?}");
     }
-    // Some of them are known beforehand.
+    // Some numbers are known beforehand.
     let client = net.client().stats();
     assert_eq!(client.frames_sent[FrameKind::PathStatusBackup], 1);
     assert_eq!(client.frames_sent[FrameKind::PathStatusAvailable], 1);

@@ -1,4 +1,4 @@
-//! Paths that do not answer, or whose interface is gone.
+//! Silent paths, and paths without their interface.
 
 use mpquic_core::unstable_wire::frame::Frame;
 use mpquic_core::{Fault, PathId, PathState, PathStatus, Side, TransportErrorCode};
@@ -14,8 +14,8 @@ fn set_usable(net: &mut Net, path: PathId, up: bool) {
     net.client().set_path_usable(now, path, up).unwrap();
 }
 
-/// MP-064: acknowledgements leave a suspect path if there is another one. If there is none, they are
-/// sent all the same: the peer may hear them, and waits for them.
+/// MP-064: acknowledgements move from a suspect path to another one. On the only path, they leave
+/// all the same: the peer may hear them, and waits for them.
 #[test]
 fn mp_064_the_only_path_acknowledges_although_it_is_suspect() {
     let mut net = Net::with_two_paths(Options::default());
@@ -77,7 +77,7 @@ fn what_a_silent_path_carried_moves_once() {
     let log = net.wait(20 * SECOND);
     let stats = net.server().path_stats(ONE).unwrap();
     assert!(stats.probe_timeouts >= 5, "{stats:?}");
-    // Probes have nothing to be moved, but are counted as well.
+    // Probes have no data to move, but are counted as well.
     let most = lost + on_one(&log);
     let moved = net.server().stats().bytes_reinjected as usize;
     assert!(
@@ -86,8 +86,8 @@ fn what_a_silent_path_carried_moves_once() {
     );
 }
 
-/// A path whose validation fails is abandoned. If it was the last one, that is no decision of the
-/// application, and it is told so. Here a NAT box leads to where only small datagrams come back: the
+/// A path is abandoned after failed validation. The application learns that it did not close the
+/// last path itself. Here a NAT box leads to a place where only small datagrams come back: the
 /// client is heard, and no challenge arrives.
 #[test]
 fn mp_128_a_last_path_that_fails_is_no_local_close() {

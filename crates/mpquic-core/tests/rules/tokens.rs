@@ -1,5 +1,5 @@
-//! Tokens of many connections: whatever a client collects while it has an address, it directs no more than a first
-//! window there once somebody else has the address (RFC 9000 sections 8.1.3 and 21.3).
+//! Tokens of many connections: with tokens collected at an address, a client directs no more than a
+//! first window there once somebody else has the address (RFC 9000 sections 8.1.3 and 21.3).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,7 +24,7 @@ fn lost_port(port: u16) -> SocketAddr {
     SocketAddr::new(lost(), 5000 + port)
 }
 
-/// A client that collects tokens, and counts what it directs to the address that it has lost.
+/// A client that collects tokens, and counts the bytes it directs to its lost address.
 struct Collector {
     net: Net,
     tokens: Vec<(String, Bytes)>,
@@ -77,7 +77,8 @@ impl Collector {
         self.wait(100);
     }
 
-    /// Opens a path from the lost address. Whoever has lost it already sends no more from there than it must.
+    /// Opens a path from the lost address. A client without the address sends the necessary packets
+    /// only.
     fn open_lost(&mut self, port: u16) {
         let opened = self.net.open_path_from(lost_port(port), LOST);
         self.paths.extend(opened);
@@ -126,7 +127,7 @@ impl Collector {
     }
 }
 
-/// Each further address that is validated brings another token, and each names them all.
+/// Each further validated address brings another token, and each token names all addresses.
 #[test]
 fn mp_075_many_tokens_of_a_connection_vouch_once() {
     let mut client = Collector::new();
@@ -146,7 +147,7 @@ fn mp_075_many_tokens_of_a_connection_vouch_once() {
     client.check();
 }
 
-/// Each port is proven on its own, and all of them are one machine's.
+/// Each port is proven on its own, and all ports are one machine's.
 #[test]
 fn mp_075_the_ports_of_an_address_vouch_once_together() {
     let mut client = Collector::new();
@@ -164,7 +165,7 @@ fn mp_075_the_ports_of_an_address_vouch_once_together() {
     client.check();
 }
 
-/// Whoever still receives there is vouched for on each connection.
+/// A client that still receives there is vouched for on each connection.
 #[test]
 fn mp_075_what_is_proven_anew_vouches_anew() {
     let mut client = Collector::new();

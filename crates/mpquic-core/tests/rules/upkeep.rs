@@ -1,4 +1,4 @@
-//! What is sent although there is nothing to say, and what it says about itself.
+//! Packets without data, and their content.
 
 use mpquic_core::unstable_wire::frame::Frame;
 use mpquic_core::{PathId, Side, SpaceId};
@@ -33,7 +33,7 @@ fn rfc_9000_13_2_4_a_side_that_only_acknowledges_asks_now_and_then() {
     assert!((1..=10).contains(&asked), "{asked}");
 }
 
-/// RFC 9000 section 10.1.2: what arrives keeps a path alive as well as a PING does.
+/// RFC 9000 section 10.1.2: an arriving packet keeps a path alive as well as a PING does.
 #[test]
 fn a_path_that_hears_something_needs_no_keep_alive() {
     let mut options = Options::default();
@@ -49,8 +49,8 @@ fn a_path_that_hears_something_needs_no_keep_alive() {
     assert!((8..=10).contains(&pings(&silence)), "{}", pings(&silence));
 }
 
-/// RFC 9000 section 17.4: the spin bit is that of the packet with the largest number, so what is
-/// late does not change it.
+/// RFC 9000 section 17.4: the spin bit follows the packet with the largest number, so a late packet
+/// does not change it.
 #[test]
 fn rfc_9000_17_4_a_late_packet_does_not_spin() {
     let options = Options::default().transport(|transport| transport.spin_bit = true);

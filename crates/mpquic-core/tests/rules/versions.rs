@@ -55,8 +55,8 @@ fn information(chosen: Version, available: &[u32]) -> VersionInformation {
 
 const NUMBERS: &[u32] = &[1, 0x6b33_43cf];
 
-/// A server turns the connection into the version it prefers, and the client follows: whatever
-/// carries CRYPTO of the server, and all Handshake packets, are in that version.
+/// A server switches the connection to its preferred version, and the client follows: all packets
+/// with CRYPTO of the server, and all Handshake packets, have that version.
 #[test]
 fn rfc_9369_4_1_a_server_chooses_among_the_clients_versions() {
     for (client, original, server, chosen) in [
@@ -144,8 +144,8 @@ fn pieces(net: &Net, count: usize, change: impl Fn(&mut TransportParameters)) ->
     forged.collect()
 }
 
-/// Until a server has the whole ClientHello it acknowledges in the client's version, and sends no
-/// CRYPTO. Packets of the client's version are good until it is sure that the client has followed.
+/// Before the whole ClientHello, a server acknowledges in the client's version and sends no CRYPTO.
+/// Packets of the client's version count until the server is sure of the client's switch.
 #[test]
 fn rfc_9369_4_1_a_server_answers_in_the_original_version_until_it_has_chosen() {
     let mut net = Net::new(speaking(OLD_FIRST, V1, NEW_FIRST));
@@ -237,7 +237,7 @@ fn client_given(net: &mut Net, answer: Version, announced: Option<VersionInforma
     }
 }
 
-/// RFC 9368 section 4: what the server says it chose must be what it uses.
+/// RFC 9368 section 4: a server's announced choice must be its used version.
 #[test]
 fn rfc_9368_4_a_client_checks_the_servers_choice() {
     for (answer, announced, fault) in [
@@ -246,7 +246,7 @@ fn rfc_9368_4_a_client_checks_the_servers_choice() {
         (V2, Some(information(V2, NUMBERS)), None),
         (V1, Some(information(V2, NUMBERS)), Some(NOT_USED)),
         (V2, Some(information(V1, NUMBERS)), Some(NOT_USED)),
-        // Only a server that knows nothing but version 1 may be silent.
+        // Only a server of version 1 alone may be silent.
         (V1, None, None),
         (V2, None, Some(MISSING)),
     ] {
@@ -258,7 +258,7 @@ fn rfc_9368_4_a_client_checks_the_servers_choice() {
     }
 }
 
-/// A version that the client did not offer is none it follows.
+/// A client follows to no version outside of its offer.
 #[test]
 fn rfc_9368_4_a_client_follows_to_no_version_it_did_not_offer() {
     let mut net = Net::connecting(speaking(&[V1], V1, OLD_FIRST));
@@ -267,7 +267,7 @@ fn rfc_9368_4_a_client_follows_to_no_version_it_did_not_offer() {
     assert_eq!(net.client().version(), V1);
 }
 
-/// RFC 9368 section 4: the version a client says it chose must be the one it uses, and on its list.
+/// RFC 9368 section 4: a client's announced choice must be its used version, and on its list.
 #[test]
 fn rfc_9368_4_a_server_checks_the_clients_choice() {
     for (announced, fault) in [
@@ -316,7 +316,7 @@ fn rfc_9368_2_1_a_client_starts_over_in_a_version_the_server_speaks() {
     assert_ne!(initial_header(&second).0, initial_header(&first).0);
     let announced = parameters_in(&packet.frames, 1, Side::Client).unwrap();
     assert_eq!(announced.version_information.unwrap().chosen, 0x6b33_43cf);
-    // Packets of the first attempt, and further such answers, mean nothing any more.
+    // Packets of the first attempt, and further such answers, no longer count.
     net.give(answer);
     net.give(version_negotiation(&second, &[1]));
     assert!(net.take(Side::Client).is_empty());
@@ -367,7 +367,7 @@ fn rfc_9368_4_forged_version_negotiation_is_found_out() {
     }
 }
 
-/// The same checks, with a server that announces little or nothing.
+/// The same checks, for a server with few or no announced versions.
 #[test]
 fn rfc_9368_4_the_second_attempt_needs_the_servers_versions() {
     for (original, attempted, announced, fault) in [
@@ -395,7 +395,7 @@ fn rfc_9369_4_1_retry_is_in_the_original_version() {
     net.retry = true;
     let first = net.take(Side::Client).remove(0);
     let (original, client_scid, _) = initial_header(&first);
-    // One in another version is none, though its tag is right.
+    // A Retry in another version is ignored, even with a right tag.
     let mut data = Vec::new();
     encode_retry(&mut data, V2, &client_scid, &server_cid(), b"token");
     let digest = |bytes: &[u8]| {
@@ -501,7 +501,7 @@ fn mp_020_paths_work_in_every_version() {
     }
 }
 
-/// RFC 9000 section 6.1: a server that does not speak a version offers what it speaks.
+/// RFC 9000 section 6.1: a server offers its own versions in answer to an unknown one.
 #[test]
 fn rfc_9000_6_1_versions_not_configured_are_not_spoken() {
     for (server, attempted) in [(&[V1][..], V2), (&[V2], V1)] {
