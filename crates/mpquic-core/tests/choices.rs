@@ -22,7 +22,7 @@ fn pair(setup: Setup) -> Pair {
     pair
 }
 
-/// Bytes that the client has sent on each path since `before`.
+/// Bytes sent by the client on each path since `before`.
 fn sent(pair: &mut Pair, before: [u64; 2]) -> [u64; 2] {
     let on = |path| pair.client().path_stats(path).map(|stats| stats.bytes_sent);
     let now = [NEAR, FAR].map(on).map(|sent| sent.unwrap_or(0));
@@ -54,7 +54,7 @@ fn a_stream_stays_on_its_path_and_others_go_on() {
         let [near, far] = sent(&mut pair, before);
         assert!(far > SIZE && near < SIZE / 20, "{status:?}: {near}, {far}");
 
-        // One that is bound to nothing shares the path, and does not wait for the other.
+        // An unbound stream shares the path, and does not wait for the bound one.
         let bound = pair.send(Side::Client, 10 * SIZE).unwrap();
         bind(&mut pair, bound, NEAR);
         let free = pair.send(Side::Client, SIZE).unwrap();
@@ -93,7 +93,7 @@ fn a_bound_stream_waits_for_its_path_as_long_as_there_is_one() {
     let code = mpquic_core::TransportErrorCode::APPLICATION_ABANDON_PATH;
     pair.client().close_path(now, FAR, code).unwrap();
     pair.run_transfers(5 * SECOND).unwrap();
-    // As if it were bound to nothing.
+    // Like an unbound stream.
     let bound = pair.send(Side::Client, 100_000).unwrap();
     bind(&mut pair, bound, FAR);
     pair.run_transfers(SECOND).unwrap();
@@ -108,7 +108,7 @@ fn a_redundant_stream_is_sent_twice_within_the_budget() {
     const SIZE: u64 = 1_000_000;
     const FREE: u64 = 64 << 10;
     for percent in [100, 20, 0] {
-        // One that repeats nothing of its own accord.
+        // A scheduler without repetitions of its own.
         let scheduler = mpquic_sched::by_name("lrf").unwrap();
         let setup = Setup::with_policies(scheduler, mpquic_cc::default());
         let mut pair = pair(setup.transport(|options| options.max_redundancy = percent));
@@ -130,7 +130,7 @@ fn a_redundant_stream_is_sent_twice_within_the_budget() {
     }
 }
 
-/// What is lost on one path has arrived by the other: a reader notices nothing.
+/// A copy on the other path replaces each loss: a reader notices no delay.
 #[test]
 fn a_redundant_stream_does_not_notice_the_loss_of_a_path() {
     let mut pair = pair(Setup::new());
@@ -221,7 +221,7 @@ fn a_copied_datagram_arrives_by_either_path() {
         .unwrap();
     pair.drive(100 * MS);
     assert_eq!(received(&pair).last(), Some(&number(2)));
-    // The only path left is full for a second, so half of what is to arrive at once is late.
+    // The only remaining path is full for a second, so half of the expected data is late.
     pair.drive(2 * SECOND);
     let deadline = pair.now() + 100 * MS;
     let timely = DatagramOptions::default().with_deadline(deadline);
@@ -261,7 +261,7 @@ fn a_redundant_scheduler_copies_datagrams() {
     assert_eq!(numbers.len(), 200);
 }
 
-/// More than the near link carries, and less than both together: none is dropped.
+/// More than the near link carries, and less than both together: no DATAGRAM is dropped.
 #[test]
 fn datagrams_that_one_path_cannot_carry_take_others() {
     const COUNT: usize = 15_000;

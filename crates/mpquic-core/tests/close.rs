@@ -211,7 +211,7 @@ fn keep_alive_does_not_hold_up_what_was_lost() {
     assert_eq!(server.application.received(), 1000);
 }
 
-/// Whatever ends a connection, or keeps it from beginning, can be passed on as an error.
+/// Every reason for the end of a connection, or of an attempt, can be passed on as an error.
 #[test]
 fn errors_say_what_happened() {
     type Any = Box<dyn std::error::Error + Send + Sync>;

@@ -1,5 +1,5 @@
-//! `docs/conformance.md` must be true as far as a program can tell: every requirement of RFC 10069
-//! has a row, every place and test a row names exists, and the rows are counted.
+//! `docs/conformance.md` must be true as far as a program can check: every requirement of RFC 10069
+//! has a row, every named place and test exists, and the rows are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +31,7 @@ const SOURCES: [(&str, &str); 13] = [
     ("OP", "Old and broken peers"),
     ("T", "Computed examples"),
 ];
-/// How many examples there are.
+/// Number of examples.
 const EXAMPLES: u32 = 17;
 /// Must, should, may, inherited from RFC 9000, deduced, guidance, statement.
 const LEVELS: [&str; 7] = ["M", "S", "Y", "b", "d", "g", "-"];
@@ -111,8 +111,8 @@ fn crates() -> PathBuf {
     core.parent().expect("crates are together").to_owned()
 }
 
-/// The source a place or test names: relative to the core's `src`, to its `tests` if it says so, or
-/// to all crates if it names another one.
+/// The source of a place or test: relative to the core's `src`, to its `tests` with that prefix, or
+/// to all crates with the name of another crate.
 fn source_path(file: &str) -> PathBuf {
     let root = crates();
     match file.split('/').next() {
@@ -308,8 +308,8 @@ fn rows_are_unique_and_in_order() {
     }
 }
 
-/// The head of the document says how many rows there are, how many of them name a test, and how
-/// many have an entry under deviations.
+/// The head of the document tells the number of rows, of rows with a test, and of rows with an
+/// entry under deviations.
 #[test]
 fn the_counts_are_right() {
     let path = crates().join("../docs/conformance.md");

@@ -98,8 +98,8 @@ impl Host {
     }
 }
 
-/// RFC 9000 section 13.4.1: each packet number space has its own counts, and an endpoint that does
-/// not mark reports what it receives nevertheless.
+/// RFC 9000 section 13.4.1: each packet number space has its own counts, and even an endpoint
+/// without marks of its own reports received marks.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
 fn rfc_9000_13_4_1_marks_are_reported_in_every_space() {

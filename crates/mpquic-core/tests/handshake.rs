@@ -120,7 +120,7 @@ fn without_multipath_on_one_side_there_is_one_path() {
     }
 }
 
-/// MP-071: not when it is confirmed, which is a round trip later.
+/// MP-071: not at its confirmation, a round trip later.
 #[test]
 fn a_path_is_opened_as_soon_as_the_handshake_is_complete() {
     for setup in setups() {
@@ -159,7 +159,7 @@ fn rfc_9001_4_1_2_a_client_whose_first_link_dies_is_confirmed_on_another() {
             .unwrap();
         pair.network.change_link(down, &Change::Outage(true));
         let id = pair.open_path("other", PathStatus::Available).unwrap();
-        // A probe timeout is three round trips before there are more samples.
+        // Before more samples, a probe timeout is three round trips.
         pair.run_until_confirmed(700 * MS).unwrap();
         let established = Event::Path(PathEvent::Established(id));
         assert!(pair.has_event(Side::Client, &established));
@@ -167,8 +167,8 @@ fn rfc_9001_4_1_2_a_client_whose_first_link_dies_is_confirmed_on_another() {
     }
 }
 
-/// RFC 9001 section 5.7: a server keeps what comes over a shorter path until it has the end of the handshake. The time
-/// for that is no part of that path's round trip.
+/// RFC 9001 section 5.7: a server keeps packets from a shorter path until the end of the handshake.
+/// The time of keeping is no part of that path's round trip.
 #[test]
 fn a_path_that_waited_for_the_handshake_has_its_own_round_trip() {
     let both = setups()
@@ -422,8 +422,8 @@ fn a_resumed_client_sends_with_its_first_flight() {
     }
 }
 
-/// RFC 9001 section 4.6.2: a server that lost its tickets takes no early data, and the connection
-/// starts as if there had been none.
+/// RFC 9001 section 4.6.2: a server without its old tickets takes no early data, and the connection
+/// starts as if the client had sent none.
 #[test]
 fn rejected_early_data_can_be_sent_again() {
     let mut pair = Pair::connected(&one_path(), Setup::new().tls());
@@ -439,8 +439,8 @@ fn rejected_early_data_can_be_sent_again() {
     pair.close(Side::Client);
 }
 
-/// RFC 9001 section 6 and MP-036: one key update for all paths, with packets of both phases under
-/// way on each.
+/// RFC 9001 section 6 and MP-036: one key update for all paths, with packets of both phases in
+/// flight on each.
 #[test]
 fn keys_are_updated_in_mid_transfer_on_two_paths() {
     for setup in setups() {

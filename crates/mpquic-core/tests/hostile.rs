@@ -30,7 +30,7 @@ fn bytes(frames: &[Frame]) -> Vec<u8> {
     out
 }
 
-/// What became of the victim: how it ended, if it did.
+/// The end of the victim's connection.
 fn fate(pair: &Pair, victim: Side) -> Option<(Fault, u64)> {
     pair.events(victim)
         .into_iter()
@@ -43,7 +43,7 @@ fn fate(pair: &Pair, victim: Side) -> Option<(Fault, u64)> {
         })
 }
 
-/// The CONNECTION_CLOSE that the attacker got, if it did.
+/// The CONNECTION_CLOSE at the attacker.
 fn told(pair: &Pair, attacker: Side) -> Option<ConnectionClose> {
     pair.events(attacker)
         .into_iter()
@@ -314,7 +314,7 @@ fn stream(stream_id: StreamId, offset: u64, data: &'static [u8], fin: bool) -> F
     })
 }
 
-/// RFC 9000: one fault of each kind that a frame can commit.
+/// RFC 9000: one fault of each kind in a frame.
 #[test]
 fn plain_faults_close_with_their_code() {
     let id = |side, dir, index| StreamId::new(side, dir, index);
@@ -457,8 +457,8 @@ fn multipath_frames_are_unknown_to_a_peer_without_multipath() {
     );
 }
 
-/// draft-ietf-quic-reliable-stream-reset-11 section 3: unknown unless we announced that we take it,
-/// and the peer then is told that it cannot be used.
+/// draft-ietf-quic-reliable-stream-reset-11 section 3: without our announcement, the frame is
+/// unknown, and the peer is told not to use it.
 #[test]
 fn reset_stream_at_is_unknown_to_a_peer_that_did_not_announce_it() {
     let setup = Setup::new().transport(|config| config.reset_stream_at = false);

@@ -1,5 +1,5 @@
-//! Whether a path answers: application and scheduler are told of each change, and what they were told
-//! last is true.
+//! Answering and silent paths: application and scheduler hear of each change, and their last news
+//! is true.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const FIRST: PathId = PathId(0);
 /// What a scheduler heard: the path, and whether it is suspect.
 type Heard = Arc<Mutex<Vec<(PathId, bool)>>>;
 
-/// Sends wherever there is room, and writes down which paths answer.
+/// Sends on any path with room, and writes down the answering paths.
 #[derive(Debug)]
 struct Listener(Heard);
 
@@ -98,8 +98,8 @@ fn silent(pair: &mut Pair, name: &str, heard: &[Heard; 2]) {
     }
 }
 
-/// A path that moves to other addresses is no longer suspect, and those who were told that it is
-/// are told that.
+/// A path that moves to other addresses is no longer suspect, and everybody who heard of the
+/// suspicion hears of its end.
 #[test]
 fn a_suspect_path_that_moves_has_recovered() {
     let topology = Topology::new()
@@ -124,7 +124,7 @@ fn a_suspect_path_that_moves_has_recovered() {
     }
 }
 
-/// The same for the address the server prefers, which is proven while the path is suspect.
+/// The same for the server's preferred address, proven while the path is suspect.
 #[test]
 fn a_suspect_path_that_moves_to_the_preferred_address_has_recovered() {
     let topology = Topology::new()
@@ -147,7 +147,7 @@ fn a_suspect_path_that_moves_to_the_preferred_address_has_recovered() {
     pair.run_until_confirmed(10 * SECOND).unwrap();
     pair.open_all_paths();
     pair.drive(200 * MS);
-    // Only the client sends: the server does not learn that its acknowledgements are lost.
+    // Only the client sends: the server does not learn of its lost acknowledgements.
     pair.set_outage("shared", true);
     pair.client().path_mut(FIRST).unwrap().ping();
     pair.drive(300 * MS);

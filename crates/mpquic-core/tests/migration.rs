@@ -101,7 +101,7 @@ fn rebinding_while_idle_is_noticed_with_the_next_packet() {
     assert_eq!(migrations(&pair, PathId::ZERO).len(), 1);
 }
 
-/// RFC 9000 section 9.4: what was learned of the old path does not hold on the new one.
+/// RFC 9000 section 9.4: measurements of the old path do not hold on the new one.
 #[test]
 fn moving_to_another_address_starts_congestion_control_over() {
     let mut pair = Pair::connected(&natted(), Setup::new());
@@ -167,8 +167,8 @@ fn local(pair: &mut Pair) -> SocketAddr {
     stats.four_tuple.local
 }
 
-/// RFC 9000 section 9.3.2: when the new address does not work, the old one is used again, with the
-/// connection ID that it had.
+/// RFC 9000 section 9.3.2: after the new address fails, the old address is used again, with its
+/// connection ID.
 #[test]
 fn a_client_that_moves_where_nothing_passes_returns() {
     let mut pair = dead_end();
@@ -203,9 +203,9 @@ fn a_client_may_return_before_validation_fails() {
     pair.close(Side::Client);
 }
 
-/// RFC 9000 section 8.2.4: without another path, a client may as well wait for one. After a rebinding,
-/// the server's first challenge is small, so a second one has to follow; an outage at that moment
-/// ends no connection.
+/// RFC 9000 section 8.2.4: without another path, a client may as well wait for one. After a
+/// rebinding, the server's first challenge is small, so a second one must follow; an outage at that
+/// moment ends no connection.
 #[test]
 fn an_outage_after_a_rebinding_leaves_the_only_path() {
     let topology = Topology::new().natted_path("home", LinkConfig::new(20.0, 10 * MS));

@@ -139,7 +139,7 @@ fn two_paths_may_have_the_same_addresses() {
     pair.close(Side::Client);
 }
 
-/// MP-114: nothing is sent on a backup path while an available one works.
+/// MP-114: a backup path carries no data while an available one works.
 #[test]
 fn a_backup_path_is_used_only_when_the_other_fails() {
     for from in SIDES {
@@ -237,7 +237,7 @@ fn either_side_abandons_a_path_and_both_forget_it() {
                 let again = connection.close_path(now, path, code);
                 assert!(again.is_err(), "it is gone already");
             }
-            // MP-121: nothing is sent on it any more.
+            // MP-121: the path carries no more packets.
             let name = ["first", "second"][path.0 as usize];
             let before = delivered(&pair, name);
             pair.transfer(Side::Client, 1_000_000, 5 * SECOND);
@@ -265,8 +265,7 @@ fn both_sides_may_abandon_a_path_at_once() {
     pair.close(Side::Client);
 }
 
-/// An application that gives up its last path means to close the connection, or does not know what
-/// it does.
+/// An application without any further path should close the connection instead.
 #[test]
 fn the_last_path_is_not_closed() {
     let code = TransportErrorCode::NO_ERROR;
@@ -338,8 +337,8 @@ fn path_ids_grow_as_paths_come_and_go() {
     pair.drive(5 * SECOND);
     for side in SIDES {
         assert_eq!(pair.connection(side).paths().count(), 1);
-        // Two connection IDs for path 0, one for each of two paths that may be opened, and as many
-        // tokens at most; a server's first ID has none.
+        // Two connection IDs for path 0, one for each of two possible paths, and at most as many
+        // tokens; a server's first ID has none.
         let routes = pair.routes(side);
         assert_eq!(routes.connection_ids, 4, "{side:?}: {routes:?}");
         assert!(routes.reset_tokens <= 4, "{side:?}: {routes:?}");
@@ -498,7 +497,7 @@ fn a_shrinking_mtu_is_survived() {
     pair.close(Side::Client);
 }
 
-/// RFC 9000 section 14.2: a path that does not carry 1200 bytes any more carries nothing but probes.
+/// RFC 9000 section 14.2: a path without room for 1200 bytes carries only probes.
 #[test]
 fn a_path_whose_mtu_falls_below_1200_is_only_probed() {
     let slow = |delay| LinkConfig::new(10.0, delay);
@@ -574,8 +573,8 @@ fn congestion_marks_keep_queues_short_without_loss() {
     }
 }
 
-/// Even if a little is sent all the time, so that each packet restarts the probe timeout (RFC
-/// 9002 section 6.2.1) and the window would be full only after seconds.
+/// Even with a slow stream, whose packets restart the probe timeout (RFC 9002 section 6.2.1) and
+/// would fill the window only after seconds.
 #[test]
 fn a_steady_trickle_leaves_a_dead_path_within_two_probe_timeouts() {
     let topology = Topology::new()

@@ -212,7 +212,8 @@ fn a_stream_cut_short_has_another_size() {
     );
 }
 
-/// Notes how many paths, streams and unacknowledged ranges it is shown; wants to choose only.
+/// Notes the numbers of paths, streams and unacknowledged ranges in its view; asks for choices
+/// only.
 #[derive(Debug)]
 struct Chooser(Arc<Mutex<Vec<[usize; 3]>>>);
 
@@ -250,7 +251,7 @@ fn who_only_chooses_among_paths_is_shown_nothing_while_there_is_one() {
     pair.transfer(Side::Client, 300_000, 10_000 * MS);
     let shown = std::mem::take(&mut *seen.lock().unwrap());
     assert!(shown.contains(&[2, 1, 64]), "{shown:?}");
-    // Nothing new to send, and something that may be repeated.
+    // No new data to send, and data that may be repeated.
     assert!(
         shown
             .iter()
@@ -297,11 +298,11 @@ fn copies_of_what_arrived_are_not_sent() {
     pair.transfer(Side::Client, SIZE, 10_000 * MS);
     pair.drive(5000 * MS);
     let copied = sent(&pair) - before;
-    // A first window, and some of it in the time until its acknowledgements are back.
+    // A first window, and a part of it until the first acknowledgements.
     assert!((10_000..SIZE / 4).contains(&copied), "{copied}");
 }
 
-/// When it heard of its timer, after it was set.
+/// When the scheduler heard of its timer, counted from setting it.
 type Rung = Arc<Mutex<Option<Duration>>>;
 
 /// Sets its timer once, at the first thing it hears.
@@ -335,7 +336,7 @@ impl Scheduler for Sleeper {
     }
 }
 
-/// Also while there is nothing else to do.
+/// Also without other work.
 #[test]
 fn a_schedulers_timer_is_heeded() {
     let rung = Rung::default();

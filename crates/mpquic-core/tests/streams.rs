@@ -21,7 +21,7 @@ fn connected(setup: Setup) -> Pair {
     pair
 }
 
-/// Reads what there is, up to the end of the stream, which gives `true`.
+/// Reads available data; `true` at the end of the stream.
 fn read(pair: &mut Pair, side: Side, id: StreamId, into: &mut Vec<u8>) -> bool {
     let mut stream = pair.connection(side).recv_stream(id);
     loop {
@@ -168,8 +168,8 @@ fn priorities_order_streams() {
     assert!(finished(urgent) + 500 * MS < finished(bulk));
 }
 
-/// Streams that go in order end one after the other, and before a stream that is as long and takes turns with them all
-/// the last one of them does not.
+/// Non-incremental streams end one after the other. All but the last end before an incremental
+/// stream of the same length.
 #[test]
 fn streams_that_are_not_incremental_arrive_one_after_the_other() {
     let mut pair = connected(Setup::new());
@@ -372,7 +372,7 @@ fn datagrams_are_refused_when_the_peer_takes_none_and_when_the_buffer_is_full() 
     assert!(pair.server().datagrams().send(datagram).is_ok());
 }
 
-/// Nothing can be sent, but what is too late makes room.
+/// No packet can be sent, but expired DATAGRAMs make room.
 #[test]
 fn datagrams_whose_deadline_passes_make_room_for_others() {
     let mut setup = Setup::new();

@@ -455,7 +455,7 @@ fn malformed_frames_are_errors_with_the_right_code() {
             0x3e78,
         ),
         ("31 02 00", Fault::TruncatedFrame, 0x31),
-        // draft-ietf-quic-reliable-stream-reset-11 section 4: more reliable than there is
+        // draft-ietf-quic-reliable-stream-reset-11 section 4: a reliable size above the final size
         ("24 04 07 05 06", Fault::ReliableSizeTooLarge, 0x24),
         // MP-050, MP-140: path IDs beyond 32 bits
         ("7e7a c000000100000000", Fault::PathIdTooLarge, 0x3e7a),
@@ -625,8 +625,8 @@ fn section_5_malformed_addresses_are_encoding_errors() {
         assert_eq!(error(&bytes, false), (fault, TYPE), "{bytes}");
         assert_eq!(fault.code(), TransportErrorCode::FRAME_ENCODING_ERROR);
     }
-    // The same address with another port is another one, and what is before the current path has
-    // nothing to do with what is after it.
+    // The same address with another port is a different address, and the lists before and after the
+    // current path are independent.
     let fine = "9d5845e2 00 03 01 05 c0000201 01bb 00 01 00 c0000201 01bc";
     assert!(decoded(&hex(fine), false).is_ok());
 }
@@ -680,7 +680,7 @@ fn an_acknowledgement_keeps_to_its_room() {
             continue;
         };
         assert!(size <= room && written >= most);
-        // One more range would take two bytes, and a third if the count grew too.
+        // Another range would take two bytes, and a third byte with a longer count.
         assert!(written == 200 || size + 3 > room, "room {room} is wasted");
         most = written;
         let (ranges, frame) = only_ack(&out[1..]);

@@ -229,7 +229,7 @@ fn unknown_versions_can_be_answered() {
     ]
     .concat();
     assert_eq!(out, answer);
-    // We never send such connection IDs, so this would be no answer to us.
+    // We never send such connection IDs, so the packet cannot answer ours.
     assert_eq!(peek(&out, 8), None);
 }
 

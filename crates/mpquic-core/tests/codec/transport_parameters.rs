@@ -82,7 +82,7 @@ fn min_ack_delay() {
     }
 }
 
-/// Zero would mean that there is no timeout.
+/// Zero would mean no timeout.
 #[test]
 fn short_timeouts_are_rounded_up() {
     let mut parameters = TransportParameters::default();
@@ -239,7 +239,7 @@ fn a_reserved_parameter_is_announced_and_ignored() {
     }
 }
 
-/// RFC 9368 sections 3 and 4: a client's list has what it chose, a server's need not.
+/// RFC 9368 sections 3 and 4: a client's list contains its choice, a server's need not.
 #[test]
 fn version_information() {
     let bytes = hex("11 08 00000001 6b3343cf");

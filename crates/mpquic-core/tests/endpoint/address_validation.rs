@@ -92,7 +92,7 @@ fn rfc_9000_8_1_3_each_token_is_another_one() {
     }
 }
 
-/// A token that leaves no room for the ClientHello is worse than none.
+/// A token without room for the ClientHello is worse than no token.
 #[test]
 fn no_token_stops_the_next_connection() {
     for (length, is_used) in [(1000, true), (1001, false), (1200, false), (16_000, false)] {

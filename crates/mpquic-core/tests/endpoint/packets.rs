@@ -127,7 +127,7 @@ fn datagrams_that_overtake_the_start_of_their_connection_are_kept() {
     assert_eq!(lost(&mut client.1), None);
 }
 
-/// A connection that is given up while it starts, as by a panic, leaves nothing behind.
+/// A connection given up during its start, as by a panic, leaves no state behind.
 #[test]
 fn a_connection_that_does_not_start_is_forgotten() {
     let mut test = Test::new();
@@ -180,8 +180,8 @@ fn rfc_9001_5_7_a_server_may_answer_in_its_first_flight() {
     assert_eq!(read(&mut client.1, id), (b"answer".to_vec(), true));
 }
 
-/// RFC 9001 section 5.7: 1-RTT packets wait for the end of the handshake; they need not be sent
-/// again only because they overtook it.
+/// RFC 9001 section 5.7: 1-RTT packets wait for the end of the handshake; overtaking the handshake
+/// costs no repetition.
 #[test]
 fn rfc_9001_5_7_packets_that_overtake_the_handshake_are_kept() {
     let mut test = Test::new();
@@ -205,11 +205,11 @@ fn rfc_9001_5_7_packets_that_overtake_the_handshake_are_kept() {
     assert_eq!(read(accepted, id), (b"early bird".to_vec(), true));
 }
 
-/// RFC 9001 section 5.7: what is kept of such packets is bounded, in number and in bytes. Nobody can
-/// tell yet whether they are genuine.
+/// RFC 9001 section 5.7: kept packets are bounded, in number and in bytes, because forged ones
+/// cannot be told apart yet.
 #[test]
 fn rfc_9001_5_7_few_packets_that_overtake_the_handshake_are_kept() {
-    // The size of each datagram, and how many of them are kept.
+    // The size of each datagram, and the number of kept ones.
     for (size, kept) in [
         (100, 16),
         (1200, 16),

@@ -30,7 +30,7 @@ fn rfc_9001_4_6_early_data_arrives_with_the_first_flight() {
     test.exchange(&mut client, &mut server);
     assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
     assert!(client.1.is_multipath());
-    // All of it was acknowledged: nothing was sent twice.
+    // All packets were acknowledged: no data was sent twice.
     assert_eq!(
         client
             .1
@@ -65,8 +65,8 @@ fn rfc_9001_5_6_a_client_drops_zero_rtt_packets() {
     assert_eq!(lost(&mut client.1), None);
 }
 
-/// RFC 9001 section 9.2, RFC 8446 section 8: each ticket is good once, so that a first flight that
-/// is sent again brings no data again.
+/// RFC 9001 section 9.2, RFC 8446 section 8: each ticket is good once, so a repeated first flight
+/// brings no data again.
 #[test]
 fn rfc_9001_9_2_replayed_early_data_is_not_taken() {
     let mut test = Test::new();
@@ -75,8 +75,7 @@ fn rfc_9001_9_2_replayed_early_data_is_not_taken() {
     write(&mut client.1, &[7; 3000]);
     let flight = test.datagrams(&mut client.1);
     for expected in [ZeroRtt::Accepted, ZeroRtt::NotOffered] {
-        // Another endpoint with the same tickets, so that nothing but TLS can tell the attempts
-        // apart.
+        // Another endpoint with the same tickets: only TLS can tell the attempts apart.
         let config = Arc::new(test.tls.server(test.transport.clone()));
         let endpoint = Arc::new(EndpointConfig::new([2; 32]));
         test.server = Endpoint::new(endpoint, Some(config), [5; 32]);
@@ -139,8 +138,8 @@ fn rfc_9001_4_6_2_rejected_early_data_never_happened() {
     assert_eq!(lost(&mut client.1), None);
 }
 
-/// RFC 9369 sections 4.1 and 5: 0-RTT stays in the version it was begun in; a server that chooses
-/// another one does not take the ticket.
+/// RFC 9369 sections 4.1 and 5: 0-RTT keeps its first version; a server with another choice does
+/// not take the ticket.
 #[test]
 fn rfc_9369_5_a_change_of_the_version_rejects_early_data() {
     let mut test = Test::new();
@@ -203,8 +202,8 @@ fn rfc_9000_17_2_5_3_early_data_is_sent_again_after_a_retry() {
     assert_eq!(lost(&mut client.1), None);
 }
 
-/// RFC 9000 section 7.4.1: a server that allows more by now hears of it when the handshake is
-/// complete; early data keeps to what it allowed before.
+/// RFC 9000 section 7.4.1: a client hears of raised limits at the end of the handshake; early data
+/// keeps to the remembered limits.
 #[test]
 fn rfc_9000_7_4_1_early_data_keeps_to_the_remembered_limits() {
     let mut test = Test::new();
@@ -294,7 +293,7 @@ fn the_smallest_acknowledgement_delay_is_not_remembered() {
     transport.ack_frequency = Some(AckFrequencyOptions::default());
     test.transport = built(transport.clone());
     test.visit();
-    // The same server does not know the frames any more: it would close at the first.
+    // The same server without the extension: it would close at the first such frame.
     transport.min_ack_delay = None;
     let server = test.tls.server(built(transport));
     test.server.set_server_config(Some(Arc::new(server)));

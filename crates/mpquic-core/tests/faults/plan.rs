@@ -52,14 +52,14 @@ pub(super) enum Act {
     Rebind(usize, bool),
     /// The client has another port, and perhaps the address of another path.
     Move(usize, usize),
-    /// The client closes a path unless it is the last one, and opens it again.
+    /// The client closes a path other than the last, and opens it again.
     Close(usize),
     /// A unidirectional stream of so many bytes.
     Send(Side, u64),
     /// A bidirectional stream, and the answer.
     Ask(Side, u64, u64),
     Datagram(Side, usize),
-    /// The newest stream that a side sends on is reset, and the newest that it reads is stopped.
+    /// A side's newest sending stream is reset, and its newest receiving stream is stopped.
     Reset(Side),
     Stop(Side),
     UpdateKeys(Side),
@@ -85,7 +85,7 @@ pub(super) enum Ending {
     Abandon(Side),
     /// A process is killed.
     Vanish(Side),
-    /// The server is killed, and another one takes its place at once.
+    /// The server is killed, and a new server takes its place at once.
     Restart,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Debug for Plan {
 impl Plan {
     pub(super) fn draw(seed: u64, tls: bool) -> Self {
         let mut drawn = draw(seed, tls, Sides::Apart);
-        // Other numbers than those that draw what the drawn network and configurations are like.
+        // Other random numbers than those of the drawn network and configurations.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6661_756c_7473);
         vary_timeouts(&mut random, &mut drawn);
         let paths = drawn.names.len();
@@ -243,7 +243,7 @@ fn draw_act(random: &mut Xoshiro256PlusPlus, paths: usize) -> Act {
     }
 }
 
-/// A link as it is while these changes are in force.
+/// A link under these changes.
 pub(super) fn changed<'a>(
     base: &LinkConfig,
     changes: impl Iterator<Item = &'a Change>,

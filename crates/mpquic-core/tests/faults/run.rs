@@ -13,8 +13,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const SIDES: [Side; 2] = [Side::Client, Side::Server];
 /// How often the client looks for paths to open, and processes are seen to.
 const TICK: Duration = SECOND;
-/// How long nothing may arrive once the network works again: faults may have doubled the probe
-/// timeout to nearly their own length, and packets may still be seconds late.
+/// Longest time without arriving data after the network's recovery: faults may have doubled the
+/// probe timeout to nearly their own length, and packets may still be seconds late.
 const STANDSTILL: Duration = Duration::from_secs(60);
 /// How long the end of a connection may take for a side that missed the news: two idle timeouts and
 /// a handshake.
@@ -24,14 +24,14 @@ pub(super) struct Run {
     plan: Plan,
     pair: Pair,
     verdict: Verdict,
-    /// Each path's links as they are without faults.
+    /// Each path's links without faults.
     links: Vec<[LinkConfig; 2]>,
     /// Since the start of the plan.
     elapsed: Duration,
     is_slow: [bool; 2],
     /// Interfaces of each side that are gone.
     is_down: Vec<[bool; 2]>,
-    /// Applications that read nothing more.
+    /// Applications that no longer read.
     is_gone: [bool; 2],
     /// Processes that were killed.
     is_dead: [bool; 2],
@@ -60,7 +60,7 @@ impl Run {
         }
     }
 
-    /// True if all that was sent has arrived, and an application closed the connection then.
+    /// True if all sent data arrived before an application closed the connection.
     pub(super) fn run(mut self) -> bool {
         if !self.plan.is_early {
             self.until(10 * SECOND, |run| {
@@ -80,7 +80,7 @@ impl Run {
         self.verdict.is_complete()
     }
 
-    /// Handles all events until something is true, for at most this long. True if it became true.
+    /// Handles all events until `done` is true, within this time. Returns whether `done` was true.
     fn until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.pair.now() + limit;
         while !done(self) {
@@ -116,7 +116,7 @@ impl Run {
         active.map(|it| it.fault).collect()
     }
 
-    /// Makes network, processes and applications as they should be now.
+    /// Applies the current faults to network, processes and applications.
     fn apply(&mut self) {
         let active = self.active();
         self.apply_to_links(&active);
@@ -146,7 +146,7 @@ impl Run {
         if self.runs(Side::Client) {
             self.open_paths();
         }
-        // A process that goes on has read what waited for it; applications hear what came of that.
+        // A continued process has read its waiting datagrams; applications hear of the results.
         self.verdict.listen(&self.pair);
         self.pair.next_event();
     }
@@ -172,7 +172,7 @@ impl Run {
         }
     }
 
-    /// What a stopped process does first, which an episode that is over says.
+    /// A stopped process's first action, as the ended episode says.
     fn on_resume(&self, side: Side) -> OnResume {
         let mut episodes = self.plan.episodes.iter();
         let first = episodes.find_map(|it| match it.fault {
@@ -225,7 +225,7 @@ impl Run {
         }
     }
 
-    /// The client opens a path wherever it has an interface and none.
+    /// The client opens a path on each interface without one.
     fn open_paths(&mut self) {
         for index in 0..self.is_down.len() {
             let ip = self.pair.links()[index].client;
@@ -278,7 +278,7 @@ impl Run {
                 let now = self.pair.time(side);
                 self.pair.connection(side).initiate_key_update(now);
             }
-            // A process that is stopped does nothing.
+            // A stopped process does nothing.
             _ => {}
         }
     }
@@ -343,7 +343,7 @@ impl Run {
         }
     }
 
-    /// A side's connection is lost or was closed, or its process killed.
+    /// True after a side's connection was lost or closed, or its process killed.
     fn is_over(&self) -> bool {
         let lost = |event: &Event| matches!(event, Event::ConnectionLost { .. });
         let mut events = SIDES.into_iter().flat_map(|side| self.pair.events(side));
@@ -357,7 +357,7 @@ impl Run {
         self.heal();
         let over = self.until(END, |run| {
             let mut sides = SIDES.into_iter();
-            // Packets that were seconds late may have begun others.
+            // Packets that were seconds late may have begun other connections.
             sides.all(|side| {
                 let host = run.pair.host(run.pair.host_id(side));
                 let mut connections = host.connections().iter();
@@ -428,7 +428,7 @@ impl Run {
         self.pair.host_mut(host).crash();
     }
 
-    /// Closes a side's connection, if it has one.
+    /// Closes a side's connection.
     fn close(&mut self, side: Side) {
         if self.pair.hosted(side).is_none() {
             return self.close(!side);
@@ -439,7 +439,7 @@ impl Run {
         connection.close(now, VarInt::from_u32(0), REASON.into());
     }
 
-    /// The network works: all that was sent arrives, unless the connection was lost before.
+    /// The network works: all sent data arrives, unless the connection was lost before.
     fn complete(&mut self) {
         let mut received = None;
         loop {
@@ -499,7 +499,7 @@ impl Run {
     }
 }
 
-/// Connections are over and dropped: the endpoints of those who live keep nothing of them.
+/// Connections are over and dropped: the endpoints of live processes keep no state of them.
 fn check_memory(pair: Pair, is_dead: [bool; 2]) {
     for (endpoint, side) in pair.into_endpoints().iter().zip(SIDES) {
         if !is_dead[side as usize] {

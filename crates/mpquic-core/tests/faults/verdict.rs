@@ -25,11 +25,11 @@ struct Heard {
 pub(super) struct Verdict {
     started: [Instant; 2],
     heard: [Heard; 2],
-    /// The shorter one of both, as sides that are connected agree.
+    /// The shorter timeout, as connected sides agree.
     idle_timeout: Duration,
     handshake: [Duration; 2],
     closed_by: Option<Side>,
-    /// Both sides knew that the other one had all keys when it was closed.
+    /// At the close, each side knew of the other side's keys.
     was_confirmed: bool,
     is_path_closed: bool,
     /// The client has another address, or the server sees another one.
@@ -164,21 +164,21 @@ impl Verdict {
         }
     }
 
-    /// The last path may be given up if the other ones were closed, or if the client is heard from a
-    /// new address, but does not answer there.
+    /// The last path may be given up after the others were closed, or for a client that is heard
+    /// from a new address, but does not answer there.
     fn may_lack_paths(&self, time: Instant) -> bool {
         let is_old = self.healed.is_none_or(|healed| time < healed + AFTERMATH);
         self.is_path_closed || self.is_moved && is_old
     }
 
-    /// Nothing was heard for the idle timeout; and if all is well, there was nothing to say.
+    /// No packet arrived for the idle timeout; in a healthy network, no packet was due.
     fn is_silence(&self, pair: &Pair, side: Side, time: Instant) -> bool {
         let last = self.heard[side as usize].last;
         let is_long = time.duration_since(last) >= self.idle_timeout;
         let Some(healed) = self.healed else {
             return is_long;
         };
-        // Who has heard something since has no reason to give up.
+        // A side that has heard a packet since has no reason to give up.
         let ahead = pair.time(side) - pair.now();
         let is_old = last < healed + ahead + AFTERMATH;
         is_long && (is_old || self.is_complete || is_drained(pair, !side))
@@ -189,7 +189,7 @@ fn is_drained(pair: &Pair, side: Side) -> bool {
     pair.hosted(side).is_some_and(Hosted::is_drained)
 }
 
-/// Why and when a side's connection was lost, if it was.
+/// Cause and time of the loss of a side's connection.
 fn reason(pair: &Pair, side: Side) -> Option<(Instant, ConnectionError)> {
     let events = pair.hosted(side).map(Hosted::events);
     let mut reasons = events.unwrap_or_default().iter();

@@ -73,7 +73,7 @@ fn of(hostile: Hostile) -> Arc<dyn ControllerFactory> {
     factory("hostile", move || Box::new(hostile))
 }
 
-/// With each of some schedulers, one of which plans with [`Controller::window_after_round`].
+/// With several schedulers, one of them planning with [`Controller::window_after_round`].
 fn run(hostile: Hostile, limit: Duration) -> Vec<Cost> {
     let names = ["lrf", "etc", "sttf", "redundant"];
     let run = |name| {

@@ -92,7 +92,7 @@ fn run(scheduler: Arc<dyn SchedulerFactory>, limit: Duration) -> Cost {
     transfer(&mut pair, limit)
 }
 
-/// A transfer that is hardly slower than with a sane scheduler.
+/// The transfer is hardly slower than with a sane scheduler.
 fn assert_harmless(select: Select) {
     let cost = run(of(select), SECOND);
     assert!(cost.packets < 400, "{cost:?}");
@@ -147,7 +147,7 @@ fn a_backup_nobody_needs_carries_nothing() {
     let before = pair.client().path_stats(PathId(1)).unwrap().bytes_sent;
     transfer(&mut pair, SECOND);
     let after = pair.client().path_stats(PathId(1)).unwrap().bytes_sent;
-    // Acknowledgements of what the peer sends there, which is not asked to treat it otherwise.
+    // Acknowledgements of the peer's packets there; the peer was not told to avoid the path.
     assert!(after - before < SIZE / 4, "{}", after - before);
 }
 
@@ -168,7 +168,7 @@ fn waiting_for_times_that_never_come() {
     assert_slow(|view, _| wait(77, Some(view.now + 300 * MS)));
 }
 
-/// A path that is dead keeps what is in flight in flight.
+/// A dead path keeps its packets in flight.
 #[test]
 fn waiting_for_a_dead_path() {
     for decision in [wait(1, None), wait(1, None), Decision::Blocked] {
@@ -176,7 +176,7 @@ fn waiting_for_a_dead_path() {
         let scheduler = factory("hostile", move || {
             let decision = until_dead.clone();
             Box::new(Hostile {
-                // Something is under way there when it dies.
+                // Packets are in flight on the path when it dies.
                 select: move |_: &View<'_>, call| match call {
                     0..40 => Decision::send(PathId(1)),
                     _ => decision.clone(),
@@ -288,7 +288,7 @@ fn reinjecting_the_same_for_ever() {
     });
 }
 
-/// However large the window is that the repetitions would fill: they are charged.
+/// Repetitions are charged for any window that they would fill.
 #[test]
 fn repetitions_are_charged() {
     const SIZE: u64 = 100_000;
@@ -306,7 +306,7 @@ fn repetitions_are_charged() {
     let mut pair = Pair::connected(&topology, setup);
     pair.transfer(Side::Client, SIZE, 20 * SECOND);
     let sent = pair.client().stats().bytes_sent;
-    // 64 KiB are free, and each byte that is new pays for 16.
+    // 64 KiB are free, and each new byte pays for 16.
     assert!(sent < 18 * SIZE + (1 << 16), "{sent}");
 }
 

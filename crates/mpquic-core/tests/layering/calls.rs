@@ -14,7 +14,7 @@ struct Share {
 /// A type: the place in [`Crate::files`] of the file that declares it, and its name.
 type Type = (usize, String);
 
-/// For each type whose methods are in several files, which of these call which: places in
+/// For each type with methods in several files, the calls between these files: places in
 /// [`Crate::files`]. The file that declares the type joins the others and is left out.
 pub(crate) fn between_files(krate: &Crate) -> BTreeMap<Type, BTreeSet<(usize, usize)>> {
     let without_declaring = |((declaring, name), mut shares): (Type, BTreeMap<usize, Share>)| {
@@ -24,7 +24,7 @@ pub(crate) fn between_files(krate: &Crate) -> BTreeMap<Type, BTreeSet<(usize, us
     shares(krate).into_iter().map(without_declaring).collect()
 }
 
-/// Which files with methods of a type call which, the one that declares it among them.
+/// The calls between files with methods of a type, including the file that declares it.
 pub(crate) fn of_type(krate: &Crate, name: &str) -> BTreeSet<(usize, usize)> {
     let all = shares(krate).into_iter();
     let of_name = all.filter(|((_, found), _)| found == name);

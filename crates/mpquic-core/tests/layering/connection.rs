@@ -16,7 +16,7 @@ struct Size {
 }
 
 impl Size {
-    /// Adds a file, as far as it is about the type with this name.
+    /// Adds a file's part of the type with this name.
     fn add(&mut self, name: &str, text: &str) {
         let (block, declaration) = (format!("impl {name} {{"), format!("struct {name} {{"));
         for line in blocks(text, |line| line == block) {

@@ -1,5 +1,5 @@
-//! The shape of the source: which file, folder and crate may name which, and how large the
-//! connection may be. A new room or crate needs a row in [`tables`].
+//! The shape of the source: arrows between files, folders and crates, and the size of the types
+//! that join others. A new room or crate needs a row in [`tables`].
 
 mod calls;
 mod connection;
@@ -37,7 +37,7 @@ fn room<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     Some(first.strip_suffix(".rs").unwrap_or(first))
 }
 
-/// The rooms of a folder. The crate's root joins them all, so it has no row.
+/// The rooms of a folder. The crate's root joins them all, and has no row.
 fn rooms(krate: &Crate, folder: &str) -> Named {
     let mut rooms = Named::new();
     let room_of = |file: usize| room(folder, &krate.files[file].path).filter(|name| *name != "lib");
@@ -59,7 +59,7 @@ fn rooms(krate: &Crate, folder: &str) -> Named {
     rooms
 }
 
-/// A table as it should be, each room after those it names as far as there is such an order.
+/// The table to write, each room after the rooms it names, as far as such an order exists.
 fn table(mut rooms: Named) -> String {
     let mut text = String::new();
     while !rooms.is_empty() {
@@ -248,8 +248,8 @@ fn only_the_core_names_quinn_proto_and_few_files_rustls() {
     assert!(faults.is_empty(), "files that name rustls: {faults:#?}");
 }
 
-/// `unstable_wire` is for tests, benchmarks and fuzz targets. What a crate is built on, it finds in
-/// the interface proper.
+/// `unstable_wire` is for tests, benchmarks and fuzz targets. Other crates use the proper
+/// interface.
 #[test]
 fn no_crate_is_built_on_the_unstable_door() {
     let crates = Crate::all();

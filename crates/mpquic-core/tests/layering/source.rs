@@ -1,13 +1,13 @@
-//! Reads the source of all crates, and finds what each file names in the others of its crate.
+//! Reads the source of all crates, and finds the names in each file from other files of its crate.
 //!
-//! It knows as much of Rust as this workspace uses: `use` trees and paths, through re-exports to
-//! the file that declares what is named. Methods have no path, so a call of one is no arrow.
+//! It knows the Rust of this workspace: `use` trees and paths, through re-exports to the declaring
+//! file. Methods have no path, so their calls are no arrows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many re-exports may lead from a path to what it names; ends circles of imports.
+/// Most re-exports from a path to its item; ends circles of imports.
 const MAX_HOPS: usize = 16;
 
 /// What ends a module's name.
@@ -22,7 +22,7 @@ pub(crate) struct File {
     pub(crate) text: String,
     /// Names from the crate's root to this file; none for the root itself.
     module: Vec<String>,
-    /// What its `use` lines bring in, by the name it has here.
+    /// The items of its `use` lines, by their name here.
     imports: BTreeMap<String, Vec<String>>,
     /// Paths that end with `*`.
     globs: Vec<Vec<String>>,
@@ -61,7 +61,7 @@ impl File {
         })
     }
 
-    /// True if an item of this name is declared here.
+    /// True for the name of an item declared here.
     fn declares(&self, name: &str) -> bool {
         let mut before = "";
         self.words().any(|(_, word, _)| {
@@ -131,7 +131,7 @@ impl File {
     }
 }
 
-/// What a file names in another one of its crate.
+/// A name in a file from another file of its crate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Arrow {
     /// Places in [`Crate::files`].
@@ -189,12 +189,12 @@ impl Crate {
         folders.into_iter().map(read).collect()
     }
 
-    /// What each file names in others.
+    /// Names in each file from other files.
     pub(crate) fn arrows(&self) -> BTreeSet<Arrow> {
         let mut arrows = BTreeSet::new();
         for (from, file) in self.files.iter().enumerate() {
             for path in &file.paths {
-                // A module's name alone, without anything in it, is no arrow.
+                // The name of a module alone is no arrow.
                 if let Some(Target::Item(to, item)) = self.resolve(from, path, 0)
                     && to != from
                 {
@@ -353,7 +353,7 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Words, `::`, and every other character that is no space by itself.
+/// Words, `::`, and every other character but spaces.
 pub(crate) fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();

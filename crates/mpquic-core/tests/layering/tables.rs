@@ -1,8 +1,8 @@
 //! What may name what. The tests beside say how each table is read; a row that is missing, not true
 //! or no longer needed is a fault.
 
-/// A room, and the rooms it names. A room is a file or a folder; `mod` is what a folder's own file
-/// declares. Rooms come after those they name, so no arrow leads up.
+/// A room, and the rooms it names. A room is a file or a folder; `mod` is a folder's own file.
+/// Rooms come after the rooms they name, so no arrow leads up.
 pub(crate) type Row = (&'static str, &'static str);
 
 /// Folders, and the rooms in each.
@@ -401,8 +401,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     ),
 ];
 
-/// Files with methods of `Connection`, and those whose methods each calls. Files come after those
-/// they call.
+/// Files with methods of `Connection`, and the files whose methods they call. Files come after the
+/// files they call.
 pub(crate) const CALLS: &[Row] = &[
     ("close_packets", ""),
     ("settle", ""),
@@ -415,7 +415,7 @@ pub(crate) const CALLS: &[Row] = &[
     ("timers", "closing settle"),
 ];
 
-/// Crate, and the crates of ours it names, besides those that only its tests name.
+/// Crates, and our crates that each names outside of its tests.
 pub(crate) const CRATES: &[Row] = &[
     ("mpquic-core", ""),
     ("mpquic-sched", "mpquic_core"),
@@ -451,14 +451,14 @@ pub(crate) const RUSTLS: &[&str] = &[
     "mpquic-tokio/src/connection_properties.rs",
 ];
 
-/// A count that may only fall. A limit that is further above the count than the slack is a fault: a
-/// change that makes something smaller lowers its limit.
+/// A count that may only fall. A limit above the count by more than the slack is a fault: lower the
+/// limit with each improvement.
 pub(crate) struct Limit {
     pub(crate) limit: usize,
     pub(crate) slack: usize,
 }
 
-/// A type that joins others, and how large it may be.
+/// A type that joins others, and its size.
 pub(crate) struct Joint {
     pub(crate) name: &'static str,
     /// Where its methods are.

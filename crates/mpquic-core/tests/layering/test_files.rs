@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::source::folders_of_crates;
 
-/// A file that its parent does not declare would never be compiled, and its tests never run.
+/// Without a declaration by its parent, a file would never be compiled, and its tests never run.
 #[test]
 fn every_test_file_is_part_of_its_crates_program() {
     let mut faults = Vec::new();

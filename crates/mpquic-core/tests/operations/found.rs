@@ -1,4 +1,4 @@
-//! Sequences that once failed. What is drawn from their seeds must stay as it is, so they have the
+//! Sequences that once failed. The numbers drawn from their seeds must stay, so they have the
 //! configurations of their time.
 
 use mpquic_core::PathStatus::{Available, Backup};
@@ -296,7 +296,7 @@ fn the_eighth_sequence_that_failed() {
     replay(6_582_708_956_308_293_404, Sides::Apart, &operations);
 }
 
-/// Likewise, until both sides had been idle for too long.
+/// Likewise, until the idle timeout of both sides.
 #[test]
 fn the_ninth_sequence_that_failed() {
     let operations = [
@@ -326,8 +326,8 @@ fn the_ninth_sequence_that_failed() {
     replay(6_582_708_956_308_293_404, Sides::Apart, &operations);
 }
 
-/// The server's first connection dies of silence, as all it sends is lost, and the client is accepted
-/// once more. What the application closes is then the second one.
+/// The server's first connection dies of silence, as all its packets are lost, and the client is
+/// accepted once more. The application then closes the second connection.
 #[test]
 fn the_tenth_sequence_that_failed() {
     let operations = [
@@ -365,8 +365,8 @@ fn the_eleventh_sequence_that_failed() {
     replay(6_632_612_202_612_031_374, Sides::Apart, &operations);
 }
 
-/// A suspect path answered with an acknowledgement of bare acknowledgements alone: its probes were declared lost,
-/// nothing was left that could be acknowledged, and it stayed suspect.
+/// A suspect path answered only with an acknowledgement of bare acknowledgements: its probes were
+/// declared lost, no packet was left to acknowledge, and the path stayed suspect.
 #[test]
 fn a_path_whose_bare_acknowledgements_are_acknowledged_works_again() {
     let bind = OnStream::Bind(Share(1161545786049817901));
@@ -398,7 +398,8 @@ fn a_reason_is_cut_where_an_address_is_not_validated() {
     replay(65_535, Sides::Apart, &operations);
 }
 
-/// Its handshake has taken all that the client's first datagram allows, and nothing else of the client arrives.
+/// Its handshake has used up the allowance of the client's first datagram, and no other datagram of
+/// the client arrives.
 #[test]
 fn a_server_may_be_unable_to_say_that_it_has_closed() {
     let mut operations = vec![
@@ -410,9 +411,9 @@ fn a_server_may_be_unable_to_say_that_it_has_closed() {
     replay(101, Sides::Apart, &operations);
 }
 
-/// The path's delay rose beyond several probe timeouts. Acknowledgements of older packets came between two of them each
-/// time, from which on it was silent anew, so that no round trip ever counted; the server then was gone before its
-/// CONNECTION_CLOSE had arrived.
+/// The path's delay rose beyond several probe timeouts. Acknowledgements of older packets came
+/// between two timeouts each time, and the path then counted as silent anew, so no round trip ever
+/// counted; the server was gone before its CONNECTION_CLOSE had arrived.
 #[test]
 fn a_path_that_becomes_much_longer_is_measured_again() {
     let operations = [
@@ -433,8 +434,8 @@ fn a_path_that_becomes_much_longer_is_measured_again() {
     replay(65402, Sides::Apart, &operations);
 }
 
-/// The client closed its first path before its connection IDs for the other one had arrived: the server could not
-/// answer there, and waited for them to come on another path.
+/// The client closed its first path before its connection IDs for the other path had arrived: the
+/// server could not answer there, and waited for the IDs on another path.
 #[test]
 fn the_last_path_brings_the_connection_id_to_answer_with() {
     let operations = [

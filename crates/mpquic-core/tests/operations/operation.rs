@@ -9,8 +9,8 @@ use proptest::prelude::*;
 /// Both sides of a connection.
 pub(super) const SIDES: [Side; 2] = [Side::Client, Side::Server];
 
-/// One of some things, however many there will be: a share of them. It prints as it is written, so
-/// that a sequence that was found can become a test.
+/// A share of a list, to pick an item from a list of any length. It prints as Rust source, to turn
+/// a found sequence into a test.
 #[derive(Clone, Copy)]
 pub(super) struct Share(pub(super) u64);
 
@@ -52,10 +52,10 @@ pub(super) enum OnStream {
     Priority(i32),
     Incremental(bool),
     Redundant(bool),
-    /// To one of the paths; to none if there is none.
+    /// To one of the paths; to none without paths.
     Bind(Share),
     Unbind,
-    /// It is said to have so many bytes, which need not be true.
+    /// The announced number of bytes, perhaps a false one.
     Expect(u64),
 }
 
@@ -75,7 +75,7 @@ pub(super) enum OnPath {
     Status(PathStatus),
     Ping,
     DownAndUp,
-    /// Only one side does. If both did, each the path the other one keeps, and a NAT box forgot
+    /// Only one side closes. If each side closed the path the other one keeps, and a NAT box forgot
     /// its bindings at that moment, neither could reach the other again.
     Close,
     /// The client moves to another port, and to another address if the server has one for all.

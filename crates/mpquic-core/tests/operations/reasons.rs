@@ -9,14 +9,14 @@ use super::operation::SIDES;
 /// probe timeout doubles with each.
 const CUT_OFF: u64 = 7;
 
-/// What happened that may end a connection, or keep a side from hearing of its end.
+/// Past events that may end a connection, or keep a side from hearing of its end.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     closed: Option<Closed>,
-    /// A side has closed a path. If the other side had closed the rest, none is left (MP-128).
+    /// A side has closed a path. After the other side closed the rest, no path is left (MP-128).
     is_path_left: bool,
-    /// A NAT box forgot its bindings, or the client has moved, or its address was never validated: the server
-    /// cannot reach it before something of it arrives.
+    /// A NAT box forgot its bindings, the client has moved, or its address was never validated: the
+    /// server cannot reach the client before the client's next packet.
     is_out_of_reach: bool,
 }
 
@@ -47,12 +47,12 @@ fn is_unheard(reason: &ConnectionError) -> bool {
     matches!(reason, ConnectionError::TimedOut | ConnectionError::Reset)
 }
 
-/// No path was left, as this side noticed or the other one says.
+/// No path was left, by this side's own account or the other's.
 fn is_without_path(reason: &ConnectionError) -> bool {
     let fault = Fault::NoPathLeft;
     match reason {
         ConnectionError::TransportError(error) => error.fault == fault,
-        // The text is cut where a packet has little room, as to an address that is not validated.
+        // The text is cut in packets with little room, as to an address without validation.
         ConnectionError::ConnectionClosed(close) => {
             close.code == fault.code() && fault.reason().as_bytes().starts_with(&close.reason)
         }
@@ -65,7 +65,8 @@ impl Past {
     pub(super) const REASON: &str = "enough";
 
     pub(super) fn on_close(&mut self, by: Side, code: u32, pair: &Pair) {
-        // A server may have sent already what an address that is not validated may get (RFC 9000 section 8.1).
+        // A server may have used up the allowance of an address without validation (RFC 9000
+        // section 8.1).
         let server = pair.hosted(Side::Server);
         let path = server.and_then(|server| server.connection.path_stats(PathId::ZERO));
         self.is_out_of_reach |= path.is_some_and(|path| path.state == PathState::Validating);
@@ -90,7 +91,7 @@ impl Past {
         self.closed.is_some()
     }
 
-    /// The code this side has closed with, if it has.
+    /// The code of this side's close.
     pub(super) fn code_of(&self, side: Side) -> Option<u32> {
         let closed = self.closed.filter(|closed| closed.by == side)?;
         Some(closed.code)
@@ -114,7 +115,7 @@ impl Past {
         let there = reason(pair, !closed.by).expect("the other side has lost its connection");
         let as_closed = match &there {
             ConnectionError::ApplicationClosed(close) => {
-                // The text is cut where a packet has little room, as to an address that is not validated.
+                // The text is cut in packets with little room, as to an address without validation.
                 let whole = Self::REASON.as_bytes();
                 let is_cut = self.is_out_of_reach && whole.starts_with(&close.reason);
                 close.error_code == VarInt::from_u32(closed.code)

@@ -6,7 +6,7 @@
 //!
 //!     ACCEPT_RUNS=1 cargo test -p mpquic-core --test all recorded
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-// Exponentials are those of the system's library, and may differ in their last bit elsewhere.
+// Exponentials come from the system's library, and may differ in their last bit elsewhere.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -39,7 +39,7 @@ impl Sink for Log {
         let (begin, hash) = &mut *self.0.lock().unwrap();
         let elapsed = begin.map(|begin| now - begin).unwrap_or_default();
         let what = match event {
-            // What is in them is on the wire.
+            // Their content is on the wire.
             Event::PacketSent(packet) | Event::PacketReceived(packet) => format!(
                 "{} {:?} {} {} {:?} {:?}",
                 packet.path,

@@ -34,7 +34,7 @@ pub(super) struct Run {
     port: u16,
     /// Bytes read by both sides when last looked at.
     received: u64,
-    /// What both sides said of themselves so far, if that is recorded.
+    /// Both sides' reports so far, for a record.
     pub(super) record: Option<Hash>,
 }
 
@@ -324,7 +324,7 @@ impl Run {
         true
     }
 
-    /// A client that has heard nothing from the connection which the server has closed is accepted once
+    /// A client that heard no packet from the connection closed by the server is accepted once
     /// more.
     fn close_again(&mut self) {
         let Some(code) = self.past.code_of(Side::Server) else {
@@ -336,7 +336,7 @@ impl Run {
         }
     }
 
-    /// Adds what both sides say of themselves, if that is recorded.
+    /// Adds both sides' reports to the record.
     fn note(&mut self) {
         let Some(mut hash) = self.record else {
             return;
@@ -370,7 +370,7 @@ impl Run {
         }
     }
 
-    /// What the network did in each direction so far, all paths together.
+    /// Packets of the network in each direction so far, all paths together.
     fn carried(&self) -> [Carried; 2] {
         let mut carried = [Carried::default(); 2];
         for name in &self.names {
@@ -415,14 +415,14 @@ impl Run {
         self.close(side, 0);
     }
 
-    /// An endpoint routes as many connection IDs, and knows as many tokens, as there are for paths
-    /// that are open, to be forgotten, or may be opened: two each.
+    /// An endpoint routes as many connection IDs, and knows as many tokens, as its paths need: two
+    /// for each open, future or dying path.
     fn check_routes(&mut self, side: Side) {
         let setup = self.pair.setup_mut();
         let allowed = [&setup.client, &setup.server].map(|side| side.max_concurrent_paths);
         let allowed = allowed.into_iter().max().unwrap_or(0).max(1) as usize;
         let most = |pair: &mut Pair| 2 * (allowed + pair.connection(side).paths().count());
-        // Those that were replaced count until the peer has retired them.
+        // Replaced IDs count until the peer has retired them.
         let retired = |pair: &mut Pair| pair.routes(side).connection_ids <= most(pair);
         let _checked_below = self.pair.run_until(STANDSTILL, retired);
         let (routes, most) = (self.pair.routes(side), most(&mut self.pair));
@@ -439,7 +439,7 @@ impl Run {
     }
 }
 
-/// Packets that one direction of the network took, and those it delivered as they were sent.
+/// Packets sent in one direction of the network, and packets delivered unchanged.
 #[derive(Debug, Clone, Copy, Default)]
 struct Carried {
     taken: u64,
@@ -447,13 +447,13 @@ struct Carried {
 }
 
 impl Carried {
-    /// True if packets were sent, and not one of them arrived.
+    /// True if packets were sent, and none arrived.
     fn is_cut_off_since(&self, earlier: &Self) -> bool {
         self.taken > earlier.taken && self.intact == earlier.intact
     }
 }
 
-/// One of them, if there are any.
+/// An item by share, from a list that is not empty.
 fn pick<T>(all: impl Iterator<Item = T>, share: Share) -> Option<T> {
     let mut all: Vec<_> = all.collect();
     (!all.is_empty()).then(|| all.swap_remove(share.of(all.len())))

@@ -74,7 +74,7 @@ fn random_setup(random: &mut Xoshiro256PlusPlus, seed: u64) -> Setup {
             transport.initial_stream_receive_window = window;
             transport.initial_receive_window = window;
             transport.max_idle_timeout = Some(60 * SECOND);
-            // Networks may lose nearly all of a handshake, and it goes on when they recover.
+            // Networks may lose nearly a whole handshake, which goes on after their recovery.
             transport.max_handshake_duration = 600 * SECOND;
             // Only the client can repair a NAT binding, and only by sending.
             transport.keep_alive_interval = Some(5 * SECOND);
