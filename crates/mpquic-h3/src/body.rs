@@ -1,7 +1,8 @@
-//! [`Body`]: bytes that are sent without copying them.
+//! [`Body`]: bytes sent without copying them.
 //!
-//! `h3` puts a body behind the header of its frame and shows both as slices, from which nobody gets back the
-//! [`Bytes`] they are part of. So a body is asked for them, by an advance of nothing, and answers aside.
+//! `h3` puts a body behind the header of its frame and shows both as slices, which hide the
+//! [`Bytes`] behind them. So we ask the body itself for its bytes, by an advance of zero, and the
+//! body answers aside.
 
 use std::cell::RefCell;
 
@@ -10,10 +11,10 @@ use bytes::{Buf, Bytes};
 /// Shorter bodies are copied: that costs less than a place of their own in the send buffer. In bytes.
 const SHORT: usize = 4 << 10;
 
-/// A body, or a piece of one, that is sent without copying it: give it to `h3` in the place of [`Bytes`].
+/// A body, or a piece of a body, to be sent without copying: give it to `h3` in the place of [`Bytes`].
 ///
-/// What is shorter than 4 KiB is copied. The rest stays in memory until the peer has acknowledged it, with all
-/// that the [`Bytes`] are a part of.
+/// Bodies below 4 KiB are copied. Larger ones stay in memory until the peer has acknowledged them, with the whole
+/// buffers behind the [`Bytes`].
 ///
 /// ```
 /// use bytes::Bytes;
@@ -66,7 +67,7 @@ impl Buf for Body {
     }
 }
 
-/// What is asked of bodies, for the time of one call.
+/// A question to bodies, for the time of one call.
 enum Question {
     None,
     Asked,
@@ -87,7 +88,7 @@ fn ask(data: &mut impl Buf) -> Option<Bytes> {
     }
 }
 
-/// Takes all of `data` out, if it is a [`Body`] that is worth it behind a short header, as two pieces.
+/// Takes all of `data` out, for a [`Body`] large enough behind a short header, as two pieces.
 pub(crate) fn take(data: &mut impl Buf) -> Option<[Bytes; 2]> {
     if data.remaining() < SHORT {
         return None;
@@ -98,7 +99,7 @@ pub(crate) fn take(data: &mut impl Buf) -> Option<[Bytes; 2]> {
         return None;
     }
     let header = data.copy_to_bytes(before);
-    // Whatever was wrapped around it, it is what is shown.
+    // True for the shown body, through any wrapper.
     let is_body = std::ptr::eq(data.chunk(), &*body);
     let body = match is_body {
         true => body,

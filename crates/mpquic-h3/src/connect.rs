@@ -1,10 +1,11 @@
-//! CONNECT requests as RFC 9114 section 4.4 wants them, and those for CONNECT-IP.
+//! CONNECT requests in the form of RFC 9114 section 4.4, and requests for CONNECT-IP.
 //!
-//! h3 0.0.8 writes `:scheme` and `:path` into every request. A CONNECT request must have neither, unless
-//! it is an extended one (RFC 9220); with them it is malformed, and other servers refuse it.
+//! h3 0.0.8 writes `:scheme` and `:path` into every request. A CONNECT request must have neither,
+//! unless it is an extended one (RFC 9220); otherwise other servers refuse the request as
+//! malformed.
 //!
-//! And it knows some values of `:protocol` only, `connect-ip` (RFC 9484) not among them. So to h3 such a
-//! request is one for `connect-udp` that has the field [`CONNECT_IP`], which never travels.
+//! And h3 knows only some values of `:protocol`, without `connect-ip` (RFC 9484). So h3 sees such a
+//! request as one for `connect-udp` with the field [`CONNECT_IP`], which never travels.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -37,8 +38,9 @@ const PROTOCOL: &str = ":protocol";
 /// ```
 pub const CONNECT_IP: (&str, &str) = (MARK, "connect-ip");
 
-/// Corrects the frame that begins a request of ours, and tells how it asks: takes `:scheme` and `:path` out of it if it is a
-/// CONNECT request without `:protocol`; makes it one for `connect-ip` if it is marked.
+/// Corrects the frame at the start of our request, and returns how the request asks: removes
+/// `:scheme` and `:path` from a CONNECT request without `:protocol`; turns a marked request into
+/// one for `connect-ip`.
 pub(crate) fn corrected(frame: Bytes) -> (Bytes, Asked) {
     let Some(section) = section_of(&frame) else {
         return (frame, Asked::Otherwise);
@@ -53,8 +55,8 @@ pub(crate) fn corrected(frame: Bytes) -> (Bytes, Asked) {
     (changed.unwrap_or(frame), asked)
 }
 
-/// The frame for h3 in the place of one that begins a request of the peer's with this field section: it is marked if it is
-/// for `connect-ip`, and only then. `None` if it stays.
+/// The frame for h3 in place of the first frame of a peer's request with this field section: marked
+/// for `connect-ip`, and never otherwise. `None` for an unchanged frame.
 pub(crate) fn marked(section: &[u8]) -> Option<Bytes> {
     with_protocol(section, true)
 }
@@ -88,8 +90,9 @@ fn headers(lines: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// The frame with another value of `:protocol`, or without a mark that the peer made; `None` if it stays. What is
-/// received and says `connect-ip` is marked, what is sent says so if it has the mark.
+/// The frame with another value of `:protocol`, or without a mark by the peer; `None` for an
+/// unchanged frame. A received `connect-ip` gets the mark, and a sent frame with the mark gets
+/// `connect-ip`.
 fn with_protocol(section: &[u8], is_received: bool) -> Option<Bytes> {
     let mut rest = lines(section)?;
     let mut changed = Vec::with_capacity(section.len());
@@ -124,7 +127,7 @@ fn with_protocol(section: &[u8], is_received: bool) -> Option<Bytes> {
     Some(headers(&changed))
 }
 
-/// `None` if the request has a `:protocol`, so that it needs both.
+/// `None` for a request with `:protocol`, which needs both.
 fn without_scheme_and_path(section: &[u8]) -> Option<Bytes> {
     let mut rest = lines(section)?;
     let mut kept = Vec::with_capacity(section.len());
@@ -169,7 +172,7 @@ mod tests {
     const GET: &[u8] = &[0b1100_0000 | 17];
     const HTTPS: &[u8] = &[0b1100_0000 | 23];
     const ROOT: &[u8] = &[0b1100_0000 | 1];
-    /// A method that the static table has not, only its name.
+    /// A method outside of the static table, with its name inside.
     const MKCOL: &[u8] = b"\x5f\x00\x05MKCOL";
     /// A path that the static table has not.
     const FILE: &[u8] = b"\x51\x02/a";
@@ -239,7 +242,7 @@ mod tests {
                 &line(MARKED, IP, false),
             ]);
             assert_eq!(received(read.clone()), for_h3);
-            // Nobody who says so gets anything else by it.
+            // A peer gains nothing by sending the mark itself.
             let twice = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &ip, FIELD, &mark]);
             assert_eq!(received(twice), for_h3);
             let only_marked = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &mark, &udp, FIELD, &mark]);
@@ -247,7 +250,7 @@ mod tests {
             assert_eq!(received(only_marked), without);
             let get = frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD, &mark]);
             assert_eq!(received(get), frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD]));
-            // What has no business there stays, for h3 to refuse.
+            // Fields out of place stay, for h3 to refuse.
             let other = [CONNECT, HTTPS, AUTHORITY, FILE, UNKNOWN];
             assert_eq!(
                 received(frame(&[&other[..], &[&ip]].concat())),

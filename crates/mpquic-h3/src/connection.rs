@@ -33,7 +33,7 @@ pub struct OpenStreams {
     connection: mpquic_tokio::Connection,
     max_frame_size: u64,
     request_priority: i32,
-    /// It is over if 0-RTT is rejected.
+    /// The connection is over if 0-RTT is rejected.
     early: bool,
 }
 
@@ -59,26 +59,26 @@ impl Connection {
         }
     }
 
-    /// Sets the longest frame that the peer may send, in bytes, DATA frames aside: 64 KiB unless set.
-    /// Such frames are kept in memory until they are whole. A stream with a longer one is ended
-    /// with `H3_EXCESSIVE_LOAD`; if it is the control stream, so is the connection.
+    /// Sets the longest frame from the peer, in bytes, except for DATA frames: 64 KiB by default.
+    /// Such frames stay in memory until they are whole. A longer frame ends its stream with
+    /// `H3_EXCESSIVE_LOAD`; on the control stream, the connection.
     #[must_use]
     pub fn max_frame_size(mut self, bytes: u32) -> Self {
         self.open.max_frame_size = bytes.into();
         self
     }
 
-    /// For a client: the streams of its requests have this priority from their first byte on. Larger is more urgent;
-    /// 0 unless set.
+    /// For a client: the priority of its request streams from their first byte on. Larger is more
+    /// urgent; 0 by default.
     #[must_use]
     pub fn request_priority(mut self, priority: i32) -> Self {
         self.open.request_priority = priority;
         self
     }
 
-    /// For a client that begins with 0-RTT: if that is rejected, HTTP/3 has to begin anew on the
-    /// connection. What began here then opens no streams of its own any more, which the server would
-    /// take for a second control stream, and no longer closes the connection.
+    /// For a client with 0-RTT: after a rejection, HTTP/3 must begin anew on the connection. This
+    /// value then opens no more streams of its own, which the server would take for a second
+    /// control stream, and no longer closes the connection.
     #[must_use]
     pub fn early(mut self) -> Self {
         self.open.early = true;
@@ -134,12 +134,12 @@ impl Connection {
     }
 }
 
-/// Resets each request that arrives from now on with `H3_REQUEST_REJECTED`, until the connection has ended: nothing was done
-/// for it, and the client may ask again elsewhere.
+/// Resets each later request with `H3_REQUEST_REJECTED`, until the connection has ended: the server
+/// did no work for the request, and the client may ask again elsewhere.
 ///
-/// For a server once `h3`'s `accept` has returned `None`, because the client sent GOAWAY: after that, `h3` 0.0.8 takes no
-/// requests, and those that come all the same would wait for the end of the connection. Keep the connection of `h3`
-/// meanwhile, for it closes the connection when it is dropped.
+/// For a server after `h3`'s `accept` has returned `None` on the client's GOAWAY: `h3` 0.0.8 then
+/// takes no requests, and late requests would wait for the end of the connection. Keep the
+/// connection of `h3` meanwhile: dropping it closes the connection.
 pub async fn reject_requests(connection: &mpquic_tokio::Connection) {
     let code = error::code(Code::H3_REQUEST_REJECTED.value());
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
@@ -210,7 +210,7 @@ impl<B: Buf> quic::OpenStreams<B> for OpenStreams {
         let opened = self.connection.poll_open_bi(cx);
         opened
             .map_ok(|streams| {
-                // It was opened a moment ago, so it is not closed.
+                // A new stream cannot be closed yet.
                 let _ = streams.0.set_priority(self.request_priority);
                 BidiStream::opened(&self.connection, streams, self.max_frame_size)
             })
@@ -223,7 +223,7 @@ impl<B: Buf> quic::OpenStreams<B> for OpenStreams {
     ) -> Poll<Result<SendStream<B>, StreamErrorIncoming>> {
         let opened = ready!(self.connection.poll_open_uni(cx));
         let stream = opened.map_err(error::of_lost_connection)?;
-        // Dropped before anything was written, it means nothing (RFC 9114 section 6.2).
+        // A stream dropped before its first byte has no meaning (RFC 9114 section 6.2).
         if self.is_over() {
             return Poll::Ready(Err(error::of_write(WriteError::ZeroRttRejected)));
         }

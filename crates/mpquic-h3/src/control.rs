@@ -1,6 +1,6 @@
-//! [`Control`]: what a peer may say on its unidirectional streams.
+//! [`Control`]: the rules for a peer's unidirectional streams.
 //!
-//! `h3` looks at most of it. Here is what it does not look at, or does not know.
+//! `h3` checks most of them. This file checks the rest.
 
 use h3::error::Code;
 
@@ -100,7 +100,7 @@ pub(crate) fn check_request_frame(frame: &Frame, is_ours: bool) -> Result<(), Co
     }
 }
 
-/// The number that is all of a payload (RFC 9114 section 7.1).
+/// The number which makes up a whole payload (RFC 9114 section 7.1).
 fn number(frame: &Frame) -> Result<u64, Code> {
     match Varint::default().read(frame.payload()) {
         (length, Some(number)) if length == frame.payload().len() => Ok(number),

@@ -14,8 +14,8 @@ use crate::connection::Connection;
 use crate::error;
 use crate::varint::{put_varint, varint_size};
 
-/// Sends the datagrams of `h3-datagram`. One for which the send buffer has no room is dropped, as the
-/// network may drop it anyway.
+/// Sends the datagrams of `h3-datagram`. A datagram without room in the send buffer is dropped, as
+/// the network might drop it.
 #[derive(Debug)]
 pub struct SendDatagrams(mpquic_tokio::Connection);
 
@@ -54,11 +54,11 @@ impl DatagramSender {
         self.send_with(payload, DatagramOptions::default())
     }
 
-    /// The same on a certain path, on two paths, or not after a deadline.
+    /// Like [`Self::send`], on a certain path, on two paths, or with a deadline.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::send`], and that the path is closed.
+    /// Those of [`Self::send`], and a closed path.
     pub fn send_with(
         &self,
         payload: &[u8],

@@ -84,7 +84,7 @@ fn terminated(code: VarInt) -> StreamErrorIncoming {
     }
 }
 
-/// A code as QUIC carries it. Those that are too large for that do not exist.
+/// A code as QUIC carries it. Larger codes do not exist.
 pub(crate) fn code(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }

@@ -48,7 +48,7 @@ pub(crate) struct Facts {
     pub(crate) is_special: bool,
 }
 
-/// The fields that were there so far.
+/// The fields read so far.
 struct Fields<'a> {
     of: Of,
     pseudo: [Option<Text<'a>>; 6],
@@ -164,8 +164,8 @@ impl<'a> Fields<'a> {
         self.text(pseudo).is_some()
     }
 
-    /// RFC 9114 sections 4.3.1 and 4.4, and RFC 8441 section 4, which RFC 9220 takes over. That what the fields say is
-    /// a URI is for h3 to see.
+    /// RFC 9114 sections 4.3.1 and 4.4, and RFC 8441 section 4, adopted by RFC 9220. h3 checks that
+    /// the fields form a URI.
     fn check_request(&self) -> Result<(), &'static str> {
         if !self.has(Pseudo::Method) {
             return Err("a request has no :method");

@@ -1,6 +1,7 @@
 //! Huffman's code of HPACK (RFC 7541 appendix B), which QPACK has too.
 
-/// Bits of the code of each byte. Codes are numbered by length, and then by byte, so their lengths say all.
+/// Bits of the code of each byte. Codes are numbered by length, and then by byte, so the lengths
+/// define the code.
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
     28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5,
@@ -23,7 +24,7 @@ struct Code {
     bytes: [u8; 256],
     /// For each length: its first code, the number behind its last one, and the place of its first byte.
     lengths: [(u32, u32, usize); LONGEST + 1],
-    /// For each beginning: the byte, and how long its code is, 0 for those that go on.
+    /// For each beginning: the byte, and the length of its code; 0 for longer codes.
     short: [(u8, u8); 1 << SHORT],
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn decode(string: &[u8], text: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// The byte whose code is at the top, and how long that is.
+/// The byte whose code is at the top, and the length of the code.
 fn first(window: u64) -> Option<(u8, u32)> {
     let (byte, length) = *CODE.short.get((window >> (64 - SHORT)) as usize)?;
     if length > 0 {
@@ -155,7 +156,7 @@ mod tests {
         // '0' is five zeros.
         assert_eq!(decoded(&[0b0000_0111]).unwrap(), b"0");
         assert_eq!(decoded(&[0b0000_0110]), None);
-        // Eight ones are too many, and thirty are the end of the string, which is not sent.
+        // Eight ones are too many, and thirty ones are the end of the string, which is never sent.
         assert_eq!(decoded(&[0b0000_0111, 0xff]), None);
         assert_eq!(decoded(&[0xff; 4]), None);
         // A code that is cut.

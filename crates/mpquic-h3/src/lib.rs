@@ -63,9 +63,9 @@
 //! # What becomes of bytes
 //!
 //! Received bodies are slices of the datagrams they came in: [`bytes::Bytes`], never copied. Other
-//! frames are if they come in parts, so that a small one does not keep much memory. Bodies that are sent are
-//! copied once, into the send buffer, because `h3` shows them only as slices, unless they are a [`Body`]; so is what goes
-//! through [`SendStreamUnframed`](h3::quic::SendStreamUnframed), unless it is `Bytes`.
+//! frames are copied if they arrive in parts: a small frame then does not keep much memory. Sent bodies are copied once, into the
+//! send buffer, because `h3` shows them only as slices; a [`Body`] is not copied. Of data through
+//! [`SendStreamUnframed`](h3::quic::SendStreamUnframed), only `Bytes` are not copied.
 //!
 //! # What becomes of errors
 //!
@@ -79,16 +79,15 @@
 //!
 //! # What becomes of requests that are dropped
 //!
-//! A request or response that is dropped before `finish` was called is reset with
-//! `H3_REQUEST_CANCELLED`: the peer must not take a part for the whole. A client that drops a
-//! response which it has not read to its end cancels it with the same code; a server asks for no
-//! more of the request, with `H3_NO_ERROR`.
+//! A request or response dropped before `finish` is reset with `H3_REQUEST_CANCELLED`: the peer must
+//! not take a part for the whole. A client that drops an unread response cancels it with the same
+//! code; a server asks for no more of the request, with `H3_NO_ERROR`.
 //!
 //! # What becomes of priorities
 //!
 //! Streams have the priority that a client tells with PRIORITY_UPDATE (RFC 9218 section 7.2), before or
-//! after its request, with nothing to do for a server. [`Priorities::set`] is for what the fields of a
-//! request say: call it once the request is there.
+//! after its request, without any work of a server. [`Priorities::set`] is for the fields of a request: call it
+//! with each request.
 //!
 //! ```
 //! # use bytes::Bytes;
@@ -113,21 +112,21 @@
 //!
 //! # What becomes of CONNECT
 //!
-//! `h3` 0.0.8 writes `:scheme` and `:path` into every request. They are taken out of CONNECT requests that are not
-//! extended ones, so that such a request is what RFC 9114 section 4.4 asks for. Nor does it know `connect-ip`
-//! (RFC 9484): [`CONNECT_IP`] says how such requests are sent and recognised.
+//! `h3` 0.0.8 writes `:scheme` and `:path` into every request. This crate removes both from plain CONNECT
+//! requests, as RFC 9114 section 4.4 demands. `h3` does not know `connect-ip` (RFC 9484) either:
+//! [`CONNECT_IP`] tells how such requests are sent and recognised.
 //!
 //! # What peers may not do
 //!
-//! A peer that breaks the rules of RFC 9114 hears which one by the code with which the stream or the connection ends. What
-//! `h3` 0.0.8 does not look at stands here.
+//! A peer that breaks a rule of RFC 9114 learns which rule from the code at the end of the stream or connection. The rules
+//! that `h3` 0.0.8 does not check stand here.
 //!
 //! Of connections: frames before the settings, the length of GOAWAY, CANCEL_PUSH and MAX_PUSH_ID and
 //! their IDs, push streams of clients, and pushes of servers, which no client allows. Of QPACK's two streams (RFC 9204
 //! section 4): instructions for a dynamic table, which we never allow, acknowledgements of one, and the end of such a
 //! stream.
 //!
-//! Of requests and responses, their fields, trailers and DATA frames, each as it comes, before `h3` sees it:
+//! In requests and responses, fields, trailers and DATA frames, each on arrival, before `h3` sees them:
 //!
 //! | Rule | RFC 9114 | What breaks it ends |
 //! |---|---|---|
@@ -141,28 +140,27 @@
 //! | nothing follows trailers; DATA alone follows CONNECT | 4.1, 4.4 | the connection, with `H3_FRAME_UNEXPECTED` |
 //! | fields refer to no dynamic table; Huffman's code is filled up with ones | RFC 9204 | the connection, with `QPACK_DECOMPRESSION_FAILED` |
 //!
-//! The stream ends with `H3_MESSAGE_ERROR` in both directions, and whoever reads it gets a [`MalformedMessage`]. Trailers are
-//! handed out once the stream has ended behind them. Content that is missing at the end of a request is noticed by
-//! those that read as far, and by all if the end is there when the fields are taken.
+//! The stream ends with `H3_MESSAGE_ERROR` in both directions, and its reader gets a [`MalformedMessage`]. Trailers are handed
+//! out after the end of their stream. A reader notices missing content at the end of a request; a request whose end has arrived
+//! with its fields is refused at once.
 //!
 //! Not looked at is what nobody reads: instructions on the QPACK streams, whose table has no room, and the end of these.
 //!
 //! # What is limited
 //!
-//! Each frame that is not DATA is collected until it is whole; [`Connection::max_frame_size`] bounds
-//! its length. `h3` gets one frame at a time, so that it does not read ahead of the application. Give
-//! `h3`'s builders a `max_field_section_size` too: it bounds what a field section takes up once it is
-//! decoded.
+//! A frame other than DATA is collected until it is whole; [`Connection::max_frame_size`] bounds its
+//! length. `h3` gets one frame at a time, and never reads ahead of the application. Give `h3`'s
+//! builders a `max_field_section_size` too: it bounds the size of a decoded field section.
 //!
 //! # Closing
 //!
-//! `h3` closes a connection when its `Connection` is dropped, or its last `SendRequest`. What was
-//! sent and not acknowledged is lost then. A server that shuts down after its last answer should
+//! `h3` closes a connection when its `Connection` is dropped, or its last `SendRequest`. Unacknowledged
+//! data is lost then. A server that shuts down after its last answer should
 //! wait until the client has closed the connection, with
 //! [`closed`](mpquic_tokio::Connection::closed) on a clone that it kept.
 //!
-//! A client may close its side first, with GOAWAY. Requests that it sends all the same are answered by
-//! [`reject_requests`], which waits for the end of the connection as well.
+//! A client may close its side first, with GOAWAY. [`reject_requests`] answers its late requests, and
+//! also waits for the end of the connection.
 
 mod body;
 mod connect;

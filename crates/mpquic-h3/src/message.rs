@@ -4,7 +4,7 @@ use h3::error::Code;
 
 use crate::fields::{self, Of, Wrong};
 
-/// How a request of ours asks, as far as its answer depends on it.
+/// The kind of our request, as far as its answer depends on the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Head,
@@ -34,12 +34,12 @@ pub(crate) enum Section {
 /// A request of the peer's, or its answer to one of ours.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// If it is an answer.
+    /// The request's kind, for an answer.
     asked: Option<Asked>,
     stage: Stage,
     /// A connection to somewhere else: only DATA may follow, of any length.
     is_tunnel: bool,
-    /// Bytes of content that have to follow, if that was told.
+    /// Announced bytes of content still to come.
     left: Option<u64>,
 }
 

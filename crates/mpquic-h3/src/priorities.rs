@@ -10,7 +10,7 @@ use mpquic_tokio::{Connection, VarInt};
 use crate::priority::Priority;
 use crate::varint::Varint;
 
-/// Most streams of which it is remembered what the client said.
+/// Most streams with a remembered update of the client.
 const MAX_UPDATES: usize = 128;
 /// The bits of a stream ID that tell its kind (RFC 9000 section 2.1). Those of a request are 0.
 const KIND: u64 = 0b11;
@@ -18,12 +18,12 @@ const KIND: u64 = 0b11;
 /// Decides for a server which answers leave first (RFC 9218); see
 /// [`Connection::priorities`](crate::Connection::priorities).
 ///
-/// Clients say with PRIORITY_UPDATE frames (section 7.2) what priority an answer has now, or will have.
-/// Streams have the priority that was told last, whether or not the application does anything. What
-/// a request's fields say is for the application to read: `h3` alone knows them. Streams of which nothing was told or set
-/// take turns.
+/// Clients send PRIORITY_UPDATE frames (section 7.2) with the priority of a present or future
+/// answer. A stream has the last priority from frames or application, without further calls. The
+/// fields of a request are for the application to read: only `h3` knows them. Streams without any
+/// priority take turns.
 ///
-/// What was told is remembered for 128 streams, of more those with the highest IDs.
+/// Updates are remembered for 128 streams, those with the highest IDs.
 #[derive(Debug, Clone)]
 pub struct Priorities {
     connection: Connection,
@@ -64,7 +64,7 @@ impl Priorities {
         Ok(())
     }
 
-    /// A stream that is not there yet has to wait, and one that is closed needs no priority.
+    /// A future stream must wait for its priority, and a closed stream needs none.
     fn apply(&self, id: u64, priority: Priority) {
         if let Ok(id) = VarInt::from_u64(id) {
             let stream = self.connection.watch_stream(id.into());

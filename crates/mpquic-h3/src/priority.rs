@@ -5,13 +5,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// The field that tells it.
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
-/// How urgent a client finds an answer, from 0, the most urgent, to 7 (RFC 9218 section 4.1), and whether parts of it are of
-/// use (section 4.2); 3 and no, unless said.
+/// Urgency of an answer for its client, from 0, the most urgent, to 7 (RFC 9218 section 4.1), and whether the answer is
+/// incremental, of use in parts (section 4.2). The default is 3 and not incremental.
 ///
-/// Of answers that are equally urgent, those of use in parts take turns; the others leave one after the other, in the
-/// order of their requests.
+/// Of equally urgent answers, incremental ones take turns; the others leave one after the other, in the order of their
+/// requests.
 ///
-/// A server reads it from a request ([`Self::of_request`]); a client says it there:
+/// A server reads the priority from a request ([`Self::of_request`]); a client writes it there:
 ///
 /// ```
 /// use http::Request;
@@ -45,7 +45,7 @@ impl Priority {
         ["u=7", "u=7, i"],
     ];
 
-    /// This urgency, of something that is of no use in parts; `None` if it is above 7.
+    /// A non-incremental priority with this urgency; `None` above 7.
     pub fn new(urgency: u8) -> Option<Self> {
         (urgency <= Self::LEAST_URGENT).then_some(Self {
             urgency,
@@ -53,7 +53,7 @@ impl Priority {
         })
     }
 
-    /// The same, of something that is of use in parts.
+    /// Makes the priority incremental: parts of the answer are of use.
     #[must_use]
     pub fn with_incremental(self) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl Priority {
 }
 
 fn urgency(value: &str) -> u8 {
-    // Rust's numbers may have a plus sign, those of RFC 8941 (section 3.3.1) may not.
+    // Rust's numbers may have a plus sign, numbers of RFC 8941 (section 3.3.1) may not.
     let number = value.parse().ok().filter(|_| !value.starts_with('+'));
     let possible = number.filter(|&number| number <= Priority::LEAST_URGENT);
     possible.unwrap_or(Priority::default().urgency)

@@ -11,7 +11,8 @@ pub(crate) enum Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The bytes of the string, with `room` for them if they are in Huffman's code. `None` if that is wrong.
+    /// The bytes of the string; `room` takes the decoded bytes of a Huffman string. `None` for a
+    /// wrong code.
     pub(crate) fn read<'b>(self, room: &'b mut Vec<u8>) -> Option<&'b [u8]>
     where
         'a: 'b,
@@ -26,7 +27,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// True if this is the string.
+    /// True for this string.
     pub(crate) fn is(self, text: &str) -> bool {
         self.read(&mut Vec::new()) == Some(text.as_bytes())
     }

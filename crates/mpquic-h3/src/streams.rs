@@ -20,8 +20,8 @@ use crate::message::{Asked, Message, Section};
 use crate::priorities::Priorities;
 use crate::units::{FrameTooLong, Unit, Units};
 
-/// Pieces read while the connection is locked once. What was read no longer waits in the connection, which would copy
-/// it some day to use memory well, so they are few.
+/// Pieces read under one lock of the connection. Few, because read data no longer waits in the
+/// connection, which would copy waiting data some day to use memory well.
 const PIECES: usize = 16;
 /// Frame type of HEADERS (RFC 9114 section 7.2.2).
 const HEADERS: u64 = 0x01;
@@ -48,7 +48,7 @@ pub struct SendStream<B> {
     is_malformed: Option<Arc<AtomicBool>>,
 }
 
-/// Something that is being written.
+/// A write in progress.
 enum Writing<B> {
     AsGiven(WriteBuf<B>),
     /// A frame that was looked at, and perhaps changed.
@@ -97,12 +97,12 @@ struct Receiving {
     units: Units,
     /// What was read, and comes after the units.
     arrived: [Bytes; PIECES],
-    /// Those that were not handed out.
+    /// Pieces not handed out yet.
     waiting: Range<usize>,
     rules: Rules,
     /// What was looked at and comes next.
     ahead: Option<Bytes>,
-    /// They are handed out at the end of the stream, for nothing may follow them.
+    /// The trailers are handed out at the end of the stream: no frame may follow them.
     trailers: Option<Bytes>,
     is_malformed: bool,
     /// Once the halves are apart: tells the other one.
@@ -111,7 +111,7 @@ struct Receiving {
     ended: bool,
 }
 
-/// What may be on a stream.
+/// The rules of a stream's content.
 #[derive(Debug)]
 enum Rules {
     Unidirectional(Control),
@@ -171,7 +171,7 @@ impl<B> SendStream<B> {
         }
     }
 
-    /// Ends the stream, for what came in on it is malformed.
+    /// Ends the stream after malformed input.
     fn refuse(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.writing = None;
@@ -193,7 +193,7 @@ impl<B: Buf> SendStream<B> {
             let error = "data was given to a stream that was not ready for it";
             return Err(StreamErrorIncoming::Unknown(error.into()));
         }
-        // Mostly there is room for all of it. If not, h3 asks next when there is some.
+        // Mostly there is room for all bytes. Otherwise, h3 asks again with the next room.
         let mut cx = Context::from_waker(Waker::noop());
         match data.poll_write(&mut cx, &mut self.stream) {
             Poll::Ready(written) => written,
@@ -218,8 +218,8 @@ impl<B> Drop for SendStream<B> {
             self.refuse();
         }
         if !self.ended {
-            // RFC 9114 section 4.1.1: a part must not look like the whole. If the peer has stopped
-            // the stream, there is nothing to reset.
+            // RFC 9114 section 4.1.1: a part must not look like the whole. A stream stopped by the
+            // peer needs no reset.
             let code = error::code(Code::H3_REQUEST_CANCELLED.value());
             let _ = self.stream.reset(code);
         }
@@ -418,8 +418,8 @@ impl Receiving {
         }
     }
 
-    /// Who does not read what follows a request would not notice that its content is missing, or too long: if it is
-    /// known already, the request is not handed out.
+    /// A reader that ignores content would not notice missing or extra content: a request already
+    /// known to be wrong is not handed out.
     fn look_ahead(&mut self) -> Result<(), StreamErrorIncoming> {
         let mut cx = Context::from_waker(Waker::noop());
         match self.poll_next(&mut cx) {
@@ -522,8 +522,8 @@ impl Drop for Receiving {
         if self.ended {
             return;
         }
-        // Who does not expect a body does not read as far as the end of the stream: if it is there,
-        // the peer need not be told anything.
+        // A reader that expects no body does not read up to the end of the stream: with the end
+        // already here, the peer need not be told to stop.
         let mut cx = Context::from_waker(Waker::noop());
         if !matches!(
             self.stream.poll_read_chunk(&mut cx, 1, true),

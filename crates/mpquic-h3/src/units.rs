@@ -1,9 +1,9 @@
-//! [`Units`]: cuts a stream into what `h3` takes at a time.
+//! [`Units`]: cuts a stream into pieces that `h3` takes one at a time.
 //!
-//! Each time `h3` wants a frame, or a piece of a body, it reads once and takes one from the front of
-//! what it has read so far. Frames but DATA it takes only whole. So it is given, at a time, the
-//! header of a DATA frame, some of its payload, or another frame as a whole: then it never collects
-//! more than it takes, whatever the peer sends.
+//! For each frame or piece of a body, `h3` reads once and takes one item from the front of its read
+//! bytes. It takes all frames but DATA whole. So it gets, at a time, the header of a DATA frame, a
+//! part of its payload, or another whole frame: then it never collects more bytes than it takes,
+//! for any input of the peer.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -23,9 +23,9 @@ pub(crate) struct Units {
     max_frame_size: u64,
     next: Next,
     varint: Varint,
-    /// The beginning of a unit that is not all there. It is a copy: what it came in may be much larger.
+    /// The beginning of an incomplete unit. It is a copy: the datagram may be much larger.
     begun: BytesMut,
-    /// What has arrived behind that.
+    /// Later bytes behind `begun`.
     rest: Bytes,
 }
 
@@ -106,7 +106,8 @@ impl Units {
         }
     }
 
-    /// More has arrived. Call it when there is no unit. Returns what has arrived if it is a unit: some of a DATA frame.
+    /// More bytes have arrived. Call it without a complete unit. Returns the bytes if they are a
+    /// unit: a part of a DATA frame.
     #[must_use]
     pub(crate) fn push(&mut self, chunk: Bytes) -> Option<Bytes> {
         debug_assert!(self.rest.is_empty(), "there are units");
@@ -125,8 +126,8 @@ impl Units {
         Some(chunk)
     }
 
-    /// The next unit, if it begins with a frame and is all there: the header of a DATA frame, or another frame. It is
-    /// not copied, for h3 takes it at once.
+    /// The next complete unit that begins with a frame: the header of a DATA frame, or another
+    /// frame. The unit is not copied, because h3 takes it at once.
     fn whole(&mut self) -> Option<Unit> {
         if self.next != Next::FrameType || !self.begun.is_empty() {
             return None;
@@ -195,7 +196,7 @@ impl Units {
         Ok(None)
     }
 
-    /// True if some of a DATA frame has to follow.
+    /// True inside of a DATA frame.
     pub(crate) fn is_in_data(&self) -> bool {
         matches!(self.next, Next::Data(_))
     }
@@ -217,7 +218,7 @@ impl Units {
         })
     }
 
-    /// Of so many bytes, those that are there, and how many are left then, if any.
+    /// Of `left` bytes, the number of available bytes, and of the bytes left after them.
     fn here(&self, left: u64) -> (usize, Option<u64>) {
         let here = usize::try_from(left).map_or(self.rest.len(), |left| left.min(self.rest.len()));
         let later = left - here as u64;

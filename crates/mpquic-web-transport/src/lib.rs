@@ -1,8 +1,8 @@
-//! Connections of [`mpquic_tokio`] as sessions of the crate [`web_transport_trait`]: what is written for any transport
-//! with streams and datagrams, such as media over QUIC, then uses all paths.
+//! Connections of [`mpquic_tokio`] as sessions of the crate [`web_transport_trait`]. Protocols written for
+//! any transport with streams and datagrams, such as media over QUIC, then use all paths.
 //!
-//! This is QUIC itself, with the application protocol that both sides have agreed on. It is not WebTransport over HTTP/3,
-//! which browsers speak. The asynchronous traits are there, those of [`web_transport_trait::poll`] are not.
+//! The transport is QUIC itself, with the negotiated application protocol, not WebTransport over HTTP/3
+//! for browsers. This crate implements the asynchronous traits, without [`web_transport_trait::poll`].
 //!
 //! ```
 //! use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, certificate_fingerprint};
@@ -37,15 +37,15 @@
 //! # }
 //! ```
 //!
-//! # What is dropped
+//! # Dropped streams
 //!
-//! A [`SendStream`] that is dropped before [`finish`](web_transport_trait::SendStream::finish) is reset with code 0: the
-//! peer must not take a part for the whole. A [`RecvStream`] that is dropped asks the peer to stop, with code 0.
+//! A [`SendStream`] dropped before [`finish`](web_transport_trait::SendStream::finish) is reset with code 0: the peer must
+//! not take a part for the whole. A dropped [`RecvStream`] asks the peer to stop, with code 0.
 //!
 //! # Paths, copies and deadlines
 //!
-//! The trait knows nothing of them. [`Session::connection`] has the paths; [`SendStream::get_ref`] binds a stream to one
-//! of them, has it sent twice, or gives it a deadline.
+//! The trait does not know paths. [`Session::connection`] has the paths; [`SendStream::get_ref`] binds a stream to a path,
+//! sends the stream twice, or gives the stream a deadline.
 
 mod error;
 mod session;

@@ -9,8 +9,8 @@ use web_transport_trait::Stats;
 
 use crate::{Error, RecvStream, SendStream};
 
-/// A connection, as a session. Clones are the same session, which ends when the last of them and of the connection's
-/// other handles is dropped.
+/// A connection, as a session. Clones are the same session, which ends with the last clone and the last other handle of
+/// the connection.
 #[derive(Debug, Clone)]
 pub struct Session {
     connection: Connection,

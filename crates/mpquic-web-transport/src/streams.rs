@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes};
 
 use crate::Error;
 
-/// The sending half of a stream. Dropped before it is finished, it is reset with code 0.
+/// The sending half of a stream. Dropping an unfinished stream resets it with code 0.
 #[derive(Debug)]
 pub struct SendStream {
     inner: mpquic_tokio::SendStream,
@@ -68,8 +68,8 @@ impl web_transport_trait::SendStream for SendStream {
         self.has_ended = true;
     }
 
-    /// Waits until the peer has all of a finished stream, or the stream was reset. If the peer wants no more, that is an
-    /// error with its code.
+    /// Waits until the peer has all of a finished stream, or the stream was reset. Fails with the peer's code after the peer
+    /// stopped the stream.
     async fn closed(&mut self) -> Result<(), Error> {
         match self.inner.stopped().await? {
             Some(code) => Err(Error::Stream(code)),
@@ -123,8 +123,8 @@ impl web_transport_trait::RecvStream for RecvStream {
         let _ = self.0.stop(code.into());
     }
 
-    /// Waits until all data of the stream has arrived, or it was stopped. If the peer has reset it, that is an error with
-    /// its code.
+    /// Waits until all data of the stream has arrived, or the stream was stopped. Fails with the peer's code after the peer
+    /// reset the stream.
     async fn closed(&mut self) -> Result<(), Error> {
         match self.0.received_reset().await? {
             Some(code) => Err(Error::Stream(code)),
