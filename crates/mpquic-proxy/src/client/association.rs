@@ -40,7 +40,7 @@ impl Deliver for Answers {
         let mut packet = self.packet.lock().unwrap_or_else(PoisonError::into_inner);
         packet.truncate(self.header);
         packet.extend_from_slice(payload);
-        // What there is no room for is lost.
+        // A packet without room in the socket is lost.
         let _ = self.association.socket.try_send_to(&packet, *to);
     }
 }

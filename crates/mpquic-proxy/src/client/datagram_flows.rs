@@ -18,12 +18,12 @@ pub(crate) const MOST: usize = 16_384;
 /// Bytes of payloads that wait for a flow to open, which takes a round trip. More are lost.
 const WAITING: usize = 256 << 10;
 
-/// What the proxy refused is not asked for again so soon; payloads for it are lost.
+/// Time without a second request for a refused flow; payloads for the flow are lost.
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// What tells flows apart.
 pub(crate) trait Key: Ord + Clone + Send + Sync + 'static {
-    /// Whose flow it is, where one socket has those of many: each gets its share.
+    /// The sender of a flow, on a socket with flows of many senders: each gets its share.
     fn source(&self) -> Option<IpAddr>;
 }
 
@@ -47,7 +47,7 @@ impl Key for () {
     }
 }
 
-/// All flows are those of one program.
+/// All flows belong to one program.
 impl Key for Target {
     fn source(&self) -> Option<IpAddr> {
         None
@@ -110,7 +110,7 @@ impl<K: Key> Default for Table<K> {
 }
 
 impl<K: Key> Table<K> {
-    /// Adds a flow that opens, and tells its number and what ends with it.
+    /// Adds a flow that opens; returns its number, and a value that ends with the flow.
     fn insert(&mut self, key: K, waiting: Waiting) -> (u64, oneshot::Receiver<()>) {
         let (alive, ended) = oneshot::channel();
         let number = self.next_number;
@@ -144,14 +144,14 @@ impl<K: Key> Table<K> {
         }
     }
 
-    /// Ends the flow that is least in use of the source that has most.
+    /// Ends the least used flow of the source with the most flows.
     fn make_room(&mut self) {
         let Some((_, source)) = self.largest.last() else {
             return;
         };
         let (flows, order) = (&self.flows, self.sources.get_mut(source));
         let used = |key: &K| flows.get(key).map(Entry::used);
-        // Each key of an order is one of a flow.
+        // Each key of an order belongs to a flow.
         let first = order.and_then(|order| {
             order.first(|key| {
                 used(key).unwrap_or(Use {
@@ -165,7 +165,7 @@ impl<K: Key> Table<K> {
         }
     }
 
-    /// The flow with this number, if it is still there.
+    /// The flow with this number, until its end.
     fn own(&mut self, key: &K, number: u64) -> Option<&mut Flow> {
         let entry = self.flows.get_mut(key);
         entry
@@ -203,8 +203,8 @@ impl<K: Key> DatagramFlows<K> {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a payload, behind a byte that is 0. If there is no flow yet it is opened, and its answers go
-    /// where `deliver` says.
+    /// Sends a payload, behind a byte with the value 0. A missing flow is opened, and its answers
+    /// go to `deliver`.
     pub(crate) fn send(
         self: &Arc<Self>,
         key: &K,
@@ -268,13 +268,13 @@ async fn carry<K: Key>(
             }
             flow.ended().await;
         }
-        // There will soon be one again, and that there is none was told already.
+        // A new connection follows soon, and the loss was already reported.
         Err(error @ (NoFlow::Unconnected | NoFlow::Broken)) => {
             tracing::debug!("no {wanted}: {error}");
         }
         Err(error) => {
             tracing::info!("no {wanted}: {error}");
-            // Not every payload is worth a request that is refused.
+            // Not every payload is worth a refused request.
             replace(Flow::Refused);
             tokio::time::sleep(REFUSED).await;
         }
@@ -324,7 +324,7 @@ mod tests {
     async fn the_oldest_of_whoever_has_most_gives_way() {
         let client = Client::new(ClientOptions::new("proxy.test:1".parse().unwrap()));
         let flows = DatagramFlows::<SocketAddr>::new(client.clone(), 4);
-        // Nothing runs meanwhile, so each is told that it began a moment after the one before.
+        // No time passes meanwhile, so each flow is told a beginning a moment after the one before.
         let clock = std::cell::Cell::new(0);
         let send = |host, port| {
             flows.send(&from(host, port), b"\0question", || {
@@ -347,7 +347,7 @@ mod tests {
         }
         assert_eq!(open(&flows), [(1, 1), (2, 1), (3, 1), (7, 1)]);
         assert_eq!(client.stats().displaced_udp, 3);
-        // There is no connection: all of them end, and nothing is left.
+        // Without a connection, all flows end, and no state is left.
         while !open(&flows).is_empty() {
             tokio::task::yield_now().await;
         }

@@ -25,11 +25,11 @@ use crate::target::Target;
 
 /// Connections of one entrance open at a time. Others wait.
 const MOST: usize = 4096;
-/// Those of them that have not said what they want.
+/// Applications among them that have not named a target yet.
 const MOST_KNOCKING: usize = 1024;
-/// The longest that an application may take to say what it wants.
+/// Longest time until an application has named its target.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Said of an address where nothing is known of it.
+/// Stands for an unknown address.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// What stands open to applications.
@@ -44,9 +44,10 @@ pub enum Entrance {
     Tcp(Target),
     /// A UDP port that leads to this target.
     Udp(Target),
-    /// TCP connections to anywhere that the system diverts here with their addresses (Linux, TPROXY): each leads
-    /// to where its application wanted. Opening it takes the capability `CAP_NET_ADMIN`, and an address of its
-    /// own: connections to that itself are reset, for they would lead in a circle.
+    /// TCP connections to any address that the system diverts here (Linux, TPROXY): each leads to
+    /// its application's target. Opening this entrance takes the capability `CAP_NET_ADMIN`, and an
+    /// address of its own: connections to that address are reset, because they would lead in a
+    /// circle.
     Transparent,
 }
 
@@ -81,8 +82,8 @@ impl Client {
         self.listen_beside(entrance, address, &[]).await
     }
 
-    /// The same, beside entrances at `all` addresses: `[::]` includes all addresses of IPv4, unless
-    /// `0.0.0.0` is among these with the same port.
+    /// Like [`Self::listen`], beside entrances at `all` addresses: `[::]` includes all addresses of
+    /// IPv4, unless `0.0.0.0` is among these with the same port.
     ///
     /// # Errors
     ///
@@ -177,11 +178,11 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) 
     }
 }
 
-/// What an application has sent, and was not used yet.
+/// Bytes of an application that were not used yet.
 struct Begun {
     tcp: TcpStream,
     bytes: Vec<u8>,
-    /// Until it has said what it wants.
+    /// Held until the application has named its target.
     knock: Option<Knock>,
 }
 
@@ -194,8 +195,8 @@ impl Begun {
         }
     }
 
-    /// Reads until `parse` finds something, at most so many bytes, and takes that off. `None` if the
-    /// application ends before.
+    /// Reads until `parse` finds a message within this many bytes, and removes the message. `None`
+    /// after an earlier end of the application.
     async fn read<T, E>(
         &mut self,
         most: usize,
@@ -236,7 +237,7 @@ impl Begun {
 async fn serve_forward(tcp: TcpStream, target: &Target, client: &Client) -> io::Result<()> {
     match client.connect(target).await {
         Ok(flow) => flow.join(tcp, Bytes::new()).await,
-        // There are no words for it: as if nobody had listened.
+        // SOCKS has no words for this reason: the connection ends as if nobody had listened.
         Err(reason) => {
             tracing::info!("no TCP to {target}: {reason}");
             tcp.set_zero_linger()?;
@@ -294,7 +295,7 @@ async fn serve_socks(mut begun: Begun, client: &Client) -> io::Result<()> {
     }
 }
 
-/// An association lasts as long as the TCP connection that asked for it.
+/// An association lasts as long as its TCP connection.
 async fn associate(mut begun: Begun, client: &Client) -> io::Result<()> {
     let (ours, theirs) = (begun.tcp.local_addr()?, begun.tcp.peer_addr()?);
     let bound = Association::bind(ours.ip(), theirs.ip()).await;

@@ -44,13 +44,15 @@ const MAX_INTERIM: usize = 16;
 /// The longest that a proxy may take to answer. Ours lets a flow wait 30 s for its turn, and then takes 10 s for
 /// the target unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The port of DNS. Its clients ask each question from a port of its own, and so by a flow of its own, ...
+/// The port of DNS, whose clients ask each question from a port of its own, and so by a flow of its
+/// own.
 const DNS: u16 = 53;
-/// ... which nobody needs longer than this once it was answered: resolvers ask again sooner.
+/// Idle time of a DNS flow: after an answer, nobody needs the flow for longer, since resolvers ask
+/// again sooner.
 const DNS_IDLE: Duration = Duration::from_secs(10);
 /// A UDP flow without an answer ends after this time, as in the NATs of Linux.
 const UNANSWERED: Duration = Duration::from_secs(30);
-/// The longest that a proxy may take to say what it can.
+/// Longest time until a proxy has sent its settings.
 const SETTINGS: Duration = Duration::from_secs(5);
 
 /// How flows are opened and kept.
@@ -61,12 +63,12 @@ pub struct ClientOptions {
     pub authority: Authority,
     /// What the proxy is shown.
     pub credential: Option<Credential>,
-    /// A TCP connection that carries nothing for this long, or up to twice as long, is closed.
+    /// A TCP connection is closed after this idle time, or up to twice as long.
     pub tcp_idle: Duration,
     /// The same for UDP; those to the port of DNS are closed after ten seconds at the latest.
     pub udp_idle: Duration,
-    /// What flows to certain targets are for: the first that names one counts, and the proxy is told. What
-    /// none names is guessed, by either side for itself.
+    /// Classes of flows to certain targets: the first matching rule counts, and the proxy is told.
+    /// Without a rule, each side guesses for itself.
     pub classes: Vec<ClassRule>,
 }
 
@@ -188,14 +190,14 @@ impl Client {
         self.0.session.borrow().clone().ok_or(NoFlow::Unconnected)
     }
 
-    /// Waits until there is a connection over which flows can be opened.
+    /// Waits for a connection over which flows can be opened.
     pub async fn connected(&self) {
         let mut session = self.0.session.subscribe();
         // The sender is ours.
         let _ = session.wait_for(Option::is_some).await;
     }
 
-    /// What it did, and has open.
+    /// Counts of finished work, and of open flows.
     pub fn stats(&self) -> ClientStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ClientStats {
@@ -222,8 +224,9 @@ impl Client {
         }
     }
 
-    /// Opens flows over this connection to the proxy until it ends, and tells why it did. It must have
-    /// negotiated `h3`, and is nobody else's to speak HTTP/3 on.
+    /// Opens flows over this connection to the proxy until the connection ends; returns the reason
+    /// of the end. The connection must have negotiated `h3`, and nobody else may speak HTTP/3 on
+    /// it.
     ///
     /// # Errors
     ///
@@ -250,7 +253,7 @@ impl Client {
             carries_udp,
             turns: Arc::default(),
         }));
-        // The driver reads the proxy's settings, so after each step they may be there.
+        // The driver reads the proxy's settings, so they may be there after each step.
         let driving = std::future::poll_fn(|cx| {
             let step = driver.poll_close(cx);
             let known = settings.settings();
@@ -311,7 +314,7 @@ impl Client {
     }
 
     fn request(&self, uri: http::uri::Builder, said: Option<Class>) -> Result<Request<()>, NoFlow> {
-        // Targets have no characters that a URI could not have.
+        // Targets have only characters of URIs.
         let uri = uri
             .build()
             .map_err(|_| NoFlow::Refused(StatusCode::BAD_REQUEST))?;
@@ -334,12 +337,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If there is no connection to the proxy, or it refuses or does not answer.
+    /// Without a connection to the proxy, after a refusal, and without an answer.
     pub async fn connect(&self, target: &Target) -> Result<TcpFlow, NoFlow> {
         self.connect_marked(target, None).await
     }
 
-    /// The same for an application whose packets tell what they are for.
+    /// Like [`Self::connect`], for an application whose packets tell their class.
     pub(super) async fn connect_marked(
         &self,
         target: &Target,
@@ -410,7 +413,7 @@ impl Client {
             },
         };
         if let Wanted::Ip = wanted {
-            // Before it has addresses, nothing can be sent.
+            // Without addresses, no packet can leave.
             let assigned = timeout(SETTINGS, ending.read(&*deliver, true)).await;
             if !matches!(assigned, Ok(true)) {
                 return Err(NoFlow::Broken);
@@ -435,7 +438,7 @@ impl Client {
 /// What a flow of datagrams is for.
 #[derive(Debug, Clone)]
 pub(super) enum Wanted {
-    /// UDP payloads of this target, and what they are for, if the application's packets tell.
+    /// UDP payloads to this target, with their class from the application's packets.
     Udp(Target, Option<Class>),
     /// IP packets, to and from anywhere.
     #[cfg_attr(
@@ -476,7 +479,7 @@ pub struct TcpFlow {
     client: Client,
     flow: OpenFlow,
     turns: Arc<Turns>,
-    /// `None` once it is joined.
+    /// `None` after joining.
     accepted: Option<Accepted>,
 }
 
@@ -487,13 +490,13 @@ impl Drop for TcpFlow {
 }
 
 impl TcpFlow {
-    /// Joins it to a local TCP connection, of which `begun` was read already, until both sides have
-    /// ended. Ends and resets of either side are told to the other.
+    /// Joins the flow to a local TCP connection, whose first bytes `begun` were read already, until
+    /// both sides have ended. Each side hears of the other side's end or reset.
     pub async fn join(self, tcp: TcpStream, begun: Bytes) {
         self.join_by(tcp, begun, &Unchanged).await;
     }
 
-    /// The same, with something done to the bytes on their way; but not to `begun`.
+    /// Like [`Self::join`], with a change to the bytes on their way, except for `begun`.
     pub(super) async fn join_by(mut self, tcp: TcpStream, begun: Bytes, passing: &impl Passing) {
         let Some(Accepted { stream, watch, .. }) = self.accepted.take() else {
             return;
@@ -541,7 +544,7 @@ impl Deliver for Counted {
     }
 }
 
-/// How long a flow to this target may carry nothing.
+/// Longest idle time of a flow to this target.
 fn idle(target: &Target, udp_idle: Duration) -> Duration {
     match target.port() {
         DNS => udp_idle.min(DNS_IDLE),
@@ -553,7 +556,7 @@ fn idle(target: &Target, udp_idle: Duration) -> Duration {
 pub(super) struct DatagramFlow {
     client: Client,
     wanted: Wanted,
-    /// It ends if nothing is carried for this long.
+    /// The flow ends after this idle time.
     idle: Duration,
     sender: UdpSender,
     ending: Mutex<Option<Ending>>,
@@ -571,8 +574,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// Reads capsules until the proxy ends the flow, or says what is none: false; or until it has assigned
-    /// addresses, if that is waited for: true.
+    /// Reads capsules until the proxy ends the flow or sends a malformed one: false; or with
+    /// `until_assigned`, until the proxy has assigned addresses: true.
     async fn read(&mut self, deliver: &dyn Deliver, until_assigned: bool) -> bool {
         loop {
             while let Some((kind, value)) = match self.capsules.take() {
@@ -594,7 +597,7 @@ impl Ending {
                             return true;
                         }
                     }
-                    // Where nothing leads, it is lost there as well as here.
+                    // A capsule for an unknown context is lost at the proxy as well as here.
                     Ok(_) => {}
                     Err(error) => {
                         tracing::debug!(%error, "a capsule of CONNECT-IP");
@@ -624,8 +627,8 @@ impl Drop for DatagramFlow {
 }
 
 impl DatagramFlow {
-    /// Sends a payload, behind a byte that is 0. One that is too large for the paths, or that there is no
-    /// room for, is lost, as UDP is.
+    /// Sends a payload, behind a byte with the value 0. A payload too large for the paths, or
+    /// without room, is lost, as in UDP.
     pub(super) fn send(&self, payload: &[u8]) {
         let Some(payload) = self.deliver.prepare(payload) else {
             return;
@@ -637,7 +640,7 @@ impl DatagramFlow {
         }
     }
 
-    /// What it was used for.
+    /// The use of the flow so far.
     pub(super) fn used(&self) -> Use {
         self.flow.used(&self.flow.carried.from_stream)
     }

@@ -21,12 +21,12 @@ struct Answers {
 
 impl Deliver for Answers {
     fn deliver(&self, payload: &[u8]) {
-        // What there is no room for is lost.
+        // A payload without room in the socket is lost.
         let _ = self.socket.try_send_to(payload, self.to);
     }
 }
 
-/// Carries what comes to a socket, each sender's by a flow of its own, until it is dropped.
+/// Carries packets of a socket, each sender's by its own flow, until the future is dropped.
 pub(crate) async fn udp(socket: UdpSocket, target: Target, proxy: Client) {
     let socket = Arc::new(socket);
     let flows = DatagramFlows::<SocketAddr>::new(proxy, MOST);

@@ -8,7 +8,7 @@ const MAX_SIZE_LINE: usize = 1 << 10;
 const MAX_TRAILERS: usize = 32 << 10;
 const MAX_FIELDS: usize = 100;
 
-/// A message whose end could be understood in more than one way.
+/// A message with an ambiguous end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -32,13 +32,13 @@ pub(crate) enum Body {
 /// Where in a chunked body the next byte stands.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
-    /// In the line with a chunk's size, of which this much is there.
+    /// In the line with a chunk's size, after these bytes.
     Size(Vec<u8>),
     /// So many bytes before the end of a chunk's data.
     Data(u64),
     /// In the end of line behind a chunk's data.
     DataEnd(&'static [u8]),
-    /// In the trailers, of which this much is there.
+    /// In the trailers, after these bytes.
     Trailers(Vec<u8>),
     Over,
 }
@@ -89,7 +89,7 @@ impl Body {
         }
     }
 
-    /// Nothing more belongs to it.
+    /// True at the end of the message.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Self::Length(0) | Self::Chunked(Chunk::Over))
     }
@@ -171,7 +171,8 @@ impl Chunk {
     }
 }
 
-/// Adds bytes up to the end of the line; how many, or `None` if it is not there yet.
+/// Adds bytes up to the end of the line; returns their number, or `None` before the end of the
+/// line.
 fn line_into(lines: &mut Vec<u8>, bytes: &[u8], most: usize) -> Result<Option<usize>, Malformed> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let taken = end.map_or(bytes.len(), |end| end + 1);

@@ -1,5 +1,5 @@
-//! [`Exchange`]: one request through an HTTP/1 proxy, and its answer. A connection carries one of them: the next
-//! request may be for another target, so it is not for this one to see.
+//! [`Exchange`]: one request through an HTTP/1 proxy, and its answer. A connection carries a single
+//! exchange: the next request may be for another target, which must not see it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ struct State {
 
 /// How far the answer has come.
 enum Answer {
-    /// This much of its head is there.
+    /// The first bytes of its head.
     Head(Vec<u8>),
     Body(Body),
     /// Both sides speak another protocol.
@@ -70,7 +70,7 @@ impl Passing for Exchange {
         }
         let taken = state.body.take(bytes).map_err(|_| Broken::Tcp)?;
         if state.upgrades && taken < bytes.len() {
-            // It cannot be known yet in which protocol they are.
+            // The protocol of the bytes is not known yet.
             return Err(Broken::Tcp);
         }
         bytes.truncate(taken);
@@ -115,8 +115,8 @@ impl Passing for Exchange {
 }
 
 impl State {
-    /// More of the head of the answer is there. Adds what of it the client is told, and gives back what came behind
-    /// it.
+    /// Takes more bytes of the answer's head. Adds the client's part to `told`, and returns the
+    /// bytes behind the head.
     fn head(&mut self, mut begun: Vec<u8>, told: &mut Vec<Bytes>) -> Result<Bytes, NoAnswer> {
         loop {
             let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::client::http_proxy::head;
 
-    /// What a client gets for an answer that comes in pieces of this size, and whether that is all.
+    /// The client's bytes for an answer in pieces of this size, and whether the exchange is over.
     fn passed(request: &str, answer: &str, size: usize) -> (String, bool) {
         let asked = head(request.as_bytes()).unwrap().unwrap();
         let behind = &request.as_bytes()[asked.length..];

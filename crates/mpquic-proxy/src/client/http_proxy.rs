@@ -10,7 +10,7 @@ use crate::target::Target;
 pub(crate) const MAX_HEAD: usize = 32 << 10;
 pub(crate) const MAX_FIELDS: usize = 100;
 
-/// Fields that are for one connection, not for who is at its other end (RFC 9110 section 7.6.1).
+/// Fields for a single connection, not for its far end (RFC 9110 section 7.6.1).
 const HOP_BY_HOP: [&str; 7] = [
     "connection",
     "proxy-connection",
@@ -25,7 +25,7 @@ const HOP_BY_HOP: [&str; 7] = [
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) target: Target,
-    /// `None` for CONNECT, of which the client is told that it succeeded.
+    /// `None` for CONNECT, whose client hears of the success.
     pub(crate) fetched: Option<Fetched>,
     /// Where the head of the request ends.
     pub(crate) length: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Fetched {
     pub(crate) body: Body,
     /// HEAD: the answer has no body, whatever its fields say.
     pub(crate) is_head: bool,
-    /// Both sides may go on with another protocol, such as WebSocket.
+    /// Both sides may switch to another protocol, such as WebSocket.
     pub(crate) upgrades: bool,
 }
 

@@ -1,12 +1,12 @@
-//! [`Knocking`]: applications that have come in and have not said what they want.
+//! [`Knocking`]: connected applications that have not named a target.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Those of one entrance. Too many make the one that came first go: programs say what they want at once, so it is
-/// one that does not want anything.
+/// The waiting applications of one entrance. Too many applications push out the oldest: programs
+/// name their target at once, so the oldest is probably idle.
 pub(crate) struct Knocking {
     most: usize,
     waiting: Mutex<Waiting>,
@@ -19,7 +19,7 @@ struct Waiting {
     present: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
-/// One of them, until this is dropped.
+/// One waiting application, until the value is dropped.
 pub(crate) struct Knock {
     knocking: Arc<Knocking>,
     number: u64,
@@ -41,7 +41,7 @@ impl Knocking {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another one comes. What is given back besides ends when it has to go.
+    /// Adds an application. The returned future ends when the application must go.
     pub(crate) fn begin(self: &Arc<Self>) -> (Knock, impl Future<Output = ()> + use<>) {
         let (go, gone) = oneshot::channel();
         let mut waiting = self.lock();
@@ -55,7 +55,7 @@ impl Knocking {
         waiting.present.insert(number, go);
         let gone = async move {
             if gone.await.is_err() {
-                // It has said what it wants.
+                // The application has named its target.
                 std::future::pending().await
             }
         };

@@ -31,10 +31,10 @@ pub(crate) enum Reply {
     AddressNotSupported = 8,
 }
 
-/// What was read of a message, and how long it was.
+/// A parsed message with its length.
 pub(crate) type Parsed<T> = Option<(T, usize)>;
 
-/// What a client sends is no SOCKS 5, or nothing that is served.
+/// Bytes of a client other than SOCKS 5, or a request for an unknown service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Closed without a word: it speaks something else.
@@ -65,8 +65,8 @@ pub(crate) fn method(can: bool) -> [u8; 2] {
     [VERSION, method]
 }
 
-/// A request; `None` until all of it is there. The target of UDP ASSOCIATE says nothing here: it is where
-/// the client will send from, and most do not know.
+/// A request; `None` before its last byte. The target of UDP ASSOCIATE has no use: it is the
+/// client's future sending address, which most clients do not know.
 pub(crate) fn request(bytes: &[u8]) -> Result<Parsed<(Command, Option<Target>)>, Refused> {
     let [version, command, _, address @ ..] = bytes else {
         return match bytes {
@@ -102,8 +102,8 @@ pub(crate) fn reply(reply: Reply, bound: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// The target of a UDP packet from a client, and where its payload begins: at least one byte behind
-/// the beginning. `None` for one that is no such packet, or a fragment, which RFC 1928 section 7 lets be dropped.
+/// The target of a UDP packet from a client, and the start of its payload, after at least one byte.
+/// `None` for a malformed packet, or a fragment, which RFC 1928 section 7 allows to drop.
 pub(crate) fn udp_packet(bytes: &[u8]) -> Option<(Target, usize)> {
     let [_, _, 0, address @ ..] = bytes else {
         return None;
@@ -132,7 +132,8 @@ pub(crate) fn udp_header(from: &Target) -> Vec<u8> {
     bytes
 }
 
-/// An address (RFC 1928 section 5) and its length; the target is `None` if port or host are none.
+/// An address (RFC 1928 section 5) and its length; the target is `None` for an invalid port or
+/// host.
 fn address(bytes: &[u8]) -> Result<Parsed<Option<Target>>, Refused> {
     let Some((kind, rest)) = bytes.split_first() else {
         return Ok(None);
@@ -218,7 +219,7 @@ mod tests {
                 "192.0.2.1:443",
             ),
             (b"\x05\x01\x00\x03\x0bexample.org\x00\x50", "example.org:80"),
-            // As curl --socks5-hostname does it.
+            // As sent by curl --socks5-hostname.
             (b"\x05\x01\x00\x03\x09127.0.0.1\x00\x50", "127.0.0.1:80"),
             (b"\x05\x01\x00\x03\x05[::1]\x00\x50", "[::1]:80"),
             (b"\x05\x01\x00\x03\x03::1\x00\x50", "[::1]:80"),

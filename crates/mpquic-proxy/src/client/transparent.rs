@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 ///
 /// # Errors
 ///
-/// Without the capability `CAP_NET_ADMIN`; if the address is none in particular, for then those to it
-/// could not be told from others.
+/// Without the capability `CAP_NET_ADMIN`; for an unspecified address, whose own connections could
+/// not be told from others.
 #[cfg(target_os = "linux")]
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};

@@ -43,7 +43,7 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 /// How often it is looked for what is over.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// A TUN device of Linux. It vanishes when this, and what [`Client::carry`] made of it, are dropped.
+/// A TUN device of Linux. The device vanishes once this value and its [`Carrier`]s are dropped.
 ///
 /// Opening it takes the capability `CAP_NET_ADMIN`. It has neither addresses nor routes: what to give it
 /// is the caller's choice, and `ip address add`, `ip link set` and `ip route add` do it.
@@ -94,7 +94,7 @@ impl Tun {
 #[derive(Debug)]
 pub struct Carrier {
     accepting: JoinSet<()>,
-    /// `None` once it has ended.
+    /// `None` after its end.
     reading: Option<JoinHandle<io::Error>>,
 }
 
@@ -146,13 +146,13 @@ fn next(address: IpAddr) -> IpAddr {
 }
 
 impl Client {
-    /// Carries what is routed to a device: TCP by CONNECT, UDP by CONNECT-UDP, and all other packets by
-    /// CONNECT-IP, of ICMP the questions of `ping`. What has no single destination, and fragments of IP, is
-    /// dropped.
+    /// Carries packets routed to a device: TCP by CONNECT, UDP by CONNECT-UDP, and all other
+    /// packets by CONNECT-IP, of ICMP the questions of `ping`. Packets without a single
+    /// destination, and fragments of IP, are dropped.
     ///
-    /// The device is up and has these addresses, one of each IP version at most, each with the one after it
-    /// in its network and given to nobody. Packets whose source is none of this machine's addresses are
-    /// those of others that it routes for, and are carried likewise.
+    /// The device must be up and have these addresses, at most one of each IP version; the next
+    /// address after each must be in its network and unused. Packets from other source addresses
+    /// belong to machines behind this router, and are carried likewise.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Shared {
     }
 
     fn write(&self, frame: &[u8]) {
-        // What there is no room for is lost, as on every network.
+        // A packet without room is lost, as on every network.
         let _ = self.device.try_send(frame);
     }
 
@@ -283,8 +283,8 @@ fn on_segment(shared: &Arc<Shared>, opening: &mut JoinSet<()>, packet: &Packet, 
     }
 }
 
-/// Opens a flow for a connection that an application wants, and only then lets the handshake begin; so
-/// that it learns what becomes of it as if it were connected with the target itself.
+/// Opens a flow for an application's connection, and only then lets the handshake begin: the
+/// application learns of a refusal as if connected to the target itself.
 async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16) {
     // A short time without the proxy is a network's delay.
     let _ = timeout(PATIENCE, shared.client.connected()).await;
@@ -296,7 +296,7 @@ async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16
             shared.pass(&packet, &mut frame, port);
         }
         Err(reason) => {
-            // Of all programs of a machine, these are too many to tell.
+            // A whole machine has too many programs to report each.
             tracing::debug!("no TCP to {target}: {reason}");
             shared.tcp().on_no_flow(port);
             let answer = match refusal(reason) {
@@ -320,7 +320,7 @@ fn refusal(reason: NoFlow) -> Option<Unreachable> {
     }
 }
 
-/// Joins connections that the listener has accepted to their flows.
+/// Joins the listener's accepted connections to their flows.
 async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     let mut open = JoinSet::new();
     loop {
@@ -366,7 +366,7 @@ impl Deliver for Answers {
         }
         let mut frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
         packet::put_datagram(&mut frame, self.ends.target, self.ends.application, payload);
-        // What there is no room for is lost.
+        // A packet without room is lost.
         let _ = self.device.try_send(&frame);
     }
 }

@@ -1,6 +1,6 @@
-//! Packets that are neither TCP nor UDP: they leave by CONNECT-IP, from an address that the proxy assigns.
+//! Packets other than TCP and UDP: they leave by CONNECT-IP, from an address assigned by the proxy.
 //!
-//! Who sent a packet is remembered, so that the answer finds the way back.
+//! The sender of a packet is remembered, to route the answer back.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::ip::checksum::replaced;
 use crate::ip::echo::{Echo, Kind};
 use crate::ip::header::{Addresses, ICMP, ICMPV6, Layout, TCP, UDP, is_for_one, layout};
 
-/// Exchanges that are remembered. One more takes the place of the one that has been silent for longest.
+/// Most remembered exchanges. A further exchange replaces the longest silent one.
 const MOST: usize = 1024;
 /// Where the addresses begin in a header.
 const PLACE_V4: usize = 12;
@@ -57,7 +57,8 @@ impl Exchange {
 #[derive(Debug, Clone, Copy)]
 struct Sender {
     address: IpAddr,
-    /// As it is there: outside another may stand for it, as several hosts may use the same.
+    /// The identifier inside; outside, another one may replace it, because several hosts may use
+    /// the same.
     identifier: u16,
     /// When it sent the last packet.
     last: Instant,
@@ -122,7 +123,7 @@ impl State {
     }
 }
 
-/// Gives packets other addresses, and those that come back the old ones.
+/// Gives outgoing packets new addresses, and incoming packets their old ones.
 #[derive(Debug, Default)]
 struct Translation(Mutex<State>);
 
@@ -131,7 +132,7 @@ impl Translation {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The packet as it leaves; `None` if it cannot.
+    /// The packet on its way out; `None` for a packet that cannot leave.
     fn outwards(&self, packet: &[u8], now: Instant) -> Option<Vec<u8>> {
         let ip = layout(packet)?;
         let exchange = Exchange::of(packet, &ip, ip.destination, Kind::Request)?;
@@ -144,7 +145,7 @@ impl Translation {
         Some(packet)
     }
 
-    /// The packet as it is for the one who waits for it; `None` if nobody does.
+    /// The packet for its waiting receiver; `None` without one.
     fn inwards(&self, packet: &[u8]) -> Option<Vec<u8>> {
         let ip = layout(packet)?;
         let exchange = Exchange::of(packet, &ip, ip.source, Kind::Reply)?;
@@ -216,7 +217,7 @@ impl Deliver for Answers {
     fn deliver(&self, packet: &[u8]) {
         if let Some(packet) = self.translation.inwards(packet) {
             let frame = [&[0; FRAME_HEADER][..], &packet].concat();
-            // What there is no room for is lost.
+            // A packet without room is lost.
             let _ = self.device.try_send(&frame);
         }
     }
@@ -327,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Of two hosts that ping the same target with the same identifier, each gets its own answers.
+    /// Two hosts that ping the same target with the same identifier each get their own answers.
     #[test]
     fn hosts_with_the_same_identifier_are_told_apart() {
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! IP packets as a TUN device has them: what they are, with other addresses, and answers to them.
+//! IP packets of a TUN device: their content, a change of their addresses, and answers to them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -64,7 +64,7 @@ pub(super) struct Packet {
     end: usize,
 }
 
-/// Why a target is not reached, as ICMP tells it.
+/// Why a target cannot be reached, in the words of ICMP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unreachable {
     Network,
@@ -176,8 +176,8 @@ impl Packet {
         }
     }
 
-    /// The answer to a TCP segment that says that there is no such connection (RFC 9293 section 3.5.2).
-    /// `None` to what is such an answer itself.
+    /// The answer to a TCP segment of an unknown connection (RFC 9293 section 3.5.2). `None` for a
+    /// reset, which gets no answer.
     pub(super) fn reset(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let Transport::Tcp(flags) = self.transport else {
             return None;

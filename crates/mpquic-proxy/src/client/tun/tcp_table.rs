@@ -9,15 +9,17 @@ use tokio::time::Instant;
 
 use super::packet::Flags;
 
-/// Connections that open or are open, at a time. Who wants one more is not answered, and asks again.
+/// Most connections that open or are open. A further one gets no answer, and its application asks
+/// again.
 const MOST: usize = 4096;
-/// Those that have ended are known for as long as TCP may repeat its last words (TIME-WAIT of Linux), ...
+/// Ended connections are remembered as long as TCP may repeat its last segments (TIME-WAIT of
+/// Linux).
 const LINGER: Duration = Duration::from_secs(60);
-/// ... and these at most.
+/// Most remembered ended connections.
 const MOST_ENDED: usize = 16384;
 /// The longest that an application takes for the last step of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// Ports below are nobody's here, so that filters for well-known services do not match.
+/// Ports below are not used, to avoid filters for well-known services.
 const FIRST_PORT: u16 = 1024;
 
 /// Who wants to speak with whom.
@@ -36,7 +38,7 @@ pub(super) enum Verdict {
     Open(u16),
     /// It is dropped.
     Drop,
-    /// There is no such connection.
+    /// An unknown connection.
     Unknown,
 }
 
@@ -83,7 +85,7 @@ impl<F> TcpTable<F> {
         };
         match self.connections.get(&port).map(|(_, state)| state) {
             Some(State::Opening) => Verdict::Drop,
-            // The application is gone before it was there.
+            // The application left before its connection was open.
             Some(State::Ready(..)) if flags.resets() => {
                 self.forget(port);
                 Verdict::Pass(port)
@@ -98,7 +100,7 @@ impl<F> TcpTable<F> {
         }
     }
 
-    /// Whose segment it is that the listener sends to this port.
+    /// The connection whose segments the listener sends to this port.
     pub(super) fn on_answer(&self, port: u16) -> Option<Ends> {
         self.connections.get(&port).map(|(ends, _)| *ends)
     }
@@ -115,7 +117,7 @@ impl<F> TcpTable<F> {
         Verdict::Open(port)
     }
 
-    /// The next one that is not in use: there are many more than connections.
+    /// The next unused port: there are many more ports than connections.
     fn free_port(&mut self) -> Option<u16> {
         for _ in 0..=u16::MAX {
             self.last_port = self.last_port.checked_add(1).unwrap_or(FIRST_PORT);

@@ -118,7 +118,7 @@ async fn there_are_never_more_than_that() {
     table.on_ended(ports[0], now);
     open(&mut table, most, now);
     assert_eq!(table.on_segment(ends(most + 1), OPENS), Verdict::Drop);
-    // And of those that have ended, not all are kept.
+    // Not all ended connections are kept.
     for port in &ports[1..] {
         table.on_ended(*port, now);
     }
