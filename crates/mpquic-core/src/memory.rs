@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_application_wrote_holds_credit_and_ends_nothing() {
+    fn written_data_holds_credit_and_ends_no_connection() {
         let mut budget = MemoryBudget::default();
         assert!(budget.review(LIMIT, &used(1, 5000), false));
         assert!(budget.holds_credit());

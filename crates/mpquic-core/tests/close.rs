@@ -193,7 +193,7 @@ fn a_restarted_server_resets_the_connection() {
 /// Every packet puts the probe timeout off (RFC 9002 section 6.2.1); what keeps a path alive must not
 /// do so for ever, while the peer hears PINGs and waits for what was lost.
 #[test]
-fn keep_alive_does_not_hold_up_what_was_lost() {
+fn keep_alive_does_not_hold_up_lost_data() {
     let topology = Topology::new().path("only", LinkConfig::new(50.0, 10 * MS));
     let setup = Setup::new().transport(|transport| {
         transport.keep_alive_interval = Some(SECOND / 2);
@@ -213,7 +213,7 @@ fn keep_alive_does_not_hold_up_what_was_lost() {
 
 /// Every reason for the end of a connection, or of an attempt, can be passed on as an error.
 #[test]
-fn errors_say_what_happened() {
+fn errors_tell_their_cause() {
     type Any = Box<dyn std::error::Error + Send + Sync>;
     let fault = TransportError::new(Fault::EmptyPacket).in_frame(6);
     let close = |reason: &'static str| ConnectionClose {

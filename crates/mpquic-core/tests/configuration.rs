@@ -583,7 +583,7 @@ fn a_configuration_gives_its_options_back() {
 
 /// Defaults are a promise: who changes one changes what users see.
 #[test]
-fn defaults_are_those_that_are_documented() {
+fn defaults_are_as_documented() {
     let defaults = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
     let ms = Duration::from_millis;
     assert_eq!(defaults.max_concurrent_paths, 8);

@@ -230,7 +230,7 @@ fn retry_proves_the_address_and_costs_one_round_trip() {
 }
 
 #[test]
-fn a_refused_client_learns_it_at_once() {
+fn a_refused_client_learns_of_the_refusal_at_once() {
     for mut setup in setups() {
         setup.accept = AcceptPolicy::Refuse;
         let mut pair = Pair::new(&one_path(), setup);
@@ -319,7 +319,7 @@ fn survives_heavy_loss_in_each_direction() {
 
 /// RFC 9000 section 8.1: three times what arrived, until the address is proven.
 #[test]
-fn a_server_sends_at_most_three_times_what_it_got() {
+fn a_server_sends_at_most_three_times_the_received_bytes() {
     let good = LinkConfig::new(100.0, 10 * MS);
     let silent = good.clone().outage(5 * MS, 3600 * SECOND);
     // The client's first flight arrives; nothing later does, and no answer comes back.

@@ -460,7 +460,7 @@ fn multipath_frames_are_unknown_to_a_peer_without_multipath() {
 /// draft-ietf-quic-reliable-stream-reset-11 section 3: without our announcement, the frame is
 /// unknown, and the peer is told not to use it.
 #[test]
-fn reset_stream_at_is_unknown_to_a_peer_that_did_not_announce_it() {
+fn reset_stream_at_is_unknown_without_the_parameter() {
     let setup = Setup::new().transport(|config| config.reset_stream_at = false);
     let mut pair = Pair::connected(&topology(), setup);
     let id = pair.client().streams().open(Dir::Uni).expect("credit");

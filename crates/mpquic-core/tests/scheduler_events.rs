@@ -174,7 +174,7 @@ fn both_sides_may_send_on_a_bidirectional_stream() {
 }
 
 #[test]
-fn a_reset_ends_a_stream_whoever_asks_for_it() {
+fn a_reset_by_either_side_ends_a_stream() {
     let (mut pair, [client, _]) = pair();
     let ids = [(); 3].map(|()| pair.client().streams().open(Dir::Bi).unwrap());
     for id in ids {
@@ -235,7 +235,7 @@ impl Scheduler for Chooser {
 }
 
 #[test]
-fn who_only_chooses_among_paths_is_shown_nothing_while_there_is_one() {
+fn a_scheduler_of_choices_sees_nothing_with_a_single_path() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let shared = seen.clone();
     let link = || LinkConfig::new(10.0, 50 * MS);
@@ -281,7 +281,7 @@ impl Scheduler for Copier {
 
 /// Copies that wait until a slow path has room are not worth sending once the original arrived.
 #[test]
-fn copies_of_what_arrived_are_not_sent() {
+fn copies_of_arrived_data_are_not_sent() {
     const SIZE: u64 = 200_000;
     let topology = Topology::new()
         .path("fast", LinkConfig::new(50.0, 5 * MS))

@@ -468,7 +468,7 @@ mod tests {
 
     /// Nor that two of them are of one connection.
     #[test]
-    fn rfc_9000_8_1_3_tokens_show_nothing_of_what_they_say() {
+    fn rfc_9000_8_1_3_tokens_hide_their_content() {
         let key = Arc::new(TokenKey::new(&[1; 32]));
         let mut issuer = TokenIssuer::new(key, Arc::new(quinn_proto::StdSystemTime));
         let address = SocketAddr::from(([198, 51, 100, 7], 0xabcd));

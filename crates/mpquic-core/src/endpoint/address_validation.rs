@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_proven_anew_counts_again() {
+    fn only_a_new_proof_counts_again() {
         let at = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(second);
         let mut spent = Spent::new(10);
         assert!(spent.spend(1, at(5), at(9)));

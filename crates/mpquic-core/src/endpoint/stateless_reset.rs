@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resets_are_smaller_than_what_they_answer() {
+    fn resets_are_smaller_than_the_packets_they_answer() {
         let mut rng = StdRng::from_seed([1; 32]);
         assert!((0..=21).all(|trigger| reset_size(trigger, &mut rng).is_none()));
         for trigger in 22..2000 {

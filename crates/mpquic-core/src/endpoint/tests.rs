@@ -256,7 +256,7 @@ fn rfc_9000_6_version_negotiation_echoes_any_connection_id() {
 }
 
 #[test]
-fn rfc_9000_14_1_what_is_no_attempt_is_dropped() {
+fn rfc_9000_14_1_datagrams_other_than_attempts_are_dropped() {
     let mut test = Test::new();
     assert!(test.receive(initial_of(dcid(1), b"", 1199)).is_none());
     assert!(
@@ -348,7 +348,7 @@ fn under_pressure_clients_prove_their_addresses_and_then_have_to_come_again() {
 }
 
 #[test]
-fn half_open_connections_are_bounded_also_for_those_with_proof() {
+fn half_open_connections_are_bounded_even_with_proofs() {
     let mut test = Test::new();
     test.options.max_half_open_connections = 1;
     test.set_max_incoming(10);
@@ -399,7 +399,7 @@ fn datagrams_of_attempts_are_bounded() {
 }
 
 #[test]
-fn an_attempt_tells_who_comes_and_takes_another_configuration() {
+fn an_attempt_tells_its_client_and_takes_another_configuration() {
     let mut test = Test::new();
     let mut incoming = test.incoming(initial(dcid(1), b""));
     assert_eq!(incoming.four_tuple(), client());

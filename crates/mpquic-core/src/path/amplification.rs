@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn mp_076_three_times_what_was_received() {
+    fn mp_076_three_times_the_received_bytes() {
         let mut budget = Amplification::unvalidated();
         assert!(budget.is_blocked(1));
         budget.on_received(400);

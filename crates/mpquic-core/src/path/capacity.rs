@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_application_limits_is_not_saved() {
+    fn application_limited_rates_are_not_saved() {
         let mut flow = Flow::new(0);
         assert_eq!(flow.at(1, 1_000_000, true), None);
         assert_eq!(flow.at(2, 1_000_000, false), Some(100_000));
     }
 
     #[test]
-    fn it_is_saved_as_it_doubles_and_once_a_second() {
+    fn capacity_is_saved_at_each_doubling_and_once_a_second() {
         let mut flow = Flow::new(0);
         assert_eq!(flow.at(1, 1_000_000, false), Some(100_000));
         assert_eq!(flow.at(2, 1_900_000, false), None);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_does_not_replace_what_is_remembered() {
+    fn a_start_does_not_replace_the_saved_capacity() {
         let mut flow = Flow::new(500_000);
         for round in 0..20 {
             assert_eq!(flow.at(round, 1_000_000, false), None, "{round}");

@@ -110,7 +110,7 @@ fn a_path_is_live_again_only_on_another_interface() {
 }
 
 #[test]
-fn schedulers_see_what_the_controller_paces_at() {
+fn schedulers_see_the_pacing_rate_of_the_controller() {
     let mut path = open(start());
     assert_eq!(view(&mut path, start(), 50_000).pacing_rate, Some(100_000));
 }
@@ -212,7 +212,7 @@ fn the_window_is_used_to_the_last_datagram() {
 }
 
 #[test]
-fn what_was_sent_since_the_driver_spoke_waits_in_the_local_queue_too() {
+fn bytes_sent_since_the_hint_count_in_the_local_queue() {
     let now = start();
     let mut path = open(now);
     path.on_datagram_sent(four_tuple(1), 5000);

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_for_a_path_goes_with_it() {
+    fn waiting_copies_go_with_their_path() {
         let mut copies = Copies::new(0);
         for path in [0, 1, 0].map(PathId) {
             copies.waiting.push_back(PendingCopy {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_arrives_in_order_takes_two_words() {
+    fn numbers_in_order_take_two_words() {
         // Miri is some hundred times slower.
         let count = if cfg!(miri) { 20_000 } else { 1_000_000 };
         let mut seen = Seen::default();

@@ -345,7 +345,7 @@ mod tests {
 
     // RFC 9218 section 10
     #[test]
-    fn those_in_order_go_one_after_the_other_and_take_one_turn() {
+    fn streams_in_order_share_one_turn() {
         let mut queue = StreamQueue::default();
         for (key, number) in [(0, 40), (1, 20), (2, 30)] {
             queue.insert(key, in_order(number));

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn target_is_what_arrives_in_six_round_trips_and_never_shrinks() {
+    fn the_target_is_six_round_trips_of_data_and_never_shrinks() {
         let start = epoch();
         let mut window = WindowTarget::new(start);
         let rtt = || Duration::from_millis(100);

@@ -303,7 +303,7 @@ fn a_flood_from_forged_addresses_keeps_nobody_out() {
 /// The more handshakes complete, the more half-open connections are allowed before clients must
 /// prove their addresses: far more than arrive in a round trip.
 #[test]
-fn clients_who_complete_their_handshakes_are_not_asked_for_proof() {
+fn clients_with_complete_handshakes_need_no_proof() {
     const ROUND_TRIP: usize = 400;
     let mut crowd = Crowd::new(|_| {});
     let mut under_way = VecDeque::new();

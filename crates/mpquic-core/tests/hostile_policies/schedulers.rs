@@ -241,7 +241,7 @@ fn data_that_does_not_exist() {
 }
 
 #[test]
-fn reinjection_of_what_is_not_outstanding() {
+fn reinjection_of_acknowledged_data() {
     assert_harmless(|view, call| Decision::Reinject {
         path: PathId(call as u32 % 3),
         stream: stream(call % 2),

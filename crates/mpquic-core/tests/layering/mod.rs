@@ -87,7 +87,7 @@ fn upward(rows: &[Row]) -> impl Iterator<Item = (&'static str, String)> {
 }
 
 #[test]
-fn rooms_name_what_their_tables_say() {
+fn rooms_name_those_of_their_tables() {
     let crates = Crate::all();
     let mut faults = Vec::new();
     for (folder, rows) in ROOMS {
@@ -144,7 +144,7 @@ fn files_that_share_a_type_call_each_other_one_way() {
 /// How a datagram and a write walk through the connection: down, and never into a file again from
 /// below. `ARCHITECTURE.md` draws it.
 #[test]
-fn files_of_the_connection_call_what_their_table_says() {
+fn files_of_the_connection_call_those_of_their_table() {
     let crates = Crate::all();
     let core = crates.iter().find(|krate| krate.name == "mpquic-core");
     let core = core.expect("the core is a crate");
@@ -172,7 +172,7 @@ fn files_of_the_connection_call_what_their_table_says() {
 }
 
 #[test]
-fn crates_name_what_their_table_says() {
+fn crates_name_those_of_their_table() {
     let crates = Crate::all();
     let names = crates.iter().map(|krate| krate.name.replace('-', "_"));
     let names: BTreeSet<_> = names.collect();

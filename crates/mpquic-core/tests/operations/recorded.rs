@@ -85,7 +85,7 @@ fn line(number: u64, runner: &mut TestRunner) -> String {
 }
 
 #[test]
-fn runs_are_those_recorded() {
+fn runs_are_as_recorded() {
     let mut runner = TestRunner::new(ProptestConfig {
         rng_seed: RngSeed::Fixed(0x7ec0),
         ..ProptestConfig::default()

@@ -285,7 +285,7 @@ fn mp_132_plain_frames_are_ignored_once_path_0_is_gone() {
 
 /// MP-127: data lost with the path is sent again on another one.
 #[test]
-fn mp_127_what_a_path_carried_moves_when_it_is_abandoned() {
+fn mp_127_data_of_an_abandoned_path_moves() {
     let mut net = Net::with_two_paths(Options::default());
     let id = net.write(Side::Server, 60_000);
     let flight = net.take(Side::Server);
@@ -302,7 +302,7 @@ fn mp_127_what_a_path_carried_moves_when_it_is_abandoned() {
 
 /// What only the abandoned path could carry must not hold up the rest.
 #[test]
-fn datagrams_too_large_for_what_is_left_are_dropped() {
+fn datagrams_too_large_for_the_remaining_paths_are_dropped() {
     let mut net = Net::connected(Options::default());
     net.client().datagrams().max_size();
     net.wait(5 * SECOND);

@@ -281,7 +281,7 @@ fn requests(sent: &[Sent]) -> Vec<AckFrequency> {
 }
 
 #[test]
-fn section_8_1_the_peer_is_asked_once_for_what_fits_the_path() {
+fn section_8_1_the_peer_is_asked_once_for_a_fitting_rate() {
     // The figures below follow from a window that grows as in slow start.
     let options = asking(AckFrequencyOptions::default())
         .transport(|transport| transport.controller = mpquic_cc::by_name("newreno").unwrap());
@@ -375,7 +375,7 @@ fn section_4_a_lost_request_is_repeated() {
 
 /// Section 7: until a request is acknowledged, the longer of the two delays is reckoned with.
 #[test]
-fn section_7_probe_timeouts_reckon_with_what_was_asked_for() {
+fn section_7_probe_timeouts_include_the_requested_delay() {
     let pto = |net: &mut Net| {
         net.client().inject(SpaceId::Data(ZERO), &[1]);
         assert!(!net.take(Side::Client).is_empty());

@@ -31,7 +31,7 @@ fn ping(net: &mut Net, from: Side) -> Vec<Sent> {
 
 /// Packets that cannot be opened are not acknowledged.
 #[test]
-fn rfc_9000_13_1_only_what_was_opened_is_acknowledged() {
+fn rfc_9000_13_1_only_opened_packets_are_acknowledged() {
     let mut net = Net::connected(Options::default());
     let forged = net.forge(&Forgery {
         generation: 6,
@@ -116,7 +116,7 @@ fn rfc_9000_13_2_1_one_packet_is_acknowledged_within_the_announced_delay() {
 
 /// Packets with only acknowledgements or padding are not acknowledged on their own.
 #[test]
-fn rfc_9000_13_2_1_packets_that_elicit_nothing_are_answered_with_nothing() {
+fn rfc_9000_13_2_1_packets_that_elicit_no_ack_get_no_answer() {
     for side in SIDES {
         let mut net = Net::connected(Options::default());
         // Gaps, too.

@@ -112,7 +112,7 @@ fn a_reason_too_long_is_cut_between_characters() {
 
 /// Who reads everything and closes at once leaves no doubt that everything arrived.
 #[test]
-fn the_close_acknowledges_what_arrived() {
+fn the_close_acknowledges_arrived_packets() {
     for side in SIDES {
         let mut net = Net::with_two_paths(Options::default());
         let id = net.write(side, 5000);
@@ -183,7 +183,7 @@ fn rfc_9000_10_2_1_a_close_keeps_to_the_limit_of_unproven_addresses() {
 /// The idle timer counts from the last packet received, and from the first one sent since that
 /// must be acknowledged.
 #[test]
-fn rfc_9000_10_1_the_idle_timer_starts_over_with_what_arrives_and_what_asks() {
+fn rfc_9000_10_1_the_idle_timer_restarts_with_arrivals_and_questions() {
     let options = Options::default().transport(|transport| {
         transport.max_idle_timeout = Some(3 * SECOND);
     });

@@ -43,7 +43,7 @@ fn rfc_9000_17_2_2_a_servers_initial_with_a_token_is_dropped() {
 /// RFC 9000 section 8.1: before the client's address is proven, a server sends at most three times
 /// the received bytes, and leaves a datagram to the handshake.
 #[test]
-fn rfc_9000_8_1_early_data_stays_within_three_times_what_was_received() {
+fn rfc_9000_8_1_early_data_stays_within_three_times_the_received_bytes() {
     let mut net = Net::with_flights(Options::default(), &[Side::Client]);
     net.write(Side::Server, 30_000);
     let early = net.take(Side::Server);

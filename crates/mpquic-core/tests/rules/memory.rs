@@ -363,7 +363,7 @@ const WRITTEN: &[Case] = &[
 const TOLERANCE: u64 = 2048;
 
 #[test]
-fn the_account_is_what_is_allocated() {
+fn the_account_equals_the_allocated_memory() {
     for (name, run) in ATTACKS.iter().chain(WRITTEN) {
         let damage = run();
         assert!(
@@ -475,7 +475,7 @@ fn the_account_falls_when_data_is_acknowledged() {
 const LIMIT: u64 = 8 << 20;
 
 #[test]
-fn a_connection_ends_before_its_peer_makes_it_keep_more_than_it_may() {
+fn a_connection_ends_at_its_limit_of_memory() {
     const STREAMS: u64 = 1 << 20;
     let mut options = Options::default();
     options.server.memory_limit = Some(LIMIT);

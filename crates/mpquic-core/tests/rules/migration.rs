@@ -45,7 +45,7 @@ fn is_challenge(frame: &Frame) -> bool {
 /// datagram as far as three times what came from there allows. Probing does not move the path
 /// (section 9.3).
 #[test]
-fn rfc_9000_8_2_2_a_challenge_is_answered_where_it_came_from() {
+fn rfc_9000_8_2_2_a_challenge_is_answered_at_its_source() {
     for (size, full) in [(1200, true), (60, false)] {
         let mut net = Net::connected(Options::default());
         let mut challenge = forged(&net, 5000, &[Frame::PathChallenge([7; 8])]);
@@ -248,7 +248,7 @@ fn rfc_9000_9_5_an_address_that_probes_has_its_own_connection_id() {
 /// RFC 9000 sections 9 and 9.5: not before the handshake is confirmed, and not without a connection
 /// ID to spare.
 #[test]
-fn rfc_9000_9_a_client_moves_only_when_it_may() {
+fn rfc_9000_9_a_client_moves_only_with_permission() {
     let local = address(Side::Client, 3);
     let mut net = Net::connecting(Options::default());
     let now = net.now;

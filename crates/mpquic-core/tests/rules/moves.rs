@@ -20,7 +20,7 @@ fn destination(sent: &Sent) -> ConnectionId {
 /// RFC 9000 section 9.5: one connection ID is not sent from two addresses, so after a failed move a
 /// client returns with the ID of the old address.
 #[test]
-fn rfc_9000_9_5_a_client_that_comes_back_uses_the_connection_id_it_had_there() {
+fn rfc_9000_9_5_a_returning_client_uses_the_old_connection_id() {
     let mut net = Net::with_two_paths(Options::default());
     net.client().inject(SpaceId::Data(ZERO), &[1]);
     net.wait(SECOND);

@@ -115,7 +115,7 @@ fn mp_034_each_path_numbers_its_packets_from_zero() {
 
 /// The plain ACK of a 1-RTT packet on any path speaks of path 0 (MP-060, MP-062).
 #[test]
-fn mp_062_a_plain_ack_acknowledges_path_0_whatever_path_it_comes_on() {
+fn mp_062_a_plain_ack_on_any_path_acknowledges_path_0() {
     for carrier in [PathId::ZERO, ONE] {
         let mut net = Net::with_two_paths(Options::default());
         net.client().inject(SpaceId::Data(PathId::ZERO), &[1]);
@@ -693,7 +693,7 @@ fn forged_packets_are_taken_for_genuine_ones() {
 /// MP-057: a frame's path says nothing about the path or stream in the frame; only PATH_CHALLENGE
 /// and PATH_RESPONSE belong to a path.
 #[test]
-fn mp_057_any_open_path_carries_what_is_about_another() {
+fn mp_057_any_open_path_carries_frames_about_another() {
     for (side, carrier) in SIDES.into_iter().flat_map(|side| [(side, 0), (side, 1)]) {
         let (carrier, other) = (PathId(carrier), PathId(1 - carrier));
         let mut net = Net::with_two_paths(Options::default());

@@ -235,7 +235,7 @@ fn rfc_9000_9_6_2_packets_at_the_old_address_do_not_move_it_back() {
 }
 
 #[test]
-fn rfc_9000_9_6_it_is_the_clients_choice() {
+fn rfc_9000_9_6_the_move_is_the_clients_choice() {
     let mut net = Net::connected(Options {
         use_preferred: false,
         ..options()

@@ -136,7 +136,7 @@ fn mp_075_another_address_has_to_answer_first() {
 
 /// A token vouches for proofs on its own connection, not for proofs of the connection before.
 #[test]
-fn mp_087_what_did_not_answer_is_in_no_further_token() {
+fn mp_087_a_silent_address_is_in_no_further_token() {
     let mut net = reconnected();
     assert_eq!(net.open_path(1), Ok(ONE));
     open(&mut net);

@@ -83,7 +83,7 @@ fn section_5_the_client_learns_of_addresses_and_of_their_end() {
 }
 
 #[test]
-fn section_3_who_does_not_ask_is_not_told() {
+fn section_3_a_client_without_the_parameter_is_not_told() {
     let mut net = Net::connecting(options(false));
     let mut log = net.exchange();
     assert_eq!(net.server().announce_addresses(&[server(1)]), Ok(()));

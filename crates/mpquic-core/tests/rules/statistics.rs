@@ -105,7 +105,7 @@ fn a_short_stream_is_one_frame_and_one_acknowledgement() {
 
 /// The names are those of the RFCs.
 #[test]
-fn kinds_are_called_what_the_rfcs_call_them() {
+fn kinds_have_the_names_of_the_rfcs() {
     for kind in FrameKind::ALL {
         let words = kind.name().split('_').map(|word| {
             let (first, rest) = word.split_at(1);

@@ -61,7 +61,7 @@ fn mp_115_a_backup_waits_until_no_available_path_answers() {
 
 /// What a silent path carried moves to another path once, however many probe timeouts pass.
 #[test]
-fn what_a_silent_path_carried_moves_once() {
+fn data_of_a_silent_path_moves_once() {
     let mut net = Net::with_two_paths(Options::default());
     net.write(Side::Server, 60_000);
     let on_one = |log: &[Sent]| {

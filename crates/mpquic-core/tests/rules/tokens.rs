@@ -167,7 +167,7 @@ fn mp_075_the_ports_of_an_address_vouch_once_together() {
 
 /// A client that still receives there is vouched for on each connection.
 #[test]
-fn mp_075_what_is_proven_anew_vouches_anew() {
+fn mp_075_a_new_proof_vouches_anew() {
     let mut client = Collector::new();
     client.open_lost(0);
     for _ in 0..5 {
@@ -206,7 +206,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn mp_075_whatever_was_collected_a_lost_address_gets_one_first_window(
+    fn mp_075_with_any_tokens_a_lost_address_gets_one_first_window(
         before in vec(step(), 1..30),
         after in vec(step(), 1..30),
     ) {

@@ -166,7 +166,7 @@ fn mp_124_an_abandoned_path_keeps_its_connection_ids_until_drained() {
 }
 
 #[test]
-fn mp_143_cids_blocked_ahead_of_what_was_issued_is_a_protocol_violation() {
+fn mp_143_cids_blocked_beyond_the_issued_ids_is_a_protocol_violation() {
     let cids = with_two();
     assert_eq!(cids.on_cids_blocked(1), Ok(()));
     assert_eq!(cids.on_cids_blocked(2), Ok(()));
@@ -176,7 +176,7 @@ fn mp_143_cids_blocked_ahead_of_what_was_issued_is_a_protocol_violation() {
 
 /// RFC 9000 section 5.1.2 and 19.15.
 #[test]
-fn all_are_replaced_by_those_issued_afterwards() {
+fn replaced_connection_ids_give_way_to_new_ones() {
     let mut cids = with_two();
     let (frames, _) = written(1200, |w| cids.write_frames(w, true));
     assert_eq!((frames.len(), cids.wanted(2)), (2, 0));

@@ -256,7 +256,7 @@ fn rfc_9001_6_3_next_keys_are_there_before_an_update_but_not_on_idle_connections
 /// An update before we sent anything with the keys of the last one cannot have waited for an
 /// acknowledgement.
 #[test]
-fn rfc_9001_6_2_a_second_update_waits_for_what_we_send() {
+fn rfc_9001_6_2_a_second_update_waits_for_an_acknowledged_packet() {
     let mut test = Test::new();
     assert!(test.receive(true, 1, PathId::ZERO));
     let choice = test.keys.choose(false, 2, PathId::ZERO, &mut test.session);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_client_hello_is_left_to_tls() {
+    fn bytes_other_than_a_client_hello_are_left_to_tls() {
         let nothing = FirstFlight::Complete(None);
         assert_eq!(read(&[2, 0, 0, 0]), nothing);
         assert_eq!(read(&[1, 0xff, 0, 0]), nothing);

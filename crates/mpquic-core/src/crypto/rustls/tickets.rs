@@ -233,7 +233,7 @@ mod tests {
 
     /// A client offers the key share that the server took last, so that it need not ask again.
     #[test]
-    fn what_the_server_likes_is_remembered_for_each_version() {
+    fn the_servers_choice_is_remembered_for_each_version() {
         let all = Arc::new(ClientTickets::new(4));
         let tickets = ConnectionTickets::new(all.clone(), Version::V1);
         let name = ServerName::try_from("localhost").unwrap();

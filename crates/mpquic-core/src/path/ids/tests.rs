@@ -207,7 +207,7 @@ fn mp_097_nothing_is_said_when_our_own_limit_binds() {
 }
 
 #[test]
-fn mp_097_nothing_is_said_when_both_limits_bind() {
+fn mp_097_paths_blocked_is_not_sent_if_both_limits_bind() {
     let mut ids = negotiated(2, 1);
     assert!(ids.open(PathId(1)));
     ids.request();

@@ -166,7 +166,7 @@ fn addresses_that_turn_out_to_be_wrong_lose_their_connection_id() {
 }
 
 #[test]
-fn mp_103_every_pair_of_addresses_changes_what_the_peer_wants_back() {
+fn mp_103_every_pair_of_addresses_gives_back_requested_ids() {
     let mut rig = Rig::new(3);
     rig.moves_to(2);
     rig.told();
@@ -183,7 +183,7 @@ fn mp_103_every_pair_of_addresses_changes_what_the_peer_wants_back() {
 }
 
 #[test]
-fn what_unknown_addresses_had_is_retired_when_others_take_their_place() {
+fn ids_of_unknown_addresses_are_retired_with_their_addresses() {
     let mut rig = Rig::new(2);
     let arrival = |port| Arrival {
         now: start(),

@@ -125,7 +125,7 @@ fn section_5_priorities_rise_on_each_side() {
 }
 
 #[test]
-fn what_cannot_be_an_address_is_not_announced() {
+fn impossible_addresses_are_not_announced() {
     let mut addresses = ServerAddresses::default();
     for wrong in [
         "0.0.0.0:443",
@@ -152,7 +152,7 @@ fn what_cannot_be_an_address_is_not_announced() {
 }
 
 #[test]
-fn section_5_what_is_not_newer_is_ignored() {
+fn section_5_old_frames_are_ignored() {
     let known = address("192.0.2.1:443");
     let mut addresses = ServerAddresses::new(true);
     let mut told = |sequence, preferred: &[&str]| {
@@ -171,7 +171,7 @@ fn section_5_what_is_not_newer_is_ignored() {
 }
 
 #[test]
-fn section_3_the_frame_is_unknown_to_who_did_not_announce_it() {
+fn section_3_the_frame_is_unknown_without_the_parameter() {
     for mut addresses in [ServerAddresses::default(), ServerAddresses::new(false)] {
         let known = address("192.0.2.1:443");
         let error = addresses.on_alternative_address(start(), &frame(0, &[]), known);

@@ -289,7 +289,7 @@ fn mp_141_a_higher_limit_of_the_peer_makes_paths_available() {
 }
 
 #[test]
-fn blocked_peers_may_name_only_what_we_allow_and_have_issued() {
+fn blocked_peers_may_name_only_allowed_and_issued_ids() {
     let now = start();
     let mut paths = three(now);
     let mut outbox = Outbox::for_tests();

@@ -233,7 +233,7 @@ fn a_path_at_rest_keeps_no_memory_for_responses() {
 
 proptest! {
     #[test]
-    fn what_is_owed_is_bounded_and_newest(
+    fn owed_responses_are_bounded_and_newest(
         challenges in prop::collection::vec((0..40u16, any::<[u8; 8]>()), 1..200),
     ) {
         let mut responses = Responses::new();

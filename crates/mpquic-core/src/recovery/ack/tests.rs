@@ -11,7 +11,7 @@ use crate::ids::{PathId, SpaceId};
 use crate::recovery::testing::{BYTES, TestPath, ms};
 
 #[test]
-fn summary_tells_what_controllers_need() {
+fn the_summary_has_all_numbers_for_controllers() {
     let mut path = TestPath::new();
     path.send_many(2);
     path.at(ms(3)).send_many(2);

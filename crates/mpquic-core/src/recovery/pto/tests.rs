@@ -117,7 +117,7 @@ fn packets_from_before_an_outage_give_no_sample() {
 /// Of packets from before it was silent acknowledgements may come all the time, with probe timeouts between: it is silent since
 /// the first of these.
 #[test]
-fn a_path_that_has_become_longer_is_measured_by_what_left_since_it_was_silent_first() {
+fn a_longer_path_is_measured_by_packets_sent_since_its_first_silence() {
     let mut path = TestPath::new();
     path.settle_rtt(ms(20));
     let old = path.send();

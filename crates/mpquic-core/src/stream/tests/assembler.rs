@@ -126,7 +126,7 @@ fn is_slice_of(bytes: &Bytes, datagram: &Bytes) -> bool {
 }
 
 #[test]
-fn what_has_waited_leaves_its_datagram() {
+fn waiting_slices_leave_their_datagram() {
     let mut assembler = Assembler::default();
     let datagram = Bytes::from(bytes_of(0..60_000));
     // Read at once, ready for long, and behind a gap.

@@ -55,7 +55,7 @@ fn sizes_respect_the_peer_and_the_packet() {
 }
 
 #[test]
-fn the_space_of_the_send_buffer_is_what_a_payload_may_have() {
+fn the_free_send_buffer_is_the_largest_payload() {
     let mut datagrams = datagrams(1 << 16);
     assert_eq!(datagrams.send_buffer_space(), 1000);
     assert!(queue(&mut datagrams, vec![0; 100]));
@@ -67,7 +67,7 @@ fn the_space_of_the_send_buffer_is_what_a_payload_may_have() {
 }
 
 #[test]
-fn what_lies_behind_is_sent_first_and_in_order() {
+fn datagrams_behind_the_first_are_sent_first_and_in_order() {
     let mut datagrams = datagrams(1 << 16);
     for number in 0..5_u8 {
         assert!(queue(&mut datagrams, vec![number; 50]));
@@ -188,7 +188,7 @@ fn the_oldest_make_room_for_new_ones() {
 }
 
 #[test]
-fn what_has_waited_leaves_the_datagram_it_came_in() {
+fn waiting_payloads_leave_their_datagram() {
     let mut datagrams = datagrams(0);
     let udp = Bytes::from(bytes_of(0..1000));
     let mut give = |range: std::ops::Range<usize>| {
@@ -226,7 +226,7 @@ fn tiny_datagrams_are_bounded_too() {
 }
 
 #[test]
-fn what_no_packet_carries_is_dropped() {
+fn datagrams_too_large_for_any_packet_are_dropped() {
     let mut datagrams = datagrams(1 << 16);
     for length in [50, 300, 99, 100] {
         assert!(queue(&mut datagrams, vec![0; length]));
@@ -241,7 +241,7 @@ fn what_no_packet_carries_is_dropped() {
 
 /// Those bound to a path wait for it, do not hold others up, and share the buffer with them.
 #[test]
-fn what_is_bound_to_a_path_travels_on_no_other() {
+fn bound_datagrams_travel_on_no_other_path() {
     let mut datagrams = datagrams(1 << 16);
     let other = PathId(1);
     let bound = DatagramOptions::default().with_path(other);
@@ -269,7 +269,7 @@ fn what_is_bound_to_a_path_travels_on_no_other() {
 
 /// A late DATAGRAM is not sent, makes room for others, and is counted.
 #[test]
-fn what_is_late_is_dropped() {
+fn late_datagrams_are_dropped() {
     const SECOND: Duration = Duration::from_secs(1);
     let mut datagrams = datagrams(1 << 16);
     let start = start();

@@ -25,7 +25,7 @@ fn unsent(streams: &StreamSet) -> u64 {
 }
 
 #[test]
-fn what_is_bound_is_sent_nowhere_else_lost_or_not() {
+fn bound_data_is_sent_nowhere_else_lost_or_not() {
     let (mut client, mut server) = pair(&config());
     let [bound, free] = [(); 2].map(|()| client.open(Dir::Uni).expect("credit"));
     for id in [bound, free] {
@@ -59,7 +59,7 @@ fn what_is_bound_is_sent_nowhere_else_lost_or_not() {
 
 /// A stream that moves to and fro, is reset and dropped, leaves no counters behind.
 #[test]
-fn what_is_bound_is_counted_until_it_is_no_more() {
+fn bound_streams_are_counted_until_released() {
     let (mut client, _) = pair(&config());
     let start = start();
     for turn in 0..20_u32 {
@@ -119,7 +119,7 @@ fn is_reset(frames: &[Frame], code: u64) -> bool {
 }
 
 #[test]
-fn what_is_not_sent_in_time_is_reset() {
+fn unsent_streams_are_reset_at_their_deadline() {
     let (mut client, id, deadline) = with_deadline(true);
     client.on_timeout(deadline - Duration::from_millis(1));
     assert_eq!((unsent(&client), client.expired()), (500, 0));
@@ -144,7 +144,7 @@ fn a_writer_that_is_too_slow_is_told() {
 
 /// Everything is under way, and may well arrive in time. What is lost of it is late for certain.
 #[test]
-fn what_was_sent_in_time_is_reset_only_if_it_is_lost() {
+fn sent_streams_are_reset_only_after_a_late_loss() {
     for fate in [Fate::Acked, Fate::Lost] {
         let (mut client, id, deadline) = with_deadline(true);
         let packet = next_packet(&mut client, 1200).expect("all of it");

@@ -73,7 +73,7 @@ fn equals_take_turns_and_the_urgent_go_first() {
 
 // RFC 9218 section 10
 #[test]
-fn those_that_are_not_incremental_go_one_after_the_other_and_take_one_turn() {
+fn non_incremental_streams_share_one_turn() {
     let mut streams = client(&config());
     let ids = opened(&mut streams, 5);
     for &id in &ids {
@@ -96,7 +96,7 @@ fn those_that_are_not_incremental_go_one_after_the_other_and_take_one_turn() {
 
 /// A stream whose new data comes after other streams began keeps its place.
 #[test]
-fn who_goes_in_order_keeps_the_place_when_the_buffer_was_empty() {
+fn a_stream_in_order_keeps_its_place_with_an_empty_buffer() {
     let mut streams = client(&config());
     let ids = opened(&mut streams, 3);
     for &id in &ids {

@@ -425,7 +425,7 @@ fn lower_streams_are_opened_with_a_higher_one() {
 }
 
 #[test]
-fn a_blocked_peer_gets_what_credit_there_is() {
+fn a_blocked_peer_gets_the_available_credit() {
     let mut streams = client(&small());
     let id = peer_uni(0);
     assert_eq!(

@@ -249,7 +249,7 @@ fn readers_are_told_once_until_they_find_nothing() {
 }
 
 #[test]
-fn unordered_reads_give_what_is_there() {
+fn unordered_reads_give_available_data() {
     let mut streams = client(&config());
     let id = peer_uni(0);
     give(&mut streams, stream_frame(id, 10, &bytes_of(10..20), true)).expect("valid");

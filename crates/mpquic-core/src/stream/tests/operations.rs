@@ -152,7 +152,7 @@ fn check(streams: &StreamSet) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn nothing_panics_and_totals_are_what_the_parts_add_up_to(
+    fn no_operation_panics_and_totals_are_sums(
         seed in any::<u64>(),
         narrow in any::<bool>(),
     ) {

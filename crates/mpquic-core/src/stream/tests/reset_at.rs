@@ -70,7 +70,7 @@ fn data_bytes(frames: &[Frame]) -> u64 {
 /// Section 5: what was not sent yet beyond the reliable size never will be, and the frame waits
 /// until the rest was, as its final size needs credit.
 #[test]
-fn section_4_the_frame_waits_for_what_is_to_be_delivered() {
+fn section_4_the_frame_waits_for_the_reliable_bytes() {
     let (mut client, id) = writing(5000);
     let first = next_packet(&mut client, 1000).expect("data");
     assert_eq!(client.send_stream(id).reset_at(code(7), 3000), Ok(()));
@@ -223,7 +223,7 @@ fn section_5_4_stop_sending_is_answered_with_a_plain_reset() {
 }
 
 #[test]
-fn section_3_a_peer_that_did_not_announce_it_gets_none() {
+fn section_3_a_peer_without_the_parameter_gets_no_frame() {
     let config = config();
     let mut client = StreamSet::new(Side::Client, &config, crate::recovery::testing::start());
     client.set_peer_parameters(&TransportParameters {

@@ -59,7 +59,7 @@ fn writers_go_on_when_the_send_window_is_widened() {
 }
 
 #[test]
-fn the_send_window_grows_with_what_is_acknowledged_up_to_its_limit() {
+fn the_send_window_grows_with_acknowledgements_up_to_its_limit() {
     const MIB: u64 = 1 << 20;
     let mut options = options();
     options.send_window = 20 * MIB;
@@ -158,7 +158,7 @@ fn a_stream_has_a_cap_of_its_own() {
 }
 
 #[test]
-fn a_writer_can_ask_for_room_before_it_has_anything() {
+fn a_writer_can_ask_for_room_without_data() {
     let config = checked(TransportOptions {
         initial_stream_receive_window: 800,
         send_window: 1000,
