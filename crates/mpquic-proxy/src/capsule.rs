@@ -9,22 +9,22 @@ pub(crate) const DATAGRAM: u64 = 0x00;
 const OF_IP: [u64; 3] = [0x01, 0x02, 0x03];
 /// The longest of these that is taken.
 const MAX_OF_IP: u64 = 16 << 10;
-/// Longest payload that is taken: a context ID, and what a UDP packet carries at most. Capsules that
-/// are longer are skipped, as too large a packet would be lost.
+/// Longest accepted payload: a context ID, and the largest content of a UDP packet. Longer capsules
+/// are skipped, as too large a packet would be lost.
 const MAX_DATAGRAM: u64 = 8 + 65_527;
 /// The context ID of UDP payloads (RFC 9298 section 4), and of IP packets (RFC 9484 section 6).
 const PAYLOAD: u64 = 0;
 
-/// Reads the capsules of a stream, which come in pieces of any size.
+/// Reads the capsules of a stream, from pieces of any size.
 ///
-/// What it keeps is bounded by the longest datagram, whatever comes: capsules of other types are
-/// skipped as they arrive.
+/// The longest datagram bounds the kept bytes for any input: capsules of other types are skipped on
+/// arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Capsules {
     state: State,
     /// The beginning of a header, or of a payload.
     begun: BytesMut,
-    /// What has arrived behind it.
+    /// Bytes that have arrived behind it.
     rest: Bytes,
     /// The capsules of CONNECT-IP are taken, too.
     of_ip: bool,
@@ -38,14 +38,14 @@ pub(crate) struct TooLong;
 enum State {
     #[default]
     Header,
-    /// So many bytes of a capsule of this type are to come.
+    /// Missing bytes of a capsule with this type.
     Taken(u64, usize),
-    /// So many bytes of something else.
+    /// Missing bytes of a skipped capsule.
     Skip(u64),
 }
 
 impl Capsules {
-    /// More has arrived. Call it when there is no datagram left.
+    /// More bytes have arrived. Call it without a datagram left.
     pub(crate) fn push(&mut self, piece: Bytes) {
         debug_assert!(self.rest.is_empty(), "there are capsules");
         self.rest = piece;
@@ -53,11 +53,11 @@ impl Capsules {
 
     /// The payload of the next DATAGRAM capsule; `None` if more has to arrive first.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        // Without those of CONNECT-IP none is too long, and there are no others.
+        // Without the capsules of CONNECT-IP, no capsule is too long, and no other type is taken.
         self.take().ok()?.map(|(_, payload)| payload)
     }
 
-    /// The same for streams of CONNECT-IP, whose capsules are taken, too.
+    /// Like [`Self::default`], for streams of CONNECT-IP, with its capsules.
     pub(crate) fn of_ip() -> Self {
         Self {
             of_ip: true,
@@ -123,7 +123,7 @@ impl Capsules {
 
     /// Type and length of the next capsule.
     fn header(&mut self) -> Option<(u64, u64)> {
-        // At most 16 bytes, of which those in `begun` are no header yet.
+        // At most 16 bytes, of which the bytes in `begun` are no complete header yet.
         let mut header = [0; 16];
         let old = self.begun.len();
         let new = self.rest.len().min(header.len() - old);
@@ -155,8 +155,8 @@ pub(crate) fn udp_capsule(payload: &[u8]) -> Bytes {
     capsule.freeze()
 }
 
-/// The UDP payload, or the IP packet, of an HTTP datagram; `None` if it is one of another kind, which nobody has
-/// registered, or has no context ID.
+/// The UDP payload, or the IP packet, of an HTTP datagram; `None` for a datagram of an unregistered
+/// context, or without a context ID.
 pub(crate) fn udp_payload(datagram: &[u8]) -> Option<&[u8]> {
     let mut rest = datagram;
     (take_varint(&mut rest)? == PAYLOAD).then_some(rest)
@@ -231,7 +231,7 @@ mod tests {
         stream.extend_from_slice(&udp_capsule(b"next"));
         let (next, _) = read(&stream, 1500);
         assert_eq!(next, [&b"\0next"[..]]);
-        // As long as can be said.
+        // With the longest announced length.
         let mut capsules = Capsules::default();
         capsules.push(Bytes::from_static(b"\0\xff\xff\xff\xff\xff\xff\xff\xff123"));
         assert_eq!(capsules.next(), None);
@@ -253,7 +253,7 @@ mod tests {
             .collect();
         assert_eq!(found, [(1, &b"ab"[..]), (0, b"\0c"), (3, b"")]);
         assert_eq!(read(stream, 5).0, [&b"\0c"[..]]);
-        // What has to be understood is not skipped.
+        // Capsules that must be understood are not skipped.
         let mut capsules = Capsules::of_ip();
         capsules.push(Bytes::from_static(b"\x01\x80\0\x40\x01"));
         assert_eq!(capsules.take(), Err(TooLong));

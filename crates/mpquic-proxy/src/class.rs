@@ -1,4 +1,5 @@
-//! [`Class`]: what a flow is for, guessed from its port and from what it carries, and what follows from it.
+//! [`Class`]: the purpose of a flow, guessed from its port and its traffic, and the treatment of
+//! the flow.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +12,16 @@ use tokio::time::Instant;
 use crate::rules::{InvalidRule, Rule};
 use crate::target::{Host, Target};
 
-/// What a flow carries is looked at for so long.
+/// Length of the periods in which a flow's traffic is counted.
 const PERIOD: Duration = Duration::from_secs(1);
-/// A TCP flow that carries more than this in a period is bulk, bytes,
+/// A TCP flow with more bytes in a period is bulk.
 const BULK: u64 = 256 << 10;
-/// and one that carries less than this is not any more.
+/// A bulk TCP flow with fewer bytes in a period is no longer bulk.
 const QUIET: u64 = 16 << 10;
-/// A UDP flow with at least so many payloads in a period, all of them together of at most so many bytes,
-/// is a call or a game: 512 kbit/s.
+/// A UDP flow with at least this many payloads in a period, of at most [`SMALL`] bytes in all, is a call
+/// or a game.
 const STEADY: u64 = 8;
+/// Most bytes of a call or a game in a period: 512 kbit/s.
 const SMALL: u64 = 64 << 10;
 
 /// UDP ports where each packet is waited for: DNS, NTP, STUN, SIP.
@@ -30,13 +32,13 @@ const REPEATED: [u16; 4] = [443, 500, 4500, 51820];
 /// What a flow is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// As much as possible: streams stand behind those of other classes, but for a tenth of the time if these leave
-    /// nothing.
+    /// As fast as possible: streams come after other classes, but for a tenth of the time if these
+    /// leave no room.
     Bulk,
     /// Somebody waits: streams stand before those of bulk flows.
     Interactive,
-    /// Late is lost: UDP payloads are sent on two paths, where the other side takes them so, and streams
-    /// stand before all others.
+    /// Late payloads are useless: UDP payloads are sent on two paths, if the other side accepts
+    /// copies, and streams come first.
     RealTime,
 }
 
@@ -46,9 +48,10 @@ pub enum Class {
 pub struct InvalidClass;
 
 impl Class {
-    /// The priority of a bulk stream that has its turn: before interactive ones.
+    /// The priority of a bulk stream in its turn: before interactive streams.
     pub(crate) const TURN: i32 = 2;
-    /// The priority of a stream whose flow is not open yet: somebody waits for each of them, and they are short.
+    /// The priority of a stream whose flow is not open yet: an application waits for each, and they
+    /// are short.
     pub(crate) const REQUEST: i32 = 4;
 
     /// The priority of a stream of this class.
@@ -165,7 +168,7 @@ impl FromStr for ClassRule {
 }
 
 impl ClassRule {
-    /// The class of flows to this target, if the rule is for it.
+    /// The class of flows to this target, if the rule matches.
     pub fn class_of(&self, target: &Target) -> Option<Class> {
         let address = match target.host() {
             Host::Address(address) => Some(*address),
@@ -187,7 +190,7 @@ pub enum FlowKind {
     Ip,
 }
 
-/// Guesses what a flow is for, from what it carries in one direction.
+/// Guesses the class of a flow from its traffic in one direction.
 #[derive(Debug)]
 pub(crate) struct Guess {
     kind: FlowKind,
@@ -200,7 +203,7 @@ pub(crate) struct Guess {
 }
 
 impl Guess {
-    /// For a flow to this port; if it was said what it is for, there is nothing to guess.
+    /// For a flow to this port; a given class leaves no guess.
     pub(crate) fn new(kind: FlowKind, port: u16, said: Option<Class>, now: Instant) -> Self {
         let known = match kind {
             _ if said.is_some() => said,
@@ -218,7 +221,7 @@ impl Guess {
         }
     }
 
-    /// What it is for, as far as is known.
+    /// The class, as far as known.
     pub(crate) fn class(&self) -> Class {
         self.class
     }
@@ -231,7 +234,7 @@ impl Guess {
         let elapsed = now.saturating_duration_since(self.began);
         let before = self.class;
         if elapsed >= PERIOD {
-            // Nothing of the period after that one is known, if it is over already.
+            // The traffic of a period that is already over is unknown.
             self.class = match elapsed < 2 * PERIOD {
                 true => self.of_period(),
                 false => Class::Interactive,
@@ -267,7 +270,8 @@ impl Guess {
 mod tests {
     use super::*;
 
-    /// The class of a flow at the end of each second, of which each has so many payloads of a size.
+    /// The class of a flow at the end of each second, from the number and size of payloads in each
+    /// second.
     fn seconds(kind: FlowKind, port: u16, seconds: &[(u32, usize)]) -> Vec<Class> {
         let mut now = Instant::now();
         let mut guess = Guess::new(kind, port, None, now);

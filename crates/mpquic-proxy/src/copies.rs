@@ -1,7 +1,8 @@
 //! UDP payloads that travel twice, on two paths, and are delivered once.
 //!
-//! Such a payload has a context ID of its own (RFC 9298 section 4), and a number in front. The client offers
-//! that with a field of its request, and a proxy that knows it has the field in its answer.
+//! Such a payload has its own context ID (RFC 9298 section 4), and a number in front. The client
+//! offers copies with a field of its request, and a proxy with this extension answers with the
+//! field.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ const FIELD: HeaderName = HeaderName::from_static("mpquic-udp-copies");
 const TRUE: HeaderValue = HeaderValue::from_static("?1");
 /// The context ID: a client has the even ones.
 const NUMBERED: u64 = 2;
-/// Numbers that are remembered. A payload that comes later than so many others is lost.
+/// Remembered numbers. A payload later than this many others is lost.
 const SPAN: u64 = 1024;
 
 /// Offers copies, or accepts them.
@@ -31,7 +32,7 @@ pub(crate) fn offer(fields: &mut HeaderMap) {
     fields.insert(FIELD, TRUE);
 }
 
-/// True if the other side has them.
+/// True if the other side accepts copies.
 pub(crate) fn are_offered(fields: &HeaderMap) -> bool {
     fields.get(FIELD) == Some(&TRUE)
 }
@@ -100,7 +101,7 @@ impl UdpSender {
 /// Which numbers were seen, of the last 1024.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// One more than the largest.
+    /// One above the largest number.
     end: u64,
     bits: [u64; SPAN as usize / 64],
 }

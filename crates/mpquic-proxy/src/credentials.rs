@@ -107,7 +107,7 @@ impl fmt::Debug for Credential {
 
 /// The users of a proxy.
 ///
-/// Only hashes are kept. A comparison takes as long whoever is right, and asks for all users.
+/// Only hashes are kept. A comparison covers all users and takes the same time for any of them.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials(Vec<User>);
 
@@ -119,7 +119,7 @@ struct User {
 }
 
 impl Credentials {
-    /// Those who may use the proxy.
+    /// The users of the proxy.
     pub fn new(users: impl IntoIterator<Item = Credential>) -> Self {
         let users = users.into_iter().map(|credential| User {
             scheme: credential.scheme,
@@ -129,7 +129,7 @@ impl Credentials {
         Self(users.collect())
     }
 
-    /// True if nobody may use it.
+    /// True without any user.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -17,11 +17,11 @@ use crate::copies::numbered_payload;
 
 /// Takes the UDP payloads of a flow.
 pub(crate) trait Deliver: Send + Sync {
-    /// A payload arrived. It must not wait: what there is no room for is lost, as UDP is.
+    /// A payload arrived. The call must not wait: a payload without room is lost, as in UDP.
     fn deliver(&self, payload: &[u8]);
 
-    /// A payload arrived that may come twice, with its number. Nobody sends such a one who was not told
-    /// that it is taken.
+    /// Delivers a numbered payload, of which a copy may follow. Peers send these only after our
+    /// offer to take copies.
     fn deliver_numbered(&self, _number: u64, _payload: &[u8]) {}
 
     /// What to send for a payload, which stands behind a byte; `None` to send nothing.
@@ -101,7 +101,7 @@ impl Demux {
         match (flow, udp_payload(rest), numbered_payload(rest)) {
             (Some(flow), Some(payload), _) => flow.deliver(payload),
             (Some(flow), None, Some((number, payload))) => flow.deliver_numbered(number, payload),
-            // Before its request, after its end, or of an extension that nobody asked for.
+            // Before its request, after its end, or of an unknown extension.
             _ => drop(self.strays.fetch_add(1, Ordering::Relaxed)),
         }
     }

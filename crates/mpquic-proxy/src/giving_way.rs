@@ -1,4 +1,4 @@
-//! [`Order`]: which of many flows gives way to a new one.
+//! [`Order`]: the order in which flows give way to a new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ pub(crate) struct Use {
     pub(crate) last: Instant,
 }
 
-/// Flows in the order in which they give way. A use only grows, so it need not be told each time: that of a flow
-/// is looked at when it would be the first.
+/// Flows in the order in which they give way. Uses only grow, so they need not be reported each
+/// time: the use of a flow is checked once the flow would be the first.
 #[derive(Debug)]
 pub(crate) struct Order<K> {
     keys: BTreeMap<K, Use>,

@@ -16,7 +16,7 @@ const MOST: usize = 256;
 /// An address, or a network, that is assigned or asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// Which request this answers; 0 for none.
+    /// The answered request; 0 for none.
     pub(crate) request: u64,
     pub(crate) address: IpAddr,
     /// Bits of the network.
@@ -136,7 +136,7 @@ fn address(rest: &mut &[u8]) -> Result<Address, Malformed> {
     })
 }
 
-/// An address as a number, and how many bits it has.
+/// An address as a number, and its number of bits.
 fn number(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(v4) => (v4.to_bits().into(), 32),
@@ -173,11 +173,11 @@ fn check_order(routes: &[Route]) -> Result<(), Malformed> {
             return Err(Malformed::Order);
         }
     }
-    // Those to all protocols are to each.
+    // Routes for all protocols count for each protocol.
     let (all, others): (Vec<&Route>, Vec<&Route>) =
         routes.iter().partition(|route| route.protocol == 0);
     let is_double = |route: &&Route| {
-        // Of one IP version each stands before all that begin behind its end.
+        // Of one IP version, each route stands before all routes that begin behind its end.
         let place = all.partition_point(|wide| wide.last < route.first);
         all.get(place).is_some_and(|wide| {
             wide.first.is_ipv4() == route.first.is_ipv4() && wide.first <= route.last
@@ -295,7 +295,7 @@ mod tests {
         ] {
             let (kind, value) = parts(&told);
             assert_eq!(parse(kind, &value), Ok(Some(told.clone())));
-            // A part of one is none, or fewer of the same.
+            // A part of a capsule is invalid, or has fewer entries.
             for length in 0..value.len() {
                 let part = parse(kind, &value[..length]);
                 assert_ne!(part, Ok(Some(told.clone())), "{length}");

@@ -16,9 +16,9 @@ pub(crate) const EVERYTHING: &str = "/.well-known/masque/ip/*/*/";
 /// What the packets of a request may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IpScope {
-    /// To anywhere if there is none.
+    /// `None` for any network.
     network: Option<IpNet>,
-    /// Of any protocol if there is none.
+    /// `None` for any protocol.
     protocol: Option<u8>,
 }
 
@@ -56,7 +56,7 @@ impl IpScope {
         Ok(Self { network, protocol })
     }
 
-    /// True if packets may go there.
+    /// True for an allowed destination.
     pub(crate) fn allows(&self, destination: IpAddr) -> bool {
         let protocol = if destination.is_ipv4() { ICMP } else { ICMPV6 };
         self.network
@@ -64,7 +64,7 @@ impl IpScope {
             && self.protocol.is_none_or(|only| only == protocol)
     }
 
-    /// The route of one IP version with ICMP, if there is one.
+    /// The route of one IP version with ICMP.
     pub(crate) fn route(&self, is_v4: bool) -> Option<Route> {
         let everything = match is_v4 {
             true => IpNet::V4(ipnet::Ipv4Net::default()),

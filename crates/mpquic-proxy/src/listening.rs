@@ -1,4 +1,4 @@
-//! Sockets that listen beside each other.
+//! Sockets listening side by side.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -73,7 +73,7 @@ mod tests {
                 assert_eq!(listener.local_addr()?, socket.local_addr()?);
             }
         }
-        // Alone, it is of both.
+        // Alone, the socket serves both versions.
         let alone = bind_udp(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), &[])?;
         let port = alone.local_addr()?.port();
         let sender = std::net::UdpSocket::bind("127.0.0.1:0")?;

@@ -38,11 +38,11 @@ const SPECIAL_V6: [([u16; 2], u8); 4] = [
 /// NAT64 (RFC 6052): the last 32 bits are an IPv4 address.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// Which targets are allowed, by their addresses: after a name was looked up, so that a name cannot
-/// lead where its address may not.
+/// Allowed targets, by their addresses. A name is checked after its lookup: it cannot lead to a denied
+/// address.
 ///
-/// What a rule of `deny` names is denied; of the rest, what a rule of `allow` names is allowed; else
-/// it depends: without `only_allowed`, public addresses are allowed and all others are denied.
+/// A target that a rule of `deny` names is denied; of the rest, a target that a rule of `allow` names is
+/// allowed. Without a matching rule, only public addresses are allowed, and with `only_allowed` none.
 ///
 /// ```
 /// use mpquic_proxy::Rules;
@@ -65,8 +65,8 @@ pub struct Rules {
     pub deny: Vec<Rule>,
     /// Nothing else is allowed, public or not.
     pub only_allowed: bool,
-    /// Prefixes with which the network reaches IPv4 addresses, beside `64:ff9b::/96`: what is said of an IPv4 address
-    /// is said of the address that leads to it, too.
+    /// Prefixes with which the network reaches IPv4 addresses, beside `64:ff9b::/96`: a rule for an
+    /// IPv4 address also holds for the IPv6 address that leads to it.
     pub nat64: Vec<Nat64Prefix>,
 }
 
@@ -75,7 +75,7 @@ pub struct Rules {
 /// one port or a range (`8000-8999`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// All of them if there is none.
+    /// `None` for all networks.
     network: Option<IpNet>,
     ports: RangeInclusive<u16>,
 }
@@ -111,7 +111,7 @@ impl FromStr for Nat64Prefix {
 }
 
 impl Nat64Prefix {
-    /// The address that is reached by this one.
+    /// The IPv4 address reached by an IPv6 address.
     fn translated(self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         if !self.0.contains(&address) {
             return None;
@@ -128,7 +128,7 @@ impl Nat64Prefix {
 }
 
 impl Rules {
-    /// True if flows may go there.
+    /// True if flows to this address are allowed.
     pub fn allow(&self, target: &SocketAddr) -> bool {
         let address = target.ip().to_canonical();
         let translated = match address {
@@ -160,8 +160,9 @@ impl Rules {
     }
 }
 
-/// The IPv4 addresses by which packets to this one travel, or may: an address that is compatible with IPv4 (RFC 4291
-/// section 2.5.5.1), 6to4 (RFC 3056), both ends of Teredo (RFC 4380 section 4), ISATAP (RFC 5214 section 6.1).
+/// The IPv4 addresses by which packets to an address travel, or may travel: an address compatible
+/// with IPv4 (RFC 4291 section 2.5.5.1), 6to4 (RFC 3056), both ends of Teredo (RFC 4380 section 4),
+/// ISATAP (RFC 5214 section 6.1).
 fn embedded(address: IpAddr) -> Vec<IpAddr> {
     let IpAddr::V6(address) = address else {
         return Vec::new();
@@ -180,7 +181,8 @@ fn embedded(address: IpAddr) -> Vec<IpAddr> {
 }
 
 impl Rule {
-    /// True if it is for this port, and for this address; where that is not known, if it is for all.
+    /// True for a rule with this port and this address; for an unknown address, only for a rule
+    /// with all addresses.
     pub(crate) fn names_target(&self, address: Option<IpAddr>, port: u16) -> bool {
         match address {
             Some(address) => self.names(address.to_canonical(), port),
@@ -389,7 +391,7 @@ mod tests {
             assert!(!rules.allow(&address(denied)), "{denied}");
         }
         assert!(rules.allow(&address("64:ff9b::1.2.3.5")));
-        // Also where somebody has allowed all that such addresses are in.
+        // Also with a rule for a network that contains such addresses.
         rules.allow = vec!["::/0".parse().unwrap()];
         for denied in [
             "::1.2.3.4",

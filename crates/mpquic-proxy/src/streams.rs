@@ -24,7 +24,7 @@ pub(crate) trait Incoming: Send {
     fn stop(&mut self, code: Code);
 }
 
-/// A flow is over: its stream ends, or is reset with what went wrong.
+/// A flow is over: its stream ends, or is reset with the code of an error.
 pub(crate) async fn end(ended: Result<(), Code>, mut send: impl Outgoing, mut recv: impl Incoming) {
     match ended {
         Ok(()) => drop(send.finish().await),

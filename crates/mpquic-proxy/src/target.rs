@@ -41,7 +41,7 @@ pub enum Host {
 /// What is no target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidTarget {
-    /// The host is empty, too long, or has characters that no host has.
+    /// The host is empty, too long, or has characters of no host.
     #[error("no name or address of a host")]
     Host,
     /// The port is missing, or is not from 1 to 65535.
@@ -84,11 +84,11 @@ impl Target {
         format!("{UDP_PREFIX}{host}/{}/", self.port)
     }
 
-    /// What a path of a CONNECT-UDP request asks for.
+    /// The target in the path of a CONNECT-UDP request.
     ///
     /// # Errors
     ///
-    /// If the path is of another form, or host or port are none.
+    /// For a path of another form, and for an invalid host or port.
     pub fn from_udp_path(path: &str) -> Result<Self, InvalidTarget> {
         let rest = path.strip_prefix(UDP_PREFIX).ok_or(InvalidTarget::Path)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -172,7 +172,7 @@ fn parse_port(text: &str) -> Result<u16, InvalidTarget> {
     text.parse().map_err(|_| InvalidTarget::Port)
 }
 
-/// `None` if an escape is cut or is not ASCII: hosts are.
+/// `None` for a cut escape, or one outside of ASCII, as hosts are.
 pub(crate) fn percent_decode(text: &str) -> Option<String> {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text.chars();

@@ -6,20 +6,22 @@ use mpquic_tokio::{Connection, PathState, PathStats, TransportOptions};
 
 /// Bytes of DATAGRAMs that may wait to be read.
 const DATAGRAM_BUFFER: usize = 1 << 20;
-/// So many bytes of DATAGRAMs may wait to be sent whatever the paths carry,
+/// Bytes of DATAGRAMs that may wait to be sent at any rate of the paths.
 const ALWAYS: usize = 1 << 20;
-/// and so many at most,
+/// Largest number of waiting bytes of DATAGRAMs at any rate.
 const AT_MOST: usize = 4 << 20;
-/// if that is what the paths carry in this time. It is what comes while one of them is emptied to measure
-/// its round trip, or another one starts; what waits for longer is late, and so is all behind it.
+/// Between both limits, the paths' traffic of this time may wait: the time in which a path is
+/// emptied to measure its round trip, or another path starts. A longer queue makes all payloads
+/// behind it late.
 const AWHILE: Duration = Duration::from_millis(200);
-/// Windows of this many flows that nobody reads leave room for the others.
+/// Windows of this many unread flows leave room for the others.
 const STALLED_FLOWS: u64 = 8;
 
-/// Adapts a connection, on either side, to many flows that are read at different speeds: a flow that
-/// is not read keeps no more than its own receive window, which is much less than that of the
-/// connection, so that the others go on. `flows` is how many the peer may have open at first:
-/// [`STREAMS_OF_STRANGERS`](crate::STREAMS_OF_STRANGERS) on a server, which allows more once it knows the client.
+/// Adapts a connection, on either side, to many flows with readers of different speeds: an unread
+/// flow keeps no more than its own receive window, far below the connection's window, so other
+/// flows go on. `flows` is the number of flows that the peer may open at first:
+/// [`STREAMS_OF_STRANGERS`](crate::STREAMS_OF_STRANGERS) on a server, which allows more to a known
+/// client.
 pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
     transport.datagram_send_buffer = AT_MOST;
@@ -30,7 +32,7 @@ pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.initial_stream_receive_window = transport.initial_stream_receive_window.min(share);
 }
 
-/// True if one more DATAGRAM may wait.
+/// True if another DATAGRAM may wait.
 pub(crate) fn has_room(connection: &Connection) -> bool {
     let waiting = AT_MOST.saturating_sub(connection.datagram_send_buffer_space());
     waiting < ALWAYS || waiting < most_waiting(sum_of_rates(&connection.path_stats()))
@@ -42,7 +44,7 @@ fn sum_of_rates(paths: &[PathStats]) -> u64 {
     active.map(rate).fold(0, u64::saturating_add)
 }
 
-/// Bytes that may wait for paths with this sum of rates.
+/// Bytes that may wait for paths with this total rate.
 fn most_waiting(rate: u64) -> usize {
     let bytes = (rate as f64 * AWHILE.as_secs_f64()) as usize;
     bytes.clamp(ALWAYS, AT_MOST)
@@ -54,10 +56,10 @@ fn rate(path: &PathStats) -> u64 {
     path.pacing_rate.unwrap_or_else(|| per_round_trip() as u64)
 }
 
-/// Has a connection find out how large the packets of its paths may be, before there is anything to carry.
-/// It would only begin with the first UDP payload, and all large ones would be lost until it is known.
+/// Starts MTU discovery on all paths before any traffic. Otherwise, discovery would begin with the
+/// first UDP payload, and large payloads would be lost until its end.
 pub(crate) fn seek_large_packets(connection: &Connection) {
-    // Who asks wants to know, and so it is looked for.
+    // The question starts the discovery.
     let _ = connection.max_datagram_size();
 }
 

@@ -8,15 +8,15 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::class::Class;
 
-/// If no bulk flow of a connection has sent anything for this long, ...
+/// Time without sent bytes of any bulk flow of a connection until a bulk flow gets a turn.
 const STARVED: Duration = Duration::from_secs(1);
-/// ... one of them goes before the interactive ones for this long: a tenth of the time.
+/// Length of a turn, in which a bulk flow goes before interactive flows: a tenth of the time.
 pub(crate) const TURN: Duration = Duration::from_millis(100);
 
-/// Whose turn it is, of the bulk flows of one connection.
+/// Turns of the bulk flows of one connection.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// When one of them sent something last, or had a turn.
+    /// The time of the last sent bytes of a bulk flow, or of the last turn.
     sent: Mutex<Instant>,
     turn: tokio::sync::Mutex<()>,
 }

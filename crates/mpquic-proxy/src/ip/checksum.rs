@@ -19,7 +19,7 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The sum of these bytes: 0xffff if they have a checksum among them that is right.
+/// The sum of these bytes: 0xffff for bytes with a right checksum among them.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
     fold(add(0, bytes))
 }

@@ -33,7 +33,7 @@ pub(crate) fn types(is_v4: bool) -> [u8; 2] {
 }
 
 impl<'a> Echo<'a> {
-    /// The message of a packet; `None` for another one, or if its checksum is wrong.
+    /// The message of a packet; `None` for another packet, or a wrong checksum.
     pub(crate) fn of_packet(packet: &'a [u8], layout: &Layout) -> Option<Self> {
         let (source, destination) = (layout.source, layout.destination);
         let body = packet.get(layout.start..layout.end)?;

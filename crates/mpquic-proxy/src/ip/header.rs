@@ -174,7 +174,7 @@ pub(crate) fn put(
         ICMP => sum(body),
         _ => transport_sum(source, destination, protocol, body),
     };
-    // RFC 768: a checksum of zero is sent as all ones, which is the same number.
+    // RFC 768: a checksum of zero is sent as all ones, an equal number.
     let sum = match !sum {
         0 if protocol == UDP => 0xffff,
         sum => sum,
