@@ -87,7 +87,7 @@ impl LocalCids {
 
     /// Number of connection IDs to issue until the peer holds `target` of them. The caller keeps
     /// `target` within the peer's `active_connection_id_limit`, which counts per path ID (MP-016);
-    /// the number never exceeds 8. An abandoned path gets no replacements (MP-100).
+    /// a `target` above 8 counts as 8. An abandoned path gets no replacements (MP-100).
     pub(crate) fn wanted(&self, target: u64) -> usize {
         if self.abandoned {
             return 0;

@@ -1,8 +1,8 @@
 //! Configuration of endpoints and connections.
 //!
-//! Options that may have wrong values come in two types: a plain struct with public fields, and the
-//! configuration that its `build` returns after it has checked all of them. An [`InvalidOption`]
-//! names the option, its value and what would be right; no value is ever silently corrected.
+//! Most options come in two types: a plain struct with public fields, and the configuration that
+//! `build` returns after a check of all fields. An [`InvalidOption`] names the option, its value and
+//! the right values; no value is ever silently corrected.
 //!
 //! ```
 //! use mpquic_core::config::TransportOptions;

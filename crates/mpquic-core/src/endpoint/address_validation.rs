@@ -169,7 +169,7 @@ impl SpentProofs {
     }
 }
 
-/// The addresses that one client may have all of.
+/// The network of an address: one client may have all addresses of its network.
 fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {

@@ -221,7 +221,7 @@ impl Paths {
             && path.recovery.rtt.first_sample().is_some();
         let mut others = smallvec::SmallVec::<[(PathId, Duration); 4]>::new();
         for slot in self.slots() {
-            // Backup paths cost money, so they do not carry other paths' acknowledgements.
+            // Backup paths are for emergencies, so they do not carry other paths' acknowledgements.
             if let Some(path) = slot.open()
                 && may_leave
                 && path.id != id

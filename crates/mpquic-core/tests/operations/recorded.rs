@@ -1,8 +1,7 @@
-//! What connections do in runs that are always the same, as it was recorded in `recorded.txt`.
+//! Compares fixed runs of connections with their record in `recorded.txt`.
 //!
-//! The other tests say what is right; this one says whether anything is different, down to a single bit on
-//! the wire and a nanosecond: who changes one thing sees that others change with it, and accepts that on
-//! purpose.
+//! Other tests check right behaviour; this test finds any difference, down to a single bit on the wire and
+//! a nanosecond. A change that is meant to alter the runs accepts the new record:
 //!
 //!     ACCEPT_RUNS=1 cargo test -p mpquic-core --test all recorded
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
