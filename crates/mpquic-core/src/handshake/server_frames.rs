@@ -29,6 +29,7 @@ impl ServerFrames {
     }
 
     /// True if a frame waits to be sent.
+    #[inline]
     pub(super) fn wants_to_send(&self) -> bool {
         self.done_due || self.may_send_token()
     }

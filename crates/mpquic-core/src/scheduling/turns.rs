@@ -49,6 +49,7 @@ impl Turns {
     }
 
     /// Begins a round; `has_bound` is true if bound data waits.
+    #[inline]
     pub(super) fn begin(&mut self, has_bound: bool) {
         self.left = match (has_bound, self.was_bound) {
             (true, false) => Left::BoundThenScheduler,
@@ -59,6 +60,7 @@ impl Turns {
     }
 
     /// The next turn of the round.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<Turn> {
         self.was_bound = false;
         let (turn, left) = match self.left {
@@ -74,6 +76,7 @@ impl Turns {
     }
 
     /// Of `able` paths, whose bound data can be sent, the path whose turn it is.
+    #[inline]
     pub(super) fn next_bound(&mut self, able: impl Iterator<Item = PathId>) -> Option<Assignment> {
         let last = self.last_path;
         let path = able.min_by_key(|path| (*path <= last, *path))?;
@@ -83,6 +86,7 @@ impl Turns {
     }
 
     /// The scheduler has decided.
+    #[inline]
     pub(super) fn on_decided(&mut self, decided: &Assignment) {
         self.second_choice = decided.instead();
     }

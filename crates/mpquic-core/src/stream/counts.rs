@@ -106,6 +106,7 @@ impl StreamCounts {
     }
 
     /// A direction in which the peer opened streams, if the application was not told of them yet.
+    #[inline]
     pub(super) fn take_news(&mut self) -> Option<Dir> {
         let is_news = |dir: &Dir| std::mem::take(&mut self.is_news[slot(*dir)]);
         [Dir::Bi, Dir::Uni].into_iter().find(is_news)
@@ -146,11 +147,13 @@ impl StreamCounts {
     }
 
     /// True if MAX_STREAMS is due.
+    #[inline]
     pub(super) fn is_limit_due(&self) -> bool {
         self.accept.iter().any(ReceiveCredit::wants_update)
     }
 
     /// True if STREAMS_BLOCKED is due.
+    #[inline]
     pub(super) fn is_report_due(&self) -> bool {
         self.open.iter().any(|credit| credit.report().is_some())
     }

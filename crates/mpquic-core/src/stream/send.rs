@@ -122,6 +122,7 @@ pub(crate) struct Backlogs {
 
 impl Backlogs {
     /// Counts a half that has changed, or is new.
+    #[inline]
     pub(super) fn recount(&mut self, half: &mut SendHalf) {
         let backlog = half.backlog();
         self.all.replace(half.counted, backlog);

@@ -49,6 +49,7 @@ impl SendWindow {
     }
 
     /// Stream bytes were acknowledged.
+    #[inline]
     pub(super) fn on_acked(&mut self, bytes: u64) {
         self.acked += bytes;
     }
@@ -66,6 +67,7 @@ impl SendWindow {
     }
 
     /// Bytes that may still be written on top of `buffered` unacknowledged bytes.
+    #[inline]
     pub(super) fn room(&self, buffered: u64) -> u64 {
         self.size.saturating_sub(buffered)
     }
@@ -73,6 +75,7 @@ impl SendWindow {
     /// True with enough room to wake blocked writers. `buffered` bytes are not acknowledged, and
     /// `unsent` of them not sent. Writers are not woken for every acknowledgement, but earlier
     /// without stream data to send.
+    #[inline]
     pub(super) fn is_worth_waking(&self, buffered: u64, unsent: u64) -> bool {
         let share = self.size / WAKE_SHARE;
         let enough = if unsent == 0 {

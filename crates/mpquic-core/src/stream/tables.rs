@@ -23,6 +23,7 @@ impl StreamTables {
     }
 
     /// True if the stream is one that we open.
+    #[inline]
     pub(super) fn is_local(&self, id: StreamId) -> bool {
         id.initiator() == self.side
     }
@@ -74,6 +75,7 @@ impl StreamTables {
     }
 
     /// The halves of a stream, closed for a stream that does not exist.
+    #[inline]
     pub(super) fn halves(&self, id: StreamId) -> Halves {
         self.of(id).halves(id.index())
     }
@@ -84,11 +86,13 @@ impl StreamTables {
     }
 
     /// Key of an open sending half that was used.
+    #[inline]
     pub(super) fn send_key(&self, id: StreamId) -> Option<u32> {
         self.halves(id).send.key()
     }
 
     /// Key of an open receiving half that was used.
+    #[inline]
     pub(super) fn recv_key(&self, id: StreamId) -> Option<u32> {
         self.halves(id).recv.key()
     }
