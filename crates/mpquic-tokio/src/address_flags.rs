@@ -1,21 +1,21 @@
-//! [`AddressFlags`]: what the system tells of the addresses of its interfaces besides.
+//! [`AddressFlags`]: flags that the system keeps for the addresses of its interfaces.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-/// Flags of addresses in `if_inet6`, as `linux/if_addr.h` has them.
+/// Address flags in `if_inet6`, with the values of `linux/if_addr.h`.
 const TEMPORARY: u8 = 0x01;
 const OPTIMISTIC: u8 = 0x04;
 const DUPLICATE: u8 = 0x08;
 const DEPRECATED: u8 = 0x20;
 const TENTATIVE: u8 = 0x40;
 
-/// What is known of IPv6 addresses. Linux tells; elsewhere nothing is known, and all are alike.
+/// Flags of IPv6 addresses. Only Linux reports them; on other systems no address has a flag.
 #[derive(Debug, Default)]
 pub(crate) struct AddressFlags(Vec<(String, Ipv6Addr, u8)>);
 
 impl AddressFlags {
-    /// As the system tells them now.
+    /// The flags that the system reports now.
     pub(crate) fn of_system() -> Self {
         Self::read(Path::new("/proc/net/if_inet6"))
     }
@@ -25,18 +25,19 @@ impl AddressFlags {
         Self(told.lines().filter_map(address).collect())
     }
 
-    /// It may be somebody else's, and cannot be used.
+    /// True while the system checks for duplicates: the address may belong to another machine.
     pub(crate) fn is_tentative(&self, name: &str, ip: IpAddr) -> bool {
         let flags = self.of(name, ip);
         flags & DUPLICATE != 0 || flags & (TENTATIVE | OPTIMISTIC) == TENTATIVE
     }
 
-    /// Nothing new is to begin there: the network has another prefix, or a newer temporary address.
+    /// True if no new connection should use the address: the network has another prefix, or a newer
+    /// temporary address.
     pub(crate) fn is_deprecated(&self, name: &str, ip: IpAddr) -> bool {
         self.of(name, ip) & DEPRECATED != 0
     }
 
-    /// It is changed every few hours or days, for the sake of privacy.
+    /// True for a privacy address, which changes every few hours or days.
     pub(crate) fn is_temporary(&self, name: &str, ip: IpAddr) -> bool {
         self.of(name, ip) & TEMPORARY != 0
     }
@@ -57,13 +58,13 @@ fn address(line: &str) -> Option<(String, Ipv6Addr, u8)> {
     Some((words.next()?.to_owned(), Ipv6Addr::from(ip), flags))
 }
 
-/// Whether the user wants paths from an interface to start from temporary addresses.
+/// True if the user prefers paths from temporary addresses of an interface.
 pub(crate) fn prefers_temporary(name: &str) -> bool {
     let option = Path::new("/proc/sys/net/ipv6/conf")
         .join(name)
         .join("use_tempaddr");
     let told = std::fs::read_to_string(option).unwrap_or_default();
-    // 1 makes them, and prefers the others.
+    // 1 creates temporary addresses, 2 also prefers them.
     told.trim().parse().is_ok_and(|option: i32| option > 1)
 }
 

@@ -1,11 +1,11 @@
-//! Addresses: how those of servers are written, in which order they are tried, and which of ours suit them.
+//! Addresses: how a server's addresses are written and ordered, and which local address suits each.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Bits of an address that say where it is; the others are chosen at random.
+/// Bits of an IPv6 address that name its network; the others are random.
 const SUBNET: u32 = 64;
 
-/// An IPv4 address that is written as an IPv6 one becomes IPv4.
+/// Converts an IPv4 address in IPv6 form to IPv4.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -16,8 +16,8 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Each address once, IP versions in turn, beginning with that of the first address (RFC 8305 section 4):
-/// a network that does not carry one of them holds up one attempt.
+/// Removes duplicates, and alternates IP versions, beginning with the version of the first address
+/// (RFC 8305 section 4). So a network without one IP version delays only one attempt.
 pub(crate) fn by_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for address in addresses {
@@ -42,8 +42,8 @@ pub(crate) fn by_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     placed.into_iter().map(|(_, address)| address).collect()
 }
 
-/// How well a source address suits a destination of the same version: the most suitable one is the
-/// largest (RFC 6724 section 5, rules 6 and 8).
+/// How well a source address suits a destination of the same IP version; the largest value suits
+/// best (RFC 6724 section 5, rules 6 and 8).
 pub(crate) fn fit(local: IpAddr, remote: IpAddr) -> (bool, u32) {
     match (local, remote) {
         (IpAddr::V6(local), IpAddr::V6(remote)) => {
@@ -54,7 +54,7 @@ pub(crate) fn fit(local: IpAddr, remote: IpAddr) -> (bool, u32) {
     }
 }
 
-/// The kind of an address. Addresses of one kind reach each other (RFC 6724 section 2.1).
+/// The label of an address. Addresses with equal labels reach each other (RFC 6724 section 2.1).
 pub(crate) fn label(ip: Ipv6Addr) -> u8 {
     match ip.segments() {
         [0x2002, ..] => 2,
@@ -112,7 +112,7 @@ mod tests {
         ] {
             assert_eq!(best(remote, &all), Some(expected), "{remote}");
         }
-        // The nearer one.
+        // The nearer address.
         let near = "2001:db8:2::1";
         assert_eq!(best("2001:db8:2:3::1", &[global, near]), Some(near));
         assert_eq!(

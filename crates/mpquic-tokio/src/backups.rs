@@ -1,10 +1,10 @@
-//! [`Backups`]: where paths start that stand by.
+//! [`Backups`]: the places from which backup paths start.
 
 use std::net::IpAddr;
 
 use crate::socket::Socket;
 
-/// Interfaces and addresses from which paths start that carry data only while no others work.
+/// Interfaces and addresses whose paths carry data only while no other path works.
 #[derive(Debug, Default)]
 pub(crate) struct Backups {
     pub(crate) interfaces: Vec<String>,

@@ -43,7 +43,7 @@ pub struct EndpointBuilder {
     memory_limit: Option<u64>,
     socket_buffer: usize,
     receivers: usize,
-    /// [`TokioRuntime`] if there is none.
+    /// `None` stands for [`TokioRuntime`].
     runtime: Option<Arc<dyn Runtime>>,
 }
 
@@ -59,7 +59,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Those of binding a socket.
+    /// Errors of binding a socket.
     pub fn client(addr: SocketAddr) -> io::Result<Self> {
         Self::builder().bind(addr).build()
     }
@@ -70,7 +70,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Those of binding a socket.
+    /// Errors of binding a socket.
     pub fn server(config: ServerConfig, addr: SocketAddr) -> io::Result<Self> {
         Self::builder().bind(addr).server(config).build()
     }
@@ -99,30 +99,30 @@ impl EndpointBuilder {
         }
     }
 
-    /// Adds a local address; call it again for more. With port 0, the system chooses a free port. `[::]`
-    /// includes all addresses of IPv4, unless `0.0.0.0` is added with the same port.
+    /// Adds a local address; call it again for more. Port 0 lets the system choose a free port.
+    /// `[::]` includes all IPv4 addresses, unless `0.0.0.0` is added with the same port.
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.addresses.push(address);
         self
     }
 
-    /// Adds a socket that the application has bound; call it again for more. It may have been handed
-    /// over by a service manager, or have options of its own, and it is made non-blocking.
+    /// Adds a socket that the application has bound, for example one from a service manager or with
+    /// special options; call it again for more. The socket becomes non-blocking.
     pub fn socket(mut self, socket: UdpSocket) -> Self {
         self.bound.push(socket);
         self
     }
 
-    /// Adds what carries datagrams in the place of a socket; call it again for more.
+    /// Adds an object that carries datagrams in place of a socket; call it again for more.
     pub fn abstract_socket(mut self, socket: Arc<dyn DatagramSocket>) -> Self {
         self.abstracts.push(socket);
         self
     }
 
-    /// Adds a network interface: one address of it per IP version and kind is used
-    /// ([`usable_addresses`](crate::usable_addresses)), and changes of its addresses are followed. One that
-    /// does not exist yet, or has no address, is waited for: connections use it once it has one. Call it
-    /// again for more interfaces.
+    /// Adds a network interface; call it again for more. Paths start from one address for each IP
+    /// version and kind ([`usable_addresses`](crate::usable_addresses)), and follow changes of the
+    /// interface's addresses. An interface that does not exist yet, or has no address, is used once
+    /// it has an address.
     #[cfg(feature = "interfaces")]
     pub fn bind_interface(mut self, name: &str) -> Self {
         let mut names = match self.interfaces {
@@ -135,24 +135,24 @@ impl EndpointBuilder {
     }
 
     /// Uses every network interface that is up and leads beyond this machine, and follows
-    /// interfaces as they appear and disappear. Tunnels, which lead over another interface, are left
-    /// out, as are bridges to containers and virtual machines: [`Self::bind_interface`] uses them.
+    /// interfaces as they appear and disappear. Tunnels (which lead over another interface) and
+    /// bridges to containers and virtual machines are left out; [`Self::bind_interface`] adds them.
     #[cfg(feature = "interfaces")]
     pub fn all_interfaces(mut self) -> Self {
         self.interfaces = Some(Selection::AllBut(Vec::new()));
         self
     }
 
-    /// Leaves an interface out that [`Self::all_interfaces`] would use; call it again for more.
+    /// Leaves an interface out of [`Self::all_interfaces`]; call it again for more.
     #[cfg(feature = "interfaces")]
     pub fn exclude_interface(mut self, name: &str) -> Self {
         self.excluded.push(name.to_owned());
         self
     }
 
-    /// Paths from this interface stand by: they are opened as the others are, and carry data only
-    /// while none of the others works ([`PathStatus::Backup`](crate::PathStatus::Backup)). The
-    /// handshake runs elsewhere if it can. Call it again for more.
+    /// Makes paths from this interface backups: they open like other paths, but carry data only
+    /// while no other path works ([`PathStatus::Backup`](crate::PathStatus::Backup)). The handshake
+    /// uses other interfaces if it can. Call it again for more.
     pub fn backup_interface(mut self, name: &str) -> Self {
         self.backups.interfaces.push(name.to_owned());
         self
@@ -182,8 +182,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Who makes the connection IDs, for example for a load balancer that reads them; 8 random bytes by
-    /// default. See [`EndpointOptions::connection_ids`].
+    /// The generator of connection IDs, for example for a load balancer that reads them; 8 random
+    /// bytes by default. See [`EndpointOptions::connection_ids`].
     pub fn connection_ids(mut self, connection_ids: ConnectionIds) -> Self {
         self.connection_ids = Some(connection_ids);
         self
@@ -196,8 +196,9 @@ impl EndpointBuilder {
         self
     }
 
-    /// The memory that all connections and the buffers of sockets may keep together, in bytes; 4 GiB
-    /// by default. See [`EndpointOptions::memory_limit`], and [`EndpointStats::memory`] for the figure.
+    /// Memory that all connections and socket buffers may keep together, in bytes; 4 GiB by
+    /// default. See [`EndpointOptions::memory_limit`]; [`EndpointStats::memory`] has the current
+    /// value.
     ///
     /// [`EndpointStats::memory`]: crate::EndpointStats::memory
     pub fn memory_limit(mut self, bytes: u64) -> Self {
@@ -205,36 +206,36 @@ impl EndpointBuilder {
         self
     }
 
-    /// Size of the kernel buffer to request for each socket, in bytes, per direction; 8 MiB by
-    /// default. It is requested for those of [`Self::socket`] as well. The kernel may grant less.
+    /// Size of the kernel buffer to request for each socket (sockets of [`Self::socket`] included),
+    /// in bytes, for each direction; 8 MiB by default. The kernel may grant less.
     pub fn socket_buffer(mut self, bytes: usize) -> Self {
         self.socket_buffer = bytes;
         self
     }
 
-    /// Sockets per address given to [`Self::bind`], 1 by default. Each socket has a task that runs
-    /// the connections whose datagrams it receives, and the kernel spreads clients over the
-    /// sockets. Use more than one on servers with more clients than one processor can serve. At
-    /// least 1; more need `SO_REUSEPORT`.
+    /// Number of sockets for each address of [`Self::bind`], at least 1, 1 by default. Each socket
+    /// has a task that runs the connections of its datagrams, and the kernel spreads clients over
+    /// the sockets. Use more on servers with more clients than one processor can serve. More than 1
+    /// needs `SO_REUSEPORT`.
     pub fn receivers(mut self, count: usize) -> Self {
         self.receivers = count;
         self
     }
 
-    /// Runs the endpoint on another runtime than tokio, within which nothing has to be called then.
-    /// See [`Runtime`] for an example.
+    /// Runs the endpoint on another runtime; its methods then need no tokio runtime. See
+    /// [`Runtime`] for an example.
     pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Binds the sockets and starts to read from them. Must be called within a tokio runtime, unless
-    /// there is another one ([`Self::runtime`]).
+    /// Binds the sockets and starts to read them. Must be called within a tokio runtime, unless
+    /// another one is set ([`Self::runtime`]).
     ///
     /// # Errors
     ///
     /// If a socket cannot be bound, if [`Self::all_interfaces`] finds no usable address
-    /// ([`NotFound`](io::ErrorKind::NotFound)), if an option has a value that it cannot have
+    /// ([`NotFound`](io::ErrorKind::NotFound)), if an option has an invalid value
     /// ([`InvalidInput`](io::ErrorKind::InvalidInput), with an [`InvalidOption`] inside), or if the
     /// system provides no randomness.
     pub fn build(mut self) -> io::Result<Endpoint> {
@@ -277,7 +278,8 @@ impl EndpointBuilder {
         )?;
         state.sockets.set_backups(self.backups);
         read(&state, sockets);
-        // Only now, or it would take the interfaces for ones without sockets.
+        // After the sockets are there; earlier, it would find interfaces without sockets and bind
+        // again.
         #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
             let watch = interface::watch(state.clone(), selection);
@@ -310,7 +312,7 @@ pub(crate) fn read(endpoint: &Arc<SharedEndpoint>, sockets: Vec<Socket>) {
     }
 }
 
-/// What workers have in common.
+/// The parts that workers share.
 pub(crate) struct Common {
     pub(crate) server: ServerConfig,
     pub(crate) addresses: Vec<SocketAddr>,
@@ -319,7 +321,8 @@ pub(crate) struct Common {
 }
 
 impl EndpointBuilder {
-    /// For workers. Fails if they need something else, or cannot have something.
+    /// The parts for workers. Fails if workers lack an option that they need, or cannot have a
+    /// given one.
     pub(crate) fn into_common(mut self) -> io::Result<Common> {
         let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         let options = self.endpoint_options()?;
@@ -392,7 +395,8 @@ impl EndpointBuilder {
             let name = Some(address.name.as_str());
             match Socket::bind(runtime, local, name, self.socket_buffer) {
                 Ok(socket) => sockets.push(socket),
-                // It may have just gone, or be somebody else's: whoever follows the interfaces tries again.
+                // The address may have just gone, or belong to another machine. The task that
+                // follows interfaces tries again.
                 Err(error) => failure = Some(error),
             }
         }
@@ -445,7 +449,7 @@ impl EndpointBuilder {
         let options = (self.socket_buffer, self.receivers > 1);
         for _ in 0..self.receivers {
             let socket = Socket::bind_beside(runtime, address, &self.addresses, options)?;
-            // The other sockets share the port that the first one was given.
+            // The other sockets share the first one's port.
             address = socket.local();
             sockets.push(socket);
         }
@@ -453,7 +457,7 @@ impl EndpointBuilder {
     }
 }
 
-/// An option has a value that it cannot have.
+/// The error for an option with an invalid value.
 pub(crate) fn refused(error: InvalidOption) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error)
 }
@@ -492,7 +496,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_of_the_preferred_address_is_bound_unless_there_is_one() -> TestResult {
+    async fn preferred_address_gets_a_socket_once() -> TestResult {
         let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let SocketAddr::V4(there) = socket.local_addr()? else {
@@ -515,7 +519,7 @@ mod tests {
         Ok(())
     }
 
-    /// What stands by comes last.
+    /// Sockets of backup addresses come last.
     #[tokio::test]
     async fn the_sockets_of_backup_addresses_stand_by() -> TestResult {
         let network = crate::MemoryNetwork::new(std::time::Duration::ZERO);
@@ -532,12 +536,12 @@ mod tests {
         Ok(())
     }
 
-    /// What cannot be is said before an address is taken from somebody else.
+    /// Options are checked before an address is bound, which might take it from another program.
     #[tokio::test]
     async fn options_are_checked_before_anything_is_bound() -> TestResult {
         let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
         let config = config.preferred_address_v4(Some("0.0.0.0:443".parse()?));
-        // An address that nobody has.
+        // An address of no machine.
         let builder = Endpoint::builder()
             .server(config)
             .bind("192.0.2.1:443".parse()?);
@@ -549,7 +553,7 @@ mod tests {
 
     #[cfg(feature = "interfaces")]
     #[tokio::test]
-    async fn a_machine_whose_interfaces_are_all_excluded_has_none() -> TestResult {
+    async fn all_interfaces_excluded_leaves_no_address() -> TestResult {
         let mut builder = Endpoint::builder().all_interfaces();
         for address in crate::interface_addresses()? {
             builder = builder.exclude_interface(&address.name);
@@ -585,10 +589,10 @@ mod tests {
         Ok(())
     }
 
-    /// It may be plugged in later.
+    /// The interface may be plugged in later.
     #[cfg(feature = "interfaces")]
     #[tokio::test]
-    async fn an_interface_that_is_named_may_be_absent() -> TestResult {
+    async fn named_interface_may_be_absent() -> TestResult {
         let endpoint = Endpoint::builder().bind_interface("absent0").build()?;
         assert!(endpoint.local_addrs().is_empty());
         let bound = endpoint.add_local("127.0.0.1:0".parse()?)?;
@@ -596,11 +600,11 @@ mod tests {
         Ok(())
     }
 
-    /// Whoever follows the interfaces may look before anything else happens.
+    /// The task that follows interfaces may run before the rest of the builder.
     #[cfg(all(feature = "interfaces", target_os = "linux"))]
     #[tokio::test]
     async fn each_address_of_an_interface_has_one_socket() -> TestResult {
-        // Tasks run before who spawns them goes on, as may be with many threads.
+        // A spawned task runs at once, as it may with several threads.
         let runtime = Hooked {
             on_task: |mut task| {
                 let mut cx = Context::from_waker(Waker::noop());

@@ -23,14 +23,14 @@ pub use mpquic_core::crypto::rustls::certificate_fingerprint;
 /// Servers whose tokens are kept in memory.
 const SERVERS: u32 = 256;
 
-/// Why a configuration could not be made.
+/// The reason why a configuration could not be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No application protocol was named (RFC 9001 section 8.1 demands one).
     #[error("no application protocol (ALPN): name at least one, such as b\"h3\"")]
     NoProtocol,
-    /// An option has a value that it cannot have.
+    /// An option has an invalid value.
     #[error(transparent)]
     Option(#[from] InvalidOption),
     /// TLS rejects the configuration.
@@ -45,7 +45,7 @@ pub enum ConfigError {
     /// A certificate is not valid.
     #[error("not a valid certificate")]
     Certificate(#[from] rustls::Error),
-    /// The operating system has no certificate to trust, for this reason if there is one.
+    /// The operating system has no trusted certificate, with the reason if there is one.
     #[cfg(feature = "native-roots")]
     #[error("the operating system trusts no certification authority{}", .0.as_ref().map(|error| format!(": {error}")).unwrap_or_default())]
     NoNativeRoots(Option<String>),
@@ -94,7 +94,7 @@ pub(crate) fn random() -> Result<[u8; 32], ConfigError> {
     Ok(bytes)
 }
 
-/// How a client connects: which servers it trusts, the protocols it speaks, the paths it opens.
+/// A client's configuration: trusted servers, application protocols, paths to open.
 ///
 /// The constructors take the application protocols to offer (ALPN), the preferred one first, at
 /// least one.
@@ -103,9 +103,10 @@ pub struct ClientConfig {
     pub(crate) core: config::ClientConfig,
     pub(crate) automatic_paths: bool,
     pub(crate) server_addresses: Vec<SocketAddr>,
-    /// The addresses of its name, which may be those of other machines.
+    /// Addresses of the server's name; some may belong to other machines.
     pub(crate) possible_addresses: Vec<SocketAddr>,
-    /// What connections with this configuration, and with copies of it, have learnt for the next ones.
+    /// What connections with this configuration, and with its clones, have learnt for later
+    /// connections.
     pub(crate) ways: Arc<Ways>,
 }
 
@@ -127,8 +128,8 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// If no certificate is found, no protocol is named, or TLS refuses the configuration. If some of the
-    /// certificates cannot be read, a warning is logged.
+    /// If no certificate is found, no protocol is named, or TLS refuses the configuration.
+    /// Unreadable certificates are logged as warnings.
     #[cfg(feature = "native-roots")]
     pub fn with_native_roots(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let roots = native_roots(rustls_native_certs::load_native_certs())?;
@@ -158,7 +159,7 @@ impl ClientConfig {
         Self::with_roots(roots, alpn)
     }
 
-    /// Trusts the server whose certificate has this SHA-256; see [`certificate_fingerprint`].
+    /// Trusts the server whose certificate has this SHA-256 ([`certificate_fingerprint`]).
     ///
     /// # Errors
     ///
@@ -168,8 +169,8 @@ impl ClientConfig {
         Ok(Self::new(Arc::new(crypto)))
     }
 
-    /// Trusts the server with this public key, which it shows without a certificate (RFC 7250); see
-    /// [`ServerConfig::with_raw_public_key`].
+    /// Trusts the server with this public key, which the server shows without a certificate (RFC
+    /// 7250); see [`ServerConfig::with_raw_public_key`].
     ///
     /// # Errors
     ///
@@ -192,67 +193,69 @@ impl ClientConfig {
         Ok(Self::new(Arc::new(crypto)))
     }
 
-    /// Replaces the transport configuration, which several may share; it is built from
-    /// [`default_transport`].
+    /// Replaces the transport configuration, which several configurations may share;
+    /// [`default_transport`] has the defaults.
     #[must_use]
     pub fn transport_config(mut self, transport: impl Into<Arc<TransportConfig>>) -> Self {
         self.core.transport = transport.into();
         self
     }
 
-    /// Where the tokens are kept with which a server recognises this client's address on the next
-    /// connection: in memory by default, the latest of each of 256 servers (RFC 9000 section 8.1.3), and for as long as there is a clone of this
-    /// configuration.
+    /// The store of tokens by which servers recognise this client's address on later connections
+    /// (RFC 9000 section 8.1.3). By default in memory: the latest tokens of 256 servers, while a
+    /// clone of this configuration exists.
     #[must_use]
     pub fn token_store(mut self, store: Arc<dyn mpquic_core::TokenStore>) -> Self {
         self.core.token_store = Some(store);
         self
     }
 
-    /// The version of our first packets, one of the endpoint's
+    /// QUIC version of the first packets, one of the endpoint's
     /// [`supported_versions`](crate::EndpointBuilder::supported_versions); the oldest of them by
-    /// default. The server may choose another one.
+    /// default. The server may choose another version.
     #[must_use]
     pub fn version(mut self, version: Version) -> Self {
         self.core.version = Some(version);
         self
     }
 
-    /// Whether the first path moves to the address that the server prefers, if that address works;
-    /// on by default.
+    /// Whether the first path moves to the server's preferred address if that address works; on by
+    /// default.
     #[must_use]
     pub fn use_preferred_address(mut self, used: bool) -> Self {
         self.core.use_preferred_address = used;
         self
     }
 
-    /// Whether the server is asked for its further addresses, to which paths open as to those of
-    /// [`Self::server_addresses`], and are closed when the server withdraws them; off by default.
-    /// [`PathEvent::ServerAddresses`](crate::PathEvent::ServerAddresses) tells of them. Servers without
-    /// draft-munizaga-quic-alternative-server-address-01 ignore it.
+    /// Whether to ask the server for further addresses; off by default. Paths open to these
+    /// addresses as to those of [`Self::server_addresses`], and close when the server withdraws an
+    /// address. [`PathEvent::ServerAddresses`](crate::PathEvent::ServerAddresses) reports the list.
+    /// Servers without draft-munizaga-quic-alternative-server-address-01 ignore the request.
     ///
-    /// No server can make its client send to private addresses, or to those of the client's own machine,
-    /// unless the client has found the server at such a one. What else it names is asked with a few
-    /// datagrams before anything else is sent there.
+    /// A server cannot make its client send to private addresses, or to addresses of the client's
+    /// own machine, unless the client reached the server at such an address. Any other announced
+    /// address first gets a few datagrams for validation.
     #[must_use]
     pub fn use_alternative_addresses(mut self, used: bool) -> Self {
         self.core.use_alternative_addresses = used;
         self
     }
 
-    /// What connections with this configuration, and with its clones, have learnt of the ways to servers. The next
-    /// one begins its handshake where the last ones heard of the server first, if that differs by a tenth of a
-    /// second or more; otherwise, an address that does not answer costs 0.3 s each time.
+    /// What connections with this configuration, and with its clones, have learnt about local
+    /// addresses. The next connection begins at the local address from which the server answered
+    /// first, if the difference was 0.1 s or more. Without this, a local address without an answer
+    /// costs 0.3 s each time.
     pub fn known_ways(&self) -> Vec<KnownWay> {
         self.ways.all()
     }
 
-    /// Adds what an earlier process has learnt ([`Self::known_ways`]); the 256 that were added last are kept.
-    pub fn add_known_ways(&self, ways: impl IntoIterator<Item = KnownWay>) {
+    /// Adds the knowledge of an earlier process ([`Self::known_ways`]); the last 256 entries are
+    /// kept.
+    pub fn know_ways(&self, ways: impl IntoIterator<Item = KnownWay>) {
         ways.into_iter().for_each(|way| self.ways.add(way));
     }
 
-    /// Whether paths open on their own, one from every local address to every server address; on
+    /// Whether paths open automatically, one from every local address to every server address; on
     /// by default. Otherwise [`Connection::open_path`](crate::Connection::open_path) opens them.
     #[must_use]
     pub fn automatic_paths(mut self, automatic: bool) -> Self {
@@ -260,7 +263,7 @@ impl ClientConfig {
         self
     }
 
-    /// Further addresses of the server; paths are opened to them as well.
+    /// Further addresses of the server, to which paths open as well.
     #[must_use]
     pub fn server_addresses(mut self, addresses: Vec<SocketAddr>) -> Self {
         self.server_addresses = addresses.into_iter().map(canonical).collect();
@@ -268,7 +271,7 @@ impl ClientConfig {
     }
 }
 
-/// How a server accepts connections: its certificate, the protocols it speaks, the limits it sets.
+/// A server's configuration: certificate, application protocols, limits.
 ///
 /// The constructors take the application protocols (ALPN), the preferred one first, at least one.
 #[derive(Debug, Clone)]
@@ -288,7 +291,7 @@ impl ServerConfig {
         Ok(Self { core })
     }
 
-    /// Checks the options while the ports of preferred addresses may still be open.
+    /// Checks the options; ports of preferred addresses need not be chosen yet.
     pub(crate) fn check_before_binding(&self) -> Result<(), InvalidOption> {
         let mut options = self.core.clone();
         if let Some(address) = options.preferred_address_v4.as_mut() {
@@ -378,42 +381,41 @@ impl ServerConfig {
         Ok((config, certificate))
     }
 
-    /// Replaces the transport configuration, which several may share; it is built from
-    /// [`default_transport`].
+    /// Replaces the transport configuration, which several configurations may share;
+    /// [`default_transport`] has the defaults.
     #[must_use]
     pub fn transport_config(mut self, transport: impl Into<Arc<TransportConfig>>) -> Self {
         self.core.transport = transport.into();
         self
     }
 
-    /// An IPv4 address of this server that clients are asked to move to (RFC 9000 section 9.6).
-    /// Useful where many servers share the address that clients connect to. It must not be the
-    /// unspecified address. [`EndpointBuilder`](crate::EndpointBuilder) binds it; with port 0, which
-    /// is possible only there, the system chooses a free port.
+    /// An IPv4 address of this server to which clients are asked to move (RFC 9000 section 9.6),
+    /// for example if many servers share the address to which clients connect. Must not be the
+    /// unspecified address. [`EndpointBuilder`](crate::EndpointBuilder) binds it, and accepts port
+    /// 0 for a free port.
     #[must_use]
     pub fn preferred_address_v4(mut self, address: Option<SocketAddrV4>) -> Self {
         self.core.preferred_address_v4 = address;
         self
     }
 
-    /// The same for clients that use IPv6.
+    /// The preferred address for clients that use IPv6.
     #[must_use]
     pub fn preferred_address_v6(mut self, address: Option<SocketAddrV6>) -> Self {
         self.core.preferred_address_v6 = address;
         self
     }
 
-    /// The secret that protects the tokens by which clients prove their address; random by default.
-    /// Servers with the same key accept each other's tokens, as does a server that restarts with
-    /// its key.
+    /// The secret that protects address validation tokens; random by default. Servers with the same
+    /// key accept each other's tokens, and a restarted server those of its predecessor.
     #[must_use]
     pub fn token_key(mut self, key: [u8; 32]) -> Self {
         self.core.token_key = key;
         self
     }
 
-    /// Takes tokens that a service in front of the server has made with keys that both have, and makes such tokens itself;
-    /// see [`mpquic_core::config::ServerOptions::retry_tokens`].
+    /// Accepts tokens from a service in front of the server, made with shared keys, and makes such
+    /// tokens; see [`mpquic_core::config::ServerOptions::retry_tokens`].
     #[must_use]
     pub fn retry_tokens(mut self, tokens: Arc<RetryTokens>) -> Self {
         self.core.retry_tokens = Some(tokens);
@@ -427,8 +429,8 @@ impl ServerConfig {
         self
     }
 
-    /// How long a token for the client's next connection is valid; two weeks by default. With zero,
-    /// none is sent.
+    /// Validity of a token for the client's next connection; two weeks by default. Zero turns such
+    /// tokens off.
     #[must_use]
     pub fn token_lifetime(mut self, lifetime: Duration) -> Self {
         self.core.token_lifetime = lifetime;
@@ -449,7 +451,8 @@ impl ServerConfig {
         self
     }
 
-    /// Connection attempts that may wait to be accepted, 4096 by default; more are refused.
+    /// Connection attempts that may wait for [`Endpoint::accept`](crate::Endpoint::accept), 4096 by
+    /// default; further ones are refused.
     #[must_use]
     pub fn max_incoming(mut self, count: usize) -> Self {
         self.core.max_incoming = count;
@@ -464,45 +467,45 @@ impl ServerConfig {
         self
     }
 
-    /// Half-open connections there may be at a time, at least 1, 4096 by default: clients that wait
-    /// to be accepted, or whose handshake is not complete. Further clients get no answer, and try
-    /// again.
+    /// Half-open connections at a time, at least 1, 4096 by default: clients that wait for
+    /// [`Endpoint::accept`](crate::Endpoint::accept), and connections in their handshake. Further
+    /// clients get no answer, and try again.
     #[must_use]
     pub fn max_half_open_connections(mut self, count: usize) -> Self {
         self.core.max_half_open_connections = count;
         self
     }
 
-    /// From this many half-open connections on, 1024 by default, clients have to prove their
+    /// From this number of half-open connections on, 1024 by default, clients must prove their
     /// address by answering a Retry, before [`Endpoint::accept`](crate::Endpoint::accept) returns
-    /// them. With 0, every client has to.
+    /// them. With 0, every client must.
     #[must_use]
     pub fn retry_threshold(mut self, count: usize) -> Self {
         self.core.retry_threshold = count;
         self
     }
 
-    /// Below this many half-open connections, 64 by default, no client has to prove its address,
-    /// unless [`Self::retry_threshold`] is lower. From here on, clients have to while they come faster
-    /// than they complete their handshakes.
+    /// Below this number of half-open connections, 64 by default, no client has to prove its
+    /// address, unless [`Self::retry_threshold`] is lower. From this number on, clients must while
+    /// they arrive faster than they complete their handshakes.
     #[must_use]
     pub fn retry_min_half_open(mut self, count: usize) -> Self {
         self.core.retry_min_half_open = count;
         self
     }
 
-    /// Once the oldest client has waited this long for [`Endpoint::accept`](crate::Endpoint::accept),
-    /// 20 ms by default, further clients have to prove their address; unless there are fewer half-open
-    /// connections than [`Self::retry_min_half_open`].
+    /// Once the oldest client has waited for [`Endpoint::accept`](crate::Endpoint::accept) this
+    /// long, 20 ms by default, further clients must prove their address, unless there are fewer
+    /// half-open connections than [`Self::retry_floor`].
     #[must_use]
     pub fn retry_attempt_lag(mut self, lag: Duration) -> Self {
         self.core.retry_attempt_lag = lag;
         self
     }
 
-    /// Once the oldest client has waited this long for [`Endpoint::accept`](crate::Endpoint::accept),
-    /// 100 ms by default, further clients get no answer, and try again later; unless there are fewer
-    /// half-open connections than [`Self::retry_min_half_open`].
+    /// Once the oldest client has waited for [`Endpoint::accept`](crate::Endpoint::accept) this
+    /// long, 100 ms by default, further clients get no answer and try again later, unless there are
+    /// fewer half-open connections than [`Self::retry_floor`].
     #[must_use]
     pub fn max_attempt_lag(mut self, lag: Duration) -> Self {
         self.core.max_attempt_lag = lag;
@@ -510,7 +513,7 @@ impl ServerConfig {
     }
 }
 
-/// What the operating system trusts.
+/// The certificates that the operating system trusts.
 #[cfg(feature = "native-roots")]
 fn native_roots(
     found: rustls_native_certs::CertificateResult,
@@ -548,7 +551,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError>
 mod tests {
     use super::*;
 
-    /// A client trusts those whose certificate is in its file, and no others.
+    /// A client trusts servers whose certificate is in its file, and no others.
     #[tokio::test(start_paused = true)]
     async fn a_file_of_certificates_says_whom_to_trust() -> crate::testing::TestResult {
         let alpn = crate::testing::ALPN;
@@ -584,10 +587,10 @@ mod tests {
         ));
     }
 
-    /// Nobody learns of an empty store from handshakes that fail.
+    /// An empty store of certificates is an error at once, not a failed handshake later.
     #[cfg(feature = "native-roots")]
     #[test]
-    fn a_system_that_trusts_nobody_is_told() {
+    fn system_without_trusted_certificates_is_an_error() {
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let mut found = rustls_native_certs::CertificateResult::default();
         let refused = native_roots(std::mem::take(&mut found)).unwrap_err();
@@ -605,9 +608,9 @@ mod tests {
         assert_ne!(random().unwrap(), [0; 32]);
     }
 
-    /// A port that the system is to choose is no fault yet.
+    /// Port 0, for a port that the system chooses, is not an error yet.
     #[test]
-    fn preferred_addresses_may_have_no_port_before_they_are_bound() {
+    fn preferred_address_may_have_port_zero_before_binding() {
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"]).unwrap();
         let v4 = Some("192.0.2.1:0".parse().unwrap());
         let v6 = Some("[2001:db8::1]:0".parse().unwrap());

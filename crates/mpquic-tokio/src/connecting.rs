@@ -1,4 +1,4 @@
-//! [`Connecting`]: a connection before it is established.
+//! [`Connecting`]: a connection during its handshake.
 
 use std::fmt;
 use std::future::Future;
@@ -18,17 +18,17 @@ use crate::connection_state::SharedEndpoint;
 use crate::runtime::Timer;
 use crate::start;
 
-/// How long nothing may come back on any attempt before the next one starts beside them; or a probe timeout
-/// of one that the server has answered, if that is longer.
+/// Silence on all attempts after which the next one starts beside them. For an attempt that the
+/// server has answered, its probe timeout if that is longer.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 
-/// A handshake in progress. Await it for the [`Connection`]; drop it to give up. Cancel-safe: it can
-/// be polled by reference and go on later. A connection that was established and has ended before anybody
-/// looked is returned all the same: what had arrived can be read.
+/// A handshake in progress. Await it for the [`Connection`]; drop it to give up. Cancel-safe: it
+/// can be polled by reference and continue later. A connection that ended before it was awaited is
+/// still returned, so that received data can be read.
 #[must_use = "dropping it gives the connection up"]
 #[derive(Debug)]
 pub struct Connecting {
-    /// In the order in which they began.
+    /// In the order of their start.
     attempts: Vec<Attempt>,
     others: Option<Box<Others>>,
 }
@@ -36,12 +36,12 @@ pub struct Connecting {
 /// One handshake.
 struct Attempt {
     connection: ConnectionRef,
-    /// The datagrams that had arrived when this was looked at, and when there was a new one.
+    /// The number of received datagrams at the last check, and the time at which it last grew.
     heard: (u64, Option<Instant>),
     established: Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send + Sync>>,
 }
 
-/// Addresses to try if the first attempt gets no answer, or none any more.
+/// Addresses to try while the first attempt gets no answer.
 struct Others {
     endpoint: Arc<SharedEndpoint>,
     config: ClientConfig,
@@ -71,7 +71,8 @@ impl Attempt {
             shared
                 .until_told(&shared.notifications.connection, |engine| {
                     match &engine.error {
-                        // It may have ended since: what had arrived before can still be read.
+                        // The connection may have ended since; data received before can still be
+                        // read.
                         _ if engine.connected && engine.broken().is_none() => Some(Ok(())),
                         Some(error) => Some(Err(error.clone())),
                         None => None,
@@ -91,7 +92,7 @@ impl Attempt {
         self.connection.first_path().map(|tuple| tuple.remote)
     }
 
-    /// True if the server has answered not long ago. Its link may be dead by now: then another one is
+    /// True if the server answered recently. Otherwise its link may be dead, and another one is
     /// tried.
     fn is_answered(&mut self, now: Instant) -> bool {
         let engine = self.connection.lock();
@@ -110,7 +111,7 @@ impl Attempt {
 }
 
 impl Others {
-    /// Starts the next attempt, if there are addresses left. Local addresses may have come and gone.
+    /// Starts the next attempt, if addresses are left. Local addresses may have changed meanwhile.
     fn start(&mut self) -> Option<Attempt> {
         loop {
             let ways = start::ways(&self.endpoint, &self.config, &self.remotes);
@@ -135,7 +136,7 @@ impl Connecting {
         }
     }
 
-    /// Tries other ways to these addresses of the server while nothing is heard on the `first`.
+    /// Tries these further addresses of the server while the `first` attempt is silent.
     pub(crate) fn or_else(
         mut self,
         endpoint: &Arc<SharedEndpoint>,
@@ -156,18 +157,18 @@ impl Connecting {
         self
     }
 
-    /// Returns the connection before the handshake is complete, if that is possible.
+    /// Returns the connection before the handshake is complete, if possible.
     ///
-    /// On a client, it is possible if an earlier connection with the same [`ClientConfig`] led to
-    /// the same server. Data is then sent as 0-RTT, which an attacker can replay: send only what
-    /// may safely arrive twice. If the server does not accept 0-RTT, streams opened now fail with
-    /// `ZeroRttRejected`. The start of the handshake is held back until something is waited for, for
-    /// 20 ms at most, so that what is written before leaves with it. On a server, it is always
-    /// possible; what is received may be 0-RTT.
+    /// On a client, this needs an earlier connection to the same server with the same
+    /// [`ClientConfig`]. Data is then sent as 0-RTT, which an attacker can replay: send only data
+    /// that may safely arrive twice. If the server rejects 0-RTT, streams opened now fail with
+    /// `ZeroRttRejected`. The first flight is held back until the application waits for something,
+    /// 20 ms at most, so that data written before leaves with it. On a server, it is always
+    /// possible; received data may be 0-RTT.
     ///
     /// # Errors
     ///
-    /// Returns the unchanged `Connecting` if it is not possible.
+    /// Returns the unchanged `Connecting` if there is no such earlier connection.
     pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRttAccepted), Self> {
         let possible = self.attempts.first().is_some_and(|attempt| {
             let engine = attempt.connection.lock();
@@ -203,8 +204,8 @@ impl Connecting {
             .await
     }
 
-    /// Our IP address in the first attempt; `None` if the socket is bound to all addresses and the system does not
-    /// report which one is used.
+    /// Our IP address in the first attempt; `None` if the socket is bound to all addresses and the
+    /// system does not report the used one.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.attempts.first()?.connection.local_ip()
     }
@@ -233,7 +234,7 @@ impl Connecting {
                     let failed = self.attempts.remove(index).remote();
                     let may_go_on = match error {
                         ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut => true,
-                        // Nobody listens at this address, whatever way leads there.
+                        // Nobody listens at this address, on any path.
                         ConnectionError::PortUnreachable => {
                             self.attempts.retain(|attempt| attempt.remote() != failed);
                             if let Some(others) = &mut self.others {

@@ -46,7 +46,7 @@ use crate::start;
 #[derive(Debug)]
 pub struct Connection(
     pub(crate) ConnectionRef,
-    /// Set once this handle was polled and had to wait.
+    /// Set once a task has waited on this handle.
     Option<PollerId>,
 );
 
@@ -64,7 +64,28 @@ impl Drop for Connection {
     }
 }
 
-/// Why a path could not be opened.
+/// The reason why a datagram was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SendDatagramError {
+    /// The peer does not accept datagrams.
+    #[error("the peer does not accept datagrams")]
+    UnsupportedByPeer,
+    /// Larger than [`Connection::max_datagram_size`].
+    #[error("the datagram is larger than a packet")]
+    TooLarge,
+    /// The send buffer is full; [`Connection::send_datagram_wait`] waits for room.
+    #[error("the datagram send buffer is full")]
+    Blocked,
+    /// The datagram is bound to a path that does not exist, or was abandoned.
+    #[error("no such open path")]
+    ClosedPath,
+    /// The connection ended.
+    #[error("connection lost")]
+    ConnectionLost(#[from] ConnectionError),
+}
+
+/// The reason why a path could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenPathError {
@@ -80,8 +101,8 @@ pub enum OpenPathError {
     /// The local address cannot be used.
     #[error("cannot use the local address {0}")]
     Local(SocketAddr, #[source] io::Error),
-    /// The path was abandoned before it was validated. The code is `PATH_UNSTABLE_OR_POOR` if nothing
-    /// came back on it.
+    /// The path was abandoned before it was validated. The code is `PATH_UNSTABLE_OR_POOR` if the
+    /// peer never answered on it.
     #[error("the {} abandoned the path: {error_code}", if *by_peer { "peer" } else { "client" })]
     Failed {
         /// The code of PATH_ABANDON.
@@ -124,7 +145,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the connection ended, but only once all streams that had arrived are accepted.
+    /// If the connection ended and all streams that arrived before are accepted.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (id, is_0rtt) = self.accept(Dir::Bi).await?;
         Ok(self.accepted_bi(id, is_0rtt))
@@ -134,7 +155,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the connection ended, but only once all streams that had arrived are accepted.
+    /// If the connection ended and all streams that arrived before are accepted.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
         let (id, is_0rtt) = self.accept(Dir::Uni).await?;
         Ok(RecvStream::accepted(self.0.clone(), id, is_0rtt))
@@ -177,7 +198,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::accept_bi`].
+    /// Errors of [`Self::accept_bi`].
     pub fn poll_accept_bi(
         &mut self,
         cx: &mut Context<'_>,
@@ -193,7 +214,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::accept_uni`].
+    /// Errors of [`Self::accept_uni`].
     pub fn poll_accept_uni(
         &mut self,
         cx: &mut Context<'_>,
@@ -209,7 +230,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::read_datagram`].
+    /// Errors of [`Self::read_datagram`].
     pub fn poll_read_datagram(
         &mut self,
         cx: &mut Context<'_>,
@@ -217,7 +238,7 @@ impl Connection {
         self.poll(cx, Awaited::DatagramReceived, try_read_datagram)
     }
 
-    /// Tries once; if that gives no result, the task is woken when to try again.
+    /// Tries once; without a result, registers the task to be woken.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -237,13 +258,13 @@ impl Connection {
         Poll::Pending
     }
 
-    /// A new stream, and whether it is opened as 0-RTT.
+    /// Opens a stream; true if it is opened as 0-RTT.
     async fn open(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.available(dir);
         self.0.until(notify, |engine| try_open(engine, dir)).await
     }
 
-    /// A stream of the peer, and whether it may be 0-RTT.
+    /// Accepts a stream of the peer; true if it may be 0-RTT.
     async fn accept(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.opened(dir);
         let accept = |engine: &mut LockedConnection<'_>| try_accept(engine, dir);
@@ -268,7 +289,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the connection ended, but only once all datagrams that had arrived are read.
+    /// If the connection ended and all datagrams that arrived before are read.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
         self.0
             .until(&self.0.notifications.datagram_received, try_read_datagram)
@@ -285,8 +306,8 @@ impl Connection {
         self.send_datagram_with(data, DatagramOptions::default())
     }
 
-    /// Sends a datagram on a certain path, on two paths, or not after a deadline. If it is bound to a
-    /// path, it may be as large as [`Path::max_datagram_size`] of that path.
+    /// Sends a datagram on a chosen path, on two paths, or only until a deadline. A datagram bound
+    /// to a path may have the path's [`Path::max_datagram_size`].
     ///
     /// # Errors
     ///
@@ -333,9 +354,9 @@ impl Connection {
         self.0.until(notify, attempt).await
     }
 
-    /// Largest datagram that can be sent now, in bytes; `None` if the peer accepts none. It changes
-    /// with the MTU and the set of paths. From the first call on, MTU discovery runs on all paths,
-    /// even on those where no packet was ever full.
+    /// Largest datagram that can be sent now, in bytes; `None` if the peer accepts no datagrams. It
+    /// changes with the MTU and the set of paths. From the first call on, MTU discovery runs on all
+    /// paths, also on those that never sent a full packet.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.0.lock().core.datagrams().max_size()
     }
@@ -345,15 +366,15 @@ impl Connection {
         self.0.lock().core.datagrams().send_buffer_space()
     }
 
-    /// Closes the connection at once; the peer's application receives code and reason. Data that is
-    /// not acknowledged yet may be lost: first wait for the peer's answer, or for
+    /// Closes the connection at once; the peer's application receives code and reason.
+    /// Unacknowledged data may be lost: first wait for the peer's answer, or for
     /// [`SendStream::stopped`](crate::SendStream::stopped).
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         self.0.close(error_code, Bytes::copy_from_slice(reason));
     }
 
-    /// Waits until the handshake is confirmed (RFC 9001 section 4.1.2): both sides know that it is
-    /// complete, and further paths can be opened. Cancel-safe.
+    /// Waits until the handshake is confirmed (RFC 9001 section 4.1.2): both sides know of its end,
+    /// and further paths can be opened. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -377,19 +398,19 @@ impl Connection {
             .await
     }
 
-    /// Why the connection ended, if it did.
+    /// Why the connection ended; `None` while it is open.
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.0.lock().error.clone()
     }
 
     /// Opens a path and waits until it is validated (client only). If no socket has the IP address
-    /// of `local`, one is bound. Waits while the peer allows no more paths.
+    /// of `local`, one is bound. Waits while the peer allows no further path.
     ///
     /// Clients open paths from all local addresses on their own unless
     /// [`ClientConfig::automatic_paths`](crate::ClientConfig::automatic_paths) is off.
     ///
-    /// Not cancel-safe: if the future is dropped, a path that was begun is opened all the same, and
-    /// only [`Self::path_events`] tells.
+    /// Not cancel-safe: a path that is already opening continues without the future, and only
+    /// [`Self::path_events`] reports it.
     ///
     /// # Errors
     ///
@@ -454,7 +475,7 @@ impl Connection {
         Err(self.closed().await.into())
     }
 
-    /// Waits until at least so many paths are in use: validated, and not suspect. Cancel-safe.
+    /// Waits until at least `count` paths are in use: validated, and not suspect. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -491,7 +512,7 @@ impl Connection {
             .await
     }
 
-    /// All paths that exist, by ascending ID, abandoned ones included.
+    /// All known paths by ascending ID, including abandoned ones.
     pub fn paths(&self) -> Vec<Path> {
         let engine = self.0.lock();
         let paths = engine.core.paths();
@@ -511,7 +532,7 @@ impl Connection {
     }
 }
 
-/// A new stream, and whether it is opened as 0-RTT; `None` while the peer allows no more.
+/// Opens a stream; true if it is opened as 0-RTT. `None` while the peer allows no further one.
 fn try_open(
     engine: &mut LockedConnection<'_>,
     dir: Dir,
@@ -524,7 +545,7 @@ fn try_open(
     id.map(|id| Ok((id, as_zero_rtt)))
 }
 
-/// A stream of the peer, and whether it may be 0-RTT; `None` while there is none.
+/// Accepts a stream of the peer; true if it may be 0-RTT. `None` while there is none.
 fn try_accept(
     engine: &mut LockedConnection<'_>,
     dir: Dir,
@@ -565,7 +586,7 @@ fn try_send_datagram(
     Ok(())
 }
 
-/// Opens a path; `None` while that has to wait.
+/// Opens a path; `None` while this has to wait.
 fn open_path(
     engine: &mut LockedConnection<'_>,
     four_tuple: FourTuple,

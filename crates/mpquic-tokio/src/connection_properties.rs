@@ -16,7 +16,7 @@ use crate::connection_state::LockedConnection;
 
 /// Properties and settings.
 impl Connection {
-    /// True if both sides support multipath; known once connected.
+    /// True if both sides support multipath; known after the handshake.
     pub fn is_multipath(&self) -> bool {
         self.0.lock().core.is_multipath()
     }
@@ -31,8 +31,7 @@ impl Connection {
         self.0.lock().core.stats()
     }
 
-    /// Counters and measurements of every path: what it carried, its round-trip time, and what
-    /// congestion control allows it.
+    /// Counters and measurements of every path: bytes, round trip, limits of congestion control.
     pub fn path_stats(&self) -> Vec<PathStats> {
         let engine = self.0.lock();
         let paths = engine.core.paths();
@@ -57,7 +56,7 @@ impl Connection {
     }
 
     /// Our IP address on the first path; `None` if the socket is bound to all addresses and the
-    /// system does not report which one is used.
+    /// system does not report the used one.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.0.local_ip()
     }
@@ -67,7 +66,7 @@ impl Connection {
         self.0.lock().core.zero_rtt()
     }
 
-    /// Application protocol (ALPN) and server name; `None` while they are not known.
+    /// Application protocol (ALPN) and server name; `None` until TLS has negotiated them.
     pub fn handshake_data(&self) -> Option<HandshakeData> {
         self.0.lock().core.handshake_data()
     }
@@ -80,7 +79,7 @@ impl Connection {
         Some(Box::new(certificates))
     }
 
-    /// The peer's certificates, its own first; `None` while it is not authenticated.
+    /// The peer's certificates, its own first; `None` until the peer is authenticated.
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
         self.0.lock().core.peer_certificates()
     }
@@ -92,8 +91,8 @@ impl Connection {
     /// # Errors
     ///
     /// [`ExportError::HandshakeIncomplete`] on a 0-RTT connection before its handshake is complete.
-    /// All other errors mean that `label` or `output` has a length that TLS does not allow;
-    /// `output` may have changed then.
+    /// Other errors mean that TLS does not allow the length of `label` or `output`; `output` may
+    /// have changed.
     pub fn export_keying_material(
         &self,
         output: &mut [u8],
@@ -185,8 +184,8 @@ impl Connection {
         announced.unwrap_or(Err(AnnounceError::Closed))
     }
 
-    /// Identifies the connection within its endpoint; the same for all clones of the handle. The
-    /// number may be used for another connection once this one has ended.
+    /// Identifies the connection within its endpoint; equal for all clones of the handle. After the
+    /// connection ends, another one may get the number.
     pub fn stable_id(&self) -> usize {
         self.0.handle.0
     }

@@ -39,7 +39,7 @@ impl ConnectionRef {
         engine.core.path_stats(first).map(|stats| stats.four_tuple)
     }
 
-    /// Our IP address on the first path, if it is known which one it is.
+    /// Our IP address on the first path, if known.
     pub(crate) fn local_ip(&self) -> Option<IpAddr> {
         let local = self.first_path()?.local.ip();
         Some(local).filter(|ip| !ip.is_unspecified())

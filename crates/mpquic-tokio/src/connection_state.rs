@@ -1,4 +1,4 @@
-//! [`ConnectionState`]: the state of one connection, and what follows each change of it.
+//! [`ConnectionState`]: the state of one connection, and the consequences of each change.
 //!
 //! A connection is changed by the task that reads a datagram, by an application's call, or by its
 //! timer. Each of them runs the connection to completion under one lock: it passes events to the
@@ -41,17 +41,17 @@ use crate::runtime;
 use crate::sending::{Next, Sending};
 use crate::socket::Socket;
 
-/// From this many bytes written to streams on, they are sent at once. Less waits for the connection's
-/// task, which sends several small writes together. Peers answer what is in streams, so they should
-/// not have to wait until all of many tasks have written.
+/// From this number of written stream bytes on, the call that wrote them sends them. Fewer bytes
+/// wait for the connection's task, which sends several small writes together: peers should not have
+/// to wait until all of many tasks have written.
 const SEND_AT_ONCE: usize = 16 << 10;
-/// The same for DATAGRAMs: as many as the longest train carries.
+/// The same limit for DATAGRAMs: the size of the longest train.
 const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
 /// How long the first flight of a client waits for data that may leave with it as 0-RTT, if the
 /// application neither writes much nor waits for anything.
 const FIRST_FLIGHT_WAITS: Duration = Duration::from_millis(20);
-/// How often ICMP messages make a connection ask whether its paths work: a peer that is gone answers
-/// that with another message.
+/// Shortest interval between probes of paths after ICMP messages. A vanished peer answers each
+/// probe with another message.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The state of an endpoint with its connections.
@@ -62,7 +62,7 @@ pub(crate) struct ConnectionState {
     pub(crate) handle: ConnectionHandle,
     pub(crate) endpoint: Arc<SharedEndpoint>,
     pub(crate) notifications: Notifications,
-    /// What is logged while the connection is run belongs to this.
+    /// The span of log messages from running the connection.
     span: Span,
     engine: Mutex<Engine>,
 }
@@ -75,15 +75,15 @@ pub(crate) enum Arrival {
     Reset,
 }
 
-/// What the lock protects: the connection of the core, and all that drives it.
+/// The data behind the lock: the core's connection, and everything that drives it.
 pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,
     slabs_seen: SlabsSeen,
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
-    /// The core must not be used any more: something panicked while the connection was run, or there
-    /// is nobody to talk to.
+    /// Set if the core must not be used any more: code panicked while the connection ran, or the
+    /// peer is unreachable.
     broken: bool,
     /// When an ICMP message last made us ask whether a path works.
     asked_paths: Option<Instant>,
@@ -119,19 +119,19 @@ pub(crate) struct Engine {
     wakers: SmallVec<[Waker; 2]>,
 }
 
-/// The connection's timer. It is not moved to a later time before it expires: that is cheaper, and
-/// it is set anew then.
+/// The connection's timer. A later deadline does not move it: it expires early once, and is then
+/// set to the new deadline. That is cheaper.
 struct Timer {
     sleep: Pin<Box<dyn runtime::Timer>>,
     armed: Option<Instant>,
 }
 
-/// What the connection's task does after its turn.
+/// The next step of the connection's task.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Lets other tasks run first: the application may want to write something.
     Yield,
-    /// Waits: everything that was due is done.
+    /// Waits: no work is due.
     Done,
     /// Ends, because the connection is drained.
     End,
@@ -217,7 +217,8 @@ impl ConnectionState {
         self.again(notify, attempt).await
     }
 
-    /// The same for what one may wait for and still have something to say before.
+    /// Like `until`, but does not flush a held first flight: callers may still write before the
+    /// handshake ends.
     pub(crate) async fn until_told<T>(
         &self,
         notify: &Notify,
@@ -274,13 +275,13 @@ fn span(handle: ConnectionHandle, core: &mpquic_core::Connection) -> Span {
     tracing::debug_span!("connection", id = handle.0, side = ?core.side())
 }
 
-/// Exclusive access to a connection. When dropped, it wakes the tasks that have to be woken.
+/// Exclusive access to a connection. Dropping it wakes the tasks of changed streams and events.
 pub(crate) struct LockedConnection<'a> {
     guard: Option<MutexGuard<'a, Engine>>,
     connection: &'a ConnectionState,
-    /// The application has called: nobody else would send what follows from that.
+    /// Set for a call of the application: nobody else sends its result.
     is_call: bool,
-    /// The thread was unwinding before: the panic has nothing to do with this connection.
+    /// The thread was already unwinding: the panic does not come from this connection.
     was_panicking: bool,
 }
 
@@ -328,8 +329,8 @@ impl LockedConnection<'_> {
         self.connection.endpoint.now()
     }
 
-    /// Runs a new connection of a client for the first time. If it may send 0-RTT data, its first
-    /// flight leaves once the application had its turn: see [`Self::on_waits`].
+    /// Runs a new client connection for the first time. A first flight that may carry 0-RTT data
+    /// leaves after the application's turn: see [`Self::on_waits`].
     pub(crate) fn begin(&mut self, now: Instant) {
         if self.core.zero_rtt() == ZeroRtt::Offered {
             self.held_until = Some(now + FIRST_FLIGHT_WAITS);
@@ -337,23 +338,22 @@ impl LockedConnection<'_> {
         self.run(now);
     }
 
-    /// The application waits for something that needs the peer, so it has said what it can say
-    /// before.
+    /// The application waits for the peer, so it has written everything that it can write before.
     pub(crate) fn on_waits(&mut self) {
         if self.held_until.take().is_some() {
             self.run(self.now());
         }
     }
 
-    /// The application waits for the end of the handshake. Some look out for that from the start,
-    /// before they say anything.
+    /// The application waits for the end of the handshake. Some applications do so from the start,
+    /// before they write.
     pub(crate) fn on_waits_for_handshake(&mut self) {
         if self.written > 0 {
             self.on_waits();
         }
     }
 
-    /// Runs the connection: call after every change that may produce something.
+    /// Runs the connection: call it after every change that may produce packets or events.
     pub(crate) fn run(&mut self, now: Instant) {
         self.contain(|engine| {
             engine.prepare(now);
@@ -361,7 +361,7 @@ impl LockedConnection<'_> {
         });
     }
 
-    /// Handles what arrived. Returns true if [`Self::answer`] is to be called, soon.
+    /// Handles received datagrams. Returns true if [`Self::answer`] has to be called soon.
     pub(crate) fn receive(&mut self, now: Instant, arrived: impl Iterator<Item = Arrival>) -> bool {
         let answers = self.contain(|locked| {
             let engine = &mut **locked;
@@ -383,13 +383,13 @@ impl LockedConnection<'_> {
         answers.unwrap_or(false)
     }
 
-    /// Sends what is due after something arrived.
+    /// Sends due packets after datagrams were received.
     pub(crate) fn answer(&mut self, now: Instant) {
         self.contain(|engine| engine.flush(now));
     }
 
-    /// Uses the core in a way that may panic. A panic ends this connection and leaves all others
-    /// alone; `None` then, and from then on.
+    /// Runs code of the core that may panic. A panic ends this connection and no other; returns
+    /// `None` then and afterwards.
     pub(crate) fn contain<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if self.broken {
             return None;
@@ -405,8 +405,8 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// Ends the connection without a word to the peer: a core that stopped half-way might use a
-    /// packet number twice. The peer gets a stateless reset as soon as it sends something.
+    /// Ends the connection without a packet to the peer: a core that stopped half-way might repeat
+    /// a packet number. The peer's next packet gets a stateless reset.
     #[cold]
     fn on_panic(&mut self, message: &str) {
         let connection = self.connection;
@@ -426,7 +426,7 @@ impl LockedConnection<'_> {
             .on_panic(connection.handle, connection);
     }
 
-    /// Announces what its endpoint announces now.
+    /// Announces the endpoint's current addresses.
     pub(crate) fn announce_addresses(&mut self) {
         let connection = self.connection;
         self.contain(|engine| {
@@ -437,10 +437,11 @@ impl LockedConnection<'_> {
         });
     }
 
-    /// An ICMP message says that a datagram from a socket did not reach one of the peer's addresses.
-    /// Anybody can send such a message, so it ends nothing that works: the path is asked whether it does. A client
-    /// that has heard nothing of its server gives up, if nobody listens there and the message quotes
-    /// the random connection ID that it has sent (RFC 9000 section 14.2.1).
+    /// An ICMP message says that a datagram from a socket did not reach one of the peer's
+    /// addresses. Anybody can send such a message, so it ends no working connection: it only causes
+    /// a probe of the path. A client that has not heard from its server gives up if nobody listens
+    /// there and the message quotes the random connection ID that the client sent (RFC 9000 section
+    /// 14.2.1).
     pub(crate) fn on_unreachable(&mut self, socket: &Socket, error: &Unreachable, now: Instant) {
         if self.error.is_some() {
             return;
@@ -514,7 +515,7 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// The connection's task runs. It runs the connection if `is_due`, if the timer has expired, or
+    /// A turn of the connection's task. Runs the connection if `is_due`, if the timer expired, or
     /// if the task was woken.
     pub(crate) fn take_turn(&mut self, cx: &mut Context<'_>, is_due: bool) -> Turn {
         let turn = self.contain(|engine| engine.turn(cx, is_due));
@@ -597,8 +598,8 @@ impl Engine {
         self.listeners.subscribe()
     }
 
-    /// Makes the connection's task run soon if streams have something to tell the peer: that it may open
-    /// another one or send more, or that one was reset or stopped.
+    /// Makes the connection's task run soon if streams have control frames for the peer: credit,
+    /// resets, stops.
     fn wake_for_control(&mut self) {
         if self.core.streams().wants_control() {
             self.wake_task();
@@ -680,7 +681,7 @@ impl Engine {
         }
     }
 
-    /// Paths leave the sockets that the endpoint has given up, as far as they can.
+    /// Moves paths away from sockets that the endpoint has given up, where possible.
     pub(crate) fn leave_sockets(&mut self, now: Instant) {
         let plan = self.plan.as_deref_mut();
         self.departures.follow(&mut self.core, plan, now);
@@ -754,7 +755,7 @@ impl Engine {
         }
     }
 
-    /// Why nothing can be asked of the core any more, if that is so.
+    /// Why the core can no longer be used, if so.
     pub(crate) fn broken(&self) -> Option<ConnectionError> {
         let error = || self.error.clone().unwrap_or(ConnectionError::Panicked);
         self.broken.then(error)

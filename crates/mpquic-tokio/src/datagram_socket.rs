@@ -12,11 +12,10 @@ use mpquic_core::EcnCodepoint;
 /// Carries datagrams in the place of a UDP socket: over a relay, a tunnel, a network stack in user
 /// space, or a `MemoryNetwork` (feature `memory-network`).
 ///
-/// [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket) and
-/// [`Endpoint::add_abstract_socket`](crate::Endpoint::add_abstract_socket) take one. It is called
-/// once for a batch of datagrams, both ways. Datagrams of up to 1200 bytes must pass whole (RFC 9000
-/// section 14); larger ones are tried, and those that do not fit are lost or refused, never cut in
-/// pieces.
+/// Passed to [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket) and
+/// [`Endpoint::add_abstract_socket`](crate::Endpoint::add_abstract_socket). Each call handles a
+/// batch of datagrams. Datagrams of up to 1200 bytes must pass whole (RFC 9000 section 14). Larger
+/// ones are tried; a datagram that does not fit is lost or refused, never split.
 ///
 /// # Examples
 ///
@@ -74,90 +73,91 @@ use mpquic_core::EcnCodepoint;
 /// # }
 /// ```
 pub trait DatagramSocket: fmt::Debug + Send + Sync + 'static {
-    /// The address that it sends from. It must not change; a path belongs to one address.
+    /// The address from which the socket sends. It must not change, because a path belongs to one
+    /// address.
     ///
     /// # Errors
     ///
     /// If there is none: the endpoint does not take the socket then.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// Sends a batch, or drops it as a network may.
+    /// Sends a batch, or drops the batch as a network may.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room now: it is tried again after
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) without room: the driver tries again after
     /// [`Self::writable`]. [`NetworkUnreachable`](io::ErrorKind::NetworkUnreachable) and
-    /// [`HostUnreachable`](io::ErrorKind::HostUnreachable) move the data to other paths at once. All
-    /// other errors mean that this batch is lost.
+    /// [`HostUnreachable`](io::ErrorKind::HostUnreachable) move the data to other paths at once.
+    /// Any other error means that this batch is lost.
     fn try_send(&self, batch: &SentBatch<'_>) -> io::Result<()>;
 
-    /// Waits until [`Self::try_send`] may succeed, after it had no room. Several tasks may wait at a
-    /// time, and all of them have to be woken.
+    /// Waits until [`Self::try_send`] may succeed, after it had no room. Several tasks may wait at
+    /// a time; wake all of them.
     fn writable(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>;
 
-    /// Waits until [`Self::try_receive`] may succeed. One task waits, and it may be another one than
-    /// before.
+    /// Waits until [`Self::try_receive`] may succeed. One task waits; it may be another task than
+    /// at the last call.
     ///
     /// # Errors
     ///
-    /// If nothing will ever be received again: the endpoint does not read the socket any more.
+    /// If the socket will never receive again: the endpoint stops reading it.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Takes what was received, a batch into each buffer, and describes each in `batches`. Both have
-    /// the same length, which is at least one, and each buffer has room for the largest datagram
-    /// that UDP carries. Returns how many it filled.
+    /// Receives a batch into each buffer, and describes each batch in `batches`. Both slices have
+    /// the same length, at least one, and each buffer has room for the largest UDP datagram.
+    /// Returns the number of filled buffers.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing. Other errors are logged, and it
-    /// is called again.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing was received. Other errors are logged,
+    /// and the driver calls again.
     fn try_receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
         batches: &mut [ReceivedBatch],
     ) -> io::Result<usize>;
 
-    /// The most datagrams that one call of [`Self::try_send`] takes; 1 by default.
+    /// The largest number of datagrams for one call of [`Self::try_send`]; 1 by default.
     fn max_segments(&self) -> usize {
         1
     }
 }
 
-/// Datagrams to send to one address: one, or several that follow each other in `contents`.
+/// Datagrams to send to one address: one, or several in a row in `contents`.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SentBatch<'a> {
     /// Where they go.
     pub destination: SocketAddr,
-    /// The address they come from, if the socket is bound to none.
+    /// The source address, if the socket is bound to all addresses.
     pub source: Option<IpAddr>,
     /// Their ECN codepoint.
     pub ecn: Option<EcnCodepoint>,
     /// Their bytes.
     pub contents: &'a [u8],
-    /// The size of each but the last, which may be smaller; `None` if there is one. There are at
-    /// most [`DatagramSocket::max_segments`] of them.
+    /// Size of each datagram; the last one may be smaller. `None` for a single datagram. There are
+    /// at most [`DatagramSocket::max_segments`].
     pub segment_size: Option<usize>,
 }
 
-/// What was received into one buffer: one datagram, or several of one sender that follow each other.
+/// The content of one receive buffer: one datagram, or several of one sender in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceivedBatch {
     /// Where they come from.
     pub source: SocketAddr,
-    /// The address they were sent to, if the socket is bound to none and knows it.
+    /// The destination address, if the socket is bound to all addresses and knows it.
     pub destination: Option<IpAddr>,
-    /// Their ECN codepoint, if the socket knows it.
+    /// The ECN codepoint of the datagrams, if the socket knows it.
     pub ecn: Option<EcnCodepoint>,
     /// Bytes of the buffer that were filled.
     pub length: usize,
-    /// The size of each datagram but the last, which may be smaller.
+    /// Size of each datagram; the last one may be smaller.
     pub segment_size: usize,
 }
 
 impl ReceivedBatch {
-    /// One datagram of so many bytes.
+    /// A single datagram of `length` bytes.
     pub fn new(source: SocketAddr, length: usize) -> Self {
         Self {
             source,

@@ -1,7 +1,7 @@
 //! [`Departures`]: sockets that the endpoint has given up and that a connection still needs.
 //!
 //! A client must not move before its handshake is confirmed (RFC 9000 section 9), and not without
-//! another connection ID of the peer. Until then it goes on from the address that it has.
+//! an unused connection ID of the peer. Until then the connection continues from its old address.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::path_plan::{Move, PathPlan, move_path};
 use crate::socket::Socket;
 use crate::sockets::Leaving;
 
-/// The sockets that paths of one connection are to leave.
+/// Sockets that paths of one connection have to leave.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
     left: Vec<Departure>,
@@ -20,7 +20,7 @@ pub(crate) struct Departures {
     locals: Vec<Arc<Socket>>,
 }
 
-/// A socket to leave, and the one that has taken its place, if there is one.
+/// A socket to leave, and its replacement, if there is one.
 #[derive(Debug)]
 struct Departure {
     from: Arc<Leaving>,
@@ -28,17 +28,18 @@ struct Departure {
 }
 
 impl Departures {
-    /// True if there is nothing to leave.
+    /// True if no socket has to be left.
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// Nothing is sent any more.
+    /// Forgets everything: nothing is sent any more.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The endpoint has given these sockets up, for another one if there is one, and has `locals` now.
+    /// The endpoint has given these sockets up, with a replacement if there is one, and now has
+    /// `locals`.
     pub(crate) fn add(
         &mut self,
         from: &[Arc<Leaving>],
@@ -89,7 +90,7 @@ impl Departures {
         }
     }
 
-    /// Moves paths to the socket that has taken the place of theirs. True if one has to wait.
+    /// Moves paths to the replacement of their socket. True if a path has to wait.
     fn move_paths(
         &self,
         departure: &Departure,
@@ -121,7 +122,7 @@ impl Departures {
                 waits = true;
                 continue;
             }
-            // Fails only if the path was abandoned: then nothing is sent on it anyway.
+            // Fails only if the path was abandoned, which sends nothing anyway.
             let _ = core.set_path_usable(now, path, moved == Move::Done);
             if let (Move::Done, Some(plan)) = (moved, &mut *plan) {
                 plan.on_local_changed(path, local);
@@ -132,7 +133,8 @@ impl Departures {
 }
 
 impl Departure {
-    /// True if these addresses begin at the socket, and at none that the endpoint has now.
+    /// True if these addresses begin at the removed socket, and at no current socket of the
+    /// endpoint.
     fn is_lost(&self, locals: &[Arc<Socket>], tuple: FourTuple) -> bool {
         let owns = |socket: &Arc<Socket>| socket.owns(tuple.local);
         self.from.owns(tuple.local) && !locals.iter().any(owns)

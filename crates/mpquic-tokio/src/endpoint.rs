@@ -71,11 +71,10 @@ pub struct DriverStats {
     /// Connections that a panic has ended, in the core or in something given to it; see
     /// [`ConnectionError::Panicked`](crate::ConnectionError::Panicked).
     pub panicked_connections: u64,
-    /// Bytes of memory that sockets have allocated to receive into. It is used again once its
-    /// content was read or copied, so this stops growing if all goes well.
+    /// Bytes of receive memory that sockets have allocated so far. Memory is reused once its
+    /// content was read or copied, so this normally stops growing.
     pub receive_memory_allocated: u64,
-    /// Bytes of memory that sockets hold to receive into now. They are part of
-    /// [`EndpointStats::memory`].
+    /// Bytes of receive memory that sockets hold now; part of [`EndpointStats::memory`].
     pub receive_memory: u64,
 }
 
@@ -123,8 +122,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Option`] if an option has a value that it cannot have; the configuration stays
-    /// as it was.
+    /// [`ConfigError::Option`] if an option has an invalid value; the configuration then stays
+    /// unchanged.
     pub fn set_server_config(&self, config: Option<ServerConfig>) -> Result<(), ConfigError> {
         let core = config.map(|config| config.checked()).transpose()?;
         self.state().lock().core.set_server_config(core);
@@ -134,11 +133,11 @@ impl Endpoint {
     /// Connects with the default client configuration. The server's certificate must be valid for
     /// `server_name`.
     ///
-    /// Must be called within a tokio runtime, if that is the endpoint's.
+    /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::NoDefaultClientConfig`] if there is no default configuration, and those of
+    /// [`ConnectError::NoDefaultClientConfig`] without a default configuration, and errors of
     /// [`Self::connect_with`].
     pub fn connect(&self, addr: SocketAddr, server_name: &str) -> Result<Connecting, ConnectError> {
         let config = self.state().lock().default_client.clone();
@@ -146,13 +145,13 @@ impl Endpoint {
         self.connect_with(config, addr, server_name)
     }
 
-    /// Connects. The handshake runs from the first local address of `addr`'s family; while the
-    /// server does not answer, or not any more, other local addresses and server addresses are tried beside it. What an
-    /// earlier connection with the same configuration has heard of first is tried first.
-    /// Further paths open on their own once the handshake is complete. With
+    /// Connects. The handshake starts from the first local address of `addr`'s family. While the
+    /// server does not answer, other local addresses and server addresses are tried beside it. The
+    /// address from which an earlier connection with the same configuration was answered first
+    /// comes first. Further paths open automatically after the handshake. With
     /// [`ClientConfig::automatic_paths`] off, there is one attempt and one path.
     ///
-    /// Must be called within a tokio runtime, if that is the endpoint's.
+    /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
@@ -171,18 +170,19 @@ impl Endpoint {
         self.connect_to_some(config, &remotes, server_name)
     }
 
-    /// Connects with the default client configuration to whichever address of a host answers first: a
-    /// name, which the system resolves and for which the server's certificate must be valid, or an
-    /// IP address. Addresses that do not answer cost 0.3 s, and those where nobody listens nothing, where
-    /// ICMP says so.
+    /// Connects with the default client configuration to a host: an IP address, or a name, which
+    /// the system resolves and for which the server's certificate must be valid. Uses the address
+    /// that answers first. An address without an answer costs 0.3 s; an address where nobody
+    /// listens costs nothing, if ICMP reports it.
     ///
-    /// Once it is connected, paths lead to the other addresses as well, as with [`Self::connect_any`].
+    /// Afterwards, paths lead to the other addresses as well, as with [`Self::connect_any`].
     ///
     /// Must be called within a tokio runtime, whatever the endpoint's is: tokio resolves the name. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`ConnectToError::Name`] if the host has no address or this is not tokio, and those of [`Self::connect`].
+    /// [`ConnectToError::Name`] if the host has no address or the runtime is not tokio, and errors
+    /// of [`Self::connect`].
     ///
     /// # Examples
     ///
@@ -211,20 +211,20 @@ impl Endpoint {
         Ok(self.connect_any(config, &addresses, host)?)
     }
 
-    /// Connects to whichever of these addresses answers first, those of one name for example, the best
-    /// first. One that does not answer holds the next one up for 0.3 s, and that is one of the other IP
-    /// version if there is any (RFC 8305). What an earlier connection with the same configuration has heard
-    /// of first is tried first.
+    /// Connects to the address that answers first, for example among the addresses of one name.
+    /// Give the best address first. An address without an answer delays the next one, of the other
+    /// IP version if possible (RFC 8305), by 0.3 s. The address from which an earlier connection
+    /// with the same configuration was answered first comes first.
     ///
-    /// Once it is connected, paths lead to the other addresses as well, of which some may be those of other
-    /// machines: they are opened last, and not tried for ever. An IPv4 address in IPv6 form is used as
-    /// IPv4. Of a link-local address the scope must be set, and a socket be bound to that link or to `[::]`.
+    /// Afterwards, paths lead to the other addresses as well. Some may belong to other machines, so
+    /// they are opened last, and given up after failures. An IPv4 address in IPv6 form counts as
+    /// IPv4. A link-local address needs its scope, and a socket bound to that link or to `[::]`.
     ///
-    /// Must be called within a tokio runtime, if that is the endpoint's.
+    /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::NoAddress`] if there is none, and those of [`Self::connect_with`].
+    /// [`ConnectError::NoAddress`] if the list is empty, and errors of [`Self::connect_with`].
     pub fn connect_any(
         &self,
         mut config: ClientConfig,
@@ -241,7 +241,7 @@ impl Endpoint {
         self.connect_to_some(config, &remotes, server_name)
     }
 
-    /// Connects to an address, and tries the others as long as it does not answer.
+    /// Connects to an address, and tries the others while it does not answer.
     fn connect_to_some(
         &self,
         config: ClientConfig,
@@ -286,8 +286,9 @@ impl Endpoint {
         }
     }
 
-    /// Closes all connections and accepts no more; clients that wait to be accepted are refused.
-    /// Call [`Self::wait_idle`] afterwards, so that the peers learn of it before the process ends.
+    /// Closes all connections and accepts no more; clients that wait for [`Self::accept`] are
+    /// refused. Call [`Self::wait_idle`] afterwards, so that the peers hear of it before the
+    /// process ends.
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         let reason = Bytes::copy_from_slice(reason);
         let state = self.state();
@@ -313,18 +314,19 @@ impl Endpoint {
         }
     }
 
-    /// Server: announces all addresses at which it can be reached besides those that clients connect to,
-    /// the best first, to the clients of all connections and of those to come. Those announced before and
-    /// missing now are withdrawn. Clients that asked for them open paths there
-    /// ([`ClientConfig::use_alternative_addresses`]), others are not told.
+    /// Server: announces all its further addresses, the best first, to the clients of current and
+    /// future connections. An announced address that is missing now is withdrawn. Clients that
+    /// asked for addresses ([`ClientConfig::use_alternative_addresses`]) open paths to them; others
+    /// are not told.
     ///
-    /// There must be a socket for each ([`Self::add_local`]), or one for all addresses of the machine; or
-    /// a forwarder whose datagrams arrive at one.
+    /// Each address needs a socket ([`Self::add_local`]), a socket for all addresses of the
+    /// machine, or a forwarder whose datagrams arrive at a socket.
     ///
     /// # Errors
     ///
-    /// [`AnnounceError::TooMany`] for more than [`ServerAddress::MAX`], [`AnnounceError::NotUsable`] and
-    /// [`AnnounceError::Twice`] for one that cannot be announced. What was announced before stays then.
+    /// [`AnnounceError::TooMany`] for more than [`ServerAddress::MAX`],
+    /// [`AnnounceError::NotUsable`] and [`AnnounceError::Twice`] for an invalid address. The
+    /// earlier announcement then stays.
     ///
     /// # Examples
     ///
@@ -365,9 +367,9 @@ impl Endpoint {
         }
     }
 
-    /// Waits until no connection is left that can still be used: each has ended, and its peer was told if
-    /// there was something to tell. Those that closed answer late packets for as long as the process
-    /// lives: unlike [`Self::wait_idle`], this does not wait for that. Cancel-safe.
+    /// Waits until no connection can be used any more: each has ended, and its peer was told if
+    /// necessary. Closed connections answer late packets while the process lives; unlike
+    /// [`Self::wait_idle`], this does not wait for that. Cancel-safe.
     pub async fn wait_all_draining(&self) {
         let connections = self.state().lock().connections();
         for connection in connections {
@@ -388,8 +390,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no socket now, for example because
-    /// all interfaces are down.
+    /// [`NotConnected`](io::ErrorKind::NotConnected) without a socket, for example if all
+    /// interfaces are down.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let addresses = self.local_addrs();
         let first = addresses.first().copied();
@@ -401,13 +403,13 @@ impl Endpoint {
         self.state().lock().open()
     }
 
-    /// What the endpoint has done so far: connections started and accepted, attempts refused, and
-    /// so on; and how much memory it keeps now.
+    /// Counters of the endpoint (connections started and accepted, attempts refused, and so on),
+    /// and its memory.
     pub fn stats(&self) -> EndpointStats {
         self.state().lock().core.stats()
     }
 
-    /// What this driver has done so far besides the protocol.
+    /// Counters of this driver beside the protocol.
     pub fn driver_stats(&self) -> DriverStats {
         let state = self.state();
         let registry = state.lock();
@@ -437,10 +439,10 @@ impl Endpoint {
         }
     }
 
-    /// Binds one more local address; client connections open paths from it. With port 0, the system
-    /// chooses a free port. Returns the address with its port.
+    /// Binds a further local address; client connections open paths from it. Port 0 lets the system
+    /// choose a free port. Returns the address with its port.
     ///
-    /// Must be called within a tokio runtime, if that is the endpoint's.
+    /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
@@ -451,10 +453,10 @@ impl Endpoint {
         Ok(local)
     }
 
-    /// Adds a socket that the application has bound; client connections open paths from its address,
-    /// which is returned. [`Self::remove_local`] closes it.
+    /// Adds a socket that the application has bound, and returns its address; client connections
+    /// open paths from it. [`Self::remove_local`] closes it.
     ///
-    /// Must be called within a tokio runtime, if that is the endpoint's.
+    /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
@@ -480,9 +482,9 @@ impl Endpoint {
     }
 
     /// Closes the socket with this address. Its paths are abandoned, but a connection's last path
-    /// stays and moves to the next local address that appears. Returns false if there is no such
-    /// socket. A connection whose handshake is not confirmed must not leave its address: for such ones the socket
-    /// goes on until they have moved.
+    /// stays and moves to the next local address that appears. Returns false without such a socket.
+    /// Connections whose handshake is not confirmed must not leave their address: they keep using
+    /// the socket until they have moved.
     pub fn remove_local(&self, addr: SocketAddr) -> bool {
         let state = self.state();
         let removed = state.sockets.remove(|socket| socket.local() == addr);
@@ -493,31 +495,30 @@ impl Endpoint {
     }
 
     /// Replaces all sockets by one that the application has bound. Every path of a client moves to
-    /// the new socket once the handshake is confirmed, if the server allows migration; the old one stays
-    /// open until then. A server's
-    /// paths go on only if the new socket has the address of the old one, because its clients know
-    /// no other.
+    /// the new socket once the handshake is confirmed, if the server allows migration; the old
+    /// socket stays open until then. A server's paths continue only if the new socket has the
+    /// address of the old one, because its clients know no other.
     ///
     /// To keep several local addresses, replace sockets one at a time with [`Self::rebind_local`].
     ///
-    /// Must be called within a tokio runtime, if that is the endpoint's.
+    /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// If the socket cannot be used; then nothing has changed.
+    /// If the socket cannot be used; the endpoint is then unchanged.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         self.replace(socket, |_| true)
     }
 
-    /// Replaces the socket with this address by one that the application has bound, as
-    /// [`Self::rebind`] does for all sockets.
+    /// Replaces the socket with this address by one that the application has bound, like
+    /// [`Self::rebind`] for all sockets.
     ///
-    /// Must be called within a tokio runtime, if that is the endpoint's.
+    /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](io::ErrorKind::NotFound) if no socket has the address, or if the new one cannot
-    /// be used; then nothing has changed.
+    /// [`NotFound`](io::ErrorKind::NotFound) if no socket has the address, or an error of the new
+    /// socket; the endpoint is then unchanged.
     pub fn rebind_local(&self, addr: SocketAddr, socket: UdpSocket) -> io::Result<()> {
         if !self.local_addrs().contains(&addr) {
             return Err(io::ErrorKind::NotFound.into());

@@ -18,12 +18,12 @@ use crate::runtime::Runtime;
 use crate::socket::NoSending;
 use crate::sockets::Sockets;
 
-/// While sockets have more to read than one batch, an attempt is taken only after so many batches:
-/// 128 messages of connections come before one TLS handshake begins.
+/// While sockets have more to read than one batch, an attempt is accepted only after this number of
+/// batches: 128 messages of connections are read before one TLS handshake begins.
 const BATCHES_BEFORE_ATTEMPT: u32 = 16;
 
-/// What the handles and the tasks of an endpoint share. `C` is the state of a connection. It is a
-/// parameter because that type names this one.
+/// The state that the handles and tasks of an endpoint share. `C` is the state of a connection; it
+/// is a parameter because that type names this one.
 pub(crate) struct EndpointState<C> {
     registry: Mutex<Registry<C>>,
     /// Runs its tasks, and tells the time.
@@ -130,7 +130,7 @@ pub(crate) struct Registry<C> {
     starting: usize,
     /// Connection attempts that the application has not taken yet, and when they arrived.
     attempts: VecDeque<(Instant, Incoming)>,
-    /// Sockets that may have more to read at once.
+    /// Number of sockets that may have more to read at once.
     unread: usize,
     /// Batches read since the last attempt was taken.
     batches: u32,
@@ -138,9 +138,9 @@ pub(crate) struct Registry<C> {
     /// Set once the application closed the endpoint.
     closed: Option<(VarInt, Bytes)>,
     handles_gone: bool,
-    /// [`EndpointState::idle`] has to be notified.
+    /// Set if [`EndpointState::idle`] has to be notified.
     became_idle: bool,
-    /// Connections that panics have ended.
+    /// Number of connections that panics have ended.
     panicked: u64,
     /// Bytes of memory that sockets hold to receive into.
     receive_memory: u64,
@@ -183,7 +183,7 @@ impl<C> Registry<C> {
         self.core.handle_event(handle, event);
     }
 
-    /// Drops a connection that no task runs any more.
+    /// Drops a connection without a task.
     pub(crate) fn forget(&mut self, handle: ConnectionHandle, connection: &C) {
         let known = self.connection(handle);
         if known.is_some_and(|known| std::ptr::eq(&**known, connection)) {
@@ -191,7 +191,7 @@ impl<C> Registry<C> {
         }
     }
 
-    /// Drops a connection that must not be run any more.
+    /// Drops a connection that must not run any more.
     pub(crate) fn on_panic(&mut self, handle: ConnectionHandle, connection: &C) {
         self.panicked += 1;
         self.forget(handle, connection);
@@ -238,7 +238,7 @@ impl<C> Registry<C> {
         self.became_idle = self.is_idle();
     }
 
-    /// True while there is no connection.
+    /// True if there is no connection.
     pub(crate) fn is_idle(&self) -> bool {
         self.open == 0 && self.starting == 0
     }
@@ -256,13 +256,13 @@ impl<C> Registry<C> {
         waiting.into_iter().filter_map(refuse).collect()
     }
 
-    /// What the application closed the endpoint with, if it did.
+    /// Code and reason of the application's close, if it closed the endpoint.
     pub(crate) fn closed(&self) -> Option<&(VarInt, Bytes)> {
         self.closed.as_ref()
     }
 
-    /// Keeps an attempt for the application. If there is no application left to take it, it is
-    /// refused, and `response` holds what is to be sent.
+    /// Keeps an attempt for the application. If no application is left to take it, the attempt is
+    /// refused, and `response` holds the answer.
     pub(crate) fn on_attempt(
         &mut self,
         now: Instant,
@@ -277,21 +277,21 @@ impl<C> Registry<C> {
         None
     }
 
-    /// Datagrams are about to be routed: the core learns how long attempts wait.
+    /// Before datagrams are routed: tells the core how long attempts wait.
     pub(crate) fn tell_lag(&mut self, now: Instant) {
         let oldest = self.attempts.front();
         let lag = oldest.map(|(since, _)| now.saturating_duration_since(*since));
         self.core.set_lag(lag.unwrap_or_default());
     }
 
-    /// A socket has read a batch. It `was_unread` before: it had more to read at once; and now it
-    /// `is_unread`.
+    /// A socket has read a batch. `was_unread` and `is_unread` say whether it had, and has, more to
+    /// read at once.
     pub(crate) fn on_batch(&mut self, was_unread: bool, is_unread: bool) {
         self.unread = self.unread + usize::from(is_unread) - usize::from(was_unread);
         self.batches = self.batches.saturating_add(1);
     }
 
-    /// True if an attempt may be taken now: connections come first.
+    /// True if an attempt may be accepted now; datagrams of connections come first.
     pub(crate) fn is_turn_of_attempts(&self) -> bool {
         self.unread == 0 || self.batches >= BATCHES_BEFORE_ATTEMPT
     }
@@ -303,9 +303,9 @@ impl<C> Registry<C> {
         self.attempts.pop_front().map(|(_, incoming)| incoming)
     }
 
-    /// Drops attempts that the core has forgotten, so that no more are kept than it allows.
+    /// Drops attempts that the core has forgotten, so that the queue keeps to the core's limit.
     fn drop_forgotten(&mut self) {
-        // It forgets the oldest ones first.
+        // The core forgets the oldest attempts first.
         while let Some((_, oldest)) = self.attempts.front()
             && !self.core.is_waiting(oldest)
         {
@@ -313,7 +313,7 @@ impl<C> Registry<C> {
         }
     }
 
-    /// True if there are attempts to take.
+    /// True if attempts wait.
     pub(crate) fn has_attempts(&self) -> bool {
         !self.attempts.is_empty()
     }
@@ -447,10 +447,11 @@ mod tests {
             now += Duration::from_secs(1);
         }
         assert!(arrived > 5 * MOST, "{arrived} came");
-        // What is left are attempts whose clients may still be there.
+        // The remaining attempts have clients that may still wait.
         assert!(registry.next_attempt().is_some());
         assert_eq!(registry.attempts.len(), MOST - 1);
-        // Not so after a while, which the core notices with the next client, be it that it is dropped.
+        // After a while they are forgotten too; the core notices with the next client, even a
+        // dropped one.
         now += Duration::from_secs(300);
         let mut stray = first_datagram(&mut client, now).ok_or("no datagram")?;
         stray.truncate(100);
@@ -461,12 +462,12 @@ mod tests {
         Ok(())
     }
 
-    /// By this it knows that the driver lags behind.
+    /// The core learns from this how far the driver lags behind.
     #[test]
     fn the_core_is_told_how_long_the_oldest_attempt_waits() -> TestResult {
         let lag = Duration::from_millis(500);
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
-        // Two that wait are no reason for anything else.
+        // Two waiting attempts change nothing else.
         let server = config
             .max_attempt_lag(lag)
             .retry_attempt_lag(lag)

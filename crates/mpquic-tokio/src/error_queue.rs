@@ -1,9 +1,9 @@
-//! The error queue of a socket: what ICMP messages say of datagrams that it sent. On Linux; elsewhere
-//! it stays empty.
+//! The error queue of a socket: ICMP messages about sent datagrams. Linux only; on other systems it
+//! stays empty.
 
 use std::net::SocketAddr;
 
-/// The most bytes of a datagram that are taken from an ICMP message: more than a header has.
+/// Bytes of the quoted datagram that are read from an ICMP message, more than a header.
 const QUOTED: usize = 64;
 
 /// An ICMP message says that a datagram did not arrive.
@@ -11,7 +11,7 @@ const QUOTED: usize = 64;
 pub(crate) struct Unreachable {
     /// Where the datagram went.
     pub(crate) remote: SocketAddr,
-    /// Nobody listens on the port. Otherwise, it is something about the way there.
+    /// True if nobody listens on the port; otherwise the path to the machine fails.
     pub(crate) is_port: bool,
     quoted: [u8; QUOTED],
     length: usize,
@@ -32,8 +32,8 @@ impl Unreachable {
         }
     }
 
-    /// The first bytes of the datagram, as far as the message has them. Who sends a forged message
-    /// and has not seen the datagram does not know them.
+    /// The first bytes of the datagram, as far as the message quotes them. A forger who has not
+    /// seen the datagram does not know them.
     pub(crate) fn quoted(&self) -> &[u8] {
         self.quoted.get(..self.length).unwrap_or_default()
     }
@@ -63,8 +63,8 @@ mod linux {
     /// Room for the control messages of one error.
     const CONTROL: usize = 512;
 
-    /// Lets the kernel queue errors. It also reports each of them once instead of sending or
-    /// receiving something.
+    /// Makes the kernel queue errors. The kernel also returns each error once in place of a send or
+    /// receive.
     pub(crate) fn enable(socket: &UdpSocket) -> io::Result<()> {
         // A socket for both versions needs both.
         if socket.local_addr()?.is_ipv6() {
@@ -75,7 +75,7 @@ mod linux {
         Ok(setsockopt(socket, Ipv4RecvErr, &true)?)
     }
 
-    /// The next error, if it is about a datagram that did not arrive.
+    /// The next error about a datagram that did not arrive.
     ///
     /// # Errors
     ///

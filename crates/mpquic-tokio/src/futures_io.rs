@@ -1,4 +1,5 @@
-//! The traits of the crate `futures-io`, for code that knows no runtime. They do what those of tokio do.
+//! The traits of the crate `futures-io`, for code without a runtime. They behave like those of
+//! tokio.
 
 use std::io;
 use std::pin::Pin;

@@ -15,8 +15,8 @@ use crate::connection::Connection;
 use crate::connection_state::SharedEndpoint;
 use crate::start;
 
-/// A client that wants to connect. Await it to accept, or decide with one of its methods. If it is
-/// dropped, the client is refused.
+/// A client that wants to connect. Await it to accept, or decide with one of its methods. Dropping
+/// it refuses the client.
 #[derive(Debug)]
 #[must_use = "dropping it refuses the connection"]
 pub struct Incoming(Option<Box<Undecided>>);
@@ -36,7 +36,7 @@ pub struct RetryError(Box<Incoming>);
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptWithError {
-    /// An option of the configuration has a value that it cannot have.
+    /// An option of the configuration has an invalid value.
     #[error(transparent)]
     Option(#[from] InvalidOption),
     /// The connection could not be started.
@@ -86,7 +86,7 @@ impl Incoming {
         Ok(self.accept()?)
     }
 
-    /// Refuses with CONNECTION_REFUSED, as dropping it does.
+    /// Refuses with CONNECTION_REFUSED; dropping the `Incoming` does the same.
     pub fn refuse(self) {
         drop(self);
     }
@@ -130,8 +130,8 @@ impl Incoming {
         self.four_tuple().map(|tuple| tuple.remote)
     }
 
-    /// Our IP address that the client sent to; `None` if the socket is bound to all addresses and
-    /// the system does not report which one is used.
+    /// Our IP address to which the client sent; `None` if the socket is bound to all addresses and
+    /// the system does not report the used one.
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.four_tuple()?.local.ip();
         Some(local).filter(|ip| !ip.is_unspecified())

@@ -14,13 +14,13 @@ use crate::connection_state::SharedEndpoint;
 use crate::interface_changes::InterfaceChanges;
 use crate::{local_addresses, start};
 
-/// Bridges and links to containers and virtual machines, by the start of their names. No server is
-/// behind them.
+/// Bridges and links to containers and virtual machines, by the start of their names. They lead to
+/// no server.
 const BRIDGES: [&str; 11] = [
     "docker", "podman", "br-", "veth", "virbr", "vnet", "lxc", "cni", "flannel", "vmnet", "vboxnet",
 ];
 
-/// Tunnels, by the start of their names. They lead over one of the other interfaces.
+/// Tunnels, by the start of their names. They lead over another interface.
 const TUNNELS: [&str; 10] = [
     "tun",
     "tap",
@@ -34,14 +34,14 @@ const TUNNELS: [&str; 10] = [
     "ip6tnl",
 ];
 
-/// `if_addrs` does not know of an interface with these systems that it is down or that its cable is
-/// unplugged, but knows if neither is so.
+/// On these systems `if_addrs` does not report a down or unplugged interface as such, but reports a
+/// working one.
 const SAYS_UNKNOWN_OF_DOWN: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// Which interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All that are up and lead beyond this machine, and not over others, but those with these
+    /// All interfaces that are up and lead beyond this machine, except tunnels, bridges and these
     /// names.
     AllBut(Vec<String>),
     /// Those with these names.
@@ -61,8 +61,8 @@ pub struct InterfaceAddress {
 }
 
 impl InterfaceAddress {
-    /// True if a path from this interface to that destination starts here: the destination is of the same
-    /// IP version, and none of `all` addresses is one of this interface that suits it better (RFC 6724).
+    /// True if a path from this interface to `remote` starts at this address: it has the same IP
+    /// version, and no other address of the interface among `all` suits `remote` better (RFC 6724).
     pub fn suits(&self, remote: IpAddr, all: &[InterfaceAddress]) -> bool {
         let reaches = |ip: IpAddr| ip.is_ipv4() == remote.is_ipv4();
         let is_rival = |other: &&InterfaceAddress| {
@@ -83,11 +83,11 @@ impl InterfaceAddress {
 pub enum LeftOutReason {
     /// The interface is down.
     Down,
-    /// It leads to this machine only.
+    /// The interface leads to this machine only.
     Loopback,
     /// The address is good for the link only.
     LinkLocal,
-    /// The interface is a tunnel, which leads over another one.
+    /// The interface is a tunnel over another one.
     Tunnel,
     /// It is a bridge, or a link, to containers or virtual machines.
     Bridge,
@@ -95,7 +95,7 @@ pub enum LeftOutReason {
     Another,
     /// Nothing new is to begin at the address: the network gives others.
     Deprecated,
-    /// It may be the address of somebody else; the system looks for that.
+    /// The system still checks whether another machine has the address.
     Tentative,
 }
 
@@ -114,9 +114,9 @@ impl fmt::Display for LeftOutReason {
     }
 }
 
-/// The addresses from which a client can start paths, of the interfaces that are up and lead beyond this
-/// machine, and are no tunnels: one per interface and IP version, but in IPv6 one of each kind, such as
-/// global and unique local addresses, of which each path uses the one that suits its destination
+/// The addresses from which a client can start paths, of interfaces that are up, lead beyond this
+/// machine, and are no tunnels: one for each interface and IP version. In IPv6 one of each kind,
+/// such as global and unique local; each path uses the address that suits its destination
 /// ([`InterfaceAddress::suits`]).
 ///
 /// # Errors
@@ -155,7 +155,7 @@ struct Facts {
     kind: Option<String>,
 }
 
-/// What Linux tells of an interface in this directory; on other systems there is none.
+/// Facts about an interface in this directory of Linux; other systems have none.
 fn facts(directory: &Path) -> Facts {
     let ports = std::fs::read_dir(directory.join("brif"));
     let has_card = ports.is_ok_and(|mut ports| {
@@ -178,8 +178,8 @@ fn kind_of(name: &str, facts: &Facts) -> Option<LeftOutReason> {
         return (!facts.has_card).then_some(LeftOutReason::Bridge);
     }
     match facts.kind.as_deref() {
-        Some("wireguard" | "vxlan" | "geneve" | "gre") => return Some(LeftOutReason::Tunnel),
-        // Network cards and modems have kinds of their own, whatever their names.
+        Some("wireguard" | "vxlan" | "geneve" | "gre") => return Some(LeftOut::Tunnel),
+        // Network cards and modems have types of their own, whatever their names.
         Some("wlan" | "wwan") => return None,
         _ => {}
     }
@@ -202,7 +202,7 @@ trait Known {
     fn prefers_temporary(&self, name: &str) -> bool;
 }
 
-/// As the system tells it.
+/// The facts that the system reports.
 struct OfSystem(AddressFlags);
 
 impl OfSystem {
@@ -225,7 +225,7 @@ impl Known for OfSystem {
     }
 }
 
-/// Says of each address whether it is used by default.
+/// Decides for each address whether it is used by default.
 fn judge(interfaces: Vec<if_addrs::Interface>, known: &dyn Known) -> Vec<InterfaceAddress> {
     let flags = known.flags();
     let all: Vec<_> = interfaces
@@ -270,8 +270,8 @@ fn judge(interfaces: Vec<if_addrs::Interface>, known: &dyn Known) -> Vec<Interfa
         .collect()
 }
 
-/// Why nothing can start from an address, whatever others there are.
-fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<LeftOutReason> {
+/// Why no path can start from an address, whatever other addresses exist.
+fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<LeftOut> {
     let is_down = match interface.oper_status {
         IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown => true,
         IfOperStatus::Unknown => SAYS_UNKNOWN_OF_DOWN,
@@ -289,7 +289,7 @@ fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<Lef
     }
 }
 
-/// Addresses of one kind are used in place of each other.
+/// The kind of an address. One address of each kind is used.
 fn kind(ip: IpAddr) -> Option<u8> {
     match ip {
         IpAddr::V4(_) => None,
@@ -305,7 +305,7 @@ fn choose(
     let mut chosen = judge(interfaces, known);
     chosen.retain(|address| match selection {
         Selection::AllBut(names) => address.left_out.is_none() && !names.contains(&address.name),
-        // Who names it knows what it is.
+        // A user who names an interface knows its kind.
         Selection::Named(names) => {
             let is_usable = match address.left_out {
                 None
@@ -340,12 +340,12 @@ pub(crate) async fn watch(endpoint: Arc<SharedEndpoint>, selection: Selection) {
         () = endpoint.over.notified() => {}
         () = follow => {}
     }
-    // Some may have been bound while the others were closed.
+    // Sockets may have been bound while the others were closed.
     endpoint.sockets.remove(|_| true);
 }
 
-/// Binds sockets to the addresses that there are now, and closes those whose address is gone. False
-/// if it did not all work.
+/// Binds sockets to the current addresses, and closes those whose address is gone. False if a
+/// socket could not be bound.
 fn adapt(endpoint: &Arc<SharedEndpoint>, selection: &Selection) -> bool {
     let now = match usable(selection) {
         Ok(now) => now,
@@ -466,7 +466,7 @@ mod tests {
         );
     }
 
-    /// A machine on which interfaces are what their names say.
+    /// A machine whose interfaces are of the kinds that their names say.
     #[derive(Default)]
     struct Machine {
         flags: AddressFlags,
@@ -503,7 +503,7 @@ mod tests {
 
     /// RFC 6724 section 5: whatever order the system lists them in.
     #[test]
-    fn each_kind_of_address_has_its_best_one() {
+    fn best_address_of_each_kind_is_chosen() {
         const DEPRECATED: u8 = 0x20;
         const TEMPORARY: u8 = 0x01;
         const TENTATIVE: u8 = 0x40;
@@ -544,7 +544,7 @@ mod tests {
             let suitable = all.iter().filter(|address| address.suits(remote, &all));
             suitable.map(|address| address.ip.to_string()).collect()
         };
-        // One network may translate addresses where another one has global ones.
+        // One network may translate addresses where another one has global addresses.
         assert_eq!(suitable("2600::1"), ["2001:db8::1", "fd78::1"]);
         assert_eq!(suitable("fd00::1"), ["fd77::1", "fd78::1"]);
         assert_eq!(suitable("192.0.2.1"), ["10.0.0.1"]);
@@ -653,7 +653,7 @@ mod tests_on_linux {
         assert!(adapt(&state, &selection));
         let expected: Vec<_> = bound.iter().copied().chain([kept]).collect();
         assert_eq!(state.sockets.addresses(), expected);
-        // As if the address had been away for a moment.
+        // As if the address had disappeared for a moment.
         state.sockets.remove(|socket| socket.local() == bound[0]);
         assert!(adapt(&state, &selection));
         let again = state.sockets.addresses();
@@ -694,7 +694,7 @@ mod tests_on_linux {
         Ok(())
     }
 
-    /// Whatever has changed, there may be a route now.
+    /// Any change may bring a new route.
     #[tokio::test(start_paused = true)]
     async fn a_change_makes_connections_try_again() -> TestResult {
         let pair = Pair::with_paths(1)?;
@@ -724,7 +724,7 @@ mod tests_on_linux {
         let watching = tokio::spawn(watch(state.clone(), selection));
         tokio::task::yield_now().await;
         assert!(!state.sockets.addresses().is_empty());
-        // Its last handle is gone.
+        // The last handle is gone.
         drop(host);
         watching.await?;
         assert_eq!(state.sockets.addresses(), []);

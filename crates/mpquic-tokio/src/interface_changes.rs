@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::runtime::Runtime;
 
-/// How often to look where the system does not tell, and as long as something did not work that may
-/// work later.
+/// Interval of checks where the system reports no changes, and while a failed bind may succeed
+/// later.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The least time from one look to the next: changes come in flocks.
 #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
@@ -35,8 +35,8 @@ impl InterfaceChanges {
         }
     }
 
-    /// Waits until it is time to look again. Once `all_done` is false, that is a second later even if
-    /// nothing changes. Not cancel-safe.
+    /// Waits for the next check. If `all_done` is false, the check comes after a second even
+    /// without a change. Not cancel-safe.
     pub(crate) async fn next(&mut self, all_done: bool) {
         let later = self.looked + INTERVAL;
         #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
@@ -81,10 +81,10 @@ mod events {
     /// ENOBUFS, which has no `ErrorKind`.
     const NO_BUFFERS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
 
-    /// The kernel writes to this socket whenever something changes. What it writes is not read: the
-    /// list of interfaces tells more, and tells it even if a message was lost.
+    /// The kernel writes to this socket at each change. The messages are discarded: the list of
+    /// interfaces has more information, also after a lost message.
     ///
-    /// It is none of UDP, but waiting and receiving are the same for all sockets.
+    /// The socket is not UDP, but waiting and receiving work alike for all sockets.
     #[derive(Debug)]
     pub(super) struct Events(UdpSocket);
 
@@ -109,7 +109,7 @@ mod events {
             self.0.readable().await
         }
 
-        /// Throws away what has been written so far.
+        /// Discards the messages so far.
         pub(super) fn forget(&self) -> io::Result<()> {
             let mut message = [0; 4096];
             for _ in 0..MOST {
@@ -119,7 +119,7 @@ mod events {
                     Err(error) => match error.kind() {
                         io::ErrorKind::WouldBlock => return Ok(()),
                         io::ErrorKind::Interrupted => {}
-                        // There was no room for all of them.
+                        // Some messages did not fit.
                         _ if error.raw_os_error() == Some(NO_BUFFERS) => {}
                         _ => return Err(error),
                     },
@@ -201,7 +201,7 @@ mod tests {
         Ok(())
     }
 
-    /// The next look is at once if the last one was long ago.
+    /// The next check is at once if the last one was long ago.
     #[tokio::test(start_paused = true)]
     async fn a_change_after_a_long_time_is_told_at_once() -> TestResult {
         let (mut changes, kernel) = changes()?;

@@ -26,7 +26,7 @@ pub(crate) struct KernelSocket {
 }
 
 impl KernelSocket {
-    /// Makes one of a socket that is bound already.
+    /// Wraps a bound socket.
     pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let io = UdpSocket::from_std(socket)?;
@@ -37,7 +37,7 @@ impl KernelSocket {
         })
     }
 
-    /// The address it is bound to.
+    /// The address to which the socket is bound.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.local_addr()
     }
@@ -47,7 +47,7 @@ impl KernelSocket {
         self.state.max_gso_segments()
     }
 
-    /// Waits for datagrams, and for errors, which arrive only if they are watched.
+    /// Waits for datagrams, and for errors if they are enabled.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         let interest = Interest::READABLE | Interest::ERROR;
@@ -120,9 +120,10 @@ impl KernelSocket {
     }
 }
 
-/// Sends without asking the runtime first, which does not know yet that a new socket is writable. If
-/// that would block, it is tried again under the runtime's eyes (`if_writable`), so that `writable`
-/// waits. Without another try it would forget room that it was told of after the first one.
+/// Sends without asking the runtime first, which does not know yet that a new socket is writable.
+/// If the call would block, it is repeated through the runtime (`if_writable`), so that `writable`
+/// waits. Without this repetition the runtime would forget room that it heard of after the first
+/// call.
 pub(crate) fn send_twice<S: Fn() -> io::Result<()>>(
     send: S,
     if_writable: impl FnOnce(&S) -> io::Result<()>,

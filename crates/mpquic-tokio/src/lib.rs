@@ -1,9 +1,9 @@
 //! Multipath QUIC (RFC 10069) for tokio.
 //!
 //! A connection uses several network paths at once: a phone's Wi-Fi and mobile network, a server's
-//! two uplinks. Data flows over all of them, and goes on when one of them dies. The names are those
-//! of `quinn`; what is new is [`Connection::paths`], [`Connection::open_path`] and
-//! [`Connection::path_events`].
+//! two uplinks. Data flows over all of them, and continues when a path dies. The names are those of
+//! `quinn`; [`Connection::paths`], [`Connection::open_path`] and [`Connection::path_events`] are
+//! additions.
 //!
 //! ```no_run
 //! use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, certificate_fingerprint};
@@ -71,12 +71,12 @@
 //!
 //! # How it runs
 //!
-//! Each socket has a task. It takes a batch of datagrams from the kernel (`recvmmsg` and GRO),
-//! routes each to its connection, and runs that connection to completion under one short lock:
-//! packets are opened in place, the application is woken, and what is due leaves in trains of up to
-//! 64 datagrams per call (GSO). An application's call that writes much sends at once in the same
-//! way; small writes are collected and sent together by the connection's task. No datagram passes
-//! through a channel between tasks.
+//! Each socket has a task. The task takes a batch of datagrams from the kernel (`recvmmsg` and
+//! GRO), routes each to its connection, and runs the connection under one short lock: packets are
+//! opened in place, the application is woken, and due packets leave in trains of up to 64 datagrams
+//! per call (GSO). A call of the application that writes much data sends in the same way; the
+//! connection's task collects small writes and sends them together. No datagram passes through a
+//! channel between tasks.
 
 #[cfg(feature = "interfaces")]
 mod address_flags;
@@ -183,7 +183,7 @@ pub use mpquic_core::{
 pub use mpquic_core::{congestion, path_memory, sched};
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
-/// The schedulers that are built in, also by their names: `mpquic_tokio::schedulers::by_name("lrf")`.
+/// The built-in schedulers, also by name: `mpquic_tokio::schedulers::by_name("lrf")`.
 #[doc(no_inline)]
 pub use mpquic_sched as schedulers;
 

@@ -33,7 +33,7 @@ fn replace(endpoint: &SharedEndpoint, old: &[Arc<Leaving>], new: Option<&Arc<Soc
     }
 }
 
-/// The routes may have changed: what failed for lack of one is tried again.
+/// Routes may have changed: tries paths again that failed for lack of a route.
 #[cfg(feature = "interfaces")]
 pub(crate) fn retry(endpoint: &SharedEndpoint) {
     let connections = endpoint.lock().connections();

@@ -33,15 +33,14 @@ impl Default for MemoryLink {
 }
 
 impl MemoryLink {
-    /// Datagrams take so much longer.
+    /// Delays each datagram.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Datagrams leave one after the other, so many bits in a second; at least 1. What exceeds that waits
-    /// ([`Self::queue`]).
+    /// Limits the rate, in bits per second, at least 1. Excess datagrams wait ([`Self::queue`]).
     #[must_use]
     pub fn rate(mut self, bits_per_second: u64) -> Self {
         self.rate = Some(bits_per_second.max(1));
@@ -56,8 +55,8 @@ impl MemoryLink {
         self
     }
 
-    /// This part of the datagrams is lost, from 0 to 1. Which ones is random, but the same in each run that
-    /// sends the same.
+    /// Loses this part of the datagrams, from 0 to 1. The choice is random, but equal in each run
+    /// that sends equal datagrams.
     #[must_use]
     pub fn loss(mut self, part: f64) -> Self {
         self.loss = part;
@@ -68,14 +67,14 @@ impl MemoryLink {
 /// One direction of a link.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// When all that came before has left.
+    /// When the link has sent all earlier datagrams.
     free_at: Option<Instant>,
     /// Datagrams so far.
     count: u64,
 }
 
 impl Way {
-    /// When a datagram that comes to the link of a socket leaves it; `None` if it is lost.
+    /// When a datagram that reaches a socket's link leaves it; `None` if the datagram is lost.
     pub(crate) fn pass(
         &mut self,
         link: &MemoryLink,
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn some_datagrams_are_lost_and_each_time_the_same() {
+    async fn link_losses_repeat_in_each_run() {
         let count = 100_000;
         for part in [0.0, 0.01, 0.1, 1.0] {
             let link = MemoryLink::default().loss(part);

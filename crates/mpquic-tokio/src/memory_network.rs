@@ -18,13 +18,14 @@ use crate::memory_link::{MemoryLink, Way};
 
 /// Datagrams that one call can send.
 pub(crate) const MAX_SEGMENTS: usize = 64;
-/// Bytes that wait to be received before more are lost.
+/// Bytes that wait to be received; further datagrams are lost.
 const BUFFER: usize = 32 << 20;
-/// The first port that is chosen.
+/// The first automatically chosen port.
 const FIRST_PORT: u16 = 49152;
 
-/// A network in memory. Datagrams between its sockets arrive in order after a delay; none is lost
-/// unless a socket is cut off, does not read, or has a link that loses some ([`MemorySocket::set_link`]).
+/// A network in memory. Datagrams between its sockets arrive in order after a delay. A datagram is
+/// lost only if a socket is cut off, does not read, or has a link with losses
+/// ([`MemorySocket::set_link`]).
 ///
 /// It needs no addresses of this machine, but tokio, whatever the endpoint's runtime is. With tokio's
 /// clock paused
@@ -91,13 +92,14 @@ impl MemoryNetwork {
         }))
     }
 
-    /// A socket with this address, which may be any; with port 0, a free port is chosen. The address
-    /// is free again once the socket is dropped.
+    /// A socket with any address; port 0 chooses a free port. Dropping the socket frees the
+    /// address.
     ///
     /// # Errors
     ///
-    /// [`AddrInUse`](io::ErrorKind::AddrInUse) if there is a socket with this address.
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for the unspecified address: a socket has one.
+    /// [`AddrInUse`](io::ErrorKind::AddrInUse) if a socket has this address.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for the unspecified address: a socket has a
+    /// single address.
     pub fn bind(&self, local: SocketAddr) -> io::Result<Arc<MemorySocket>> {
         if local.ip().is_unspecified() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -115,7 +117,7 @@ impl MemoryNetwork {
         Ok(socket)
     }
 
-    /// Binds a socket; one with the same address gets nothing any more.
+    /// Binds a socket; an earlier one with the same address receives nothing any more.
     #[cfg(test)]
     pub(crate) fn bind_instead(&self, local: SocketAddr) -> Arc<MemorySocket> {
         let socket = self.socket(local);
@@ -149,7 +151,7 @@ struct State {
     /// Bytes of `arriving`.
     waiting: usize,
     is_cut_off: bool,
-    /// With what has left and what has come.
+    /// The link, with its outgoing and its incoming direction.
     link: Option<(MemoryLink, [Way; 2])>,
     reader: Option<Waker>,
     /// Until the first message arrives.
@@ -181,8 +183,8 @@ impl fmt::Debug for MemorySocket {
 }
 
 impl MemorySocket {
-    /// Cuts the socket off: what it sends arrives nowhere and nothing arrives, without an error, as
-    /// if a cable were pulled out far away. `false` connects it again.
+    /// Cuts the socket off: sent datagrams are lost and none arrive, without an error, like a cable
+    /// pulled out far away. `false` connects it again.
     pub fn cut_off(&self, is_cut_off: bool) {
         locked(&self.state).is_cut_off = is_cut_off;
     }
@@ -208,7 +210,7 @@ impl MemorySocket {
         locked(&self.state).link.is_some()
     }
 
-    /// When a datagram leaves the link that comes to it then; `None` if it is lost there.
+    /// When a datagram that now reaches the link leaves it; `None` if the link loses the datagram.
     fn pass(&self, direction: Direction, at: Instant, bytes: usize) -> Option<Instant> {
         match &mut locked(&self.state).link {
             Some((link, ways)) => {
@@ -371,8 +373,8 @@ mod tests {
         Ok(())
     }
 
-    /// Both directions have the rate and the delay, each datagram of a train by itself; other sockets do not
-    /// wait for that.
+    /// Rate and delay apply to both directions, and to each datagram of a train. Other sockets do
+    /// not wait for this link.
     #[tokio::test(start_paused = true)]
     async fn a_link_carries_what_its_socket_sends_and_receives() -> io::Result<()> {
         let ms = Duration::from_millis;

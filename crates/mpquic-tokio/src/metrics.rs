@@ -1,5 +1,5 @@
-//! What the recorder of the facade `metrics` is told. `docs/observability.md` has the same table, which a
-//! test compares.
+//! Reports to the recorder of the facade `metrics`. `docs/observability.md` has the same table,
+//! which a test compares.
 //!
 //! Labels are few on purpose: recorders keep a series for each of their values. Connections share
 //! one, and paths have that of the local address they start from.
@@ -137,7 +137,7 @@ pub(crate) fn describe() {
     }
 }
 
-/// What was told of something before: a counter rises by the difference.
+/// The last reported values: a counter rises by the difference.
 #[derive(Debug, Default)]
 struct Before(Vec<u64>);
 
@@ -157,7 +157,7 @@ impl Before {
     }
 }
 
-/// What was told of an endpoint.
+/// The last reported values of an endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointTold {
     before: Before,
@@ -174,7 +174,7 @@ impl EndpointTold {
     }
 }
 
-/// What was told of a connection and its paths.
+/// The last reported values of a connection and its paths.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionTold {
     before: Before,
@@ -208,7 +208,7 @@ impl ConnectionTold {
 mod tests {
     use super::*;
 
-    /// The documentation has the names that there are, and no others.
+    /// The documentation has exactly these names.
     #[test]
     fn all_figures_are_documented() {
         let document = include_str!("../../../docs/observability.md");

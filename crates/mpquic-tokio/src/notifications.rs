@@ -5,10 +5,10 @@ use std::task::Waker;
 use mpquic_core::Dir;
 use tokio::sync::Notify;
 
-/// Wakes those who wait for anything but a single stream.
+/// Wakes tasks that wait for anything but a single stream.
 #[derive(Default)]
 pub(crate) struct Notifications {
-    /// Changes of the connection as a whole, which are rare: its handshake, its paths, its end.
+    /// Rare changes of the whole connection: its handshake, its paths, its end.
     pub(crate) connection: Notify,
     opened: [Notify; 2],
     available: [Notify; 2],
@@ -63,12 +63,12 @@ pub(crate) enum Awaited {
     DatagramReceived,
 }
 
-/// Names a handle that was polled.
+/// Identifies a polled handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PollerId(u64);
 
-/// The tasks that poll handles: at most one for each handle and each thing awaited, so that nobody
-/// can pile them up.
+/// Tasks that poll handles: at most one for each handle and awaited thing, so their number is
+/// bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Pollers {
     next: u64,

@@ -10,8 +10,8 @@ use mpquic_core::{
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::Engine;
 
-/// A handle to a path of a connection. It keeps the connection open. Dropping it does nothing to
-/// the path; [`Self::close`] closes the path.
+/// A handle to a path of a connection. It keeps the connection open. Dropping it leaves the path
+/// unchanged; [`Self::close`] closes the path.
 ///
 /// # Examples
 ///
@@ -90,12 +90,12 @@ impl Path {
         self.connection.lock().core.datagrams().max_size_on(self.id)
     }
 
-    /// Abandons the path. Data that was under way on it is sent again on other paths.
+    /// Abandons the path. Its data in flight is sent again on other paths.
     ///
     /// # Errors
     ///
-    /// If the path is closed, or it is the last one:
-    /// [`Connection::close`](crate::Connection::close) ends the connection.
+    /// If the path is closed, or is the last one: [`Connection::close`](crate::Connection::close)
+    /// ends the connection.
     pub fn close(&self) -> Result<(), ClosePathError> {
         self.close_with(TransportErrorCode::APPLICATION_ABANDON_PATH)
     }

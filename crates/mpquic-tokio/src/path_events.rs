@@ -67,8 +67,7 @@ impl PathEvents {
         Poll::Pending
     }
 
-    /// How many events were dropped before the one that was read last, because they were not read in
-    /// time.
+    /// Number of events dropped before the last one read, because nobody read them in time.
     pub fn missed(&self) -> u64 {
         self.missed
     }
@@ -89,7 +88,7 @@ struct Queue(Mutex<State>);
 struct State {
     events: VecDeque<PathEvent>,
     missed: u64,
-    /// No more events will come.
+    /// No more events follow.
     is_over: bool,
     waker: Option<Waker>,
 }
@@ -100,7 +99,7 @@ impl Queue {
     }
 }
 
-/// The subscriptions of a connection. Without any, an event costs nothing.
+/// The subscriptions of a connection. Without subscriptions, events cost nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     queues: Vec<Weak<Queue>>,
@@ -157,7 +156,8 @@ mod tests {
         PathEvent::Established(mpquic_core::PathId(number))
     }
 
-    /// Whoever does not read keeps no more than the newest ones, and learns how many are missing.
+    /// A listener that does not read keeps the newest events only, and learns the number of missing
+    /// ones.
     #[test]
     fn a_slow_listener_misses_the_oldest_and_is_told() {
         let mut listeners = Listeners::default();

@@ -4,8 +4,7 @@ use mpquic_core::{Connection, PathEvent, PathId};
 use smallvec::SmallVec;
 use tracing::Span;
 
-/// A span for each path, from the first thing that happens to it until it is discarded. Nothing is done
-/// per packet.
+/// A span for each path, from its first event until it is discarded. Packets cause no work.
 #[derive(Debug, Default)]
 pub(crate) struct PathSpans(SmallVec<[(PathId, Span); 2]>);
 

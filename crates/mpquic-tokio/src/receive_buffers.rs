@@ -1,9 +1,9 @@
 //! [`ReceiveBuffers`]: the memory that a socket receives into.
 //!
-//! Each lane owns a slab of memory. A received message is cut off the front of the slab, decrypted
-//! in place and handed out as `Bytes` slices; the slab is used again once all of these are dropped.
-//! Short messages are copied to another slab, so that a few bytes neither use up a lane nor keep
-//! much memory alive. Nothing is allocated once there are enough slabs.
+//! Each lane owns a slab of memory. A received message is split off the front of the slab,
+//! decrypted in place and handed out as `Bytes` slices. The slab is reused once all slices are
+//! dropped. Short messages are copied to another slab, so that a few bytes neither use up a lane
+//! nor keep much memory. With enough slabs, nothing is allocated.
 //!
 //! A single byte that nobody reads keeps a whole slab. So connections count the slabs that they
 //! received from, in [`SlabsSeen`], and copy what has waited for too long.
@@ -22,21 +22,20 @@ const MESSAGE: usize = 1 << 16;
 const LANE_SLAB: usize = 2 * MESSAGE;
 /// Size of a slab for short messages, in bytes.
 const SHORT_SLAB: usize = 1 << 16;
-/// Messages up to this length, in bytes, are copied: that costs less than the part of a slab they
-/// would use up.
+/// Messages up to this length, in bytes, are copied: that costs less than the used part of a slab.
 const SHORT: usize = 4096;
 /// The most messages taken from the kernel in one call.
 const MAX_LANES: usize = 8;
-/// A connection copies what waits after it has received from this many slabs, 1 to 2 MiB of full
-/// datagrams: what is read before that is never copied. What it holds then keeps at most twice as
-/// many slabs, and those in use, in memory.
+/// A connection copies waiting data after it has received from this number of slabs, 1 to 2 MiB of
+/// full datagrams; data read earlier is never copied. So the connection keeps at most twice this
+/// number of slabs, and those in use.
 const SLABS_BETWEEN_COPIES: usize = 16;
 /// The most slabs kept for later while slices of them are still in use.
 const MAX_RETIRED: usize = 64;
-/// How many of these are looked at, from each end, to find a free one.
+/// Number of slabs checked from each end to find a free one.
 const LOOK_AT: usize = 4;
 
-/// Tells slabs apart, those of other sockets included. A slab that is used again has another one.
+/// Identifies a slab among the slabs of all sockets. A reused slab gets a new ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlabId(u64);
 
@@ -59,7 +58,7 @@ pub(crate) struct SlabsSeen {
 }
 
 impl SlabsSeen {
-    /// Something arrived in this slab.
+    /// A message arrived in this slab.
     #[inline]
     pub(crate) fn on_received(&mut self, slab: SlabId) {
         if self.last != Some(slab) {
@@ -79,7 +78,7 @@ impl SlabsSeen {
         self.new += 1;
     }
 
-    /// True if what waits is to be copied now.
+    /// True if waiting data has to be copied now.
     #[inline]
     pub(crate) fn take_copies_due(&mut self) -> bool {
         let is_due = self.new >= SLABS_BETWEEN_COPIES;
@@ -90,7 +89,7 @@ impl SlabsSeen {
     }
 }
 
-/// A slab, or what is left of it.
+/// A slab, or the rest of one.
 #[derive(Debug)]
 struct Slab {
     memory: BytesMut,
@@ -145,7 +144,7 @@ impl ReceiveBuffers {
                 let used = std::mem::replace(lane, self.retired.empty());
                 self.retired.push(used);
             }
-            // No more of a slab is zeroed than is received into, and just before that.
+            // Only the part that the message needs is zeroed, just before receiving.
             if lane.memory.len() < MESSAGE {
                 lane.memory.resize(MESSAGE, 0);
             }
@@ -192,13 +191,13 @@ impl ReceiveBuffers {
         (lanes + short + self.retired.held() + self.retired_short.held()) as u64
     }
 
-    /// Bytes of memory allocated for slabs so far. Those that were freed count as well.
+    /// Bytes of memory allocated for slabs so far, freed slabs included.
     pub(crate) fn allocated(&self) -> u64 {
         self.retired.allocated + self.retired_short.allocated
     }
 }
 
-/// Slabs of one size that are used up, until all that was cut off them is dropped.
+/// Used-up slabs of one size, until all their slices are dropped.
 #[derive(Debug)]
 struct Retired {
     slabs: VecDeque<BytesMut>,
@@ -231,7 +230,7 @@ impl Retired {
         }
     }
 
-    /// A slab none of whose slices is in use any more.
+    /// Returns a slab whose slices are all dropped.
     fn reclaim(&mut self) -> Option<BytesMut> {
         let (slabs, size) = (&mut self.slabs, self.size);
         // The newest ones are still in the cache, and the oldest ones are the first to be free. Slow
@@ -286,7 +285,7 @@ mod tests {
             assert!(message.iter().all(|byte| *byte == 7));
             seen.insert(address);
         }
-        // 1000 messages are 60 MB; a few slabs of some messages each served them all.
+        // 1000 messages are 60 MB; a few slabs served them all.
         assert!(seen.len() < 40, "{} addresses", seen.len());
     }
 
@@ -314,7 +313,7 @@ mod tests {
             assert_eq!(memory.len(), MESSAGE - 16_000);
             assert_eq!(memory.capacity(), LANE_SLAB - count * 16_000);
         }
-        // All are cut off one slab, which is used until there is no room for another message.
+        // All messages share a slab, which is used until it has no room for another message.
         assert!(addresses.is_sorted_by(|a, b| a + 16_000 == *b));
         deliver(&mut lanes, 16_000);
         assert_eq!(lanes.lanes[0].memory.capacity(), LANE_SLAB - 5 * 16_000);
@@ -333,7 +332,7 @@ mod tests {
         let most = lanes.lanes.len() + MAX_RETIRED;
         assert_eq!(lanes.held(), (most * LANE_SLAB) as u64);
         kept.clear();
-        // Once they are free, they are used instead of others.
+        // Free slabs are used before new ones.
         let held = lanes.held();
         for _ in 0..1000 {
             deliver(&mut lanes, 60_000);
@@ -356,7 +355,7 @@ mod tests {
         assert_eq!(lanes.held(), all as u64);
     }
 
-    /// Looking at all of them would take long where many are in use.
+    /// Checking all slabs would take long if many are in use.
     #[test]
     fn the_four_newest_and_the_four_oldest_slabs_are_looked_at() {
         const SIZE: usize = 1000;
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_short_has_the_lane_for_itself() {
+    fn long_message_takes_its_own_lane() {
         for (length, left) in [(SHORT, LANE_SLAB), (SHORT + 1, LANE_SLAB - SHORT - 1)] {
             let mut lanes = ReceiveBuffers::default();
             let _message = deliver(&mut lanes, length).1;
@@ -435,7 +434,7 @@ mod tests {
         assert!(!seen.take_copies_due());
     }
 
-    /// Also where the socket says that more arrived than there was room for.
+    /// Also if the socket reports more bytes than the buffer holds.
     #[test]
     fn a_slab_is_used_to_its_last_byte() {
         let mut lanes = ReceiveBuffers::default();
@@ -481,7 +480,7 @@ mod tests {
             seen.on_received(*last);
             assert!(!seen.take_copies_due());
         }
-        // Once more after sixteen others.
+        // Copies are due again after sixteen other slabs.
         for count in 1..=SLABS_BETWEEN_COPIES {
             seen.on_received(SlabId::new());
             assert_eq!(seen.take_copies_due(), count == SLABS_BETWEEN_COPIES);

@@ -14,7 +14,7 @@ use crate::connection_ref::ConnectionRef;
 
 /// The receiving half of a stream.
 ///
-/// If it is dropped before its end, the peer is asked to stop sending, with code 0.
+/// Dropping it before its end asks the peer to stop sending, with code 0.
 ///
 /// # Examples
 ///
@@ -35,9 +35,9 @@ use crate::connection_ref::ConnectionRef;
 pub struct RecvStream {
     connection: ConnectionRef,
     id: StreamId,
-    /// Opened as 0-RTT, before it was known whether the server accepts it.
+    /// Opened as 0-RTT, before the server's answer to 0-RTT.
     as_zero_rtt: bool,
-    /// The peer may have sent this stream as 0-RTT.
+    /// True if the peer may have sent this stream as 0-RTT.
     is_0rtt: bool,
     end: Option<End>,
 }
@@ -140,8 +140,8 @@ impl RecvStream {
         }
     }
 
-    /// True if the stream was opened before the end of the handshake. On a server, what is read may
-    /// then be a replay of an earlier connection: do nothing that must not be done twice.
+    /// True if the stream was opened before the end of the handshake. On a server, its data may be
+    /// a replay of an earlier connection: do only work that is safe to repeat.
     pub fn is_0rtt(&self) -> bool {
         self.is_0rtt
     }
@@ -151,8 +151,8 @@ impl RecvStream {
         self.id
     }
 
-    /// Reads the next bytes in order, as many as there are and `buf` holds, and returns their
-    /// number; `None` at the end. Waits while there are none. Cancel-safe.
+    /// Reads the next bytes in order into `buf`, as many as available, and returns their number;
+    /// `None` at the end. Waits while none are available. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl RecvStream {
         Ok(Some(buf.filled().len()).filter(|read| *read > 0))
     }
 
-    /// Reads exactly as many bytes as `buf` holds. Not cancel-safe.
+    /// Reads exactly `buf.len()` bytes. Not cancel-safe.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl RecvStream {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::read`], and if the read is ordered after an unordered one.
+    /// Errors of [`Self::read`], and an ordered read after an unordered one.
     pub async fn read_chunk(
         &mut self,
         max_length: usize,
@@ -197,8 +197,8 @@ impl RecvStream {
         poll_fn(|cx| self.poll_read_chunk(cx, max_length, ordered)).await
     }
 
-    /// Fills `chunks` with the next pieces in order, without copying; returns how many, `None` at
-    /// the end. Waits only while there are none. Cancel-safe.
+    /// Fills `chunks` with the next pieces in order, without copying, and returns their number;
+    /// `None` at the end. Waits only while no piece is available. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl RecvStream {
     ///
     /// # Errors
     ///
-    /// If the stream is longer than `size_limit`, and those of [`Self::read`].
+    /// If the stream is longer than `size_limit`, and errors of [`Self::read`].
     pub async fn read_to_end(&mut self, size_limit: usize) -> Result<Vec<u8>, ReadToEndError> {
         let mut pieces: [Bytes; 32] = Default::default();
         let mut data = BytesMut::new();
@@ -227,7 +227,7 @@ impl RecvStream {
         Ok(data.into())
     }
 
-    /// Asks the peer to stop sending. What still arrives is dropped.
+    /// Asks the peer to stop sending. Data that still arrives is dropped.
     ///
     /// # Errors
     ///
@@ -238,16 +238,16 @@ impl RecvStream {
             return Ok(());
         }
         engine.core.recv_stream(self.id).stop(error_code)?;
-        // Nothing happens on the stream any more that would take it out.
+        // No later event of the stream would remove it.
         engine.readers.remove(&self.id);
         self.end = Some(End::Stopped);
         engine.wake_task();
         Ok(())
     }
 
-    /// Waits until the peer resets the stream, and returns its code; or until no reset can come any
-    /// more, because all data has arrived or the stream was stopped (`None`). Data that has arrived
-    /// can still be read then. Cancel-safe.
+    /// Waits until the peer resets the stream, and returns its code. Returns `None` once no reset
+    /// can come, because all data has arrived or the stream was stopped. Received data can still be
+    /// read afterwards. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -362,7 +362,7 @@ impl RecvStream {
         })
     }
 
-    /// Calls `read` until it has enough, or until there is no more for now. Ready if anything was
+    /// Calls `read` until it has enough, or until no more data is available. Ready if anything was
     /// read.
     fn poll_pieces(
         &mut self,
@@ -392,7 +392,7 @@ impl RecvStream {
                     break None;
                 }
                 Err(ReadStreamError::Reset(code)) if any => {
-                    // The connection says that once: it is told after what was read.
+                    // The connection reports the reset once: return it after the data.
                     self.end = Some(End::Reset(code));
                     break None;
                 }

@@ -15,13 +15,13 @@ use crate::socket_io::Io;
 /// An async runtime: it runs tasks, tells the time, and waits for timers and sockets.
 ///
 /// Endpoints run on [`TokioRuntime`] unless
-/// [`EndpointBuilder::runtime`](crate::EndpointBuilder::runtime) says otherwise. On another runtime,
-/// nothing has to be called within tokio, and all works but
+/// [`EndpointBuilder::runtime`](crate::EndpointBuilder::runtime) sets another one. On another
+/// runtime, no call needs tokio, and everything works except
 /// [`EndpointBuilder::workers`](crate::EndpointBuilder::workers) and
-/// [`Endpoint::connect_to`](crate::Endpoint::connect_to), which say so. Three things are slower there:
-/// network interfaces are looked at once a second, as nothing tells of their changes; no ICMP
-/// message ends an attempt to connect early; and how many datagrams pass with one call is up to the
-/// [`DatagramSocket`] that [`Self::socket`] makes.
+/// [`Endpoint::connect_to`](crate::Endpoint::connect_to), which return an error. Three things are
+/// slower: network interfaces are checked once a second, because changes are not reported; no ICMP
+/// message ends a connection attempt early; and the [`DatagramSocket`] of [`Self::socket`] decides
+/// how many datagrams pass with one call.
 ///
 /// # Examples
 ///
@@ -43,21 +43,21 @@ use crate::socket_io::Io;
 /// # }
 /// ```
 pub trait Runtime: fmt::Debug + Send + Sync + 'static {
-    /// Runs a task to its end, beside the one that calls. The driver spawns one for each socket, one
-    /// for each connection, and one that follows network interfaces.
+    /// Runs a task to its end, in parallel with the caller. The driver spawns one task for each
+    /// socket, one for each connection, and one that follows network interfaces.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 
-    /// The time now, which never goes back. Each deadline that the application gives to the driver
-    /// is of this clock. It is read at least once for each batch of datagrams and each call of the
-    /// application that may send, so it should be cheap.
+    /// The current time, which never goes back. All deadlines that the application gives to the
+    /// driver use this clock. The driver reads it at least once for each batch of datagrams and
+    /// each call of the application that may send, so it should be cheap.
     fn now(&self) -> Instant;
 
-    /// A timer that is ready at a time of [`Self::now`]'s clock, which may have passed.
+    /// A timer that is ready at a time of [`Self::now`]'s clock; the time may have passed.
     fn timer(&self, at: Instant) -> Pin<Box<dyn Timer>>;
 
-    /// Makes the driver's socket of one that is bound and does not block. The driver has bound it
-    /// ([`EndpointBuilder::bind`](crate::EndpointBuilder::bind)), or the application
-    /// ([`EndpointBuilder::socket`](crate::EndpointBuilder::socket)).
+    /// Makes the driver's socket from a bound, non-blocking socket. The driver
+    /// ([`EndpointBuilder::bind`](crate::EndpointBuilder::bind)) or the application
+    /// ([`EndpointBuilder::socket`](crate::EndpointBuilder::socket)) has bound it.
     ///
     /// By default, this fails: the application then gives the endpoint nothing but what
     /// [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket) takes, for which
@@ -65,7 +65,7 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the socket cannot be used; the call that needed it fails with this error.
+    /// If the socket cannot be used; the driver's call then fails with this error.
     fn socket(&self, socket: UdpSocket) -> io::Result<RuntimeSocket> {
         drop(socket);
         let message = "this runtime has no sockets: give the endpoint abstract ones";
@@ -73,8 +73,8 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A timer of a [`Runtime`]: a future that is ready once its time has come. It is then not polled
-/// again before [`Self::reset`].
+/// A timer of a [`Runtime`]: a future that is ready at its time. It is then not polled again before
+/// [`Self::reset`].
 pub trait Timer: Future<Output = ()> + fmt::Debug + Send + Sync {
     /// Sets another time, sooner or later. While the timer is not ready, the task that polled it last
     /// is woken at the new time without polling it again.
@@ -97,7 +97,7 @@ impl<S: DatagramSocket> From<Arc<S>> for RuntimeSocket {
 ///
 /// # Examples
 ///
-/// It is what endpoints run on by default:
+/// The default runtime of endpoints:
 ///
 /// ```
 /// use std::sync::Arc;

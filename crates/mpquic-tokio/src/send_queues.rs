@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 /// Shortest time between two requests to the kernel.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Requests may take up to one part in this many of all time. They are not cheap: each answer lists
-/// every UDP socket of the machine.
+/// Requests may take up to 1/`SHARE` of the time. They are not cheap: each answer lists every UDP
+/// socket of the machine.
 const SHARE: u32 = 50;
 /// The kernel's tables of UDP sockets in this thread's network namespace.
 const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
 
-/// The send queues of UDP sockets as Linux lists them: the memory of packets that were handed to
-/// the kernel and have not left the machine, be they in the queueing discipline, the driver or the
-/// device. That is more than the bytes of the packets, up to twice as much if they are small.
+/// The send queues of UDP sockets as Linux lists them: the memory of packets that were given to the
+/// kernel and have not left the machine, including the queueing discipline, the driver and the
+/// device. This is more than the bytes of the packets, up to twice as much for small packets.
 ///
 /// The list is read as text because the call for a single socket (`SIOCOUTQ`) needs `unsafe`.
 #[derive(Debug, Default)]
@@ -27,8 +27,8 @@ pub(crate) struct SendQueues {
 }
 
 impl SendQueues {
-    /// Asks the kernel again if the last answer is too old. Returns when it was asked last; `None`
-    /// on systems without such a list.
+    /// Asks the kernel again if the last answer is too old. Returns the time of the last answer;
+    /// `None` on systems without such a list.
     pub(crate) fn refresh(&mut self, now: Instant) -> Option<Instant> {
         let due = self
             .asked
@@ -76,7 +76,7 @@ fn pause_after(took: Duration) -> Duration {
     INTERVAL.max(took * SHARE)
 }
 
-/// Address and send queue of one row, if anything waits.
+/// Address and send queue of a row, if the queue is not empty.
 fn row(line: &str) -> Option<(SocketAddr, u64)> {
     let mut fields = line.split_ascii_whitespace();
     let local = address(fields.nth(1)?)?;

@@ -21,8 +21,8 @@ const MAX_COPY: usize = 256 << 10;
 
 /// The sending half of a stream.
 ///
-/// If it is dropped, it is finished, unless it was finished or reset before: the bytes written so
-/// far are delivered as long as the connection lives.
+/// Dropping it finishes the stream, unless it was finished or reset before: the bytes written so
+/// far are delivered while the connection lives.
 ///
 /// # Examples
 ///
@@ -43,9 +43,9 @@ const MAX_COPY: usize = 256 << 10;
 pub struct SendStream {
     connection: ConnectionRef,
     id: StreamId,
-    /// Opened as 0-RTT, before it was known whether the server accepts it.
+    /// Opened as 0-RTT, before the server's answer to 0-RTT.
     as_zero_rtt: bool,
-    /// Finished or reset: there is nothing left to do on drop.
+    /// Finished or reset: dropping has no effect.
     finished: bool,
 }
 
@@ -77,7 +77,7 @@ pub enum StoppedError {
     /// The stream was opened as 0-RTT, which the server rejected.
     #[error("0-RTT rejected")]
     ZeroRttRejected,
-    /// The stream was reset because its deadline has passed ([`SendStream::set_deadline`]).
+    /// The stream was reset because its deadline passed ([`SendStream::set_deadline`]).
     #[error("the deadline has passed")]
     Expired,
 }
@@ -130,8 +130,8 @@ impl SendStream {
         poll_fn(|cx| self.poll_with(cx, |stream| Ok((stream.room()?, 0)))).await
     }
 
-    /// Writes as many bytes as send buffer and flow control allow, and returns their number, at
-    /// least one. Waits while they allow none. Cancel-safe.
+    /// Writes as many bytes as send buffer and flow control allow, at least one, and returns their
+    /// number. Waits while they allow none. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl SendStream {
         poll_fn(|cx| self.poll_write(cx, data)).await
     }
 
-    /// Writes all of `data`. Not cancel-safe: part of it may have been written.
+    /// Writes all of `data`. Not cancel-safe: a part may have been written.
     ///
     /// # Errors
     ///
@@ -163,8 +163,7 @@ impl SendStream {
     }
 
     /// Writes as many chunks as send buffer and flow control allow, without copying them. Waits
-    /// while they allow none. A chunk that was written in part keeps its unwritten rest.
-    /// Cancel-safe.
+    /// while they allow none. A partly written chunk keeps its rest. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -206,8 +205,8 @@ impl SendStream {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        // Copied in pieces, so that the lock is held briefly and what is sent next is still in the
-        // cache.
+        // Copied in pieces, so that the lock is held briefly and the next bytes to send are still
+        // in the cache.
         let data = data.get(..MAX_COPY).unwrap_or(data);
         self.poll_with(cx, |stream| {
             let written = stream.write(data)?;
@@ -231,10 +230,10 @@ impl SendStream {
         })
     }
 
-    /// Writes from the front of `buf` and advances it, as far as send buffer and flow control allow,
-    /// for hand-written futures. What `buf` hands out as [`Bytes`] without copying is not copied here
-    /// either. Returns the number of bytes, at least one unless `buf` is empty; if there are several
-    /// pieces in `buf`, not more than its first.
+    /// Writes from the front of `buf` and advances it, as far as send buffer and flow control
+    /// allow, for hand-written futures. Pieces that `buf` hands out as [`Bytes`] are not copied.
+    /// Returns the number of bytes, at least one unless `buf` is empty; with several pieces in
+    /// `buf`, at most its first piece.
     ///
     /// # Errors
     ///
@@ -336,13 +335,12 @@ impl SendStream {
                 Ok(())
             }
             Err(FinishError::ClosedStream) => Err(ClosedStream::default()),
-            // No error: the peer does not want the bytes, so it does not matter that they are not
-            // sent.
+            // Not an error: the peer does not want the bytes, so they need not be sent.
             Err(FinishError::Stopped(_)) => Ok(()),
         }
     }
 
-    /// Ends the stream with an error: bytes that were not sent or were lost are never sent.
+    /// Ends the stream with an error: unsent and lost bytes are never sent.
     ///
     /// # Errors
     ///
@@ -384,9 +382,10 @@ impl SendStream {
         self.with_open(|mut stream| stream.set_priority(priority))
     }
 
-    /// Whether the stream takes turns with others that are equally urgent, as streams do unless `false` is said here: then it
-    /// goes in order, that is, after all streams with lower IDs of which that was said as well, and they take one turn
-    /// together. What is of no use in parts arrives sooner so, on average (RFC 9218 section 4.2).
+    /// Whether the stream is interleaved with equally urgent ones; true by default. With `false`,
+    /// it is sent in order: after all such streams with lower IDs. Together these streams take one
+    /// turn among the interleaved ones. Data that is useless in parts arrives sooner on average in
+    /// order (RFC 9218 section 4.2).
     ///
     /// # Errors
     ///
@@ -404,8 +403,8 @@ impl SendStream {
         self.with_open(|stream| stream.incremental())
     }
 
-    /// Announces how many bytes the stream will have in all. Schedulers that look at sizes know it before
-    /// [`Self::finish`] then; the peer hears nothing of it, and a wrong number costs speed at most.
+    /// Announces the total length of the stream. Schedulers that consider sizes then know it before
+    /// [`Self::finish`]; the peer does not learn it, and a wrong number costs speed at most.
     ///
     /// # Errors
     ///
@@ -423,13 +422,13 @@ impl SendStream {
         self.with_open(|stream| stream.priority())
     }
 
-    /// Binds the stream to a path: what is sent of it from now on travels there and nowhere else, also
-    /// if the path is a backup. It waits while the path is suspect and others are not. `None` leaves
-    /// the choice to the scheduler again, as does the end of the path.
+    /// Binds the stream to a path: its later bytes travel only there, even if the path is a backup.
+    /// The stream waits while the path is suspect and others are not. `None`, or the end of the
+    /// path, gives the choice back to the scheduler.
     ///
     /// # Errors
     ///
-    /// If there is no such path or it was abandoned, or if the stream is closed.
+    /// If the path does not exist or was abandoned, or if the stream is closed.
     pub fn set_path(&self, path: Option<PathId>) -> Result<(), BindStreamError> {
         let bind = |core: &mut mpquic_core::Connection| {
             if path.is_some_and(|path| core.path_mut(path).is_err()) {
@@ -442,11 +441,10 @@ impl SendStream {
             .unwrap_or(Err(BindStreamError::ClosedStream))
     }
 
-    /// Sends what is sent from now on a second time, on the fastest other path that may carry data,
-    /// as far as [`TransportOptions::max_redundancy`](crate::TransportOptions::max_redundancy)
-    /// allows: whoever reads it does not notice if one of the two paths fails or loses something. The
-    /// copies that are sent, and those that are not, are counted in
-    /// [`ConnectionStats`](crate::ConnectionStats).
+    /// Sends all later bytes a second time, on the fastest other path that may carry data, as far
+    /// as [`TransportOptions::max_redundancy`](crate::TransportOptions::max_redundancy) allows. The
+    /// reader then does not notice a failure or loss on one of the two paths.
+    /// [`ConnectionStats`](crate::ConnectionStats) counts copies sent and refused.
     ///
     /// # Errors
     ///
@@ -459,12 +457,11 @@ impl SendStream {
             .unwrap_or_else(|| Err(ClosedStream::default()))
     }
 
-    /// From `deadline` on, nothing of the stream is sent any more. If something is missing then (the
-    /// stream is not finished, or bytes wait to be sent) or is lost later, the stream is reset with
-    /// `error_code`: writes fail with [`WriteError::ClosedStream`], [`Self::stopped`] with
-    /// [`StoppedError::Expired`], and
-    /// [`ConnectionStats::streams_expired`](crate::ConnectionStats::streams_expired) counts it. It
-    /// replaces a deadline set before.
+    /// From `deadline` on, no byte of the stream is sent. If data is missing then (the stream is
+    /// not finished, or bytes wait) or is lost later, the stream is reset with `error_code`: writes
+    /// fail with [`WriteError::ClosedStream`], [`Self::stopped`] with [`StoppedError::Expired`],
+    /// and [`ConnectionStats::streams_expired`](crate::ConnectionStats::streams_expired) counts the
+    /// stream. Replaces an earlier deadline.
     ///
     /// # Errors
     ///
@@ -495,8 +492,8 @@ impl SendStream {
             .unwrap_or_else(|| Err(ClosedStream::default()))
     }
 
-    /// Changes how the stream is sent; `None` if it was opened as 0-RTT and rejected, or there is no
-    /// connection any more.
+    /// Changes how the stream is sent; `None` if 0-RTT was rejected for it, or the connection has
+    /// ended.
     fn choose<T>(&self, change: impl FnOnce(&mut mpquic_core::Connection) -> T) -> Option<T> {
         let mut engine = self.connection.lock();
         if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
@@ -520,9 +517,8 @@ impl SendStream {
         act(engine.core.send_stream(self.id))
     }
 
-    /// Waits until the peer asks us to stop sending, and returns its code; or until it has
-    /// acknowledged all of a finished stream, or the reset of one that was reset (`None`).
-    /// Cancel-safe.
+    /// Waits until the peer asks us to stop sending, and returns its code. Returns `None` once the
+    /// peer has acknowledged a finished stream, or the reset of a reset one. Cancel-safe.
     ///
     /// # Errors
     ///

@@ -19,12 +19,12 @@ use crate::sockets::Sockets;
 const MAX_TRAIN: usize = 65_507;
 /// Trains of datagrams sent before the connection is unlocked for others.
 const MAX_TRAINS: usize = 16;
-/// Once so many bytes of trains are built, they are sent. Short trains are sent several at a time, so
-/// that the code of the kernel and ours need not take turns in the CPU's caches for each of them, and
-/// so that who receives them finds more to do whenever it is woken.
+/// Trains are sent once they have this number of bytes. Several short trains are sent together, so
+/// that kernel and driver alternate less often in the CPU's caches, and the receiver finds more
+/// work at each wake-up.
 const MAX_BATCH: usize = 1 << 17;
-/// Trains kept for a socket whose buffer is full. More are dropped, as a full queue in the network
-/// would do.
+/// Trains kept for a socket with a full buffer. Further trains are dropped, like in a full queue of
+/// the network.
 const MAX_UNSENT: usize = 8;
 /// How long a path is not used after the kernel had no route for it.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
@@ -47,12 +47,12 @@ pub(crate) struct Sending {
     first_header: SmallVec<[u8; 32]>,
 }
 
-/// Whether anything is left to do after datagrams were sent.
+/// Work that is left after datagrams were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing.
     Done,
-    /// More is due than one turn sends, or a socket had no room for some of it.
+    /// More is due than one turn sends, or a socket had no room.
     More,
 }
 
@@ -100,7 +100,7 @@ impl Batch {
         Next::More
     }
 
-    /// What was built, in order, with its bytes.
+    /// The built trains in order, with their bytes.
     fn trains(&self) -> impl Iterator<Item = (&Transmit, &[u8])> {
         let trains = self.transmits.iter().zip(&self.buffers);
         trains.map(|(transmit, buffer)| {
@@ -127,8 +127,8 @@ struct Unsent {
 }
 
 impl Sending {
-    /// For a connection with this transport configuration. Trains have as many datagrams as one
-    /// call to the kernel can take if all of them have the largest size.
+    /// For a connection with this transport configuration. A train has as many datagrams of the
+    /// largest size as one call to the kernel can take.
     pub(crate) fn new(transport: &TransportConfig) -> Self {
         Self {
             max_datagrams: (MAX_TRAIN / usize::from(transport.max_mtu)).max(1),
@@ -187,7 +187,7 @@ impl Sending {
         next
     }
 
-    /// Sends a train after those that its socket had no room for.
+    /// Sends a train after those for which its socket had no room.
     fn send(&mut self, socket: Arc<Socket>, transmit: Transmit, contents: &[u8]) -> Sent {
         let is_full = self
             .unsent
@@ -242,7 +242,7 @@ impl Sending {
         sockets.map(|socket| (socket.local(), socket))
     }
 
-    /// Tells the scheduler how much waits behind each path's socket, if there is something new.
+    /// Tells the scheduler the queue behind each path's socket, if it changed.
     fn tell_queues(&mut self, core: &mut Connection, sockets: &Sockets, now: Instant) {
         let mut queues = sockets.send_queues();
         let asked = queues.refresh(now);
@@ -264,7 +264,7 @@ impl Sending {
             let bytes = queues.bytes(socket.local()) + unsent as u64;
             let queue = LocalQueue::new(bytes, None);
             tracing::trace!(path = path.0, bytes = queue.bytes, "local queue");
-            // A path that was closed sends nothing more.
+            // A closed path sends no more.
             if let Ok(mut path) = core.path_mut(path) {
                 path.set_local_queue(Some(queue));
             }
@@ -301,7 +301,7 @@ impl Sending {
         !self.unreachable.is_empty()
     }
 
-    /// When [`Self::retry_unreachable`] has something to do.
+    /// The next time at which [`Self::retry_unreachable`] has work.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.unreachable.iter().map(|(_, until)| *until).min()
     }
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_are_built_until_there_are_enough_bytes() {
+    fn trains_are_built_up_to_the_batch_size() {
         let mut batch = Batch::default();
         let mut sizes = |bytes: usize, left: &mut usize| {
             let next = batch.build(left, |buffer| {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_built_before_nothing_was_left_is_sent() {
+    fn built_trains_are_sent_when_no_data_is_left() {
         let mut batch = Batch::default();
         let mut polled = 0;
         let mut left = MAX_TRAINS;

@@ -22,7 +22,7 @@ pub(crate) struct Socket {
     io: Io,
     local: SocketAddr,
     interface: Option<String>,
-    /// It is bound to all addresses of IPv6, and to none of IPv4.
+    /// True if the socket is bound to all addresses of IPv6, and to none of IPv4.
     is_v6_only: bool,
     /// Paths from here carry data only while no others work. Set once the endpoint has the socket.
     is_backup: OnceLock<bool>,
@@ -32,7 +32,7 @@ pub(crate) struct Socket {
 /// What became of datagrams handed to [`Socket::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The kernel took them, or dropped them as a network may.
+    /// The kernel took all datagrams, or dropped some as a network may.
     All,
     /// The socket's buffer is full; bytes from here on were not taken.
     Blocked {
@@ -127,7 +127,7 @@ impl Socket {
         Self::from_std(runtime, socket, None)
     }
 
-    /// Makes one of a socket that is bound to an address which it shares with those of other workers.
+    /// Wraps a socket whose address is shared with those of other workers.
     pub(crate) fn of_worker(socket: std::net::UdpSocket, place: Place) -> io::Result<Self> {
         let is_v6_only = is_v6_only(&socket);
         let socket = WorkerSocket::new(socket, place)?;
@@ -138,7 +138,7 @@ impl Socket {
         })
     }
 
-    /// Makes one of a socket that the application has bound.
+    /// Wraps a socket that the application has bound.
     pub(crate) fn adopt(
         runtime: &dyn Runtime,
         socket: std::net::UdpSocket,
@@ -148,7 +148,7 @@ impl Socket {
         Self::from_std(runtime, socket, None)
     }
 
-    /// Makes one of a socket that is bound already.
+    /// Wraps a bound socket.
     fn from_std(
         runtime: &dyn Runtime,
         socket: std::net::UdpSocket,
@@ -192,12 +192,12 @@ impl Socket {
         Self::new(Io::Simulated(port.clone()), interface).expect("it has an address")
     }
 
-    /// The address it is bound to.
+    /// The address to which the socket is bound.
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The interface it is bound to.
+    /// The interface to which the socket is bound.
     pub(crate) fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
     }
@@ -228,7 +228,7 @@ impl Socket {
         }
     }
 
-    /// True if it carries datagrams of both IP versions.
+    /// True if the socket carries datagrams of both IP versions.
     fn is_dual(&self) -> bool {
         self.local.is_ipv6() && self.local.ip().is_unspecified() && !self.is_v6_only
     }
@@ -273,8 +273,7 @@ impl Socket {
         self.io.watch_errors();
     }
 
-    /// Takes the ICMP messages that arrived since the last call. It has to be called before each
-    /// [`Self::readable`].
+    /// Takes the ICMP messages since the last call. Call it before each [`Self::readable`].
     pub(crate) fn take_errors(&self, take: impl FnMut(Unreachable)) {
         self.io.take_errors(take);
     }
@@ -307,8 +306,8 @@ impl Socket {
     }
 
     /// Sends the datagrams of a transmit in as few calls as the kernel allows. Only a full send
-    /// buffer stops it; after any other error it goes on, because UDP may lose datagrams and QUIC
-    /// repairs that.
+    /// buffer stops it; other errors do not, because UDP may lose datagrams and QUIC repairs
+    /// losses.
     pub(crate) fn send(&self, transmit: &Transmit, contents: &[u8]) -> Sent {
         #[cfg(debug_assertions)]
         assert!(MAY_SEND.get(), "sends with the endpoint locked");
@@ -380,8 +379,8 @@ pub(crate) fn bind_shared(
     Ok(socket.into())
 }
 
-/// A socket for `local`. For all addresses, it is one of both IP versions, unless `all` of those that are to
-/// be bound have one for all addresses of IPv4.
+/// A socket for `local`. For all addresses, it has both IP versions, unless `all` addresses to bind
+/// include one for all of IPv4.
 fn new_socket(
     local: SocketAddr,
     buffer_size: usize,
@@ -507,7 +506,7 @@ mod tests {
         assert!(tuple.local.is_ipv4() && a.owns(tuple.local));
     }
 
-    /// Each version has its own socket where both are asked for.
+    /// If both are requested, each version has its own socket.
     #[tokio::test]
     async fn all_addresses_of_both_versions_may_be_bound() -> io::Result<()> {
         let [v4, v6] = ["0.0.0.0", "::"].map(|ip| ip.parse::<IpAddr>().expect("it is one"));
@@ -536,7 +535,7 @@ mod tests {
         Ok(())
     }
 
-    /// RFC 6724 section 5, rule 2: their answers would not come back.
+    /// RFC 6724 section 5, rule 2: answers from other links would not come back.
     #[test]
     fn addresses_of_a_link_reach_those_of_the_same_link() {
         let network = crate::testing::Network::default();
@@ -584,7 +583,7 @@ mod tests {
             on_socket: |socket| {
                 let options = socket2::SockRef::from(socket);
                 assert!(options.nonblocking()?);
-                // Linux tells twice what was asked for, as it needs memory of its own.
+                // Linux reports twice the requested size, because it needs memory of its own.
                 assert_eq!(options.recv_buffer_size()?, 2 * SMALL_BUFFER);
                 assert_eq!(options.send_buffer_size()?, 2 * SMALL_BUFFER);
                 if socket.local_addr()?.is_ipv6() {

@@ -38,7 +38,7 @@ impl Io {
         }
     }
 
-    /// Datagrams that one call may carry.
+    /// Number of datagrams that one call may carry.
     pub(crate) fn max_segments(&self) -> usize {
         match self {
             Self::Kernel(socket) => socket.max_segments(),
@@ -134,7 +134,7 @@ pub(crate) fn batch<'a>(transmit: &Transmit<'a>) -> SentBatch<'a> {
     }
 }
 
-/// Receives from a socket that describes what it has in other terms.
+/// Receives from a socket that describes its batches in other terms.
 pub(crate) fn receive(
     socket: &dyn DatagramSocket,
     buffers: &mut [IoSliceMut<'_>],

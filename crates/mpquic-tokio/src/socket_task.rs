@@ -17,22 +17,22 @@ use crate::error_queue::Unreachable;
 use crate::receive_buffers::{ReceiveBuffers, SlabId};
 use crate::socket::{self, Socket};
 
-/// After so many calls that failed one after the other, the task rests. Something else than the
-/// network is wrong then, such as a device that is gone, and the runtime would call again at once.
-/// Some systems, however, make an error of each ICMP message, and datagrams wait behind those.
+/// After this number of failed calls in a row, the task rests. The cause is not the network then,
+/// but for example a missing device, and the runtime would call again at once. (Some systems turn
+/// each ICMP message into an error, and datagrams wait behind them.)
 const MAX_FAILURES: u32 = 100;
 /// How long it rests.
 const PAUSE: Duration = Duration::from_millis(10);
-/// In so much time, so many ICMP messages are passed on. Each costs a look at all connections, and
+/// Number of ICMP messages passed on in each interval. Each causes a search of all connections, and
 /// anybody can send them.
 const MAX_ERRORS: usize = 16;
 const ERROR_INTERVAL: Duration = Duration::from_millis(10);
-/// After so many bytes or batches, applications read before more is received: what they read is still
-/// in the cache then, and buffers with a limit, like that of DATAGRAMs, do not overflow.
+/// After this number of bytes or batches, applications read before more is received: the data is
+/// then still in the cache, and limited buffers, such as that of DATAGRAMs, do not overflow.
 const ENOUGH: usize = 1 << 16;
 const MAX_BATCHES: usize = 4;
-/// After so many bytes, connections, or so much time, connections answer even if there is more to
-/// receive. The time is far less than the delay of acknowledgements that peers expect.
+/// After this number of bytes or connections, or this time, connections answer even if more can be
+/// received. The time is far below the delay of acknowledgements that peers expect.
 const MAX_UNANSWERED: usize = 1 << 17;
 const MAX_UNANSWERED_CONNECTIONS: usize = 32;
 const MAX_UNANSWERED_TIME: Duration = Duration::from_millis(1);
@@ -47,15 +47,15 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         tokio::select! {
             biased;
             () = &mut closed => return reader.answer(),
-            // Only a call that finds nothing tells that all was read.
+            // Only a call that finds nothing shows that everything was read.
             () = std::future::ready(()), if reader.is_unread || reader.unanswered.any() => {}
             result = socket.readable() => if let Err(error) = result {
                 tracing::warn!(%error, local = %socket.local(), "socket failed");
                 return;
             },
         }
-        // Connections contain their own panics. This is for what runs besides, such as a generator of
-        // connection IDs that the application has written: the socket must not go deaf.
+        // Connections contain their own panics. This covers other code, such as the application's
+        // generator of connection IDs: the task must keep reading the socket.
         let run = || {
             reader.take_errors(&socket);
             reader.run(&socket)
@@ -93,7 +93,7 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
     }
 }
 
-/// What a socket has left.
+/// The rest of the work on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// Nothing: it was found empty.
@@ -110,16 +110,16 @@ struct Reader<'a> {
     allocated: u64,
     /// What [`ReceiveBuffers::held`] was last.
     held: u64,
-    /// The last call filled all buffers, so there may be more to read.
+    /// The last call filled all buffers, so more may wait.
     is_unread: bool,
-    /// ICMP messages that may be passed on before an interval is over, and when it began.
+    /// ICMP messages that may be passed on in this interval, and the start of the interval.
     errors_left: usize,
     errors_since: Option<Instant>,
     batch: Batch,
     unanswered: Unanswered,
 }
 
-/// Connections that received something and have not been asked since what they have to send.
+/// Connections that received datagrams and have not sent an answer yet.
 #[derive(Default)]
 struct Unanswered {
     connections: Vec<Arc<ConnectionState>>,
@@ -169,7 +169,7 @@ impl Drop for Reader<'_> {
 struct Batch {
     runs: Vec<(ConnectionHandle, Arc<ConnectionState>, usize)>,
     routed: Vec<Arrival>,
-    /// What to send, with its bytes.
+    /// Answers to send, with their bytes.
     answers: Vec<(Transmit, Vec<u8>)>,
     /// Memory for the next answer.
     response: Vec<u8>,
@@ -177,7 +177,7 @@ struct Batch {
     has_attempt: bool,
 }
 
-/// Datagrams that arrived together, all of one size except that the last may be shorter.
+/// Datagrams that arrived together, all of one size; the last may be shorter.
 struct Message {
     now: Instant,
     four_tuple: FourTuple,
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
         self.errors_left = self.errors_left.saturating_sub(errors.len());
     }
 
-    /// Attempts have their turn once nothing is left to read, or so much was read meanwhile.
+    /// Attempts are accepted once nothing is left to read, or enough was read.
     fn set_unread(&mut self, is_unread: bool) {
         let was_unread = std::mem::replace(&mut self.is_unread, is_unread);
         if !was_unread && !is_unread {
@@ -243,9 +243,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes what is in the socket, or enough of it, and hands it to the connections it belongs to.
-    /// They answer once nothing is left or so much arrived, so that one acknowledgement answers as much
-    /// as possible. Fails if nothing can be read.
+    /// Reads the socket until it is empty or enough was read, and gives the datagrams to their
+    /// connections. These answer at the end, so that one acknowledgement covers as much as
+    /// possible. Fails if the socket cannot be read.
     fn run(&mut self, socket: &Socket) -> io::Result<Left> {
         let mut received = 0;
         let mut left = Left::Maybe;
@@ -279,7 +279,7 @@ impl<'a> Reader<'a> {
         Ok(left)
     }
 
-    /// Lets the connections that received something send what is due.
+    /// Lets the connections that received datagrams send due packets.
     fn answer(&mut self) {
         let unanswered = &mut self.unanswered;
         unanswered.bytes = 0;
@@ -292,8 +292,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes one batch from the socket and hands it to the connections it belongs to. Returns how
-    /// many messages and bytes that were.
+    /// Takes one batch from the socket and gives it to the connections. Returns the number of
+    /// messages and bytes.
     fn receive(&mut self, socket: &Socket) -> io::Result<(usize, usize)> {
         let endpoint = self.endpoint;
         let batch = &mut self.batch;
@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
         for (_, connection, count) in batch.runs.drain(..) {
             let mut items = routed.by_ref().take(count);
             let answers = connection.lock().receive(now, items.by_ref());
-            // A connection that panicked leaves some of its own.
+            // A connection that panicked leaves some of its datagrams here.
             items.for_each(drop);
             if answers {
                 self.unanswered.push(connection);

@@ -17,7 +17,7 @@ pub(crate) struct Sockets {
     open: RwLock<Vec<Arc<Socket>>>,
     /// Removed, but needed by a connection.
     leaving: RwLock<Vec<Weak<Leaving>>>,
-    /// Which of them paths start from that stand by.
+    /// The places from which backup paths start.
     backups: OnceLock<Backups>,
     /// ICMP messages about what is sent matter: there are clients.
     watches_errors: AtomicBool,
@@ -26,7 +26,8 @@ pub(crate) struct Sockets {
     send_queues: Mutex<SendQueues>,
 }
 
-/// A socket that was removed. It goes on until this is dropped, for those whose paths cannot leave it yet.
+/// A removed socket. It stays open until this is dropped, for connections whose paths cannot leave
+/// it yet.
 #[derive(Debug)]
 pub(crate) struct Leaving(Arc<Socket>);
 
@@ -69,13 +70,12 @@ impl Sockets {
         let _ = self.backups.set(backups);
     }
 
-    /// Binds a socket with the same settings as the others. [`Self::insert`] adds it to them.
+    /// Binds a socket with the settings of the others. [`Self::insert`] adds it.
     pub(crate) fn bind(&self, local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
         Socket::bind(&*self.runtime, local, interface, self.buffer_size)
     }
 
-    /// Makes one of a socket that the application has bound. [`Self::insert`] adds it to the
-    /// others.
+    /// Wraps a socket that the application has bound. [`Self::insert`] adds it.
     pub(crate) fn adopt(&self, socket: std::net::UdpSocket) -> io::Result<Socket> {
         Socket::adopt(&*self.runtime, socket, self.buffer_size)
     }
@@ -90,7 +90,7 @@ impl Sockets {
         open.push(socket);
     }
 
-    /// Lets all sockets tell of ICMP messages, those that come as well. Servers do without: their
+    /// Makes all sockets, current and future, report ICMP messages. Servers do not use it: their
     /// clients come to them, and each message costs a search.
     pub(crate) fn watch_errors(&self) {
         if !self.watches_errors.load(Ordering::Relaxed) {
@@ -100,7 +100,7 @@ impl Sockets {
         }
     }
 
-    /// All of them, in the order they were bound, those last that stand by.
+    /// All sockets in the order of binding, backups last.
     pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let mut all = open.clone();
@@ -108,7 +108,7 @@ impl Sockets {
         all
     }
 
-    /// The addresses of all of them, in the order they were bound.
+    /// The addresses of all sockets, in the order of binding.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.iter().map(|socket| socket.local()).collect()
@@ -134,8 +134,8 @@ impl Sockets {
         addresses.find(|local| local.ip() == ip)
     }
 
-    /// Removes the sockets for which `matches` is true, and returns them. Each closes once nobody has it
-    /// any more.
+    /// Removes and returns the sockets for which `matches` is true. Each closes with its last
+    /// owner.
     pub(crate) fn remove(&self, matches: impl Fn(&Socket) -> bool) -> Vec<Arc<Leaving>> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let removed = open.extract_if(.., |socket| matches(socket));
@@ -154,7 +154,7 @@ impl Sockets {
         leaving.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The socket by which a path sends that begins at `local`: one that was removed if there is no other.
+    /// The socket for a path that begins at `local`; a removed one if there is no other.
     pub(crate) fn sender(&self, local: SocketAddr) -> Option<Arc<Socket>> {
         self.owner(local).or_else(|| {
             let mut leaving = self.leaving().into_iter();

@@ -57,8 +57,8 @@ pub(crate) fn bind(
     Ok(local)
 }
 
-/// The ways from local addresses to these of a server, the most promising first; one if the configuration
-/// wants no more.
+/// The pairs of local address and server address to try, the most promising first; a single pair if
+/// the configuration wants no more.
 pub(crate) fn ways(
     endpoint: &SharedEndpoint,
     config: &ClientConfig,
@@ -143,8 +143,8 @@ pub(crate) fn accept(
     })?;
     let connection = ConnectionState::new(handle, core, endpoint.clone(), &transport, None);
     let connection = Arc::new(connection);
-    // Locked before the endpoint knows the connection: datagrams that arrive from now on have to
-    // wait until those that arrived meanwhile are handled.
+    // Locked before the endpoint knows the connection: later datagrams wait until earlier ones are
+    // handled.
     let mut engine = connection.lock();
     let now = endpoint.now();
     let mut registry = endpoint.lock();
@@ -180,8 +180,7 @@ fn start_task(connection: Arc<ConnectionState>) -> ConnectionRef {
     ConnectionRef::new(connection)
 }
 
-/// While it lives, the endpoint does not count as idle. Being dropped, it ends this even after a
-/// panic.
+/// While it exists, the endpoint does not count as idle, even after a panic.
 struct Starting<'a>(&'a SharedEndpoint);
 
 impl Drop for Starting<'_> {

@@ -20,8 +20,7 @@ pub struct StreamWatch {
 }
 
 impl Connection {
-    /// Watches the sending half of the stream with this ID. If there is none, it is like one that
-    /// ended.
+    /// Watches the sending half of the stream with this ID. An unknown stream counts as ended.
     pub fn watch_stream(&self, id: StreamId) -> StreamWatch {
         StreamWatch {
             connection: self.0.clone(),

@@ -14,35 +14,35 @@ use tokio::sync::Notify;
 
 use crate::kernel_socket::KernelSocket;
 
-/// The most bytes that wait to be taken over by a worker, with what is kept about each datagram. More are lost, as
-/// in a socket's buffer.
+/// Bytes that may wait for a worker, including what is kept about each datagram. Further datagrams
+/// are lost, as in a socket's buffer.
 const MAX_WAITING: usize = 8 << 20;
 /// Set in the first byte of packets with a long header (RFC 8999 section 5.1).
 const LONG: u8 = 0x80;
 /// In a long header: where the length of the destination connection ID is, which follows.
 const LENGTH_AT: usize = 5;
 
-/// The worker that has the connection with this connection ID, of so many.
+/// The worker, of `workers`, that has the connection with this connection ID.
 pub(crate) fn worker_of(connection_id: &[u8], workers: usize) -> Option<usize> {
     let last = connection_id.last()?;
     usize::from(*last).checked_rem(workers)
 }
 
-/// What the sockets of one address have in common.
+/// The state that the sockets of one address share.
 #[derive(Debug)]
 pub(crate) struct Group {
     /// Bytes of our connection IDs.
     id_length: usize,
-    /// What others received for a worker.
+    /// Datagrams that other workers received, for each worker.
     waiting: Vec<Waiting>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     datagrams: Mutex<Datagrams>,
-    /// There are some. Spares its worker the lock where there are none.
+    /// True if datagrams wait. Saves the worker the lock otherwise.
     any: AtomicBool,
-    /// Nobody takes them any more.
+    /// True if the worker is gone.
     is_gone: AtomicBool,
     arrived: Notify,
 }
@@ -50,7 +50,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Datagrams {
     meta: VecDeque<RecvMeta>,
-    /// Their contents, one after the other.
+    /// Contents of the datagrams in a row.
     contents: VecDeque<u8>,
 }
 
@@ -91,7 +91,7 @@ impl Waiting {
         }
     }
 
-    /// Fills buffers as a socket would, and returns how many.
+    /// Fills buffers as a socket would, and returns their number.
     fn take(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
         if !self.any.load(Ordering::Acquire) {
             return 0;
@@ -122,7 +122,7 @@ impl Waiting {
 }
 
 impl Group {
-    /// Sockets of so many workers, whose connection IDs have this length.
+    /// Sockets of `workers` workers, whose connection IDs have this length.
     pub(crate) fn new(workers: usize, id_length: usize) -> Self {
         Self {
             id_length,
@@ -130,8 +130,8 @@ impl Group {
         }
     }
 
-    /// The worker that a datagram is for; `None` if any will do, for it begins a connection or its worker is
-    /// gone.
+    /// The worker of a datagram; `None` if any worker will do, because the datagram begins a
+    /// connection or its worker is gone.
     fn worker_for(&self, datagram: &[u8]) -> Option<usize> {
         let first = datagram.first()?;
         let begin = match first & LONG {
@@ -145,8 +145,8 @@ impl Group {
         (!is_gone).then_some(worker)
     }
 
-    /// Lets the kernel give each socket what is for its worker. The sockets were bound in the order of the
-    /// workers.
+    /// Makes the kernel give each socket the datagrams of its worker. The sockets must be bound in
+    /// the order of the workers.
     #[cfg(target_os = "linux")]
     pub(crate) fn steer(&self, one: &UdpSocket) -> io::Result<()> {
         use nix::libc::{
@@ -183,8 +183,8 @@ impl Group {
     }
 }
 
-/// A worker's place in a group. Once it is dropped, others keep what they receive for this worker: with a
-/// connection ID that a client made up, it may begin a connection.
+/// A worker's place in a group. After it is dropped, other workers keep the datagrams of this
+/// worker: one with a connection ID that a client made up may begin a connection.
 #[derive(Debug)]
 pub(crate) struct Place {
     group: Arc<Group>,
@@ -231,8 +231,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Fills buffers with received datagrams and returns how many were filled. Those that are empty held
-    /// what was for other workers.
+    /// Fills buffers with received datagrams and returns the number of buffers. An empty buffer
+    /// held datagrams of other workers.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -257,8 +257,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Gives other workers what is theirs of one buffer. If anything is, then this one takes its own
-    /// part from there as well.
+    /// Moves datagrams of other workers from a buffer to their queues. If there are any, ours are
+    /// queued too, so that their order is kept.
     fn hand_over(&self, buffer: &[u8], meta: &mut RecvMeta) {
         let contents = buffer.get(..meta.len).unwrap_or_default();
         let datagrams = || contents.chunks(meta.stride.max(1));
@@ -288,7 +288,7 @@ mod tests {
 
     const WORKERS: usize = 3;
     const LENGTH: usize = 8;
-    /// Far longer than anything here takes.
+    /// Far longer than any step here takes.
     const PATIENCE: Duration = Duration::from_secs(10);
 
     /// A packet with a short header, and one of a connection that begins.
@@ -320,7 +320,7 @@ mod tests {
         Ok((workers.collect::<io::Result<_>>()?, address))
     }
 
-    /// What each of the workers gets, so many datagrams together.
+    /// The datagrams that each worker gets, `count` in all.
     async fn receive(sockets: &[WorkerSocket], count: usize) -> Vec<Vec<Vec<u8>>> {
         let got = RefCell::new(vec![Vec::new(); sockets.len()]);
         let total = || got.borrow().iter().map(Vec::len).sum::<usize>();
@@ -337,7 +337,7 @@ mod tests {
                         Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
                     }
                 }
-                // Any of them wakes this task.
+                // Any worker wakes this task.
                 let mut waiting: Vec<_> =
                     sockets.iter().map(|it| Box::pin(it.readable())).collect();
                 poll_fn(
@@ -354,10 +354,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_worker_gets_what_is_its_own() -> io::Result<()> {
+    async fn each_worker_gets_its_own_datagrams() -> io::Result<()> {
         let (sockets, address) = workers(false)?;
         let client = UdpSocket::bind("127.0.0.1:0")?;
-        // From one address, the kernel gives all to one socket.
+        // The kernel gives all datagrams of one address to one socket.
         for last in 0..12 {
             client.send_to(&short(last), address)?;
             client.send_to(&long(&[5, 5, 5, 5, 5, 5, 5, last]), address)?;
@@ -375,9 +375,9 @@ mod tests {
         Ok(())
     }
 
-    /// Others keep what is for a worker that is gone, and nothing waits for it.
+    /// Others keep the datagrams of a worker that is gone, and nothing waits for it.
     #[tokio::test]
-    async fn nothing_waits_for_a_worker_that_is_gone() -> io::Result<()> {
+    async fn no_datagram_waits_for_a_vanished_worker() -> io::Result<()> {
         let (mut sockets, address) = workers(false)?;
         let group = sockets[0].place.group.clone();
         let push = || group.waiting[1].push(&RecvMeta::default(), [&short(1)[..]].into_iter());
@@ -413,13 +413,13 @@ mod tests {
             client.send_to(&short(last), address)?;
             client.send_to(&long(&[5, 5, 5, 5, 5, 5, 5, last]), address)?;
         }
-        // Each reads its own socket alone.
+        // Each worker reads only its own socket.
         for (worker, socket) in sockets.iter().enumerate() {
             let got = receive(std::slice::from_ref(socket), 8).await.concat();
             let is_own = |it: &Vec<u8>| socket.place.group.worker_for(it) == Some(worker);
             assert!(got.iter().all(is_own), "worker {worker}");
         }
-        // What begins a connection goes by addresses, all to one.
+        // Datagrams that begin a connection go by addresses, all to one socket.
         for byte in 0..12 {
             client.send_to(&long(&[byte; LENGTH + 1]), address)?;
         }
@@ -431,9 +431,9 @@ mod tests {
         Ok(())
     }
 
-    /// The runtime learns that there is nothing only from that error.
+    /// The runtime learns only from this error that nothing is left.
     #[tokio::test]
-    async fn a_socket_that_is_empty_says_so() -> io::Result<()> {
+    async fn empty_socket_would_block() -> io::Result<()> {
         let (sockets, _) = workers(false)?;
         let receive = || {
             let (mut memory, mut meta) = ([0; 1500], [RecvMeta::default()]);
@@ -450,7 +450,7 @@ mod tests {
         Ok(())
     }
 
-    /// Datagrams leave as they came, also when some always wait, so that they go around the ring's end.
+    /// Datagrams keep their order, also if some always wait, so that they cross the ring's end.
     #[test]
     fn what_waits_stays_whole() {
         let waiting = Waiting::default();
@@ -471,7 +471,7 @@ mod tests {
 
     /// A worker that does not read costs a limited amount of memory.
     #[test]
-    fn what_waits_is_bounded() {
+    fn waiting_datagrams_are_bounded() {
         let waiting = Waiting::default();
         let datagram = [0; 1000];
         let meta = RecvMeta::default();
@@ -481,16 +481,16 @@ mod tests {
         );
         let count = waiting.lock().meta.len();
         assert_eq!(count, MAX_WAITING / (1000 + size_of::<RecvMeta>()));
-        // Small ones cost more than their contents.
+        // Small datagrams cost more than their contents.
         let waiting = Waiting::default();
         waiting.push(&meta, std::iter::repeat_n(&datagram[..1], MAX_WAITING / 2));
         let count = waiting.lock().meta.len();
         assert_eq!(count, MAX_WAITING / (1 + size_of::<RecvMeta>()));
     }
 
-    /// A worker for which there is nothing is not disturbed: its lock may be taken.
+    /// A worker without waiting datagrams is not disturbed: its lock may be taken.
     #[tokio::test]
-    async fn only_those_who_get_something_are_disturbed() -> io::Result<()> {
+    async fn only_workers_with_datagrams_are_locked() -> io::Result<()> {
         let (sockets, _) = workers(false)?;
         let [receiver, waiting, other] = &sockets[..] else {
             unreachable!("there are three");

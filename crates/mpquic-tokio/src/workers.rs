@@ -17,8 +17,8 @@ use crate::worker_socket::{Group, Place, worker_of};
 
 /// The most workers: their numbers come from one byte of connection IDs.
 const MAX_WORKERS: usize = 128;
-/// A generator makes a connection ID for a worker in far fewer attempts, unless it makes none: of 128
-/// workers, one has all of so many against it with a probability of 10^-14.
+/// Attempts to draw a connection ID for a worker. Of 128 workers, the probability that all attempts
+/// miss one is 10^-14, so a generator that fails never makes one.
 const ATTEMPTS: usize = 4096;
 
 /// A part of a server, for one thread: [`EndpointBuilder::workers`] makes them.
@@ -33,17 +33,18 @@ pub struct Worker {
 }
 
 impl EndpointBuilder {
-    /// Binds the sockets of a server that is spread over so many workers, from 1 to 128. Each has a socket for each
-    /// address of [`Self::bind`], and becomes an endpoint of its own ([`Worker::start`]), best in a runtime
-    /// with a single thread: workers share nothing that they would wait for. All use one server configuration with its
-    /// tokens and TLS sessions, and each has a part of [`Self::memory_limit`]; other limits are
-    /// for each of them.
+    /// Binds the sockets of a server with this number of workers, 1 to 128. Each worker has a
+    /// socket for each address of [`Self::bind`], and becomes an endpoint of its own
+    /// ([`Worker::start`]), best in a single-threaded runtime: workers share nothing that they
+    /// would wait for. All use one server configuration with its tokens and TLS sessions. Each has
+    /// a part of [`Self::memory_limit`]; other limits are for each worker.
     ///
-    /// A connection stays with its worker, which its connection IDs tell: they are drawn until one suits, so that
-    /// generators of your own have to vary the last byte, and make as many for each as there are workers. On Linux the kernel
-    /// gives datagrams to the right socket; elsewhere workers hand over what others received for them.
-    /// Once a worker or its endpoint is dropped, others take new connections.
-    /// Workers are servers: for connections as a client, build another endpoint.
+    /// A connection stays with its worker, which its connection IDs name. They are drawn until one
+    /// names the worker, so a generator of your own must vary the last byte, and makes on average
+    /// one ID per worker for each one used. On Linux the kernel gives datagrams to the right
+    /// socket; on other systems workers hand over datagrams that others received for them. If a
+    /// worker or its endpoint is dropped, others take new connections. Workers are servers: build
+    /// another endpoint for connections as a client.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl EndpointBuilder {
             let group = Arc::new(Group::new(count, all.length()));
             for worker in &mut workers {
                 let socket = socket::bind_shared(address, &addresses, socket_buffer)?;
-                // The other sockets share the port that the first one was given.
+                // The other sockets share the first one's port.
                 address = socket.local_addr()?;
                 let place = Place::new(group.clone(), worker.number);
                 worker.sockets.push((socket, place));
@@ -181,8 +182,8 @@ fn ids_of(all: ConnectionIds, number: usize, count: usize) -> io::Result<Connect
     ids.map_err(refused)
 }
 
-/// Draws until a connection ID belongs to a worker. If none does, gives an empty one, which nobody uses: it is not
-/// as long as promised.
+/// Draws until a connection ID belongs to a worker. If none does, gives an empty one, which is
+/// never used, because its length is wrong.
 struct Own {
     made: Box<dyn ConnectionIdGenerator>,
     number: usize,
@@ -260,7 +261,7 @@ mod tests {
     fn no_connection_id_is_of_another_worker() -> io::Result<()> {
         let draws = Arc::new(AtomicUsize::new(0));
         let counted = draws.clone();
-        // The first one is the trial.
+        // The first draw is the trial.
         const OWN: &[usize] = &[0, 1, 5, ATTEMPTS + 9];
         let all = ConnectionIds::new(move |_| Rare(counted.clone(), OWN)).map_err(refused)?;
         let mut own = ids_of(all, 1, 2)?.generator([0; 32]);
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(next(), (vec![0, 0, 0, 1], 2));
         assert_eq!(next(), (vec![0, 0, 0, 1], 6));
         assert_eq!(next(), (vec![], 6 + ATTEMPTS));
-        // Whoever asks again gets an answer at once, until there are some again.
+        // Later calls get an answer at once, until new IDs are drawn.
         for more in 1..=3 {
             assert_eq!(next(), (vec![], 6 + ATTEMPTS + more));
         }

@@ -14,7 +14,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One below `end`, which is more than zero.
+    /// A number below `end`, which must be above zero.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -41,7 +41,7 @@ impl Errors {
         }
     }
 
-    /// What the next call fails with, if it does.
+    /// The error of the next call, if the call fails.
     pub(super) fn draw(&mut self) -> Option<io::Error> {
         let fails = self.random.below(100) < self.percent;
         fails.then(|| io::Error::from_raw_os_error(self.random.one_of(self.numbers)))

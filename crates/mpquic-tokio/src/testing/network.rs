@@ -1,5 +1,5 @@
-//! [`Network`]: carries datagrams between sockets in memory. [`Port`] is such a socket, as the driver
-//! sees it and as a test commands it.
+//! [`Network`]: carries datagrams between sockets in memory. [`Port`] is such a socket: the driver
+//! uses it, and the test controls it.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -25,11 +25,11 @@ pub(crate) const DELAY: Duration = Duration::from_millis(10);
 /// The error number for datagrams that are too large.
 const EMSGSIZE: i32 = 90;
 
-/// Carries datagrams, in order, each in [`DELAY`]. None is lost unless a test says so.
+/// Carries datagrams in order, each in [`DELAY`]. A datagram is lost only if a test asks for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
     memory: MemoryNetwork,
-    /// What happened so far, if that is recorded.
+    /// The record of all calls, if it is kept.
     record: Arc<Mutex<Option<(Instant, Hash)>>>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Network {
 }
 
 impl Network {
-    /// All calls of sockets are recorded.
+    /// A network that records all calls of its sockets.
     pub(crate) fn recorded() -> Self {
         let network = Self::default();
         *locked(&network.record) = Some((Instant::now(), Hash::default()));
@@ -58,12 +58,12 @@ impl Network {
         }
     }
 
-    /// The hash of all that was recorded.
+    /// The hash of all recorded calls.
     pub(crate) fn record(&self) -> u64 {
         locked(&self.record).map_or(0, |(_, hash)| hash.value())
     }
 
-    /// Binds a socket; one with the same address gets nothing any more.
+    /// Binds a socket; an earlier one with the same address receives nothing any more.
     pub(crate) fn bind(&self, local: SocketAddr) -> Arc<Port> {
         Arc::new(Port {
             local,
@@ -82,7 +82,7 @@ impl Network {
     }
 }
 
-/// A socket in memory that does as a test says.
+/// A socket in memory that a test controls.
 #[derive(Debug)]
 pub(crate) struct Port {
     local: SocketAddr,
@@ -102,37 +102,37 @@ struct State {
     max_size: usize,
     /// The next calls that read fail with these.
     read_errors: VecDeque<io::ErrorKind>,
-    /// ICMP messages, if somebody wants to know of them.
+    /// ICMP messages, if the driver has enabled them.
     unreachable: Vec<Unreachable>,
     watches_errors: bool,
-    /// Calls that send which succeed before the buffer is full.
+    /// Number of sending calls that succeed before the buffer is full.
     room: usize,
     /// The buffer empties right after it was found full for the time that brings this to zero.
     found_full: usize,
     /// How often somebody waited for room, and how often until the buffer is empty at once.
     awaited: usize,
     empties_when_awaited: Option<usize>,
-    /// Calls with more than one datagram fail, and the limit falls to one.
+    /// Calls with more than one datagram fail, and lower the limit to one.
     refuses_trains: bool,
-    /// Calls that send fail with this.
+    /// The error of every sending call.
     send_error: Option<io::ErrorKind>,
-    /// Some calls that send, and some that read, fail.
+    /// Random errors of sending and of receiving calls.
     errors: [Option<Errors>; 2],
     /// The runtime takes it for writable.
     known_writable: bool,
-    /// How often the runtime learned that there is room.
+    /// Number of times that the runtime learned of room.
     told: u64,
     calls: Vec<Call>,
 }
 
 impl State {
-    /// The runtime learns that there is room.
+    /// The runtime learns of room.
     fn tell(&mut self) {
         self.known_writable = true;
         self.told += 1;
     }
 
-    /// Somebody waits for room. Returns true if there is some from now on.
+    /// A task waits for room. Returns true if there is room from now on.
     fn is_empty_now_awaited(&mut self) -> bool {
         self.awaited += 1;
         assert!(self.awaited < 1000, "awaited again and again");
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-/// One call that sent something.
+/// A successful sending call.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) at: Instant,
@@ -149,18 +149,18 @@ pub(crate) struct Call {
     pub(crate) datagrams: Vec<Vec<u8>>,
 }
 
-/// What a test does to a socket.
+/// Controls for tests.
 impl Port {
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// One call sends at most so many datagrams.
+    /// Limits a sending call to `count` datagrams.
     pub(crate) fn set_max_segments(&self, count: usize) {
         self.lock().max_segments = count;
     }
 
-    /// The buffer takes what so many calls send, and is full then.
+    /// The buffer has room for this number of sending calls, and is full then.
     pub(crate) fn fill_after(&self, calls: usize) {
         self.lock().room = calls;
     }
@@ -179,25 +179,25 @@ impl Port {
         self.lock().room = usize::MAX;
     }
 
-    /// The buffer is found full so many times. The last one who finds it so hears of it too late:
-    /// there is room already, and the runtime knows.
+    /// The buffer is found full this number of times. At the last time the caller hears of it too
+    /// late: there is room already, and the runtime knows it.
     pub(crate) fn empty_when_found_full(&self, times: usize) {
         self.lock().found_full = times;
     }
 
-    /// The buffer is empty as soon as somebody waits for that so many times.
+    /// The buffer becomes empty as soon as a task has waited for room this number of times.
     pub(crate) fn empty_when_awaited(&self, times: usize) {
         let mut state = self.lock();
         state.empties_when_awaited = Some(state.awaited + times);
     }
 
-    /// The runtime hears that there is room, be it so or not.
+    /// The runtime hears of room, whether there is room or not.
     pub(crate) fn wake(&self) {
         self.lock().tell();
         self.room.notify_waiters();
     }
 
-    /// How often it has yet to be found full before it is empty.
+    /// Number of times that the buffer is still found full before it is empty.
     pub(crate) fn times_left(&self) -> usize {
         self.lock().found_full
     }
@@ -207,22 +207,22 @@ impl Port {
         self.lock().refuses_trains = true;
     }
 
-    /// Calls that send fail with this; `None` ends that.
+    /// Sending calls fail with this error; `None` ends that.
     pub(crate) fn fail_to_send(&self, error: Option<io::ErrorKind>) {
         self.lock().send_error = error;
     }
 
-    /// Some calls that send, and some that read, fail with these.
+    /// Sending and receiving calls fail at random with these errors.
     pub(crate) fn fail_at_random(&self, sending: Option<Errors>, reading: Option<Errors>) {
         self.lock().errors = [sending, reading];
     }
 
-    /// Datagrams that are larger are refused (EMSGSIZE), as if this were the link's MTU.
+    /// Refuses larger datagrams (EMSGSIZE), as if this were the link's MTU.
     pub(crate) fn set_max_size(&self, size: usize) {
         self.lock().max_size = size;
     }
 
-    /// So many calls that read fail with this.
+    /// The next `count` receiving calls fail with this error.
     pub(crate) fn fail_to_read(&self, count: usize, error: io::ErrorKind) {
         let mut state = self.lock();
         state.read_errors.extend(std::iter::repeat_n(error, count));
@@ -236,17 +236,17 @@ impl Port {
         self.failure.notify_one();
     }
 
-    /// Calls that read which have yet to fail.
+    /// Number of receiving calls that will still fail.
     pub(crate) fn failures_left(&self) -> usize {
         self.lock().read_errors.len()
     }
 
-    /// Nothing it sends arrives any more, and nothing arrives here.
+    /// Sent datagrams are lost, and none arrive.
     pub(crate) fn silence(&self, is_silent: bool) {
         self.socket.cut_off(is_silent);
     }
 
-    /// The calls that sent something, since this was asked last.
+    /// The successful sending calls since the last call.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.lock().calls)
     }
@@ -377,7 +377,7 @@ impl Port {
         if let Err(error) = &result
             && error.kind() == io::ErrorKind::WouldBlock
         {
-            // What it learned meanwhile stays.
+            // The state of the runtime stays.
             let mut state = self.lock();
             state.known_writable = state.told != told;
         }

@@ -23,7 +23,7 @@ pub(crate) type TestResult = Result<(), Error>;
 
 pub(crate) const ALPN: &[&[u8]] = &[b"test"];
 
-/// It is always the same time of day.
+/// A clock that always shows the same time of day.
 #[derive(Debug)]
 struct Noon;
 
@@ -33,7 +33,7 @@ impl TimeSource for Noon {
     }
 }
 
-/// An endpoint, and what it shares with its tasks.
+/// An endpoint, and the state that it shares with its tasks.
 pub(crate) struct Host {
     pub(crate) endpoint: Endpoint,
     pub(crate) state: Arc<SharedEndpoint>,
@@ -69,7 +69,7 @@ impl Host {
         })
     }
 
-    /// Binds a socket, as [`Endpoint::add_local`] does.
+    /// Binds a socket like [`Endpoint::add_local`].
     pub(crate) fn bind(&self, local: &str) -> Result<Arc<Port>, Error> {
         let port = self.network.bind(local.parse()?);
         start::read(&self.state, Arc::new(Socket::simulated(&port)));
@@ -77,7 +77,7 @@ impl Host {
         Ok(port)
     }
 
-    /// Replaces a socket by one that is bound to another address.
+    /// Replaces a socket by one with another address.
     pub(crate) fn replace(&self, old: SocketAddr, new: &str) -> Result<Arc<Port>, Error> {
         let port = self.network.bind(new.parse()?);
         let socket = Arc::new(Socket::simulated(&port));
@@ -87,7 +87,7 @@ impl Host {
         Ok(port)
     }
 
-    /// The state of its first connection that has not ended.
+    /// The state of the first connection that has not ended.
     pub(crate) fn connection(&self) -> Result<Arc<ConnectionState>, Error> {
         let connections = self.state.lock().connections();
         Ok(connections.into_iter().next().ok_or("no connection")?)
@@ -134,7 +134,7 @@ impl Pair {
         })
     }
 
-    /// With defaults: a server with one address, and a client with so many.
+    /// A pair with defaults: a server with one address, and a client with `paths` addresses.
     pub(crate) fn with_paths(paths: usize) -> Result<Self, Error> {
         let defaults = crate::default_transport;
         let configs = (server(defaults())?, client(defaults())?);
@@ -147,7 +147,7 @@ impl Pair {
         Self::with_configs(network.clone(), without_cryptography()?, paths)
     }
 
-    /// The same with sockets on these addresses.
+    /// A pair with defaults and sockets on these addresses.
     pub(crate) fn quick(at_server: &[&str], at_client: &[&str]) -> Result<Self, Error> {
         let (server, client) = without_cryptography()?;
         Self::new((server, at_server), (client, at_client))
@@ -226,7 +226,7 @@ pub(crate) fn pattern(length: usize) -> Bytes {
     numbers.flat_map(u32::to_le_bytes).take(length).collect()
 }
 
-/// Sends so much from `a` to `b` and checks it. Returns how long that took, to its last byte.
+/// Sends `bytes` from `a` to `b` and checks them. Returns the time until the last byte.
 pub(crate) async fn transfer(
     a: &Connection,
     b: &Connection,

@@ -1,4 +1,4 @@
-//! [`Hooked`]: tokio, but for what a test does.
+//! [`Hooked`]: tokio's runtime, with hooks for a test.
 
 use std::future::Future;
 use std::io;
@@ -10,7 +10,7 @@ use crate::runtime::{Runtime, RuntimeSocket, Timer, TokioRuntime};
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A runtime that shows a test the tasks it is given, and the sockets. A task goes on if it is given back.
+/// A runtime that shows its tasks and sockets to a test. A task runs if the test gives it back.
 #[derive(Debug)]
 pub(crate) struct Hooked {
     pub(crate) on_task: fn(Task) -> Option<Task>,

@@ -1,5 +1,4 @@
-//! Attempts to connect where nobody takes them any more, and connections whose peer has forgotten
-//! them.
+//! Connection attempts that nobody accepts, and connections whose peer has forgotten them.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -40,7 +39,7 @@ async fn a_server_that_restarted_ends_the_connections_it_does_not_know() -> Test
 
 /// Two attempts arrive with one read, of which only one task hears.
 #[tokio::test(start_paused = true)]
-async fn tasks_that_wait_for_attempts_each_get_one() -> TestResult {
+async fn each_accepting_task_gets_one_attempt() -> TestResult {
     let pair = Pair::with_paths(1)?;
     let to = pair.server.endpoint.local_addr()?;
     let accept = || {
@@ -59,7 +58,7 @@ async fn tasks_that_wait_for_attempts_each_get_one() -> TestResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_that_nobody_can_take_any_more_are_ignored() -> TestResult {
+async fn attempts_after_the_last_handle_are_ignored() -> TestResult {
     let pair = Pair::with_paths(1)?;
     let to = pair.server.endpoint.local_addr()?;
     let _connecting = pair.client.endpoint.connect(to, "localhost")?;
@@ -129,7 +128,7 @@ async fn attempts_that_come_together_do_not_hold_up_connections() -> TestResult 
     Ok(())
 }
 
-/// While a connection is left, its sockets stay; but nobody can take another one.
+/// Sockets stay while a connection is left, but no new connection can be accepted.
 #[tokio::test(start_paused = true)]
 async fn attempts_are_refused_once_the_last_handle_is_gone() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -205,7 +204,8 @@ async fn a_dead_address_keeps_a_client_from_another_for_a_moment() -> TestResult
     Ok(())
 }
 
-/// Whoever writes as soon as it is connected needs no more datagrams than the handshake itself.
+/// An application that writes as soon as it is connected needs no more datagrams than the
+/// handshake.
 #[tokio::test(start_paused = true)]
 async fn a_short_exchange_takes_two_datagrams_each_way() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -235,7 +235,7 @@ async fn a_short_exchange_takes_two_datagrams_each_way() -> TestResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_tell_what_they_are_and_may_get_another_configuration() -> TestResult {
+async fn attempts_have_properties_and_accept_another_configuration() -> TestResult {
     let pair = Pair::with_paths(2)?;
     let listening = &pair.server.endpoint;
     let to = listening.local_addr()?;
@@ -292,7 +292,7 @@ async fn an_attempt_tells_where_it_goes_and_who_asks() -> TestResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_connection_has_a_number_of_its_own() -> TestResult {
+async fn connection_numbers_are_unique() -> TestResult {
     let pair = Pair::with_paths(1)?;
     let (a, _b) = pair.connect().await?;
     let (c, _d) = pair.connect().await?;
@@ -301,10 +301,10 @@ async fn each_connection_has_a_number_of_its_own() -> TestResult {
     Ok(())
 }
 
-/// A server that has answered may take its time, but its link may be dead by now: another way is tried later
-/// than if it had said nothing.
+/// A server that has answered may be slow, but its link may also be dead: another path is tried
+/// later than without an answer.
 #[tokio::test(start_paused = true)]
-async fn once_the_server_has_answered_other_ways_have_more_time() -> TestResult {
+async fn other_addresses_wait_longer_after_an_answer() -> TestResult {
     let ms = Duration::from_millis;
     for (answers, expected) in [(true, ms(1000)..ms(2000)), (false, ms(300)..ms(300) + TICK)] {
         let pair = Pair::with_paths(2)?;
@@ -332,13 +332,13 @@ async fn once_the_server_has_answered_other_ways_have_more_time() -> TestResult 
     Ok(())
 }
 
-/// Addresses where nobody is, before the one where the server is.
+/// Addresses without a server, before the server's address.
 fn dead(count: u8) -> Vec<SocketAddr> {
     let address = |last| SocketAddr::from(([10, 0, 9, last], 443));
     (1..=count).map(address).collect()
 }
 
-/// Each attempt has its own time.
+/// Each attempt has its own timeout.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_timed_out_does_not_end_the_others() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -356,7 +356,7 @@ async fn an_attempt_that_timed_out_does_not_end_the_others() -> TestResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_automatic_paths_there_is_one_attempt() -> TestResult {
+async fn automatic_paths_off_means_one_attempt() -> TestResult {
     for (automatic, reaches) in [(true, true), (false, false)] {
         let pair = Pair::with_paths(1)?;
         let to = pair.server.endpoint.local_addr()?;
@@ -442,7 +442,7 @@ async fn each_attempt_begins_300_ms_after_the_one_before() -> TestResult {
     Ok(())
 }
 
-/// Nothing of the others goes on, though the future is still there.
+/// The other attempts stop, even if the future still exists.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_one_attempt_ends_the_others() -> TestResult {
     for is_refused in [false, true] {
@@ -477,7 +477,7 @@ async fn the_end_of_one_attempt_ends_the_others() -> TestResult {
     Ok(())
 }
 
-/// A local address from which nothing was heard is not waited for again, until it works.
+/// A local address without an answer is not used first again until it works.
 #[tokio::test(start_paused = true)]
 async fn the_next_connection_begins_where_the_server_was_heard() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -506,7 +506,7 @@ async fn the_next_connection_begins_where_the_server_was_heard() -> TestResult {
     Ok(())
 }
 
-/// What another configuration has learnt can be told.
+/// The knowledge of one configuration can be given to another.
 #[tokio::test(start_paused = true)]
 async fn a_configuration_tells_and_learns_which_ways_are_good() -> TestResult {
     let pair = Pair::with_paths(2)?;

@@ -1,5 +1,5 @@
-//! Applications on both sides call whatever the interface has, in any order, and give up on calls that take
-//! long: what is read is what was written, connections end as one of them wants, and nothing is left.
+//! Applications on both sides call every method in any order, and give up on slow calls: read data
+//! equals written data, connections end as one side wants, and nothing is left.
 //!
 //! `CALLS=1000` sets the number of seeds, `SEED=n` says which is the first; with `CALLS_PRINT`, calls are printed.
 
@@ -83,7 +83,7 @@ impl Application {
         (self.random.below(100) as u32).into()
     }
 
-    /// One of the streams it sends on, which is put back by whoever wants to go on.
+    /// One of the sending streams; the caller puts it back to continue.
     fn take_sending(&mut self) -> Option<(SendStream, u64)> {
         take_one(&mut self.sending, &mut self.random)
     }
@@ -164,7 +164,7 @@ impl Application {
                 self.note("writable", &room);
             }
             3 => {
-                // What of it was written is not known if that took too long.
+                // If the call took too long, the number of written bytes is unknown.
                 let written = timeout(patience, stream.write_all(&data)).await;
                 self.note("write_all", &written);
                 if !matches!(written, Ok(Ok(()))) {
@@ -201,12 +201,12 @@ impl Application {
                 let kept = self.random.below(offset + 1);
                 self.note("reset_at", stream.reset_at(code, kept));
             }
-            // It is finished by that, or reset.
+            // Dropping the stream finishes it, unless it was reset.
             _ => self.note("dropped", offset),
         }
     }
 
-    /// What it says about a stream.
+    /// Records the answers of a stream's methods.
     fn describe(&mut self) {
         let Some((stream, offset)) = self.take_sending() else {
             return;
@@ -296,7 +296,7 @@ impl Application {
                 }
             }
             _ => {
-                // As it arrives, from now on.
+                // In order of arrival from now on.
                 while let Ok(Ok(Some(chunk))) =
                     timeout(patience, stream.read_chunk(size + 1, false)).await
                 {
@@ -474,7 +474,7 @@ async fn act(application: &mut Application, calls: u64) {
     }
 }
 
-/// A run with what `pair` makes for so many paths.
+/// Runs with the pair that `pair` makes for a number of paths.
 pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Error>) -> TestResult {
     let mut random = Random(seed ^ 0xca11_5000);
     let paths = 1 + random.below(3) as usize;
@@ -512,7 +512,7 @@ pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Erro
     for side in &sides {
         side.note("closed", side.connection.close_reason());
     }
-    // Nobody holds anything of it but the other side.
+    // Only the other side still holds state of the connection.
     drop(sides);
     let (gone, other) = match closes {
         0 => (a, b),

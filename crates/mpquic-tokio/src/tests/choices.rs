@@ -26,7 +26,7 @@ fn soon(after: Duration) -> Instant {
     TokioRuntime.now() + after
 }
 
-/// Bytes that so many calls of each socket of the client have sent.
+/// Bytes sent by the first `calls` calls of each socket of the client.
 fn sent(pair: &Pair) -> [usize; 2] {
     [0, 1].map(|index| {
         let calls = pair.at_client[index].take_calls();
@@ -98,9 +98,9 @@ async fn a_stream_is_reset_at_its_deadline() -> TestResult {
     Ok(())
 }
 
-/// Nobody writes any more, and the one who waits for the end is told.
+/// Nobody writes any more, and the task that waits for the end is told.
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_late_stream_is_told() -> TestResult {
+async fn waiting_task_hears_of_an_expired_stream() -> TestResult {
     let (pair, a, _b) = connected().await?;
     let mut stream = a.open_uni().await?;
     stream.set_deadline(soon(Duration::from_secs(1)), CODE.into())?;
@@ -113,9 +113,9 @@ async fn whoever_waits_for_a_late_stream_is_told() -> TestResult {
     Ok(())
 }
 
-/// Both paths carry it, so the loss of one does not matter.
+/// Both paths carry the data, so losing one costs nothing.
 #[tokio::test(start_paused = true)]
-async fn what_is_redundant_survives_a_path_without_delay() -> TestResult {
+async fn redundant_data_survives_a_path_loss_without_delay() -> TestResult {
     let (pair, a, b) = connected().await?;
     let mut stream = a.open_uni().await?;
     stream.set_redundant(true)?;
@@ -156,7 +156,7 @@ async fn a_connection_tells_its_version_and_shortest_round_trip() -> TestResult 
         let rtt = connection.rtt().ok_or("no path in use")?;
         assert!(Some(rtt) == shortest && rtt >= 2 * DELAY, "{rtt:?}");
     }
-    // A path that does not answer is not in use.
+    // A path without an answer is not in use.
     for port in &pair.at_client {
         port.silence(true);
     }

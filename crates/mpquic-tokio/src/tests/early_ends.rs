@@ -1,12 +1,12 @@
-//! Connections that end before anybody has looked at them: what had arrived is handed out.
+//! Connections that end before the application awaits them: received data is delivered.
 
 use tokio::time::sleep;
 
 use crate::testing::{ALPN, DELAY, Error, Pair, TestResult, transfer};
 use crate::{Connecting, Connection};
 
-/// A client whose message the server has acknowledged, and which has closed; and the server's side, that
-/// nobody has awaited.
+/// A client whose message was acknowledged, and which has closed; and the server's connection, not
+/// awaited yet.
 async fn closed_after_a_message(pair: &Pair) -> Result<Connecting, Error> {
     let to = pair.server.endpoint.local_addr()?;
     let send = async {
@@ -36,7 +36,7 @@ async fn read(connection: &Connection) -> TestResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_acknowledged_is_read_though_the_connection_has_ended() -> TestResult {
+async fn acknowledged_data_is_read_after_the_end() -> TestResult {
     let pair = Pair::with_paths(1)?;
     let accepted = closed_after_a_message(&pair).await?;
     read(&accepted.await?).await
@@ -68,7 +68,7 @@ async fn a_client_reads_what_a_server_said_that_has_closed() -> TestResult {
     read(&connecting.await?).await
 }
 
-/// Whether 0-RTT was accepted is known, whatever came later.
+/// The answer to 0-RTT is known, whatever happened later.
 #[tokio::test(start_paused = true)]
 async fn accepted_zero_rtt_stays_accepted() -> TestResult {
     let pair = Pair::with_paths(1)?;

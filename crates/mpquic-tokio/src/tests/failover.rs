@@ -1,4 +1,4 @@
-//! How much those who read notice when a path is lost.
+//! How long readers get no data when a path is lost.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::testing::{DELAY, Error, Pair, TestResult, client, server, transfer};
 use crate::{Connection, PathEvent, default_transport};
 
-/// How often something is written, and how much.
+/// Interval and size of the writes.
 const TICK: Duration = Duration::from_millis(1);
 const WRITTEN: usize = 2_500;
 const TICKS: usize = 500;
@@ -89,7 +89,7 @@ async fn nothing_disturbs_a_reader_unless_a_path_is_lost() -> TestResult {
     Ok(())
 }
 
-/// The server is told at once and repeats what may be lost.
+/// The server is told at once, and repeats data that may be lost.
 #[tokio::test(start_paused = true)]
 async fn losing_a_local_address_costs_a_round_trip() -> TestResult {
     let remove = |pair: &Pair, index: usize| {
@@ -102,8 +102,8 @@ async fn losing_a_local_address_costs_a_round_trip() -> TestResult {
     Ok(())
 }
 
-/// Each path is suspect after two probe timeouts at most: the round-trip time, a little more, and
-/// the longest that an acknowledgement may wait.
+/// The longest time until each path is suspect: two probe timeouts, each a round trip, a margin,
+/// and the longest delay of an acknowledgement.
 const TWO_TIMEOUTS: Duration = Duration::from_millis(120);
 
 #[tokio::test(start_paused = true)]
@@ -128,8 +128,8 @@ async fn a_servers_address_that_is_gone_costs_two_timeouts() -> TestResult {
     Ok(())
 }
 
-/// A path that cannot be opened for a long time is tried again at short intervals while there is much to
-/// carry, so that it helps soon once its link is there.
+/// A path that cannot be opened for a long time is tried again at short intervals while there is
+/// much data, so that it is used soon after its link appears.
 #[tokio::test(start_paused = true)]
 async fn a_link_that_comes_late_is_used_soon() -> TestResult {
     const SECONDS: u32 = 40;

@@ -1,5 +1,5 @@
-//! Sockets that fail in every way, at random: nothing is lost, doubled or altered on streams, the
-//! connection ends as applications want, and nothing is left of it.
+//! Sockets that fail at random in every way: no stream byte is lost, doubled or altered,
+//! connections end as applications want, and nothing is left.
 //!
 //! `FAULTS=1000` sets the number of seeds, `SEED=n` says which is the first.
 
@@ -14,13 +14,13 @@ use crate::testing::{Error, Errors, Host, Pair, Port, Random, TestResult, patter
 use crate::{Connection, ConnectionError, Endpoint};
 
 const MS: Duration = Duration::from_millis(1);
-/// How long all may take: faults last for a few seconds, and probe timeouts double meanwhile.
+/// Time limit of a run: faults last for a few seconds, and probe timeouts double meanwhile.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The client moves to the ports after this one.
 const FIRST_PORT: u16 = 1000;
 
-/// EPERM, EAGAIN, ENOBUFS, ENOMEM and EMSGSIZE: this datagram does not leave.
+/// EPERM, EAGAIN, ENOBUFS, ENOMEM and EMSGSIZE: the datagram is not sent.
 const PASSING: &[i32] = &[1, 11, 105, 12, 90];
 /// EIO, EINVAL, EINTR, EMFILE: what a call should not fail with.
 const ODD: &[i32] = &[5, 22, 4, 24];
@@ -34,7 +34,7 @@ pub(super) fn number(variable: &str, default: u64) -> u64 {
     given.map_or(default, |value| value.parse().unwrap())
 }
 
-/// What one side does with sockets while the connection is used.
+/// The faults of one side's sockets.
 struct Trouble {
     start: Instant,
     pair: Pair,
@@ -49,9 +49,9 @@ impl Trouble {
         both.cloned().collect()
     }
 
-    /// True if nothing was heard any more after a client had to move more than once. It needs a
-    /// connection ID for each address (RFC 9000 section 9.5) and gets none while nothing passes; and if
-    /// the server gives up a new path, only the old one could tell, at an address that is gone.
+    /// True if a client that moved more than once heard nothing any more. It needs a connection ID
+    /// for each address (RFC 9000 section 9.5), and gets none while no packet arrives. If the
+    /// server gives up a new path, it can tell so only on the old path, at an address that is gone.
     fn is_stranded(&self, sides: [&Connection; 2]) -> bool {
         let silent = Some(ConnectionError::TimedOut);
         let timed_out = sides.iter().any(|side| side.close_reason() == silent);
@@ -101,7 +101,7 @@ impl Trouble {
             let longest = self.random.one_of(&[5, 50, 500]);
             sleep(MS * self.random.below(longest) as u32).await;
             let ports = self.ports();
-            // The runtime says that there is room, be it so or not.
+            // The runtime reports room, whether there is room or not.
             self.random.one_of(&ports.iter().collect::<Vec<_>>()).wake();
         }
         self.ports().iter().for_each(|port| heal(port));
@@ -117,7 +117,7 @@ fn heal(port: &Port) {
     port.empty();
 }
 
-/// Sends some streams one after the other, and checks them.
+/// Sends streams one after the other.
 async fn send(from: &Connection, to: &Connection, mut random: Random) -> TestResult {
     for _ in 0..random.below(4) {
         let size = random.one_of(&[1, 3000, 100_000, 1_000_000]);
@@ -163,7 +163,7 @@ async fn ask(from: &Connection, to: &Connection, mut random: Random) -> TestResu
     Ok(())
 }
 
-/// Sends DATAGRAMs, which may be lost.
+/// Sends DATAGRAMs, some of which may be lost.
 async fn send_datagrams(from: &Connection, mut random: Random) -> TestResult {
     for number in 0..random.below(50) as u32 {
         let data = pattern(4 * (number as usize + 2)).slice(4..);
@@ -174,7 +174,7 @@ async fn send_datagrams(from: &Connection, mut random: Random) -> TestResult {
     Ok(())
 }
 
-/// Checks those that have arrived. None comes twice.
+/// Checks the received DATAGRAMs: none arrives twice.
 fn check_datagrams(received: &[Bytes]) {
     let mut numbers = BTreeSet::new();
     for datagram in received {
@@ -228,9 +228,9 @@ async fn end(trouble: &mut Trouble, a: Connection, b: Connection) -> TestResult 
     drop(closes);
     let reason = other.closed().await;
     let is_told = matches!(reason, ConnectionError::ApplicationClosed(_));
-    // The server may have told an address that the client has left.
+    // The server may have sent its close to an address that the client has left.
     let is_missed = *port > FIRST_PORT && reason == ConnectionError::Reset;
-    // It may have closed when it could not move: see `Trouble::is_stranded`.
+    // The server may have closed when it could not move: see `Trouble::is_stranded`.
     let is_unheard = *port > FIRST_PORT + 1 && reason == ConnectionError::TimedOut;
     assert!(is_told || is_missed || is_unheard, "{reason:?}");
     drop(other);
@@ -262,7 +262,7 @@ async fn drop_untaken(endpoint: &Endpoint) -> usize {
     count
 }
 
-/// A run with what `pair` makes for so many paths.
+/// Runs with the pair that `pair` makes for a number of paths.
 pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Error>) -> TestResult {
     let mut random = Random(seed);
     let paths = 1 + random.below(3) as usize;

@@ -1,4 +1,4 @@
-//! Sockets whose buffers are full, and what waits behind them.
+//! Sockets with full buffers, and the datagrams that wait for them.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -38,7 +38,7 @@ fn each_once(calls: &[Call]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_full_socket_has_no_room_for_leaves_once_it_has() -> TestResult {
+async fn full_socket_sends_waiting_trains_when_it_has_room() -> TestResult {
     let (pair, a, b) = warm(1).await?;
     let port = &pair.at_client[0];
     port.fill_after(0);
@@ -64,7 +64,7 @@ async fn a_train_that_was_taken_in_part_goes_on_where_it_stopped() -> TestResult
         sleep(DELAY).await;
         let mut before = port.take_calls();
         assert_eq!(each_once(&before), 12);
-        // Then there is room for another part of it.
+        // Then there is room for another part.
         port.fill_after(2);
         port.wake();
         sleep(DELAY).await;
@@ -80,7 +80,8 @@ async fn a_train_that_was_taken_in_part_goes_on_where_it_stopped() -> TestResult
     Ok(())
 }
 
-/// As in the network, what does not fit is lost: else a socket that stays full would use up memory.
+/// As in the network, excess datagrams are lost: otherwise a socket that stays full would use up
+/// memory.
 #[tokio::test(start_paused = true)]
 async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
     const MAX: usize = 8;
@@ -101,7 +102,7 @@ async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
         port.empty();
         Ok(())
     };
-    // More than the window, which is more than that many trains.
+    // More than the window, which is more than these trains.
     let window = a.path_stats()[0].window;
     assert!(window > 2 * MAX as u64 * (1 << 16), "{window}");
     tokio::try_join!(transfer(&a, &b, 4 << 20), empty)?;
@@ -111,7 +112,7 @@ async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_who_waits_for_a_socket_learns_that_it_has_room() -> TestResult {
+async fn all_tasks_hear_of_room_in_a_socket() -> TestResult {
     let (pair, a, b) = warm(1).await?;
     let (c, d) = pair.connect().await?;
     transfer(&c, &d, 4 << 20).await?;
@@ -128,10 +129,10 @@ async fn everybody_who_waits_for_a_socket_learns_that_it_has_room() -> TestResul
     Ok(())
 }
 
-/// The runtime hears that the socket has room after the kernel said that it has none, and before
-/// this is written down: it must not be forgotten.
+/// The runtime hears of room after the kernel reported a full buffer, and before the driver stores
+/// this report: the room must not be forgotten.
 #[tokio::test(start_paused = true)]
-async fn room_that_comes_as_the_socket_is_found_full_is_not_missed() -> TestResult {
+async fn room_during_a_full_result_is_noticed() -> TestResult {
     for times in 1.. {
         let (pair, a, b) = warm(1).await?;
         let port = &pair.at_client[0];
@@ -145,7 +146,7 @@ async fn room_that_comes_as_the_socket_is_found_full_is_not_missed() -> TestResu
         };
         let (elapsed, left) = tokio::try_join!(transfer(&a, &b, 10_000), empty)?;
         if left > 0 {
-            // It is not tried that often while there is no room.
+            // The driver does not try more often while there is no room.
             assert_eq!(elapsed, 2 * DELAY);
             assert!(times > 2);
             break;
@@ -157,7 +158,7 @@ async fn room_that_comes_as_the_socket_is_found_full_is_not_missed() -> TestResu
 
 /// It is tried again then, and not only waited for again.
 #[tokio::test(start_paused = true)]
-async fn room_that_comes_before_it_is_awaited_is_used() -> TestResult {
+async fn room_before_the_wait_is_used() -> TestResult {
     let (pair, a, b) = warm(1).await?;
     let port = &pair.at_client[0];
     port.fill_after(0);
@@ -187,7 +188,7 @@ async fn a_close_that_finds_no_room_leaves_later() -> TestResult {
     Ok(())
 }
 
-/// Even if the runtime never learns that there is room: connections have timers.
+/// Even if the runtime never reports room: connections have timers.
 #[tokio::test(start_paused = true)]
 async fn a_lost_wake_up_costs_a_probe_timeout() -> TestResult {
     let (pair, a, b) = warm(1).await?;
@@ -208,14 +209,14 @@ async fn a_full_socket_does_not_hold_up_another_path() -> TestResult {
     for index in 0..2 {
         let (pair, a, b) = warm(2).await?;
         pair.at_client[index].fill_after(0);
-        // What waits behind it is sent on the other path after a probe timeout.
+        // The waiting data is sent on the other path after a probe timeout.
         let elapsed = transfer(&a, &b, 1 << 20).await?;
         assert!(elapsed < PROBE, "{elapsed:?}");
     }
     Ok(())
 }
 
-/// ENOBUFS and the like, which have no kind of their own: what the kernel refuses is lost.
+/// Errors without an `ErrorKind`, such as ENOBUFS: the refused datagram is lost.
 #[tokio::test(start_paused = true)]
 async fn errors_that_pass_are_like_losses() -> TestResult {
     let (pair, a, b) = warm(1).await?;

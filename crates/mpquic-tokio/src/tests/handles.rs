@@ -1,4 +1,4 @@
-//! What may be done with handles: programs hand them to other tasks and threads, and keep copies.
+//! Programs hand handles to other tasks and threads, and keep copies.
 
 use crate::{
     ClientConfig, ConnectToError, Connecting, Connection, ConnectionError, Endpoint,
@@ -11,7 +11,7 @@ fn is_sent<T: Send + 'static>() {}
 fn is_shared<T: Send + Sync + Clone + Unpin + 'static>() {}
 fn is_awaited<T: Future + Send + Unpin + 'static>() {}
 
-/// It is checked when this is compiled.
+/// The compiler checks this.
 #[test]
 fn handles_go_to_other_threads() {
     is_shared::<Endpoint>();

@@ -1,5 +1,5 @@
-//! Something happens to the network, to an address or to the connection at each millisecond of a
-//! handshake: who has a link that works is answered soon, and what was acknowledged is read.
+//! At each millisecond of a handshake, the network, an address or the connection changes: a side
+//! with a working link is answered soon, and acknowledged data is read.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use crate::{Connecting, Connection};
 const MS: Duration = Duration::from_millis(1);
 /// The handshake is confirmed after four delays.
 const LAST: u32 = 5 * DELAY.as_millis() as u32;
-/// The first probe timeout of a connection is about a second; all others here are much shorter. Then a
-/// handshake and an answer take some round trips.
+/// A connection's first probe timeout is about a second, all other times here are much shorter. A
+/// handshake and an answer then take some round trips.
 const SOON: Duration = Duration::from_millis(1100);
 
 /// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// The client's first link is cut, and nobody is told.
+    /// The client's first link is cut without notice.
     Cut,
     /// The server's first link is.
     CutAtServer,
     /// The client's first socket is removed.
     Remove,
-    /// The same, and its network is gone.
+    /// The first address is removed, and its link is cut.
     RemoveAndCut,
-    /// The client has another address before its first one is removed.
+    /// The client gets another address before its first one is removed.
     AddAndRemove,
     /// The client's first socket is replaced by one with another address.
     Rebind,
@@ -122,7 +122,7 @@ async fn answered(pair: &Pair, fate: Fate, at: Duration) -> Result<[Duration; 2]
     answered
 }
 
-/// All that is wrong, so that one run shows it.
+/// Collects all failures, so that one run shows them.
 async fn sweep(pair: impl Fn() -> Result<Pair, Error>, fates: &[Fate]) -> TestResult {
     let mut faults = Vec::new();
     for fate in fates {
@@ -140,7 +140,7 @@ async fn sweep(pair: impl Fn() -> Result<Pair, Error>, fates: &[Fate]) -> TestRe
 
 /// Whatever happens to the address, there is a network.
 #[tokio::test(start_paused = true)]
-async fn one_link_that_changes_is_enough() -> TestResult {
+async fn changing_single_link_completes_the_handshake() -> TestResult {
     let pair = || Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1"]);
     let fates = [
         Fate::AddAndRemove,
@@ -175,7 +175,7 @@ async fn one_of_two_addresses_of_a_server_is_enough() -> TestResult {
     Ok(())
 }
 
-/// Without further paths, the only one moves as soon as it may.
+/// Without further paths, the only path moves as soon as it may.
 #[tokio::test(start_paused = true)]
 async fn a_path_of_the_application_moves_once_it_may() -> TestResult {
     for at in 0..=LAST {
@@ -203,7 +203,8 @@ async fn a_path_of_the_application_moves_once_it_may() -> TestResult {
     Ok(())
 }
 
-/// Sends a message on a connection and closes it after a time. True if the peer has acknowledged all of it.
+/// Sends a message and closes the connection after a time. True if the peer has acknowledged the
+/// whole message.
 async fn say_and_close(connecting: Connecting, begun: Instant, at: Duration) -> bool {
     let say = async {
         let connection = connecting.await?;
@@ -229,7 +230,7 @@ async fn look(connecting: Connecting) -> Result<Vec<u8>, Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_acknowledged_before_a_close_is_read() -> TestResult {
+async fn data_acknowledged_before_a_close_is_read() -> TestResult {
     let mut acknowledged = [0; 2];
     for is_server in [false, true] {
         for at in 0..=2 * LAST {

@@ -11,8 +11,9 @@ use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{Error, Pair, TestResult, client, transfer};
 use crate::{Connecting, default_transport};
 
-/// A message that nobody listens for a datagram from a socket of the client to the server, with its first
-/// bytes, reaches the client's connections. Returns why one of them ended.
+/// Gives the client's connections an ICMP message: nobody listens for a datagram that a socket of
+/// the client sent to the server, quoted by its first bytes. Returns why one of the connections
+/// ended.
 fn tell(pair: &Pair, from: usize, quoted: &[u8]) -> Option<ConnectionError> {
     tell_that(pair, from, true, quoted)
 }
@@ -44,16 +45,16 @@ async fn an_attempt_ends_at_once_if_nobody_listens() -> TestResult {
     let to = pair.server.endpoint.local_addr()?;
     let connecting = pair.client.endpoint.connect(to, "localhost")?;
     let quoted = first_datagram(&pair);
-    // Somebody who has not seen the datagram does not know its connection ID.
+    // A forger who has not seen the datagram does not know its connection ID.
     let mut forged = quoted.clone();
     forged[6] ^= 1;
     assert_eq!(tell(&pair, 0, &forged), None);
     assert_eq!(tell(&pair, 0, b""), None);
-    // There may be another way later.
+    // Another path may work later.
     assert_eq!(tell_that(&pair, 0, false, &quoted), None);
     let error = tell(&pair, 0, &quoted[..40]);
     assert_eq!(error, Some(ConnectionError::PortUnreachable));
-    // It ends by itself, whether somebody waits for it or not.
+    // The connection ends even if no task waits for it.
     let start = Instant::now();
     pair.client.endpoint.wait_idle().await;
     let error = connecting.await.err();
@@ -74,7 +75,7 @@ async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult
     for _ in 0..1000 {
         assert_eq!(tell(&pair, 0, &quoted), None);
     }
-    // Nor of a path that has yet to be heard of.
+    // Nor for a path that has not been heard from yet.
     pair.at_client[1].silence(true);
     sleep(Duration::from_millis(100)).await;
     assert!(a.path_stats().iter().any(|path| path.packets_received == 0));
@@ -131,7 +132,7 @@ async fn messages_count_up_to_sixteen_in_ten_milliseconds() -> TestResult {
     Ok(())
 }
 
-/// All that come at once are one call's.
+/// Messages that arrive together are taken by one call.
 #[tokio::test(start_paused = true)]
 async fn of_many_messages_at_once_the_first_sixteen_count() -> TestResult {
     for (forged, counts) in [(15, true), (16, false)] {
@@ -160,7 +161,7 @@ async fn where_nobody_listens_no_other_local_address_leads() -> TestResult {
         assert_eq!(ended.err(), Some(ConnectionError::PortUnreachable));
         sleep(Duration::from_secs(5)).await;
         let later = pair.at_client[1].take_calls();
-        // One that had begun may say that it ends.
+        // An attempt that had begun may report its end.
         assert!(later.len() <= 1, "{later:?}");
     }
     Ok(())
@@ -190,9 +191,9 @@ async fn where_nobody_listens_no_other_attempt_leads() -> TestResult {
     Ok(())
 }
 
-/// Nobody has to wait for it.
+/// No task has to wait for it.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_has_ended_is_forgotten_at_once() -> TestResult {
+async fn ended_attempt_is_forgotten_at_once() -> TestResult {
     let pair = Pair::with_paths(1)?;
     let (_connecting, [message, _]) = attempt(&pair)?;
     pair.at_client[0].tell_unreachable(&[message]);
@@ -201,7 +202,7 @@ async fn an_attempt_that_has_ended_is_forgotten_at_once() -> TestResult {
     Ok(())
 }
 
-/// Not of the port, but of the way there: others may lead there, or this one later.
+/// The port is open but the path fails: other paths may work, or this one later.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_goes_on_if_there_is_no_way_at_present() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -221,7 +222,7 @@ async fn an_attempt_goes_on_if_there_is_no_way_at_present() -> TestResult {
     Ok(())
 }
 
-/// Servers do without messages: each would cost a search.
+/// Servers do not enable messages: each would cost a search.
 #[tokio::test(start_paused = true)]
 async fn sockets_tell_of_messages_once_a_client_connects_also_new_ones() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -239,7 +240,7 @@ async fn sockets_tell_of_messages_once_a_client_connects_also_new_ones() -> Test
     Ok(())
 }
 
-/// Whether the path is asked when messages come so many milliseconds after each other.
+/// True if a path is probed when messages arrive at this interval.
 #[tokio::test(start_paused = true)]
 async fn messages_make_a_path_ask_once_a_second() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -254,7 +255,7 @@ async fn messages_make_a_path_ask_once_a_second() -> TestResult {
     Ok(())
 }
 
-/// A path that is gone is noticed without anything to send.
+/// A path that is gone is noticed without data to send.
 #[tokio::test(start_paused = true)]
 async fn a_message_makes_an_idle_path_suspect_if_it_is_true() -> TestResult {
     let pair = Pair::with_paths(2)?;

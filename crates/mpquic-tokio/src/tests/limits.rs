@@ -11,7 +11,7 @@ use crate::{
     Connection, PathStatus, ReadError, ResetError, TransportOptions, VarInt, default_transport,
 };
 
-/// Much longer than anything takes that has not to wait.
+/// Much longer than any call takes that need not wait.
 const LONG: Duration = Duration::from_secs(1);
 
 /// True if `future` has no result.
@@ -44,7 +44,7 @@ async fn more_streams_can_be_allowed_while_connected() -> TestResult {
     Ok(())
 }
 
-/// Writes until it has to wait; returns how many bytes were taken.
+/// Writes until it has to wait; returns the number of bytes.
 async fn fill(connection: &Connection) -> Result<usize, Error> {
     let mut stream = connection.open_uni().await?;
     let (chunk, mut written) = (pattern(64 << 10), 0);
@@ -69,7 +69,7 @@ async fn windows_can_be_changed_while_connected() -> TestResult {
     a.set_send_window(200 << 10);
     assert_eq!(fill(&a).await?, 100 << 10);
 
-    // With a smaller window, the peer can send no more than that once all is read.
+    // With a smaller window, the peer can send no more than the window once all data is read.
     b.set_receive_window(VarInt::from_u32(300 << 10));
     for _ in 0..4 {
         b.accept_uni().await?.read_to_end(8 << 20).await?;
@@ -132,7 +132,7 @@ async fn resets_are_told_without_reading() -> TestResult {
     let read = accepted.read(&mut [0; 10]).await;
     assert_eq!(read, Err(ReadError::Reset(9u32.into())));
 
-    // None comes once all data has arrived.
+    // No reset comes once all data has arrived.
     let mut stream = a.open_uni().await?;
     stream.write_all(b"all of it").await?;
     stream.finish()?;
@@ -155,7 +155,7 @@ async fn resets_are_told_without_reading() -> TestResult {
 
 /// Less waits for the connection's task, which sends several small writes together.
 #[tokio::test(start_paused = true)]
-async fn much_is_sent_within_the_call_that_writes_it() -> TestResult {
+async fn large_write_is_sent_within_its_call() -> TestResult {
     let pair = pair(default_transport(), default_transport())?;
     let (a, b) = pair.connect().await?;
     crate::testing::transfer(&a, &b, 4 << 20).await?;
@@ -168,7 +168,7 @@ async fn much_is_sent_within_the_call_that_writes_it() -> TestResult {
         assert_eq!(sent(), leaves, "{size}");
         sleep(LONG).await;
         assert_eq!(sent(), !leaves, "{size}");
-        // Two halves are as one.
+        // Two halves count like one write.
         stream.write_all(&pattern(8 << 10)).await?;
         assert!(!sent());
         stream.write_all(&pattern(8 << 10)).await?;
@@ -194,7 +194,7 @@ async fn leaves_at_once(pair: &Pair, ask: impl Future<Output = TestResult>) -> R
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_leaves_at_once() -> TestResult {
+async fn requested_frames_leave_at_once() -> TestResult {
     let mut transport = default_transport();
     transport.max_concurrent_uni_streams = 1;
     transport.max_concurrent_paths = 3;
@@ -236,7 +236,7 @@ async fn what_is_asked_for_leaves_at_once() -> TestResult {
     assert!(leaves_at_once(&pair, end).await?, "finish");
     let datagram = async { Ok(a.send_datagram(pattern(4))?) };
     assert!(leaves_at_once(&pair, datagram).await?, "send_datagram");
-    // PATHS_BLOCKED, once there are as many as allowed.
+    // PATHS_BLOCKED, once the allowed number of paths is open.
     for count in 1.. {
         let mut is_open = false;
         let open = async {
@@ -272,7 +272,7 @@ async fn a_path_opens_when_it_is_asked_for() -> TestResult {
     sleep(Duration::from_secs(5)).await;
     let (port, remote) = (&pair.at_client[0], pair.at_server[1].local());
     port.take_calls();
-    // Whatever the port that is named: this is the socket there.
+    // Whatever port is named, this socket is used.
     let local = SocketAddr::new(port.local().ip(), 0);
     let start = Instant::now();
     let path = a.open_path(local, remote).await?;
@@ -311,7 +311,7 @@ async fn streams_that_end_early_make_room_at_once() -> TestResult {
     Ok(())
 }
 
-/// What is said of a stream whose connection is over has no effect, and is no error.
+/// Calls on a stream of an ended connection have no effect, and are no error.
 #[tokio::test(start_paused = true)]
 async fn streams_can_be_stopped_after_the_end() -> TestResult {
     let pair = pair(default_transport(), default_transport())?;

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::testing::{Pair, TestResult};
 
-/// Keeps what it is told, by name and labels.
+/// Keeps reported values by name and labels.
 #[derive(Default)]
 struct Kept {
     described: Mutex<BTreeSet<String>>,
@@ -87,7 +87,7 @@ impl Kept {
 
 /// Each byte is told once, also of a path and a connection that are gone when figures are asked for.
 #[tokio::test(start_paused = true)]
-async fn a_recorder_is_told_all_there_was_and_nothing_twice() -> TestResult {
+async fn recorder_gets_every_value_once() -> TestResult {
     let kept = Kept::default();
     let _guard = ::metrics::set_default_local_recorder(&kept);
     let pair = Pair::with_paths(2)?;
@@ -127,7 +127,7 @@ async fn a_recorder_is_told_all_there_was_and_nothing_twice() -> TestResult {
     stream.write_all(&[7; 100_000]).await?;
     stream.finish()?;
     b.accept_uni().await?.read_to_end(100_000).await?;
-    // Of a path that is gone, nobody can be asked later.
+    // A path that is gone cannot be asked later.
     a.paths()[1].close()?;
     sleep(Duration::from_secs(5)).await;
     assert!(told(&ips[1]) > 30_000, "{}", told(&ips[1]));
@@ -143,7 +143,7 @@ async fn a_recorder_is_told_all_there_was_and_nothing_twice() -> TestResult {
     let sum: u64 = ips.iter().map(|ip| told(ip)).sum();
     let all = a.stats().bytes_sent;
     assert!(all > 100_000);
-    // What closes a connection is nobody's.
+    // The packet that closes the connection belongs to no path.
     assert!(sum <= all && sum + 1500 > all, "{sum} of {all}");
     assert_eq!(
         f64::from_bits(kept.counter("mpquic_endpoint_connections")),

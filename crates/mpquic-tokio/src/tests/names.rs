@@ -13,7 +13,7 @@ const V6: &str = "[2001:db8::1]:443";
 const V4: &str = "10.0.0.1:443";
 const NEXT: Duration = Duration::from_millis(300);
 
-/// A server with these addresses, of which the client knows none.
+/// A server with these addresses, none of which the client knows.
 fn pair(at_server: &[&str], at_client: &[&str]) -> Result<(Pair, ClientConfig), Error> {
     let configs = (server(default_transport())?, client(default_transport())?);
     let pair = Pair::new((configs.0, at_server), (configs.1.clone(), at_client))?;
@@ -38,7 +38,7 @@ async fn connect(
     Ok((a, b, start.elapsed()))
 }
 
-/// Where its paths lead that carry data.
+/// Remote addresses of the paths that carry data.
 fn remotes(connection: &Connection) -> Vec<String> {
     let paths = connection.path_stats().into_iter();
     let active = paths.filter(|path| path.state == PathState::Active);
@@ -67,7 +67,7 @@ async fn each_link_reaches_the_address_of_its_version() -> TestResult {
     Ok(())
 }
 
-/// Each link has both versions. What answered first is where the next connection begins.
+/// Each link has both IP versions. The next connection begins at the address that answered first.
 #[tokio::test(start_paused = true)]
 async fn a_version_that_leads_nowhere_costs_little_and_once() -> TestResult {
     let locals = ["10.0.1.1:1", "[2001:db8:1::1]:1", "10.0.2.1:1"];
@@ -85,7 +85,7 @@ async fn a_version_that_leads_nowhere_costs_little_and_once() -> TestResult {
     Ok(())
 }
 
-/// Nobody knows whether all addresses of a name are those of one machine.
+/// The addresses of a name may belong to different machines.
 #[tokio::test(start_paused = true)]
 async fn addresses_that_lead_elsewhere_are_not_tried_for_ever() -> TestResult {
     let elsewhere = "10.0.0.9:443";

@@ -37,7 +37,7 @@ impl ConnectionIdGenerator for Counter {
     }
 }
 
-/// A log that cannot be begun.
+/// A log that cannot be started.
 #[derive(Debug, Default)]
 struct Broken(Arc<AtomicBool>);
 
@@ -74,7 +74,7 @@ async fn a_panic_at_the_start_of_a_connection_is_its_own() -> TestResult {
     Ok(())
 }
 
-/// It runs before it is known whose datagram it is.
+/// The panic happens before the datagram's connection is known.
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_the_endpoint_does_not_end_its_socket() -> TestResult {
     let counter = Counter {
@@ -125,7 +125,7 @@ async fn a_panic_in_a_call_of_the_application_ends_this_connection_alone() -> Te
     let panicked = pair.client.endpoint.driver_stats().panicked_connections;
     assert_eq!(panicked, 1);
     transfer(&other, &at_other, 1 << 20).await?;
-    // Its task has ended, and nothing is left of it.
+    // The connection's task has ended, and nothing is left.
     let gone = Arc::downgrade(&state);
     drop((a, b, state));
     assert!(gone.upgrade().is_none());

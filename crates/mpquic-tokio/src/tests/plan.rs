@@ -41,7 +41,7 @@ async fn a_path_that_worked_is_opened_again_after_a_second() -> TestResult {
     Ok(())
 }
 
-/// One that never works is tried after 1, 2 and 4 seconds.
+/// A path that never works is tried after 1, 2 and 4 seconds.
 #[tokio::test(start_paused = true)]
 async fn a_path_that_does_not_work_is_tried_less_and_less() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -63,7 +63,7 @@ async fn a_path_that_does_not_work_is_tried_less_and_less() -> TestResult {
     Ok(())
 }
 
-/// The plan knows where the path is now: it opens no second one there.
+/// The plan knows the path's new address, and opens no second path there.
 #[tokio::test(start_paused = true)]
 async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -73,7 +73,7 @@ async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
     sleep(3 * SECOND).await;
     let port = pair.client.bind("10.0.9.1:9")?;
     let elapsed = transfer(&a, &b, 10_000).await?;
-    // The server has to see that the client is there before it sends much.
+    // The server must see the client before it sends much.
     assert!(elapsed <= 6 * DELAY, "{elapsed:?}");
     sleep(30 * SECOND).await;
     let paths = a.path_stats();
@@ -86,8 +86,8 @@ async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
     Ok(())
 }
 
-/// Sockets are replaced one by one, as [`Endpoint::rebind_local`](crate::Endpoint::rebind_local)
-/// does it.
+/// Sockets are replaced one by one, like by
+/// [`Endpoint::rebind_local`](crate::Endpoint::rebind_local).
 #[tokio::test(start_paused = true)]
 async fn paths_go_on_with_the_socket_that_replaces_theirs() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -96,7 +96,7 @@ async fn paths_go_on_with_the_socket_that_replaces_theirs() -> TestResult {
     for (index, new) in ["10.0.8.1:8", "10.0.9.1:9"].into_iter().enumerate() {
         let old = pair.at_client[index].local();
         let port = pair.client.replace(old, new)?;
-        // There is another path meanwhile.
+        // Another path exists meanwhile.
         let elapsed = transfer(&a, &b, 10_000).await?;
         assert!(elapsed <= 6 * DELAY, "{elapsed:?}");
         sleep(SECOND).await;
@@ -134,9 +134,9 @@ fn with_backup() -> Result<Pair, crate::testing::Error> {
     Ok(pair)
 }
 
-/// A path that stands by is opened as one, carries nothing while others work, and then all of it.
+/// A backup path opens as a backup, carries nothing while other paths work, and then everything.
 #[tokio::test(start_paused = true)]
-async fn what_stands_by_carries_data_only_while_nothing_else_works() -> TestResult {
+async fn backup_carries_data_only_while_no_other_path_works() -> TestResult {
     let pair = with_backup()?;
     let (a, b) = pair.connect_over(3).await?;
     let handshake = a.path(PathId::ZERO).ok_or("no path")?;
@@ -170,9 +170,9 @@ async fn what_stands_by_carries_data_only_while_nothing_else_works() -> TestResu
     Ok(())
 }
 
-/// If nothing else answers the handshake, it runs over what stands by, until there is more.
+/// If the handshake is answered over a backup only, it runs there until another path works.
 #[tokio::test(start_paused = true)]
-async fn a_handshake_over_what_stands_by_leaves_it_as_soon_as_it_can() -> TestResult {
+async fn handshake_over_a_backup_moves_to_another_path() -> TestResult {
     let pair = with_backup()?;
     for port in &pair.at_client[1..] {
         port.silence(true);
@@ -182,7 +182,7 @@ async fn a_handshake_over_what_stands_by_leaves_it_as_soon_as_it_can() -> TestRe
     assert_eq!(path.local_address(), Some(pair.at_client[0].local()));
     a.handshake_confirmed().await?;
     sleep(SECOND / 10).await;
-    // It stands in for the others meanwhile, so the peer is told that it may be used.
+    // The path replaces the others meanwhile, so the peer is told to use it.
     for port in &pair.at_client[1..] {
         port.silence(false);
     }
@@ -196,8 +196,9 @@ async fn a_handshake_over_what_stands_by_leaves_it_as_soon_as_it_can() -> TestRe
     Ok(())
 }
 
-/// Paths are left only while one works over which the peer can be told: if all addresses are gone at
-/// once, all wait, and the first to have an address again tells that the others are closed.
+/// Paths are abandoned only while another path works that can tell the peer. If all addresses
+/// disappear at once, all paths wait, and the first one with an address reports that the others are
+/// closed.
 #[tokio::test(start_paused = true)]
 async fn paths_that_all_lose_their_addresses_at_once_wait_for_another() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -223,7 +224,7 @@ async fn paths_that_all_lose_their_addresses_at_once_wait_for_another() -> TestR
     Ok(())
 }
 
-/// A path that moves to an address that stands by is one that stands by.
+/// A path that moves to a backup address becomes a backup.
 #[tokio::test(start_paused = true)]
 async fn a_path_stands_by_where_it_moves_to() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -248,7 +249,7 @@ async fn a_path_stands_by_where_it_moves_to() -> TestResult {
     Ok(())
 }
 
-/// The peer allows two paths; a third is opened as soon as there is room for it.
+/// The peer allows two paths; a third one opens as soon as there is room.
 #[tokio::test(start_paused = true)]
 async fn paths_wait_until_the_peer_allows_them() -> TestResult {
     let mut pair = Pair::with_paths(3)?;

@@ -12,10 +12,10 @@ use tokio::time::sleep;
 use crate::default_transport;
 use crate::testing::{Pair, TestResult, client, server, transfer};
 
-/// Lengths of queues, of those paths that there was something to say of.
+/// Lengths of the reported queues.
 type Told = Arc<Mutex<BTreeSet<u64>>>;
 
-/// Does as another one says, and keeps what it is told of queues.
+/// A scheduler that behaves like another one, and keeps the reported queues.
 #[derive(Debug)]
 struct Listening {
     inner: Box<dyn Scheduler>,

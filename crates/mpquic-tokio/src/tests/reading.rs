@@ -76,9 +76,9 @@ async fn calls_for(bytes: usize) -> Result<(usize, usize), Error> {
     Ok((client.take_calls().len(), server.take_calls().len()))
 }
 
-/// What waits in a socket is read before anything is answered, however many calls that takes.
+/// All datagrams in a socket are read before any is answered, in any number of calls.
 #[tokio::test(start_paused = true)]
-async fn trains_that_arrived_together_are_acknowledged_once() -> TestResult {
+async fn trains_received_together_get_one_acknowledgement() -> TestResult {
     let (sent, answers) = calls_for(8000).await?;
     assert!(sent >= 3);
     assert_eq!(answers, 1);
@@ -89,7 +89,7 @@ async fn trains_that_arrived_together_are_acknowledged_once() -> TestResult {
     Ok(())
 }
 
-/// More than that has an answer before all of it was read.
+/// Larger amounts are answered before everything is read.
 #[tokio::test(start_paused = true)]
 async fn a_lot_that_arrived_together_is_acknowledged_several_times() -> TestResult {
     let (sent, answers) = calls_for(500_000).await?;

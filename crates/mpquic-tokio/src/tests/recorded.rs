@@ -1,9 +1,8 @@
-//! What the driver does in runs that are always the same, as it was recorded in `recorded_faults.txt` and
+//! The driver's behaviour in fixed runs, compared with `recorded_faults.txt` and
 //! `recorded_calls.txt`.
 //!
-//! The other tests say what is right; this one says whether anything is different, down to a bit that is
-//! sent and a nanosecond: who changes one thing sees that others change with it, and accepts that on
-//! purpose.
+//! Other tests say what is right. This test says whether anything changed, down to a bit on the
+//! wire and a nanosecond, so that a change with side effects is noticed and accepted on purpose.
 //!
 //!     ACCEPT_DRIVER=1 cargo test -p mpquic-tokio --lib recorded
 
@@ -15,8 +14,8 @@ use tokio::time::timeout;
 use super::{calls, faults};
 use crate::testing::{Network, Pair, TestResult};
 
-/// Compares forty runs with the record in a file. Elsewhere, exponentials may differ in their last bit: they are
-/// those of the system's library.
+/// Compares forty runs with the record in a file. On other systems exponentials may differ in their
+/// last bit, because the system's library computes them.
 async fn compare(name: &str, run: impl AsyncFn(u64, Network) -> TestResult) -> TestResult {
     let mut now =
         String::from("Hashes of all that sockets were asked for and applications were told.\n");

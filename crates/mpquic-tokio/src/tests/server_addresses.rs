@@ -16,8 +16,8 @@ const FIRST: &str = "10.0.0.1:443";
 const SECOND_UPLINK: &str = "10.0.0.2:443";
 const THIRD_UPLINK: &str = "10.0.0.3:8443";
 
-/// A server with these addresses, of which the client knows the first, and which it asks for others. It
-/// uses all paths alike.
+/// A server with these addresses. The client knows the first one, and asks for others; it uses all
+/// paths alike.
 fn pair(at_server: &[&str], at_client: &[&str]) -> Result<Pair, Error> {
     let config = client(default_transport())?.use_alternative_addresses(true);
     let mut transport = default_transport();
@@ -89,7 +89,7 @@ async fn a_server_serves_over_an_uplink_that_appears_during_a_transfer() -> Test
     let (a, b) = pair.connect_over(1).await?;
     let mut events = a.path_events();
     let during = async {
-        // Some round trips, so that the transfer is under way.
+        // Some round trips, so that the transfer is running.
         sleep(SECOND / 20).await;
         pair.server.bind(SECOND_UPLINK)?;
         let announced = addresses(&[SECOND_UPLINK])?;
@@ -107,7 +107,7 @@ async fn a_server_serves_over_an_uplink_that_appears_during_a_transfer() -> Test
     assert_eq!(remotes(&a), [FIRST, SECOND_UPLINK]);
     let sent = sent_from(&b, SECOND_UPLINK);
     assert!(sent > 200_000, "{sent} of 16 MiB");
-    // It is as good as the first: the connection goes on without that.
+    // The announced path is as good as the first one: the connection goes on without the first.
     pair.at_server[0].silence(true);
     transfer(&b, &a, 1 << 20).await?;
     Ok(())
@@ -134,7 +134,7 @@ async fn withdrawn_addresses_lose_their_paths() -> TestResult {
         assert_eq!(found, expected);
         transfer(&b, &a, 100_000).await?;
     }
-    // They are not tried again.
+    // The addresses are not tried again.
     endpoint.announce_addresses(&[])?;
     sleep(SECOND).await;
     for port in &pair.at_server {
@@ -151,9 +151,9 @@ async fn withdrawn_addresses_lose_their_paths() -> TestResult {
     Ok(())
 }
 
-/// No other path works: the withdrawn one stays until there is one again.
+/// No other path works: the withdrawn address stays until another path does.
 #[tokio::test(start_paused = true)]
-async fn the_only_path_that_works_is_kept_though_it_was_withdrawn() -> TestResult {
+async fn only_working_path_survives_a_withdrawal() -> TestResult {
     let pair = pair(&[FIRST, SECOND_UPLINK], &["10.0.1.1:1"])?;
     let endpoint = &pair.server.endpoint;
     endpoint.announce_addresses(&addresses(&[SECOND_UPLINK])?)?;
@@ -210,9 +210,9 @@ async fn backup_addresses_stand_by() -> TestResult {
     Ok(())
 }
 
-/// To one client alone; and not to one that does not ask.
+/// Announced to one client only, and not to a client that does not ask.
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_who_is_not_meant() -> TestResult {
+async fn announcements_reach_only_the_meant_clients() -> TestResult {
     let pair = pair(&[FIRST, SECOND_UPLINK], &["10.0.1.1:1"])?;
     let plain = client(default_transport())?;
     let (a, b) = pair.connect().await?;

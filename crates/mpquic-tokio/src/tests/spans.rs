@@ -71,7 +71,7 @@ impl Subscriber for Notes {
 }
 
 impl Notes {
-    /// The span that is entered.
+    /// The entered span.
     fn current(&self) -> Option<u64> {
         self.0.entered.lock().unwrap().last().copied()
     }

@@ -30,7 +30,7 @@ impl Last {
         Self::FinishesAndDrops,
     ];
 
-    /// Does it. What is returned stays open.
+    /// Performs the action. Returns a stream that stays open.
     async fn act(self, mut stream: SendStream) -> Result<Option<SendStream>, Error> {
         match self {
             Self::Writes => assert!(stream.write(b"late").await.is_err()),
@@ -51,7 +51,7 @@ impl Last {
     }
 }
 
-/// No packet of the peer makes the connection send what is due: its task has to run on its own.
+/// No packet of the peer triggers sending: the connection's task has to run on its own.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_stream_frees_its_place_at_once() -> TestResult {
     for last in Last::ALL {
@@ -73,9 +73,10 @@ async fn a_stopped_stream_frees_its_place_at_once() -> TestResult {
     Ok(())
 }
 
-/// The same for those that receive: whatever ends the stream at the reader makes room for another one.
+/// The same for receiving streams: whatever ends the stream at the reader makes room for another
+/// one.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_was_read_or_reset_frees_its_place_at_once() -> TestResult {
+async fn read_or_reset_stream_frees_its_place_at_once() -> TestResult {
     async fn reads(mut stream: RecvStream, is_reset: bool) -> TestResult {
         match is_reset {
             true => assert!(stream.received_reset().await?.is_some()),

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::testing::{DELAY, Pair, TestResult, transfer};
 
-/// After this time without anything to do, all that a transfer armed has gone off.
+/// After this time without work, every timer of a transfer has expired.
 const LONG: Duration = Duration::from_secs(8);
 
 #[tokio::test(start_paused = true)]

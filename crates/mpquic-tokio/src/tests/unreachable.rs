@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::testing::{DELAY, Error, Pair, TestResult, transfer};
 use crate::{Connection, PathEvent, PathState};
 
-/// Bytes that fill both windows in part, and do not fill one of them.
+/// Bytes that fill a part of both windows, but not one window.
 const MUCH: usize = 900_000;
 
 async fn warm(paths: usize) -> Result<(Pair, Connection, Connection), Error> {
@@ -58,7 +58,7 @@ async fn data_leaves_an_unreachable_path_at_once_and_comes_back() -> TestResult 
     Ok(())
 }
 
-/// There is nothing to move to, but the connection lives, and goes on when there is a route.
+/// There is no other path, but the connection lives, and continues when a route appears.
 #[tokio::test(start_paused = true)]
 async fn the_only_path_goes_on_once_it_has_a_route() -> TestResult {
     let (pair, a, b) = warm(1).await?;
@@ -72,7 +72,7 @@ async fn the_only_path_goes_on_once_it_has_a_route() -> TestResult {
         Ok(())
     };
     let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 100_000), end)?;
-    // It is tried once a second.
+    // The path is tried once a second.
     assert!(
         (gone..gone + Duration::from_millis(1300)).contains(&elapsed),
         "{elapsed:?}"
@@ -80,7 +80,7 @@ async fn the_only_path_goes_on_once_it_has_a_route() -> TestResult {
     Ok(())
 }
 
-/// Not a second later, but as soon as the system says that its routes have changed.
+/// Not a second later, but as soon as the system reports a change of routes.
 #[cfg(feature = "interfaces")]
 #[tokio::test(start_paused = true)]
 async fn a_path_is_tried_again_when_routes_change() -> TestResult {
@@ -95,7 +95,7 @@ async fn a_path_is_tried_again_when_routes_change() -> TestResult {
         Ok(())
     };
     let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 10_000), end)?;
-    // It is asked whether it works, answers, and carries the data.
+    // The path is probed, answers, and carries the data.
     assert_eq!(elapsed, gone + 3 * DELAY);
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::{
 const TICK: Duration = Duration::from_millis(2);
 
 impl Pair {
-    /// With a client that has been connected before.
+    /// With a client that was connected before.
     async fn resuming() -> Result<Self, Error> {
         let pair = Self::with_paths(1)?;
         let (a, b) = pair.connect().await?;
@@ -152,7 +152,7 @@ const WAITS: [(&str, Wait); 9] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn who_has_written_and_waits_holds_nothing_back() -> TestResult {
+async fn waiting_writer_releases_the_first_flight() -> TestResult {
     let little = Duration::from_millis(1);
     for (what, wait) in WAITS {
         let pair = Pair::resuming().await?;
@@ -170,7 +170,7 @@ async fn who_has_written_and_waits_holds_nothing_back() -> TestResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_says_nothing_is_waited_for_briefly() -> TestResult {
+async fn silent_application_holds_the_first_flight_briefly() -> TestResult {
     let pair = Pair::resuming().await?;
     let start = Instant::now();
     let Ok((a, _accepted)) = pair.start()?.into_0rtt() else {
@@ -191,7 +191,7 @@ async fn who_says_nothing_is_waited_for_briefly() -> TestResult {
     Ok(())
 }
 
-/// A server that has another key cannot tell what the client was allowed.
+/// A server with another key does not know what the client was allowed.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_an_answer_hears_of_a_rejection() -> TestResult {
     let mut pair = Pair::resuming().await?;
@@ -213,7 +213,7 @@ async fn who_waits_for_an_answer_hears_of_a_rejection() -> TestResult {
     Ok(())
 }
 
-/// The next stream has the ID of one that was rejected.
+/// The next stream has the ID of a rejected one.
 #[tokio::test(start_paused = true)]
 async fn handles_of_rejected_streams_leave_the_next_ones_alone() -> TestResult {
     let mut pair = Pair::resuming().await?;
