@@ -21,27 +21,27 @@ use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::text::json;
 
-/// How long a connection is watched for its round trip and its largest datagram.
+/// How long a connection is observed for its round trip and its largest datagram.
 const SETTLE: Duration = Duration::from_secs(1);
-/// The least number of looks.
+/// The least number of observations.
 const LOOKS: usize = 3;
-/// Bytes sent at each look.
+/// Bytes sent for each observation.
 const NOISE: usize = 2000;
-/// The least time between two looks.
+/// The least time between two observations.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// List the addresses from which paths can start, and try which of them reach a server
 ///
-/// Addresses that are left out unless --local names them are listed with the reason. With a URL,
-/// each of the others gets a connection of its own to the server, of any protocol that this tool
-/// speaks; what is found is printed, and that is all: nothing is fetched.
+/// Lists each address of this machine, and the reason if no path starts there without --local. With
+/// a URL, it connects from each of the other addresses to the server, by any protocol of this tool,
+/// and prints measurements. No file is fetched.
 #[derive(Debug, Args)]
 #[command(after_help = examples::PATHS)]
 pub(crate) struct Paths {
     /// A server, as https://HOST[:PORT]
     #[arg(value_name = "URL", value_parser = parse_url)]
     pub(crate) url: Option<Uri>,
-    /// Look again every so many seconds, until interrupted
+    /// Repeat every N seconds, until interrupted
     #[arg(
         long,
         value_name = "SECONDS",
@@ -58,24 +58,24 @@ pub(crate) struct Paths {
     pub(crate) reach: Reach,
 }
 
-/// An address, and what is known of it.
+/// A line of output: an address, and its measurements.
 #[derive(Debug, Serialize)]
 struct Row {
-    /// How often was looked before.
+    /// Number of the round, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     round: Option<u64>,
     /// Null if the system chooses.
     interface: Option<String>,
     /// Null if the system chooses.
     address: Option<IpAddr>,
-    /// Why it is not used unless named.
+    /// Why no path starts here without --local.
     left_out: Option<String>,
-    /// Absent if it was not tried.
+    /// Absent if the address was not tried.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     tried: Option<Tried>,
 }
 
-/// What came of trying to reach a server.
+/// The result of a connection to the server.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Tried {
@@ -87,30 +87,30 @@ enum Tried {
 struct Reached {
     server: SocketAddr,
     handshake_ms: f64,
-    /// The smallest, and the smoothed one.
+    /// Smallest and smoothed round trip.
     min_rtt_ms: f64,
     rtt_ms: f64,
     /// Largest datagram, bytes of UDP payload.
     mtu: u16,
-    /// Whether marks of congestion (ECN) arrive: `capable` or `failed`; `testing` or `unknown` if
-    /// that is not certain yet.
+    /// Whether ECN marks arrive: `capable` or `failed`; `testing` or `unknown` if the test did not
+    /// finish.
     ecn: &'static str,
     multipath: bool,
     quic_version: String,
     protocol: String,
 }
 
-/// Where a connection may start.
+/// A place from which a connection can start.
 pub(crate) struct Start {
     interface: Option<String>,
     address: Option<IpAddr>,
-    /// What to bind to; `None` for what the system chooses.
+    /// Local address or interface; `None` lets the system choose.
     pub(crate) local: Option<Local>,
-    /// Why it is not used, if so.
+    /// Why no path starts here, if none does.
     pub(crate) left_out: Option<String>,
 }
 
-/// Lists once, or again and again.
+/// Prints the list once, or repeatedly with --watch.
 pub(crate) async fn run(args: Paths) -> Result<(), Failure> {
     let Some(seconds) = args.watch else {
         return look(&args, None).await;
@@ -175,8 +175,8 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
     }
 }
 
-/// Where connections may start: from the addresses that were named, or from all of this machine. A
-/// server on the same machine is reached as the system likes.
+/// Places from which connections can start: the addresses of --local, or all addresses of this
+/// machine. For a server on this machine, the system chooses.
 pub(crate) fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -> Vec<Start> {
     if !reach.local.is_empty() {
         let named = reach.local.iter().map(|local| match local {
@@ -218,7 +218,7 @@ pub(crate) fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -
     all.chain(any).collect()
 }
 
-/// A connection from there, and what it shows.
+/// Connects from a place and measures.
 async fn try_from(
     sessions: &Sessions<'_>,
     url: &Uri,
@@ -281,8 +281,8 @@ async fn try_from(
     Ok(reached)
 }
 
-/// Nothing more will show, after these largest datagrams: nothing grows any more, and it is known whether
-/// marks arrive.
+/// True if the result is final after these largest datagrams: the largest datagram no longer grows,
+/// and ECN is known.
 fn is_settled(before: &[u16], mtu: u16, ecn: EcnValidation) -> bool {
     let is_told = !matches!(ecn, EcnValidation::Testing | EcnValidation::Unknown);
     before.len() >= LOOKS && is_told && before.last() == Some(&mtu)
@@ -292,12 +292,12 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Data that means nothing to the server: only packets with data are marked (ECN), and show how large
-/// they may be.
+/// Data that the server ignores: only packets with data carry ECN marks and show the largest
+/// datagram.
 struct Noise(Option<SendStream>);
 
 impl Noise {
-    /// On a stream of a kind that the server ignores, if its protocol has one.
+    /// On a stream of a type that the server ignores, if the protocol has one.
     async fn begin(connection: &Connection, protocol: &[u8]) -> Self {
         let start: &[u8] = match protocol {
             // RFC 9114 section 6.2.3: the first of the types that mean nothing.
@@ -322,7 +322,7 @@ impl Noise {
 }
 
 impl Start {
-    /// True if the server's address is of the same IP version, and no other address of the interface
+    /// True if the server's address has the same IP version, and no other address of the interface
     /// suits it better.
     pub(crate) fn reaches(&self, server: SocketAddr, listed: &[InterfaceAddress]) -> bool {
         let is_v4 = self.address.map(|address| address.is_ipv4());
@@ -334,7 +334,7 @@ impl Start {
             && listed.iter().find(is_it).is_none_or(suits)
     }
 
-    /// What `--local` calls it; an address was asked for as such.
+    /// Its name as in `--local`.
     pub(crate) fn name(&self) -> String {
         match (&self.local, &self.interface, self.address) {
             (Some(Local::Address(address)), ..) => address.to_string(),

@@ -15,15 +15,15 @@ use crate::report::size;
 
 /// Show qlogs as a page for the browser
 ///
-/// The page draws, for each path, packets and what became of them, window, round trips and what happened to it. It is one
-/// file that loads nothing: connection IDs, tokens and other secrets of the logs are left out, addresses are not. Without
-/// QLOG it is empty, and opens the logs that are dropped on it.
+/// For each path the page draws packets and their fate, window, round trips and events. It is a
+/// single file that loads nothing. Connection IDs, tokens and other secrets of the logs are left
+/// out; addresses are not. Without QLOG the page is empty, and opens logs that are dropped on it.
 #[derive(Debug, Args)]
 pub(crate) struct QlogPage {
     /// Logs: .sqlog (JSON-SEQ), as `--qlog-dir DIR` writes them, or .qlog (JSON)
     #[arg(value_name = "QLOG")]
     logs: Vec<PathBuf>,
-    /// Where to write; `-` is standard output
+    /// Output file; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "qlog.html")]
     output: PathBuf,
 }
@@ -226,8 +226,8 @@ fn sequence(mut lines: impl BufRead, path: &Path, room: &mut usize) -> Result<St
         }
     }
     match (log.text.is_empty(), damage) {
-        (true, Some(damage)) => Err(format!("no qlog: {damage}")),
-        (true, None) => Err("no qlog: it is empty".to_owned()),
+        (true, Some(damage)) => Err(format!("not a qlog: {damage}")),
+        (true, None) => Err("not a qlog: it is empty".to_owned()),
         (false, Some(_)) => {
             log.cut_short(path);
             Ok(log.text)
@@ -249,14 +249,14 @@ fn whole(file: impl Read, most: u64, path: &Path, room: &mut usize) -> Result<Ve
         ));
     }
     if text.trim_ascii().is_empty() {
-        return Err("no qlog: it is empty".to_owned());
+        return Err("not a qlog: it is empty".to_owned());
     }
     let mut whole: Value = serde_json::from_slice(&text).map_err(|error| {
-        format!("no qlog: {error}; a .qlog is one JSON object, a .sqlog has one in each line")
+        format!("not a qlog: {error}; a .qlog is one JSON object, a .sqlog has one in each line")
     })?;
     let traces = match whole.get_mut("traces").map(Value::take) {
         Some(Value::Array(traces)) if !traces.is_empty() => traces,
-        _ => return Err("no qlog: it has no `traces`, and is not JSON-SEQ".to_owned()),
+        _ => return Err("not a qlog: it has no `traces`, and is not JSON-SEQ".to_owned()),
     };
     let mut logs = Vec::new();
     for mut trace in traces {
@@ -482,7 +482,10 @@ mod tests {
         ] {
             let read = whole(text.as_bytes(), MAX_WHOLE, Path::new("x"), &mut 1000);
             let error = read.unwrap_err();
-            assert!(error.starts_with("no qlog: it has no `traces`"), "{text}");
+            assert!(
+                error.starts_with("not a qlog: it has no `traces`"),
+                "{text}"
+            );
         }
         let odd = "{\"traces\": [5, null, {\"events\": [5, null, {\"time\": []}]}]}";
         let read = whole(odd.as_bytes(), MAX_WHOLE, Path::new("x"), &mut 1000);
@@ -599,7 +602,7 @@ mod tests {
         let mut line = vec![b' '; MAX_LINE as usize];
         line[0] = RECORD_SEPARATOR;
         let read = |line: &[u8]| sequence(line, Path::new("x"), &mut 1000).unwrap_err();
-        assert_eq!(read(&line[1..]), "no qlog: it is empty");
+        assert_eq!(read(&line[1..]), "not a qlog: it is empty");
         let told = "line 1 is longer than 8.0 MiB: a record stands on a line";
         assert_eq!(read(&line), told);
         let second = [b"{}\n", &line[..]].concat();
@@ -636,10 +639,10 @@ mod tests {
             assert_eq!(lines(&text), Ok(expected), "{text}");
         }
         for (text, told) in [
-            ("\u{1e}{\n", "no qlog: line 1 is damaged: "),
-            ("", "no qlog: it is empty"),
-            ("{\n", "no qlog: EOF"),
-            ("no log\n", "no qlog: expected ident"),
+            ("\u{1e}{\n", "not a qlog: line 1 is damaged: "),
+            ("", "not a qlog: it is empty"),
+            ("{\n", "not a qlog: EOF"),
+            ("no log\n", "not a qlog: expected ident"),
         ] {
             let error = lines(text).unwrap_err();
             assert!(error.starts_with(told), "{error}");

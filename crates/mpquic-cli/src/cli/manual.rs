@@ -23,11 +23,11 @@ pub(crate) struct Completions {
 
 /// Write a man page for each command to a directory
 ///
-/// For example `mpquic man ~/.local/share/man/man1`; then `man mpquic-get` shows that of
-/// `mpquic get`.
+/// Example: `mpquic man ~/.local/share/man/man1`; then `man mpquic-get` shows the page of `mpquic
+/// get`.
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The directory, which is made if there is none
+    /// The directory; it is made if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

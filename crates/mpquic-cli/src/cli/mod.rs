@@ -21,10 +21,11 @@ use crate::serve::args::Serve;
 /// Try `mpquic demo` first: it needs no arguments. Then `mpquic serve DIR` on one machine and
 /// `mpquic get URL` on another.
 ///
-/// Exit codes: 0 done, 2 the command line is wrong, 3 a file cannot be read or written, 4 the
-/// server's name has no address, 5 no connection, 6 the server is not trusted, 7 it refused the
-/// request, 8 the transfer broke off, 9 the content is not what was expected, 1 all else. SSLKEYLOGFILE names a
-/// file for TLS secrets, so that Wireshark can decrypt; RUST_LOG sets the log level (to stderr).
+/// Exit codes: 0 success, 2 wrong command line, 3 a file cannot be read or written, 4 the server's
+/// name has no address, 5 no connection, 6 the server is not trusted, 7 the server refused the
+/// request, 8 the transfer broke off, 9 the content differs from the expected one, 1 other
+/// failures. SSLKEYLOGFILE names a file for TLS secrets, so that Wireshark can decrypt packets.
+/// RUST_LOG sets the level of the log on standard error.
 #[derive(Debug, Parser)]
 #[command(name = "mpquic", version, propagate_version = true)]
 pub(crate) struct Cli {
@@ -54,10 +55,10 @@ pub(crate) enum Command {
     Man(Man),
 }
 
-/// How policies are listed.
+/// Options of the commands that list policies.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct List {
-    /// Print a JSON object for each: name, description and source
+    /// Print a JSON object for each policy: name, description and source
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -42,7 +42,7 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
         Local::Address(address) => interface_of(*address, listed),
     };
     if interface.is_some_and(|name| reach.exclude.contains(name)) {
-        return Some("it is left out by --exclude; expected an interface that is used");
+        return Some("--exclude leaves this interface out; name one that is used");
     }
     if !reach.local.is_empty() {
         let is_it = |local: &Local| match (local, backup) {
@@ -53,7 +53,8 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
             (local, backup) => local == backup,
         };
         let is_used = reach.local.iter().any(is_it);
-        return (!is_used).then_some("no path starts from there; expected one of --local");
+        return (!is_used)
+            .then_some("no path starts there; name an address or interface of --local");
     }
     let at = |at: &&InterfaceAddress| starts_from(backup, at.ip, std::slice::from_ref(*at));
     let mut at = listed.iter().filter(at);

@@ -159,7 +159,7 @@ impl Put {
             }
             self.heard.more().await;
         }
-        Err(RequestError::Malformed("interim responses without end"))
+        Err(RequestError::Malformed("too many interim responses"))
     }
 }
 
@@ -221,7 +221,7 @@ impl protocol::Client for Client {
                 });
             }
         }
-        Err(RequestError::Malformed("interim responses without end"))
+        Err(RequestError::Malformed("too many interim responses"))
     }
 }
 
@@ -356,8 +356,8 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
         // RFC 9110 section 14.4: it means nothing here. Who sends it means something else.
         Some(range) if range.first != 0 || Some(range.end) != range.length => {
             Err(match ask.have.is_some() {
-                true => RequestError::NotTheRest("a part of the file, sent as all of it"),
-                false => RequestError::Malformed("a part of the file, sent as all of it"),
+                true => RequestError::NotTheRest("a part of the file in place of the whole file"),
+                false => RequestError::Malformed("a part of the file in place of the whole file"),
             })
         }
         _ => Ok(whole),
@@ -401,10 +401,12 @@ fn number(text: &str) -> Option<u64> {
 /// Makes sure that what follows begins where the file was asked for. It may be less of it.
 fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
     let Some((have, stamp)) = &ask.have else {
-        return Err(RequestError::Malformed("part of a file, not asked for"));
+        return Err(RequestError::Malformed(
+            "a part of the file that was not requested",
+        ));
     };
     let Some(range) = range(fields).filter(|range| range.first == *have) else {
-        let told = "another part of the file than was asked for";
+        let told = "another part of the file than requested";
         return Err(RequestError::NotTheRest(told));
     };
     if Stamp::of(fields).is_some_and(|now| now != *stamp) {
@@ -477,7 +479,7 @@ mod tests {
 
     #[tokio::test]
     async fn interim_responses_have_an_end() {
-        let told = "the server's answer makes no sense: interim responses without end";
+        let told = "the server's answer is not valid: too many interim responses";
         for count in [0, 1, 15, 16, 20] {
             let client = of_interim(count).await;
             let asked = soon(client.ask(&file())).await;
@@ -649,13 +651,13 @@ mod tests {
             (202, "the server answered 202 Accepted"),
             (
                 206,
-                "the server's answer makes no sense: part of a file, not asked for",
+                "the server's answer is not valid: a part of the file that was not requested",
             ),
         ] {
             assert_eq!(check(status, &[]).unwrap_err().to_string(), told);
         }
         let moved = check(301, &[("location", "/elsewhere")]).unwrap_err();
-        let told = "the server says it is elsewhere: /elsewhere (301 Moved Permanently)";
+        let told = "the server redirects to /elsewhere (301 Moved Permanently)";
         assert_eq!(moved.to_string(), told);
     }
 

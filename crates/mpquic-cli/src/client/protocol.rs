@@ -24,7 +24,7 @@ pub(crate) enum RequestError {
     ServerFailed,
     #[error("the server refused the request (code {0:#x})")]
     Refused(u64),
-    #[error("the server says it is elsewhere: {location} ({status})")]
+    #[error("the server redirects to {location} ({status})")]
     Redirected {
         status: StatusCode,
         location: String,
@@ -35,9 +35,9 @@ pub(crate) enum RequestError {
     #[error("the server answered 416 Range Not Satisfiable")]
     PastEnd { length: Option<u64> },
     /// The rest was asked for, and this is not it: the whole may be had.
-    #[error("the server's answer makes no sense: {0}")]
+    #[error("the server's answer is not valid: {0}")]
     NotTheRest(&'static str),
-    #[error("the server's answer makes no sense: {0}")]
+    #[error("the server's answer is not valid: {0}")]
     Malformed(&'static str),
     #[error("{0}")]
     Unsupported(&'static str),

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
 
     let addresses = server.local_addrs();
     let [first, second] = addresses[..] else {
-        return Err(Failure::other("the server has not two addresses"));
+        return Err(Failure::other("the server has fewer than two addresses"));
     };
     let relay = Relay::start(second.ip(), second).await;
     let relay = relay.map_err(|error| Failure::other(format!("no link to cut: {error}")))?;
@@ -152,16 +152,12 @@ fn tell(args: &Demo, report: &Report, outage: Told) -> Result<(), Failure> {
         return Ok(());
     }
     let gap = report.longest_gap_ms.unwrap_or_default();
-    screen::print(format_args!(
-        "The longest time in which nothing arrived: {gap:.0} ms"
-    ));
+    screen::print(format_args!("Longest time without data: {gap:.0} ms"));
     match outage.used_again_ms {
         Some(time) => screen::print(format_args!(
-            "The link that was cut carried data again after {time:.0} ms"
+            "The cut link carried data again after {time:.0} ms"
         )),
-        None => screen::print(format_args!(
-            "The link that was cut carried no data before the end"
-        )),
+        None => screen::print(format_args!("The cut link carried no data before the end")),
     }
     Ok(())
 }

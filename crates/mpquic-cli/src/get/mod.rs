@@ -157,7 +157,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         return Err(Failure::usage(message));
     }
     if args.live.is_shown() && args.json == Some(Json::Events) {
-        let message = "--live covers the terminal until the end, and --json=events tells at once; leave one out";
+        let message = "--live and --json=events both write to the terminal; leave one out";
         return Err(Failure::usage(message));
     }
     Ok(Plan {

@@ -328,7 +328,7 @@ impl Output {
             }
             Self::Stream(Stream { bytes: 0, .. }) => Ok(()),
             Self::Stream(_) => Err(io::Error::other(
-                "it would have to start over, and what was written cannot be taken back",
+                "the download has to start over, which standard output cannot do",
             )),
         }
     }

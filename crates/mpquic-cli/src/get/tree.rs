@@ -256,7 +256,7 @@ impl Tree<'_> {
         let told = of_files(count, self.plan.treatment.total.load(Relaxed), seconds);
         let before = match here {
             0 => String::new(),
-            here => format!(", {here} were here before"),
+            here => format!(", {here} were already here"),
         };
         screen::say(format_args!("{}: {told}{before}", self.root.url));
     }
@@ -340,7 +340,7 @@ impl Tree<'_> {
         let text = memory.take();
         let listed: Vec<Listed> = serde_json::from_slice(&text).map_err(|error| {
             Cause::Content.failed(format_args!(
-                "the server sends no list of the directory that programs can read ({error})"
+                "the server sends no list of the directory in JSON ({error})"
             ))
         })?;
         make_directory(&at.path, within.is_none())?;
@@ -393,7 +393,7 @@ impl Tree<'_> {
         };
         let shown = entry.name.escape_debug();
         let Some(name) = entry.file_name().filter(|name| is_plain_name(name)) else {
-            let told = format!("`{shown}` is no name that a file may have here");
+            let told = format!("a file here cannot have the name `{shown}`");
             return Err(Cause::Content.failed(told));
         };
         if !self.dot_files && name.as_encoded_bytes().starts_with(b".") {
@@ -440,12 +440,12 @@ impl Tree<'_> {
         match there {
             // A link or a pipe would lead the bytes elsewhere.
             Ok(there) if replace && !there.is_file() => {
-                let told = format!("{} is there, and no file", at.path.display());
+                let told = format!("{} exists, and is not a file", at.path.display());
                 return Err(Cause::File.failed(told));
             }
             Ok(_) if !replace => {
                 let told = format!(
-                    "{} is there already; --overwrite replaces it",
+                    "{} exists already; --overwrite replaces it",
                     at.path.display()
                 );
                 return Err(Cause::File.failed(told));

@@ -35,13 +35,13 @@ pub(crate) fn literal(host: &str) -> Result<Option<Literal>, String> {
     let scope = match (zone, ip) {
         (None, IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
             return Err(format!(
-                "{ip} is good on one link only: say which, as in [{ip}%25eth0]"
+                "{ip} is a link-local address: name its link, as in [{ip}%25eth0]"
             ));
         }
         (None, _) => 0,
         (Some(zone), IpAddr::V6(v6)) => scope(v6, zone)?,
         (Some(_), IpAddr::V4(_)) => {
-            return Err(format!("{host}: an IPv4 address has no link behind it"));
+            return Err(format!("{host}: an IPv4 address takes no name of a link"));
         }
     };
     Ok(Some(Literal { ip, scope }))
@@ -59,7 +59,7 @@ fn scope(ip: Ipv6Addr, zone: &str) -> Result<u32, String> {
     let found = encoded.and_then(number).or_else(|| number(zone));
     found.ok_or_else(|| {
         let name = encoded.unwrap_or(zone);
-        format!("{ip}: there is no link `{name}`; `mpquic paths` lists those that there are")
+        format!("{ip}: there is no link `{name}`; `mpquic paths` lists the links")
     })
 }
 
@@ -153,11 +153,11 @@ mod tests {
         for (host, told) in [
             (
                 "[fe80::1]",
-                "fe80::1 is good on one link only: say which, as in [fe80::1%25eth0]",
+                "fe80::1 is a link-local address: name its link, as in [fe80::1%25eth0]",
             ),
             (
                 "[fe80::1%25no-such]",
-                "fe80::1: there is no link `no-such`; `mpquic paths` lists those that there are",
+                "fe80::1: there is no link `no-such`; `mpquic paths` lists the links",
             ),
         ] {
             assert_eq!(literal(host).unwrap_err(), told);

@@ -70,8 +70,8 @@ impl Identity {
         let kept = Self::read(&path, &path);
         let kept = kept.map_err(|failure| match failure {
             Failure::Usage(message) => Failure::Usage(format!(
-                "{message}; it should have a certificate and its key: remove it to have a new one \
-                 made, which clients have to pin anew"
+                "{message}; expected a certificate and its key: remove the file to make a new identity, \
+                 which clients have to pin again"
             )),
             other => other,
         });
@@ -255,7 +255,7 @@ mod tests {
         std::os::unix::fs::symlink("nothing", directory.path().join(FILE)).unwrap();
         let failure = Identity::kept(directory.path(), &[]).err().unwrap();
         assert_eq!(failure.code(), 2, "{failure:?}");
-        let told = "remove it to have a new one made, which clients have to pin anew";
+        let told = "remove the file to make a new identity, which clients have to pin again";
         assert!(failure.message().ends_with(told), "{failure:?}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }

@@ -36,7 +36,7 @@ use crate::text::url;
 // replace the help text of the command, here and below.)
 #[derive(Debug, Args)]
 pub(crate) struct Connections {
-    /// Use this cipher suite and no other
+    /// Use only this cipher suite
     #[arg(long, value_name = "NAME")]
     pub(crate) cipher: Option<Cipher>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Transport parameters for at most this many paths, with logs if they were asked for.
+    /// Transport options for at most `max_paths` paths, with qlog if it is turned on.
     pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportOptions, Failure> {
         let mut transport = self.policy.transport(max_paths);
         self.qlog.apply(&mut transport)?;
@@ -66,16 +66,17 @@ pub(crate) struct Policy {
     /// Congestion controller; `mpquic controllers` lists them
     #[arg(long, value_name = "NAME", default_value = "coupled-bbr", value_parser = parse_controller)]
     pub(crate) cc: Controller,
-    /// Take both from this file, which `mpquic advise` writes. They are those of what this side sends
+    /// Take scheduler and controller from this file, which `mpquic advise` writes. They affect the
+    /// data that this side sends
     #[arg(long = "policy", value_name = "FILE", conflicts_with_all = ["scheduler", "cc"])]
     pub(crate) file: Option<PolicyFile>,
-    /// Start each path as if no earlier connection had used it; otherwise one that carried data in the
-    /// last hour starts quicker (Careful Resume, RFC 9959)
+    /// Ignore the rates that paths had in the last hour. By default a path with a remembered rate
+    /// starts faster (Careful Resume, RFC 9959)
     #[arg(long)]
     pub(crate) no_path_memory: bool,
 }
 
-/// Bytes of DATAGRAMs that may wait to be read, for those who read them.
+/// Bytes of received DATAGRAMs that may wait for an application that reads them.
 pub(crate) const DATAGRAM_BUFFER: usize = 1 << 20;
 
 impl Policy {
@@ -97,9 +98,9 @@ impl Policy {
 
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
-    /// Versions of QUIC to speak (v1, v2), the preferred one first. A client starts with the
-    /// lowest, and the server may switch to another; a server switches to the first of its versions
-    /// that the client speaks too
+    /// Supported QUIC versions (v1, v2), the preferred one first. A client starts with the lowest
+    /// version, and the server may switch to another one: the first of its versions that the client
+    /// supports
     #[arg(
         long = "quic-version",
         value_name = "LIST",
@@ -115,7 +116,7 @@ impl Versions {
     }
 }
 
-/// Largest size of a qlog file that can be asked for, MiB.
+/// Largest value of --qlog-max-size, MiB.
 const MAX_QLOG_SIZE: u64 = 1 << 24;
 
 #[derive(Debug, Args)]
@@ -129,7 +130,7 @@ pub(crate) struct Qlog {
 }
 
 impl Qlog {
-    /// Makes connections write logs, if that was asked for.
+    /// Turns on qlog if the options ask for it.
     pub(crate) fn apply(&self, transport: &mut TransportOptions) -> Result<(), Failure> {
         let from_environment = || {
             let directory = std::env::var_os("QLOGDIR")?;
@@ -155,8 +156,8 @@ pub(crate) struct TrustArgs {
     /// Trust only the certificate with this SHA-256 fingerprint
     #[arg(long, value_name = "sha256:HEX")]
     pin: Option<Fingerprint>,
-    /// Trust a server that is met for the first time, and from then on only the certificate that it
-    /// had (see --known-hosts)
+    /// Trust a new server, and afterwards only the certificate that it showed then (see
+    /// --known-hosts)
     #[arg(long)]
     first_use: bool,
     /// Trust every server: an attacker on the network can read and change the data
@@ -184,7 +185,7 @@ pub(crate) enum Alpn {
     H3,
     /// HTTP/0.9 over QUIC, as used by interoperability tests
     HqInterop,
-    /// The QUIC performance protocol, which has commands of its own
+    /// The QUIC performance protocol, for `mpquic perf` and `mpquic serve --perf`
     #[value(skip)]
     Perf,
 }
@@ -258,7 +259,7 @@ fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownControll
 
 pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
     if !text.contains("://") && text.starts_with(|c: char| c.is_alphanumeric() || c == '[') {
-        return Err(format!("it has no scheme; say https://{text}"));
+        return Err(format!("the URL has no scheme; expected https://{text}"));
     }
     let expected = "expected https://HOST[:PORT]/FILE";
     let escaped = url::escaped(text.as_bytes());
@@ -292,7 +293,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
 /// The longest name of an interface, in bytes (IFNAMSIZ without its end).
 const LONGEST_INTERFACE: usize = 15;
 
-/// Where a path starts.
+/// A local address or interface from which a path starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Local {
     Address(IpAddr),
@@ -336,7 +337,7 @@ pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
     ))
 }
 
-/// Whether an interface may have this name: links come and go, and one that is away may come.
+/// True if an interface can have this name. The interface need not exist yet.
 fn may_be_interface(name: &str) -> bool {
     let is_dotted = |byte: u8| byte.is_ascii_digit() || byte == b'.';
     // Whoever writes this means an address.
@@ -361,7 +362,10 @@ mod tests {
         let expected = "https://xn--bcher-kva.example:1/gr%C3%BCn%20%5B1%5D?a%7Cb";
         assert_eq!(host, expected);
         let told = parse_url("example.org/x").unwrap_err();
-        assert_eq!(told, "it has no scheme; say https://example.org/x");
+        assert_eq!(
+            told,
+            "the URL has no scheme; expected https://example.org/x"
+        );
         for wrong in [
             "http://example.org/",
             "https://example.org:x/",

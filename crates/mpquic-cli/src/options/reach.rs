@@ -15,12 +15,12 @@ pub(crate) struct Reach {
     /// Open a path from this local address or interface; repeat for several
     #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
     pub(crate) local: Vec<Local>,
-    /// Open no path over this interface; repeat for several. Tunnels, and bridges to containers, are
-    /// left out in any case, unless --local names them
+    /// Open no path over this interface; repeat for several. Tunnels, and bridges to containers,
+    /// are always left out unless --local names them
     #[arg(long, value_name = "IFACE", conflicts_with = "local", value_parser = parse_interface)]
     pub(crate) exclude: Vec<String>,
-    /// Connect to this address instead of that of the URL's host; repeat for further addresses of
-    /// the same server
+    /// Connect to this address instead of the address of the URL's host; repeat for further
+    /// addresses of the same server
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_server)]
     pub(crate) server_addr: Vec<SocketAddr>,
     /// Open at most this many paths
@@ -33,14 +33,14 @@ pub(crate) struct Reach {
     pub(crate) connections: Connections,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
-    /// Show servers that ask for one this certificate: a chain, the own one first
+    /// Client certificate for servers that ask for one: a chain, the client's own certificate first
     #[arg(long, value_name = "PEM", requires = "client_key")]
     pub(crate) client_cert: Option<PathBuf>,
-    /// Private key of the certificate
+    /// Private key of the client certificate
     #[arg(long, value_name = "PEM", requires = "client_cert")]
     pub(crate) client_key: Option<PathBuf>,
-    /// Where servers are remembered that were trusted with --first-use: a line of HOST:PORT and
-    /// fingerprint each [default: known_hosts in $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    /// File of servers trusted by --first-use, with a line of HOST:PORT and fingerprint for each
+    /// [default: known_hosts in $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
     #[arg(long, value_name = "FILE", requires = "first_use")]
     pub(crate) known_hosts: Option<PathBuf>,
 }
@@ -48,8 +48,8 @@ pub(crate) struct Reach {
 // How long a transfer is kept up. (See above.)
 #[derive(Debug, Args)]
 pub(crate) struct Patience {
-    /// If the connection is lost, go on over a new one, until nothing new has come through for this
-    /// time; 0 to give up at once
+    /// After a lost connection, retry over new connections until no new data has arrived for this
+    /// time; 0 to fail at once
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
     pub(crate) retry_time: u64,
     #[command(flatten)]
@@ -58,13 +58,13 @@ pub(crate) struct Patience {
 
 #[derive(Debug, Args)]
 pub(crate) struct Stall {
-    /// Take a connection on which nothing goes on for this long for lost
+    /// Treat a connection without progress for this time as lost
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stall_timeout: u64,
 }
 
 impl Stall {
-    /// How long nothing may go on.
+    /// The longest time without progress.
     pub(crate) fn limit(&self) -> Duration {
         Duration::from_secs(self.stall_timeout)
     }

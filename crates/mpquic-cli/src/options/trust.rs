@@ -164,7 +164,7 @@ impl Verifier {
         let (seen, error) = refused.as_ref()?;
         if let Some(known) = self.known(*seen) {
             return Some(format!(
-                "the server's certificate is {seen}, but it was {known} when it was met first"
+                "the server's certificate is {seen}, but it was {known} at the first contact"
             ));
         }
         Some(match self.pinned {

@@ -12,23 +12,23 @@ use crate::options::reach::{Reach, Stall};
 use crate::rate::Rate;
 use crate::report::live_terminal::LiveArgs;
 
-/// Port of servers that are named without one: that of `mpquic serve`.
+/// Port of a server without a port: that of `mpquic serve`.
 const DEFAULT_PORT: u16 = 4433;
 
-/// Measure what a server and the paths to it can do
+/// Measure the paths to a server under load
 ///
-/// The server is `mpquic serve --perf`, or another one that speaks the QUIC performance protocol
-/// (draft-banks-quic-performance, ALPN `perf`). Paths run as for `mpquic get`. Bufferbloat is
-/// graded by how much the median latency grows under load: A+ by less than 5 ms, A 30, B 60, C 200,
-/// D 400, else F.
+/// The server runs `mpquic serve --perf`, or another program with the QUIC performance protocol
+/// (draft-banks-quic-performance, ALPN `perf`). Paths are those of `mpquic get`. The bufferbloat
+/// grade is the growth of the median latency under load, in ms: A+ below 5, A below 30, B below 60,
+/// C below 200, D below 400, otherwise F.
 #[derive(Debug, Args)]
 #[command(after_help = examples::PERF)]
 pub(crate) struct Perf {
-    /// The server, as HOST[:PORT] or https://HOST[:PORT]; the port is 4433 unless named
+    /// The server, as HOST[:PORT] or https://HOST[:PORT]; the default port is 4433
     #[arg(value_name = "SERVER", value_parser = parse_server)]
     pub(crate) server: Uri,
-    /// What to measure, in this order: latency without load, download, upload, both at once,
-    /// requests per second, DATAGRAMs (which need `mpquic serve --perf`)
+    /// Tests to run, in this order: latency without load, download, upload, both at once, requests
+    /// per second, DATAGRAMs (which need `mpquic serve --perf`)
     #[arg(
         long,
         value_name = "LIST",
@@ -36,13 +36,13 @@ pub(crate) struct Perf {
         default_value = "latency,download,upload"
     )]
     pub(crate) test: Vec<Test>,
-    /// How long each measurement takes
+    /// Duration of each test
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = parse_seconds)]
     pub(crate) time: Duration,
-    /// How often a line tells how it goes; 0 for no such lines
+    /// Seconds between progress lines; 0 for none
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     pub(crate) interval: Duration,
-    /// Streams of each direction that a download or upload uses at once
+    /// Streams of a download or upload at a time, in each direction
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) streams: u16,
     /// Requests at a time
@@ -68,8 +68,8 @@ pub(crate) struct Perf {
     pub(crate) preference: Preference,
     #[command(flatten)]
     pub(crate) stall: Stall,
-    /// Print JSON objects, one a line: `connected`, an `interval` now and then, and the `result` of
-    /// each measurement
+    /// Print JSON lines: `connected`, an `interval` for each progress line, and the `result` of
+    /// each test
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -79,15 +79,15 @@ pub(crate) struct Perf {
 pub(crate) enum Test {
     /// Round trips of small requests, without load
     Latency,
-    /// What arrives, and latency meanwhile
+    /// Received bytes, and latency under this load
     Download,
-    /// What is taken, and latency meanwhile
+    /// Sent bytes, and latency under this load
     Upload,
     /// Download and upload at once
     Both,
     /// Requests per second, and their latency
     Requests,
-    /// Loss and jitter of DATAGRAMs, there and back
+    /// Loss and jitter of DATAGRAMs in both directions
     Datagrams,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn parse_server(text: &str) -> Result<Uri, String> {
     };
     let url = parse_url(&url).map_err(|error| format!("{error}; {expected}"))?;
     if !matches!(url.path(), "" | "/") || url.query().is_some() {
-        return Err(format!("a path means nothing here; {expected}"));
+        return Err(format!("the server has no path; {expected}"));
     }
     let authority = url.authority().ok_or(expected)?;
     if authority.as_str().contains('@') {

@@ -6,7 +6,7 @@ pub(crate) fn ready() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Err(error) = tell(&socket, b"READY=1\n")
     {
-        tracing::warn!("the service manager was not told: {error}");
+        tracing::warn!("cannot notify the service manager: {error}");
     }
 }
 

@@ -27,71 +27,70 @@ pub(crate) enum Proxy {
     Down(ProxyDown),
 }
 
-/// Carry on what clients send: run it where the Internet is
+/// Run the proxy's server, on a machine in the Internet
 ///
-/// An HTTP/3 proxy: CONNECT for TCP (RFC 9114) and CONNECT-UDP (RFC 9298), for `mpquic proxy client` and
-/// others who speak these. Only users with credentials may use it, and only public addresses can be
-/// reached, unless options say otherwise.
+/// An HTTP/3 proxy with CONNECT for TCP (RFC 9114) and CONNECT-UDP (RFC 9298), for `mpquic proxy
+/// client` and other clients of these protocols. By default only users with credentials may use it,
+/// and only public addresses can be reached.
 ///
-/// Prints `listening on ADDR:PORT` for each address on stdout, then the SHA-256 fingerprint of the
-/// self-signed certificate, for the --pin option of `mpquic proxy client`. Runs until SIGINT or SIGTERM,
-/// then lets open flows end (--drain-timeout).
+/// Prints `listening on ADDR:PORT` for each address to standard output, then the SHA-256
+/// fingerprint of its self-signed certificate, for the option --pin of `mpquic proxy client`.
+/// SIGINT or SIGTERM stops the server after its open flows (--drain-timeout).
 #[derive(Debug, Args)]
 pub(crate) struct ProxyServer {
-    /// Who may use it: a file with `basic NAME:PASSWORD` or `bearer TOKEN` on each line
+    /// File of users, with `basic NAME:PASSWORD` or `bearer TOKEN` on each line
     #[arg(long, value_name = "FILE", required_unless_present_any = ["open", "client_ca"])]
     pub(crate) credentials: Option<PathBuf>,
-    /// Let in only clients with a certificate that was issued by one of the certificates in this file; beside
-    /// --credentials both are needed
+    /// Accept only clients with a certificate issued by a certificate in this file; with
+    /// --credentials, clients need both
     #[arg(long, value_name = "PEM")]
     pub(crate) client_ca: Option<PathBuf>,
-    /// Let anybody use it: what they do will seem to come from this machine
+    /// Let everybody use the proxy; their traffic appears to come from this machine
     #[arg(long, conflicts_with_all = ["credentials", "client_ca"])]
     pub(crate) open: bool,
     /// Allow targets that are not public, as NETWORK, NETWORK:PORTS or :PORTS, such as 10.0.0.0/8,
     /// [fd00::/8]:443 or :8000-8999; repeat for several
     #[arg(long, value_name = "RULE")]
     pub(crate) allow: Vec<Rule>,
-    /// Deny these targets, also if they are allowed; repeat for several
+    /// Deny these targets, even if --allow allows them; repeat for several
     #[arg(long, value_name = "RULE")]
     pub(crate) deny: Vec<Rule>,
-    /// Allow no target but those of --allow
+    /// Allow only the targets of --allow
     #[arg(long, requires = "allow")]
     pub(crate) only_allowed: bool,
-    /// Addresses that this network translates to IPv4 (NAT64), such as 2001:db8:64::/96, beside 64:ff9b::/96: rules
-    /// are for the IPv4 addresses in them, too; repeat for several
+    /// Prefix of addresses that this network translates to IPv4 (NAT64), such as 2001:db8:64::/96,
+    /// beside 64:ff9b::/96. Rules also apply to the IPv4 addresses in them; repeat for several
     #[arg(long, value_name = "PREFIX")]
     pub(crate) nat64: Vec<Nat64Prefix>,
-    /// Connections open at a time, of all clients; more are refused
+    /// Open connections of all clients; further ones are refused
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_connections: u32,
-    /// Connections open at a time from one address (of IPv6: one network of 64 bits); more are
-    /// closed
+    /// Open connections of one address (of IPv6: one network of 64 bits); further ones are closed
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_client_connections: u32,
-    /// Flows open at a time of one user (with --open: of one address). One more takes the place of the UDP flow that
-    /// has waited longest for an answer, and is refused if there is none
+    /// Open flows of one user (with --open: of one address). A further flow displaces the UDP flow
+    /// that has waited longest for an answer, and is refused if there is none
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_flows: u32,
-    /// Flows of one user that may begin in a second; more wait for their turn
+    /// New flows of one user per second; further ones wait
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_new_flows: u32,
-    /// Give up a target that does not answer within this time, lookup of its name included
+    /// Give up a target without an answer after this time, including the lookup of its name
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=50))]
     pub(crate) target_timeout: u64,
     #[command(flatten)]
     pub(crate) idle: Idle,
-    /// What flows to certain targets are for: CLASS is bulk, interactive or real-time, RULE is like that of
-    /// --allow; repeat for several, the first one that fits counts. Others are guessed from port, size and rate
+    /// Class of flows to certain targets: CLASS is bulk, interactive or real-time, RULE is a rule of --allow;
+    /// repeat for several, the first fitting one counts. Other flows are classified by port, size and rate
     #[arg(long, value_name = "CLASS=RULE")]
     pub(crate) class: Vec<ClassRule>,
-    /// When told to end (SIGTERM or SIGINT), let open flows go on for up to this long; a second
-    /// signal ends at once
+    /// After SIGTERM or SIGINT, let open flows continue for up to this time; a second signal stops
+    /// the server at once
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(crate) drain_timeout: u64,
-    /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of
-    /// the command line count more. SIGHUP makes the server read it and the credentials
-    /// again, and the certificate: who may use it, where to, and how many flows; what is open goes on
+    /// Also read options from this TOML file: keys are the names of options, such as `max-flows = 100`. The
+    /// command line overrides the file. SIGHUP reads the file, the credentials and the certificate again:
+    /// users, rules and limits of flows change, open flows go on
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -102,37 +101,36 @@ pub(crate) struct ProxyServer {
 
 /// Let programs on this machine use a proxy over all links at once
 ///
-/// Opens entrances, by default SOCKS 5 on 127.0.0.1:1080, and carries what comes in to the proxy over one
-/// connection with a path from each network interface. A connection that is lost is made anew.
+/// Opens entrances, by default SOCKS 5 on 127.0.0.1:1080, and carries their traffic to the proxy
+/// over one connection with a path from each network interface. A lost connection is made again.
 ///
-/// Prints a line for each entrance on stdout: its kind, and where it is.
+/// Prints a line with kind and address for each entrance to standard output.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyClient {
     /// The proxy, as https://HOST[:PORT]
     #[arg(value_name = "URL", value_parser = parse_url)]
     pub(crate) url: Uri,
-    /// What the proxy is shown: a file with the line `basic NAME:PASSWORD` or `bearer TOKEN`
+    /// File with the credential for the proxy: a line `basic NAME:PASSWORD` or `bearer TOKEN`
     #[arg(long, value_name = "FILE")]
     pub(crate) credentials: Option<PathBuf>,
-    /// SOCKS 5, TCP and UDP, at this port, of loopback unless another address is named; repeat for
-    /// several
+    /// SOCKS 5 entrance (TCP and UDP) at this port, on loopback by default; repeat for several
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_entrance)]
     pub(crate) socks: Vec<SocketAddr>,
-    /// An HTTP proxy at this port, of loopback unless another address is named; repeat for several
+    /// HTTP proxy entrance at this port, on loopback by default; repeat for several
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_entrance)]
     pub(crate) http: Vec<SocketAddr>,
-    /// Take TCP connections to anywhere that the system diverts to this port with TPROXY, of loopback unless another
-    /// address is named; needs root or the capability CAP_NET_ADMIN. Repeat for several
+    /// Entrance for TCP connections that the kernel diverts to this port with TPROXY, on loopback
+    /// by default; needs root or CAP_NET_ADMIN; repeat for several
     #[cfg(target_os = "linux")]
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_entrance)]
     pub(crate) tproxy: Vec<SocketAddr>,
-    /// Lead a port, of loopback unless another address is named, to this target: TCP, or UDP with
-    /// `udp:` in front; repeat for several
+    /// Forward this port, on loopback by default, to this target; TCP, or UDP after `udp:`; repeat
+    /// for several
     #[arg(short = 'L', long, value_name = "[udp:][ADDR:]PORT:HOST:PORT")]
     pub(crate) forward: Vec<Forward>,
-    /// What flows to certain targets are for: CLASS is bulk, interactive or real-time, RULE is NETWORK,
-    /// NETWORK:PORTS or :PORTS; repeat for several, the first one that fits counts. Others are guessed from
-    /// port, size and rate
+    /// Class of flows to certain targets: CLASS is bulk, interactive or real-time, RULE is NETWORK,
+    /// NETWORK:PORTS or :PORTS; repeat for several, the first fitting one counts. Other flows are classified
+    /// by port, size and rate
     #[arg(long, value_name = "CLASS=RULE")]
     pub(crate) class: Vec<ClassRule>,
     #[cfg(target_os = "linux")]
@@ -140,8 +138,8 @@ pub(crate) struct ProxyClient {
     pub(crate) tun: TunArgs,
     #[command(flatten)]
     pub(crate) idle: Idle,
-    /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of
-    /// the command line count more
+    /// Also read options from this TOML file: keys are the names of options, such as `socks = [1080]`. The
+    /// command line overrides the file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -155,10 +153,10 @@ pub(crate) struct ProxyClient {
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Idle {
-    /// Close a TCP connection that carries nothing for this long
+    /// Close a TCP connection without data for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) tcp_idle: u64,
-    /// Close a UDP flow that carries nothing for this long
+    /// Close a UDP flow without data for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) udp_idle: u64,
 }
@@ -207,7 +205,7 @@ impl FromStr for Forward {
     }
 }
 
-/// The credentials of a file, one a line; lines that begin with `#` are none.
+/// Reads the credentials of a file, one on each line; lines that begin with `#` are comments.
 pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Cause::File.failed(format_args!("cannot read {}: {error}", path.display()))

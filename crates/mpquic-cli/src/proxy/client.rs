@@ -152,7 +152,7 @@ async fn keep(
 /// There is an entrance besides those that are ports.
 #[cfg_attr(
     not(target_os = "linux"),
-    expect(unused_variables, reason = "there are devices on Linux only")
+    expect(unused_variables, reason = "network devices need Linux")
 )]
 fn has_device(args: &ProxyClient) -> bool {
     #[cfg(target_os = "linux")]

@@ -20,22 +20,24 @@ use crate::process::failure::Failure;
 use crate::process::screen;
 use crate::report::{self, PathReport};
 
-/// How often it is asked with `--live`.
+/// Interval of `--live`.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Show the paths and flows of a proxy, or of a client of one, that runs on this machine
+/// Show the paths and flows of the proxy, or of the proxy client, on this machine
 ///
-/// Asks the Unix socket that both make (--status-socket). Prints a row for each path, and one for each flow. With
-/// --live it does so each second until it is interrupted, with the rates of that second, the busiest flows first.
+/// Asks the Unix socket of the proxy or its client (--status-socket), and prints a row for each
+/// path and each flow. With --live it repeats that each second until interrupted, with the rates of
+/// that second, the busiest flows first.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyStatus {
-    /// The socket to ask [default: that of a client, or else of a server, in $RUNTIME_DIRECTORY,
-    /// $XDG_RUNTIME_DIR or /run/mpquic]
+    /// The socket to ask [default: the client's socket, otherwise the server's, in
+    /// $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR or /run/mpquic]
     socket: Option<PathBuf>,
-    /// Print JSON: an object with `role`, `connections`, which have `paths` like those of `mpquic get --json`, and `flows`
+    /// Print a JSON object with `role`, `connections` (with `paths` as in `mpquic get --json`) and
+    /// `flows`
     #[arg(long)]
     json: bool,
-    /// Show them again each second, and how much each path and flow carried in it
+    /// Refresh each second, with the bytes that each path and flow carried in it
     #[arg(long, conflicts_with = "json")]
     live: bool,
 }
@@ -43,8 +45,8 @@ pub(crate) struct ProxyStatus {
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StatusSocket {
-    /// Answer `mpquic proxy status` at this Unix socket, for this user and root only [default:
-    /// proxy-client.sock or proxy-server.sock in $RUNTIME_DIRECTORY or $XDG_RUNTIME_DIR, if that is set]
+    /// Unix socket that answers `mpquic proxy status`, for this user and root only [default:
+    /// proxy-client.sock or proxy-server.sock in $RUNTIME_DIRECTORY or $XDG_RUNTIME_DIR, if set]
     #[arg(long, value_name = "SOCKET")]
     status_socket: Option<PathBuf>,
 }

@@ -37,23 +37,24 @@ use crate::text::times;
 
 /// Send files over all paths at once
 ///
-/// By PUT of HTTP/3: `mpquic serve --allow-put` takes them, and other servers that know the method. A
-/// file has its name there once it is whole.
+/// Sends HTTP/3 PUT requests. `mpquic serve --allow-put` accepts them, and so do other servers with
+/// this method. `mpquic serve` gives a file its name when it is complete.
 #[derive(Debug, Args)]
 #[command(after_help = examples::PUT)]
 pub(crate) struct Put {
-    /// Where to, as https://HOST[:PORT]/FILE; after a slash at its end follow the names of the files
+    /// Target, as https://HOST[:PORT]/FILE. If it ends with a slash, each file keeps its own name
+    /// below it
     #[arg(value_name = "URL", value_parser = parse_url)]
     url: Uri,
-    /// What to send; `-` is standard input
+    /// Files to send; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Send directories, with all that is in them: the server makes them (MKCOL). Files of which the
-    /// server has one of the same size and time are not sent again. Links in them, and what is no file,
-    /// are left out
+    /// Send directories with everything below them; the server makes them (MKCOL). Files that the
+    /// server has with the same size and time are skipped. Symbolic links inside directories, and
+    /// pipes, sockets and devices, are skipped with a message
     #[arg(short, long)]
     recursive: bool,
-    /// Send up to this many files at a time, over one connection
+    /// Send up to N files at a time, over one connection
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     parallel: u16,
     #[command(flatten)]
@@ -62,17 +63,17 @@ pub(crate) struct Put {
     preference: Preference,
     #[command(flatten)]
     patience: Patience,
-    /// Give paths from this local address or interface so many parts of what is sent; others get one;
-    /// repeat for several. What a path has no room for goes elsewhere
+    /// Give paths from this local address or interface N parts of the data, others one part; repeat
+    /// for several. Data for which a path has no room goes to other paths
     #[arg(long, value_name = "ADDR|IFACE=N", conflicts_with = "scheduler", value_parser = parse_weight)]
     weight: Vec<Weight>,
-    /// Send at this rate at most, all files together, in bits per second with a unit, such as 800k,
+    /// Send at most at this rate, all files together, in bits per second with a unit, such as 800k,
     /// 20M or 1.5G
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     #[command(flatten)]
     live: LiveArgs,
-    /// Print a JSON object for each file when it is done
+    /// Print a JSON object for each finished file
     #[arg(long)]
     json: bool,
     /// Print nothing but errors
@@ -152,7 +153,7 @@ fn left_out(paths: &[PathBuf]) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let told = format!("links, and what is no file, are left out: {names}{more}");
+    let told = format!("skipped links, and others that are not files: {names}{more}");
     Some(format!("mpquic: {}", one_line(&told)))
 }
 
@@ -236,7 +237,7 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
         let told = of_files(course.count, sending.total.bytes.load(Relaxed), seconds);
         let before = match course.there {
             0 => String::new(),
-            there => format!(", {there} were there before"),
+            there => format!(", {there} were already there"),
         };
         screen::say(format_args!("{}: {told}{before}", args.url));
     }

@@ -141,7 +141,7 @@ async fn directories_are_made_one_in_the_other() {
     fs::write(top.join(&deep).join("file"), "content").unwrap();
     let url = served.url("/");
     // Those that are there already are no hindrance, and equal files are not sent again.
-    for (lines, told) in [(3, "over 1 path"), (1, ", 1 were there before")] {
+    for (lines, told) in [(3, "over 1 path"), (1, ", 1 were already there")] {
         let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
         result.unwrap();
         let there = target.path().join("top").join(&deep).join("file");
@@ -193,7 +193,7 @@ async fn equal_files_are_not_sent_again_and_others_are() {
     let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
     result.unwrap();
     assert!(
-        said.contains(": 2 files, 7 B in ") && said.ends_with(", 1 were there before\n"),
+        said.contains(": 2 files, 7 B in ") && said.ends_with(", 1 were already there\n"),
         "{said}"
     );
     assert_eq!(fs::read(there("same")).unwrap(), b"abc");

@@ -66,7 +66,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<PathRecording>, Failure> {
                 continue;
             }
             Err(error) => {
-                let what = format!("no qlog file (JSON-SEQ): line {line}: {error}");
+                let what = format!("not a qlog file (JSON-SEQ): line {line}: {error}");
                 return Err(about(&what));
             }
         };
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(told(&[client.clone(), large]), refused);
         let first = told(&["{".to_owned(), event.clone()]);
         assert!(
-            first.starts_with("no qlog file (JSON-SEQ): line 1: "),
+            first.starts_with("not a qlog file (JSON-SEQ): line 1: "),
             "{first}"
         );
         assert_eq!(

@@ -26,9 +26,9 @@ use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::record::tap::Tap;
 
-/// How long round trips are measured without load, at most.
+/// The longest time for round trips without load.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long after an answer the next round trip begins without load.
+/// Pause between an answer and the next round trip, without load.
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
 /// How often one begins with load,
 const LOADED_EVERY: Duration = Duration::from_millis(10);
@@ -37,29 +37,29 @@ const LOADED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Measure what the paths to a server are like, for `mpquic advise`
 ///
-/// The server is `mpquic serve --perf`. From each usable address, or from those of --local, a connection
-/// of its own is made, one after the other: round trips without load, then a download that takes all it
-/// can get. What that shows of rate, delay, loss and queue becomes a scenario, for `mpquic advise` and
-/// `mpquic lab run`. A path with a long round trip needs more time to come up to speed: see --time.
+/// The server runs `mpquic serve --perf`. From each usable address, or each --local, the command
+/// makes one connection after the other, measures round trips without load, then downloads as fast
+/// as possible. It writes rate, delay, loss and queue as a scenario for `mpquic advise` and `mpquic
+/// lab run`. A path with a long round trip needs more time to reach its rate: see --time.
 #[derive(Debug, Args)]
 pub(crate) struct Record {
     /// The server, as HOST[:PORT] or https://HOST[:PORT]; the port is 4433 unless named
     #[arg(value_name = "SERVER", value_parser = parse_server, required_unless_present = "log")]
     server: Option<Uri>,
-    /// Measure nothing: take what this qlog file of a client shows of a download that kept all paths
-    /// busy (`mpquic get --qlog-dir DIR`)
+    /// Do not measure; read this qlog file of a client whose download kept all paths busy (`mpquic
+    /// get --qlog-dir DIR`)
     #[arg(long, value_name = "QLOG", conflicts_with = "server")]
     log: Option<PathBuf>,
     /// How long each path is loaded
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = parse_seconds)]
     time: Duration,
-    /// How much the scenario transfers, MB
+    /// Size of the scenario's transfer, MB
     #[arg(long, value_name = "MB", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     size: u32,
     /// Write the scenario to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Do not tell what is going on
+    /// Print no progress
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) struct Record {
     reach: Reach,
 }
 
-/// Measures one path after the other, and writes what was found.
+/// Measures one path after the other, and writes the scenario.
 pub(crate) async fn run(args: Record) -> Result<(), Failure> {
     let recordings = match (&args.server, &args.log) {
         (_, Some(log)) => log::read(log)?,
@@ -170,7 +170,7 @@ async fn measure_path(
     Ok(recording)
 }
 
-/// Round trips until then, while nothing else is under way.
+/// Round trips until the given time, without load.
 async fn without_load(client: &Client, until: Instant) -> Result<Vec<Duration>, Failure> {
     let mut idle = Vec::new();
     while Instant::now() < until {
@@ -180,7 +180,7 @@ async fn without_load(client: &Client, until: Instant) -> Result<Vec<Duration>, 
     Ok(idle)
 }
 
-/// Round trips until then, each with when it ended.
+/// Round trips until the given time, each with its end.
 async fn round_trips(
     client: &Client,
     began: Instant,
@@ -198,8 +198,8 @@ async fn round_trips(
     Ok(round_trips)
 }
 
-/// Round trips of DATAGRAMs: one that is lost in a full queue is not repeated, and so does not seem to have
-/// waited in it for as long as that takes.
+/// Round trips of DATAGRAMs. A DATAGRAM lost in a full queue is not repeated, so its repetition
+/// does not count as time in the queue.
 async fn echoes(
     connection: &Connection,
     began: Instant,

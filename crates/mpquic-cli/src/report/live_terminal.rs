@@ -26,14 +26,14 @@ use crate::process::screen;
 use crate::report::live::{Direction, LOOK, Live, Seen};
 use crate::report::live_view::{Palette, draw};
 
-/// How long the thread that reads keys waits for one.
+/// How long the thread that reads keys waits for a key.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 
-/// What the user wants.
+/// A command of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Select(isize),
-    /// Make the selected path a backup, or one that is used again.
+    /// Make the selected path a backup, or an ordinary path again.
     Backup,
     Close,
     Quit,
@@ -43,15 +43,15 @@ enum Wish {
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct LiveArgs {
-    /// Show the paths on the whole terminal, each with its rate over time, and keys to make one a backup
-    /// or close it. Where there is no terminal, lines are printed as without it
+    /// Show the paths on the whole terminal, each with its rate over time; keys make a path a
+    /// backup or close it. Without a terminal, the command prints its usual lines
     #[arg(long)]
     live: bool,
 }
 
 impl LiveArgs {
-    /// True if the view is shown. Where the cursor stands is asked for on standard output, which must
-    /// not be a file then.
+    /// True if the view is shown. Standard output must be a terminal, because the cursor's position
+    /// is read there.
     pub(crate) fn is_shown(self) -> bool {
         let are_terminals = io::stdin().is_terminal() && io::stdout().is_terminal();
         self.live && are_terminals && io::stderr().is_terminal()
@@ -64,8 +64,7 @@ impl LiveArgs {
     }
 }
 
-/// Runs a command, with the view of these connections beside it. Where there is no terminal, the command
-/// alone, which prints lines then.
+/// Runs a command beside the view of these connections. Without a terminal, runs the command alone.
 pub(crate) async fn beside(
     live: Option<Live>,
     connections: impl Fn() -> Vec<(u64, Connection)>,
@@ -107,7 +106,7 @@ fn seen(connections: &[(u64, Connection)]) -> Vec<Seen> {
     all
 }
 
-/// True if one of the sides keeps a path for the time when no other works.
+/// True if a side uses this path only as a backup.
 fn is_backup(connection: &Connection, id: PathId) -> bool {
     let status = connection.path(id).and_then(|path| path.status().ok());
     status.is_some_and(|(ours, theirs)| {

@@ -13,31 +13,31 @@ use crate::serve::listening::Listening;
 
 /// Serve the files of a directory
 ///
-/// Over HTTP/3, with a page for each directory that has no index.html, and over HTTP/0.9.
+/// Serves HTTP/3, with a page for each directory without an index.html, and HTTP/0.9.
 ///
-/// Prints `listening on ADDR:PORT` for each address on stdout, then the SHA-256 fingerprint of the
-/// self-signed certificate that it made when it first ran, for the --pin option of `mpquic get`.
-/// Runs until SIGINT or SIGTERM, then lets open requests finish (--drain-timeout). A client, where
-/// an option limits one, is an address.
+/// Prints `listening on ADDR:PORT` for each address to standard output. Without --cert it then
+/// prints the SHA-256 fingerprint of its self-signed certificate, for the option --pin of `mpquic
+/// get`. SIGINT or SIGTERM stops the server after its open requests (--drain-timeout). Options that
+/// limit a client count each client address.
 #[derive(Debug, Args)]
 #[command(after_help = examples::SERVE)]
 pub(crate) struct Serve {
-    /// Directory to serve; nothing outside it is ever sent
+    /// Directory to serve; files outside it are never sent
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
-    /// Answer measurements (`mpquic perf`, and other tools that speak the QUIC performance
-    /// protocol), and serve no files. Anybody who can reach the server may load it as they like:
-    /// see --client-rate
+    /// Answer measurements (`mpquic perf`, and other tools with the QUIC performance protocol), and
+    /// serve no files. Everybody who can reach the server can load it; --client-rate limits that
     #[arg(long, conflicts_with_all = ["dir", "dot_files", "alpn", "allow_put"])]
     pub(crate) perf: bool,
-    /// Serve files and directories whose names begin with a dot, too
+    /// Also serve files and directories whose names begin with a dot
     #[arg(long)]
     pub(crate) dot_files: bool,
     #[command(flatten)]
     pub(crate) listening: Listening,
-    /// Give clients to this many threads, each with sockets of its own: for many clients with little each.
-    /// A connection stays on its thread. Limits and figures are for all together, but --max-connections is
-    /// divided among the threads [default: one socket for each --listen, and all processors for all clients]
+    /// Spread clients over N threads, each with its own sockets, for many clients with small
+    /// transfers. A connection stays on its thread. Limits and metrics count all threads together;
+    /// --max-connections is divided among them [default: one socket for each --listen, all
+    /// processors for all clients]
     #[arg(long, value_name = "N", conflicts_with_all = ["announce", "preferred_address"], value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) workers: Option<u32>,
     /// Application protocols to offer, the preferred one first
@@ -48,8 +48,8 @@ pub(crate) struct Serve {
         default_value = "h3,hq-interop"
     )]
     pub(crate) alpn: Vec<Alpn>,
-    /// Serve the same files over TCP, by HTTP/1.1 and HTTP/2, and tell whoever comes that HTTP/3 is
-    /// here (Alt-Svc): browsers ask for that only then [default: the addresses of --listen]
+    /// Also serve the files over TCP, by HTTP/1.1 and HTTP/2, and announce HTTP/3 there (Alt-Svc),
+    /// as browsers need it [default: the addresses of --listen]
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -58,15 +58,16 @@ pub(crate) struct Serve {
         conflicts_with = "perf"
     )]
     pub(crate) alt_svc: Option<Option<SocketAddr>>,
-    /// Take files, too: PUT creates and replaces files in the directory. Anybody who can reach the
-    /// server may do that
+    /// Let PUT create and replace files in the directory. Everybody who can reach the server may do
+    /// that
     #[arg(long)]
     pub(crate) allow_put: bool,
-    /// Take no file that is larger than this, MiB
+    /// Refuse larger files, MiB
     #[arg(long, value_name = "MIB", requires = "allow_put", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) max_put_size: u64,
-    /// Let clients store this much in all while the server runs, MiB: files, and 4 KiB for each name of a
-    /// file or directory; beyond it they get 507 Insufficient Storage [default: no limit]
+    /// Limit all uploads together while the server runs, MiB: the bytes of files, and 4 KiB for
+    /// each name of a file or directory. Beyond the limit, clients get 507 Insufficient Storage
+    /// [default: no limit]
     #[arg(long, value_name = "MIB", requires = "allow_put", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) max_put_total: Option<u64>,
     #[command(flatten)]

@@ -118,7 +118,7 @@ impl<E: Exchange> Answer<'_, E> {
         }
         if !is_well_formed(self.request.uri().path()) {
             let response = status(StatusCode::BAD_REQUEST);
-            return self.text(response, "the path makes no sense\n").await;
+            return self.text(response, "the path is not valid\n").await;
         }
         let session = self.session;
         let open = session.admit(self.exchange).await?;
@@ -160,7 +160,7 @@ impl<E: Exchange> Answer<'_, E> {
             }
             Err(Refusal::Failed) => {
                 let response = status(StatusCode::INTERNAL_SERVER_ERROR);
-                self.text(response, "cannot read it\n").await
+                self.text(response, "the file cannot be read\n").await
             }
             Err(refusal) => Err(refusal),
         }
@@ -267,7 +267,7 @@ impl<E: Exchange> Answer<'_, E> {
             Selection::NotModified => (StatusCode::NOT_MODIFIED, 0..0),
             Selection::PreconditionFailed => {
                 let response = status(StatusCode::PRECONDITION_FAILED);
-                return self.text(response, "it is another version\n").await;
+                return self.text(response, "the file has another version\n").await;
             }
             Selection::Unsatisfiable => {
                 let response = status(StatusCode::RANGE_NOT_SATISFIABLE)
@@ -525,7 +525,7 @@ mod tests {
                 31,
             ),
             ("GET", "/none", &[], 404, "not found\n", 10),
-            ("GET", "/%zz", &[], 400, "the path makes no sense\n", 24),
+            ("GET", "/%zz", &[], 400, "the path is not valid\n", 24),
             ("PUT", "/new", &[], 201, "stored\n", 7),
             ("PUT", "/new", &[], 204, "", 0),
             ("MKCOL", "/made", &[], 201, "stored\n", 7),

@@ -11,36 +11,36 @@ use crate::serve::limits::Limits;
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LimitArgs {
-    /// Connections open at a time, of all clients; more are refused
+    /// Open connections of all clients; further ones are refused
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_connections: u32,
-    /// Connections open at a time from one address (of IPv6: one network of 64 bits); more are
-    /// closed [default: no limit]
+    /// Open connections of one address (of IPv6: one network of 64 bits); further ones are closed
+    /// [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_client_connections: Option<u32>,
-    /// Requests of a connection answered at a time; others wait
+    /// Requests of a connection that are answered at a time; others wait
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) max_requests: u16,
-    /// Files open at a time, for all clients; other requests wait
+    /// Open files for all clients; other requests wait
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=60_000))]
     pub(crate) max_open_files: u16,
-    /// Requests a second from one address, after as many at once; others are answered with 429 Too
-    /// Many Requests [default: no limit]
+    /// Requests per second from one address; N requests may come at once. Others are answered with
+    /// 429 Too Many Requests [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) client_requests: Option<u32>,
-    /// Send files at this rate at most, to all clients together, in bits per second with a unit, such
-    /// as 800k, 20M or 1.5G [default: no limit]
+    /// Send files at most at this rate, to all clients together, in bits per second with a unit,
+    /// such as 800k, 20M or 1.5G [default: no limit]
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
-    /// Send files to one address at this rate at most, in bits per second with a unit, such as 800k,
-    /// 20M or 1.5G [default: no limit]
+    /// Send files to one address at most at this rate, in bits per second with a unit, such as
+    /// 800k, 20M or 1.5G [default: no limit]
     #[arg(long, value_name = "RATE")]
     pub(crate) client_rate: Option<Rate>,
-    /// Give up a request whose client lets nothing through for this long
+    /// Give up a request whose client accepts no data for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) stall_timeout: u64,
-    /// When told to end (SIGTERM or SIGINT), let open requests finish for up to this long; a second
-    /// signal ends at once
+    /// After SIGTERM or SIGINT, let open requests finish for up to this time; a second signal stops
+    /// the server at once
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(crate) drain_timeout: u64,
 }

@@ -28,84 +28,85 @@ use crate::serve::live_page;
 use crate::serve::metrics_server::{self, Tell, Told};
 use crate::serve::observer::Observer;
 
-/// Port used when none is named.
+/// The port without --listen.
 const DEFAULT_PORT: u16 = 4433;
-/// What an address is expected to be that clients are told.
+/// Error text for an announced address that is not valid.
 const ONE_ADDRESS: &str = "one address, not all of them";
-/// The code that clients are told at the end: H3_NO_ERROR.
+/// The code with which the server closes connections at the end: H3_NO_ERROR.
 const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]
 pub(crate) struct Listening {
-    /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]. [::] includes
-    /// IPv4 unless 0.0.0.0 is named as well
+    /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]. [::]
+    /// includes IPv4 unless 0.0.0.0 is named as well
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Certificate chain, which SIGHUP makes `mpquic serve` read again; without it a self-signed one is
-    /// made, and kept
+    /// Certificate chain; SIGHUP reads it again [default: a self-signed certificate, made on the
+    /// first run and kept]
     #[arg(long, value_name = "PEM", requires = "key")]
     cert: Option<PathBuf>,
     /// Private key of the certificate
     #[arg(long, value_name = "PEM", requires = "cert")]
     key: Option<PathBuf>,
-    /// Most paths a client may have open at a time; 0 turns multipath off
+    /// Open paths of each client at a time; 0 turns multipath off
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub(crate) max_paths: u32,
-    /// Ask clients to move to this address of the server once they are connected, for example if
-    /// many servers share the address that clients connect to; once for IPv4, once for IPv6
+    /// Ask clients to move to this address of the server after the handshake, for example if many
+    /// servers share the address of --listen; once for IPv4, once for IPv6
     #[arg(long, value_name = "ADDR:PORT")]
     preferred_address: Vec<SocketAddr>,
-    /// Listen on this address as well, and tell clients of it, which open further paths to it; repeat for
-    /// several. With port 0, any free port
+    /// Also listen on this address, and announce it to clients, which open further paths to it;
+    /// repeat for several. Port 0 chooses a free port
     #[arg(long, value_name = "ADDR:PORT")]
     announce: Vec<SocketAddr>,
-    /// Behind a load balancer that speaks QUIC-LB: this file says which server this is, and how that stands
-    /// in its connection IDs. SIGHUP makes `mpquic serve` read it again
+    /// File with this server's ID for connection IDs, for use behind a load balancer that speaks
+    /// QUIC-LB. SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
     quic_lb: Option<PathBuf>,
-    /// Make clients prove their address (with a Retry packet) before anything else is done for
-    /// them; costs a round trip
+    /// Make every client prove its address with a Retry packet before other work; costs a round
+    /// trip
     #[arg(long)]
     pub(crate) retry: bool,
-    /// Where the self-signed certificate and its key are kept, so that clients need not pin another
-    /// one after a restart [default: $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    /// Directory for the self-signed certificate and its key, which clients can pin over restarts
+    /// [default: $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
     #[arg(long, value_name = "DIR", conflicts_with = "cert")]
     state: Option<PathBuf>,
     /// Append a line for each request to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// How the lines of the access log look
+    /// Format of the access log
     #[arg(long, value_name = "FORMAT", default_value = "common")]
     access_log_format: Format,
-    /// Answer HTTP/1 over TCP on this address: /metrics has figures for Prometheus, /health says
-    /// `ok`, or 503 while the server ends. Nothing protects it: name an address of your own network
+    /// Answer HTTP/1 over TCP on this address: /metrics has figures for Prometheus; /health says
+    /// `ok`, or 503 while the server stops. There is no access control: use an address of your own
+    /// network
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
-    /// With --metrics: /paths there is a page that shows connections and paths live, with the networks that
-    /// clients are in (/24 and /48), not their addresses
+    /// With --metrics: /paths shows connections and paths live, with the networks of clients (/24
+    /// and /48), not their addresses
     #[arg(long, requires = "metrics")]
     live_page: bool,
     #[command(flatten)]
     pub(crate) connections: Connections,
-    /// Who has issued the certificates that clients need.
+    /// File with the authority of client certificates, if clients need one.
     #[arg(skip)]
     pub(crate) client_ca: Option<PathBuf>,
-    /// How many threads share the work, if each is to have an endpoint of its own.
+    /// Number of threads with an endpoint of their own, if there are several.
     #[arg(skip)]
     pub(crate) workers: Option<u32>,
 }
 
-/// A server that listens.
+/// A listening server.
 pub(crate) struct Server {
     pub(crate) endpoints: Endpoints,
-    /// The addresses that clients are to connect to.
+    /// The addresses of --listen, with the chosen ports.
     pub(crate) listened: Vec<SocketAddr>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) identity: Identity,
-    /// If it is one of several.
+    /// The server's ID, if it is one of several.
     pub(crate) fleet: Option<Fleet>,
-    /// Of the certificate, if it is one that clients have to pin.
+    /// Fingerprint of the certificate, if clients have to pin it.
     pub(crate) fingerprint: Option<Fingerprint>,
     signals: Signals,
     drain: Drain,
@@ -113,8 +114,7 @@ pub(crate) struct Server {
 }
 
 impl Listening {
-    /// Begins to listen, and tells where. `figures` are told to those who watch, beside those of the
-    /// observer.
+    /// Begins to listen, and prints the addresses. `figures` are added to the observer's metrics.
     pub(crate) async fn start(
         &self,
         alpn: &[&[u8]],
@@ -168,7 +168,7 @@ impl Listening {
         Ok((server, draining))
     }
 
-    /// What those are told who watch.
+    /// Answers of the metrics server.
     fn told(
         &self,
         observer: &Arc<Observer>,
@@ -188,7 +188,7 @@ impl Listening {
         }
     }
 
-    /// The certificate and key that the user names, or our own.
+    /// Certificate and key of --cert and --key, or the server's own.
     pub(crate) fn identity(&self) -> Result<Identity, Failure> {
         match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Identity::read(cert, key),
@@ -196,7 +196,7 @@ impl Listening {
         }
     }
 
-    /// How connections are accepted, with this identity.
+    /// The server configuration with this identity.
     pub(crate) fn config(
         &self,
         identity: &Identity,
@@ -232,11 +232,11 @@ impl Listening {
         prefer(config, &self.preferred_address)
     }
 
-    /// The key for stateless resets, if it can be that of the server which ran here before. One who
-    /// knows the connection IDs of a server could make another one with the same key tell the tokens
-    /// of its resets (RFC 9000 section 21.11): so each address has its own, an address that is not
-    /// chosen yet has none that lasts, and neither has a certificate, which other machines may have
-    /// as well.
+    /// The key for stateless resets, if it can be the key of an earlier server here. Somebody who
+    /// knows a server's connection IDs could make another server with the same key reveal the
+    /// tokens of its resets (RFC 9000 section 21.11). So each address has its own key. An address
+    /// that is not chosen yet has no lasting key, and neither has a certificate of --cert, which
+    /// other machines may have as well.
     fn reset_key(&self, identity: &Identity) -> Option<[u8; 32]> {
         let is_elsewhere = self.cert.is_some();
         if is_elsewhere || self.listen.iter().any(|address| address.port() == 0) {
@@ -317,13 +317,13 @@ impl Listening {
 }
 
 impl Server {
-    /// The port that clients are told.
+    /// The port to announce to clients.
     pub(crate) fn port(&self) -> u16 {
         self.listened.first().map_or(DEFAULT_PORT, SocketAddr::port)
     }
 
-    /// Serves until a signal comes, then finishes what is open: all of it, or what the `limit` of
-    /// time or a second signal leaves.
+    /// Serves until a signal arrives, then finishes open requests, until `limit` or a second signal
+    /// ends them.
     pub(crate) async fn run(self, serving: impl Future<Output = ()>, limit: Duration) {
         until_drained(serving, self.drain, self.signals, limit).await;
         if let Some(metrics) = self.metrics {
@@ -348,14 +348,14 @@ async fn until_drained(
     }
     drain.begin();
     tracing::info!(
-        "ending: open requests get up to {} s; a second signal ends at once",
+        "stopping: open requests get up to {} s; a second signal stops at once",
         limit.as_secs()
     );
     tokio::select! {
         () = &mut serving => {}
         () = drain.done() => tracing::info!("every request was answered"),
-        () = tokio::time::sleep(limit) => tracing::warn!("what is still open is cut off"),
-        () = signals.next() => tracing::warn!("told once more: what is still open is cut off"),
+        () = tokio::time::sleep(limit) => tracing::warn!("open requests are cut off"),
+        () = signals.next() => tracing::warn!("second signal: open requests are cut off"),
     }
 }
 
@@ -365,7 +365,7 @@ fn open_log(path: &Path, format: Format) -> Result<AccessLog, Failure> {
     })
 }
 
-/// Where figures are asked for.
+/// The address of --metrics.
 fn metrics_listener(
     address: Option<SocketAddr>,
 ) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
@@ -375,7 +375,7 @@ fn metrics_listener(
     }
 }
 
-/// Listens on TCP, for an option, beside others.
+/// Binds a TCP listener for an option of the command line.
 pub(crate) fn bind(
     address: SocketAddr,
     all: &[SocketAddr],
@@ -388,7 +388,8 @@ pub(crate) fn bind(
     Ok((listener, bound))
 }
 
-/// Listens on further addresses, unless a socket for all addresses has their port, and tells clients of them.
+/// Listens on the announced addresses, unless a socket for all addresses has their port, and
+/// announces them to clients.
 fn announce(endpoints: &Endpoints, addresses: &[SocketAddr]) -> Result<(), Failure> {
     let Some(endpoint) = endpoints.only() else {
         return Ok(());
@@ -417,7 +418,7 @@ fn announce(endpoints: &Endpoints, addresses: &[SocketAddr]) -> Result<(), Failu
     refused.map_err(|error| Failure::usage(format!("--announce: {error}")))
 }
 
-/// Adds the addresses that clients are asked to move to.
+/// Adds the preferred addresses of --preferred-address.
 fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig, Failure> {
     let (mut v4, mut v6) = (None, None);
     for address in addresses {

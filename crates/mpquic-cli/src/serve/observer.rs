@@ -234,7 +234,7 @@ impl Observer {
             ),
             (
                 "mpquic_reinjected_bytes_total",
-                "Bytes sent once more because their path was silent.",
+                "Stream bytes sent again because their path fell silent.",
                 carried.reinjected,
             ),
         ] {

@@ -61,11 +61,11 @@ fn what_stands_by_must_be_used() {
     for (more, told) in [
         (
             &["--backup", "127.0.0.3"][..],
-            "--backup 127.0.0.3: no path starts from there",
+            "--backup 127.0.0.3: no path starts there",
         ),
         (
             &["--backup", "nothing"],
-            "--backup nothing: no path starts from there",
+            "--backup nothing: no path starts there",
         ),
         (
             &["--backup", "a/b"],
@@ -137,7 +137,7 @@ fn what_costs_more_stands_by() {
         (&["--cost", "127.0.0.2"][..], "expected IFACE=N or ADDR=N"),
         (
             &["--cost", "127.0.0.3=1"],
-            "--cost 127.0.0.3: no path starts from there",
+            "--cost 127.0.0.3: no path starts there",
         ),
         (
             &["--cost", "127.0.0.2=1", "--backup", "127.0.0.1"],

@@ -110,9 +110,9 @@ fn the_demo_tells_people_what_happens() {
     assert!(lines[1].starts_with("   0  127.0.0.1:"), "{text}");
     assert!(lines[3].starts_with("16.0 MiB in "), "{text}");
     assert!(lines[3].ends_with(", over 2 paths"), "{text}");
-    let gap = "The longest time in which nothing arrived: ";
+    let gap = "Longest time without data: ";
     assert!(lines[4].starts_with(gap), "{text}");
-    let link = "The link that was cut carried ";
+    let link = "The cut link carried ";
     assert!(lines[5].starts_with(link), "{text}");
     let matching = "SHA-256 of what was sent and of what arrived match: ";
     let sum = lines[6].strip_prefix(matching).unwrap();

@@ -216,11 +216,11 @@ async fn other_answers_are_errors_that_say_what_is_wrong() {
         ("/404", 7, "not found on the server"),
         ("/403", 7, "the server answered 403 Forbidden"),
         ("/500", 7, "the server answered 500 Internal Server Error"),
-        ("/206", 8, "part of a file, not asked for"),
+        ("/206", 8, "part of the file that was not requested"),
         (
             "/301",
             7,
-            "the server says it is elsewhere: /over there (301 Moved Permanently)",
+            "the server redirects to /over there (301 Moved Permanently)",
         ),
     ] {
         let output = server.get(path, &["-o", file]);
@@ -274,8 +274,8 @@ async fn users_choose_method_and_fields() {
     }
     for (field, told) in [
         ("x-field", "NAME: VALUE"),
-        ("Range: bytes=0-1", "not for users to set"),
-        ("x y: z", "no name of a field"),
+        ("Range: bytes=0-1", "the tool sets it"),
+        ("x y: z", "the header name is not valid"),
     ] {
         let output = server.get("/echo", &["-H", field]);
         assert_exit(&output, 2);

@@ -251,7 +251,7 @@ fn a_directory_of_many_small_files_is_sent() {
     // What is there is not sent again.
     for (sent, before) in [
         ("600 files, 1.7 MiB in ", ""),
-        ("0 files, 0 B in ", ", 600 were there before"),
+        ("0 files, 0 B in ", ", 600 were already there"),
     ] {
         let output = send(&[]);
         assert_exit(&output, 0);
@@ -281,7 +281,7 @@ fn a_directory_of_many_small_files_is_sent() {
         "{told}"
     );
     assert!(
-        told.contains(": 1 files") && told.contains(", 600 were there before"),
+        told.contains(": 1 files") && told.contains(", 600 were already there"),
         "{told}"
     );
     assert!(served.path().join("top/plain").exists());
@@ -306,7 +306,7 @@ fn links_in_directories_are_left_out_and_that_is_told() {
     let server = Server::start(served.path(), &["--allow-put"]);
     let link = top.join("link");
     let told = format!(
-        "mpquic: links, and what is no file, are left out: {}\n",
+        "mpquic: skipped links, and others that are not files: {}\n",
         link.display()
     );
     for (more, expected) in [

@@ -151,7 +151,7 @@ fn what_cannot_be_read_is_named_and_nothing_is_written() {
     let file = target.path().join("x");
     let damaged = log(&[sent(1.0)]) + "\u{1e}{\"time\": oops}\n" + &log(&[]);
     for (content, expected) in [
-        ("", "no qlog: it is empty"),
+        ("", "not a qlog: it is empty"),
         (
             "hello\n",
             "a .qlog is one JSON object, a .sqlog has one in each line",

@@ -80,7 +80,7 @@ fn a_log_shows_the_paths_of_a_download() {
     assert!(!rates.is_empty() && rates.iter().all(is_rate), "{scenario}");
 
     for (content, expected) in [
-        ("hello", "no qlog file (JSON-SEQ): line 1"),
+        ("hello", "not a qlog file (JSON-SEQ): line 1"),
         ("", "not the log of a client"),
         (
             "{\"trace\":{\"vantage_point\":{\"type\":\"server\"}}}",

@@ -191,7 +191,7 @@ fn options_of_paths_must_be_of_those_that_there_are() {
     let at = |last| Local::Address([127, 0, 0, last].into());
     for (last, is_used) in [(1, true), (9, false)] {
         let why = |option| {
-            let why = "no path starts from there; expected one of --local";
+            let why = "no path starts there; name an address or interface of --local";
             (!is_used).then(|| format!("{option} 127.0.0.9: {why}"))
         };
         let backup = [at(last)];
@@ -283,7 +283,7 @@ async fn a_server_is_remembered_when_it_is_met_first() {
     std::fs::write(&file, &swapped).unwrap();
     let failure = connect(&url, false).await.unwrap_err();
     assert_eq!(failure.cause(), Some(Cause::Trust));
-    let (message, met) = (failure.message(), "when it was met first");
+    let (message, met) = (failure.message(), "at the first contact");
     let start = format!("the server's certificate is {pin}, but it was sha256:");
     assert!(
         message.starts_with(&start) && message.contains(met),

@@ -212,7 +212,7 @@ fn entries_of_a_list_are_fetched_or_told() {
             1,
             "../x",
             Kind::File,
-            "9 `../x` is no name that a file may have here",
+            "9 a file here cannot have the name `../x`",
         ),
         (1, "seen", Kind::File, "9 `seen` is listed twice"),
         (
@@ -238,8 +238,8 @@ fn entries_of_a_list_are_fetched_or_told() {
             "caf%E9",
             "https://host/a%20b/caf%E9 \"here/caf\\xE9\" Some(7)",
         ),
-        ("..%2Fx", "9 `x` is no name that a file may have here"),
-        ("%4", "9 `x` is no name that a file may have here"),
+        ("..%2Fx", "9 a file here cannot have the name `x`"),
+        ("%4", "9 a file here cannot have the name `x`"),
     ] {
         if cfg!(unix) {
             let told = told_of(&root_dir, "x", Some(encoded), Kind::File, false);
@@ -266,7 +266,7 @@ fn entries_of_a_list_are_fetched_or_told() {
 
 /// What waits is bounded, however long the lists are.
 #[test]
-fn what_waits_is_bounded() {
+fn waiting_names_are_bounded() {
     let dir = Arc::new(Dir {
         within: None,
         list: [0; 32],
@@ -365,7 +365,7 @@ async fn all_that_is_in_a_directory_is_fetched_and_told() {
         said.starts_with(&format!("{url}: 0 files, 0 B in ")),
         "{said}"
     );
-    assert!(said.ends_with(", 3 were here before\n"), "{said}");
+    assert!(said.ends_with(", 3 were already here\n"), "{said}");
     let (result, said, _) = fetch(5, true).await;
     result.unwrap();
     assert_eq!(said, "");

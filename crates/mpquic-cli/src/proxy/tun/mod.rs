@@ -21,38 +21,38 @@ use name::parse_name;
 use resolver::Resolver;
 use state::{State, StateFile};
 
-/// The name of a device that is given none.
+/// The default name of the device.
 const DEFAULT_NAME: &str = "mpquic0";
-/// Our tables have this number and that of the device.
+/// Number of the client's routing tables, plus the number of the device.
 const FIRST_TABLE: u32 = 443_000;
-/// Where devices have their addresses, four each. RFC 2544 has the first set aside for tests of devices;
-/// the second has a random number as RFC 4193 wants it.
+/// Networks for the addresses of devices, four addresses for each device. RFC 2544 reserves the
+/// first network for tests of devices; the second has a random number, as RFC 4193 requires.
 const POOL_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const POOL_V6: Ipv6Addr = Ipv6Addr::new(0xfd6d, 0x7071, 0x7569, 0x63a4, 0, 0, 0, 0);
-/// Devices of ours on one machine.
+/// Devices of mpquic on one machine, at most.
 const MOST_DEVICES: u32 = 256;
 
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]
 pub(crate) struct TunArgs {
-    /// Make a network device, mpquic0 unless a name is given, and send through it what all programs
-    /// send, but not what stays in the local networks; needs root or CAP_NET_ADMIN
+    /// Make a network device (default name: mpquic0), and send the traffic of all programs through
+    /// it, except to local networks; needs root or CAP_NET_ADMIN
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_NAME, value_parser = parse_name)]
     pub(crate) tun: Option<String>,
-    /// Send only this network through the device, such as 203.0.113.0/24; repeat for several
+    /// Send only traffic to this network through the device, such as 203.0.113.0/24; repeat for
+    /// several
     #[arg(long, value_name = "NETWORK", requires = "tun", value_parser = parse_network)]
     pub(crate) route: Vec<IpNet>,
-    /// Have names looked up at this address, through the device; repeat for further ones
+    /// Use the name server at this address, through the device; repeat for further ones
     #[arg(long, value_name = "ADDR", requires = "tun")]
     pub(crate) dns: Vec<IpAddr>,
-    /// The largest packet of the device, in bytes. What UDP carries in one that is larger than a packet
-    /// of the paths is lost
+    /// MTU of the device, in bytes. A UDP payload larger than a packet of the paths is lost
     #[arg(long, value_name = "BYTES", requires = "tun", default_value_t = 1400, value_parser = clap::value_parser!(u32).range(1280..=65535))]
     pub(crate) mtu: u32,
 }
 
 impl TunArgs {
-    /// What is routed through the device: servers of names are, whatever else is.
+    /// Networks routed through the device: always those of --dns.
     fn networks(&self, has_v6: bool) -> Vec<IpNet> {
         let mut networks = match self.route.is_empty() {
             true => routes::everything(),
@@ -68,14 +68,14 @@ impl TunArgs {
     }
 }
 
-/// Undo what `mpquic proxy client --tun` changed, if it could not do so itself
+/// Undo the changes of a `mpquic proxy client --tun` that was killed
 ///
-/// A client that ends or is told to end restores routes, rules and resolver. One that was killed leaves
-/// rules that lead nowhere, and the resolver's configuration: this puts things right. Clients that run are left
-/// alone.
+/// A client that ends in order restores routes, rules and name servers. A killed client leaves
+/// rules that lead to an empty table, and its name servers: this command removes them. Running
+/// clients are not affected.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyDown {
-    /// The device; all of them unless one is named
+    /// The device [default: all devices]
     #[arg(value_name = "NAME", value_parser = parse_name)]
     name: Option<String>,
 }
@@ -89,19 +89,19 @@ fn parse_network(text: &str) -> Result<IpNet, String> {
     }
 }
 
-/// A device, and what was changed for it. Dropped, all of it is undone.
+/// A device, and the changes made for it. Dropping it undoes all changes.
 #[derive(Debug)]
 pub(crate) struct Device {
     tun: Tun,
     state: State,
     file: StateFile,
     servers: Vec<IpAddr>,
-    /// Something was changed that does not vanish with the device.
+    /// Changes that do not vanish with the device exist.
     is_routed: bool,
 }
 
 impl Device {
-    /// Makes the device, and changes nothing else.
+    /// Makes the device without other changes.
     pub(crate) fn open(name: &str, args: &TunArgs) -> Result<Self, Failure> {
         let tun = Tun::open(name).map_err(|error| cannot_open(name, &error))?;
         let state = State {
@@ -124,7 +124,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Chooses what is to be routed, and brings the device up.
+    /// Chooses the routed networks, and brings the device up.
     fn configure(&mut self, args: &TunArgs) -> Result<(), Failure> {
         let name = &self.state.name;
         let disabled = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
@@ -138,14 +138,14 @@ impl Device {
         Ok(())
     }
 
-    /// Carries what enters the device.
+    /// Carries the packets that enter the device.
     pub(crate) async fn carry(&self, client: &Client) -> Result<Carrier, Failure> {
         let addresses: Vec<_> = self.state.sources.iter().map(IpNet::addr).collect();
         let carrier = client.carry(&self.tun, &addresses).await;
         carrier.map_err(|error| failed(&self.state.name, &error))
     }
 
-    /// Leads the machine's traffic into it, the first time that this is called.
+    /// Routes the machine's traffic into the device, at the first call.
     pub(crate) fn route(&mut self) -> Result<(), Failure> {
         if std::mem::replace(&mut self.is_routed, true) {
             return Ok(());
@@ -192,12 +192,12 @@ impl Drop for Device {
     }
 }
 
-/// Makes the file of a device that nobody else has, for it could not have been opened.
+/// Makes the state file of a device; nobody else has this device, because it was opened.
 fn keep(state: &State) -> Result<StateFile, Failure> {
     keep_in(&state::directories(), state, undo)
 }
 
-/// The same in these directories. What a client left that was killed is undone.
+/// The same in these directories. Undoes the changes of a killed client.
 fn keep_in(
     directories: &[PathBuf],
     state: &State,
@@ -215,7 +215,7 @@ fn keep_in(
     for old in StateFile::all(directories).map_err(cannot)? {
         match old.read() {
             Ok(left) if left.name == *name => {
-                tracing::warn!("--tun={name}: what a client left that was killed is removed");
+                tracing::warn!("--tun={name}: the changes of a killed client are undone");
                 undo(&left)?;
             }
             // It was killed before it had written anything, and so before it had changed anything.
@@ -228,17 +228,17 @@ fn keep_in(
     Err(cannot(kind.into()))
 }
 
-/// A device is gone, or cannot be used.
+/// The failure if a device is gone or cannot be used.
 pub(crate) fn failed(name: &str, error: &io::Error) -> Failure {
     Failure::other(format_args!("the device {name}: {error}"))
 }
 
-/// Takes rules away and restores the resolver. What is not there any more is no failure.
+/// Removes rules and restores the name servers. Missing ones are not a failure.
 fn undo(state: &State) -> Result<(), Failure> {
     undo_by(state, |words| run("ip", words))
 }
 
-/// The same by what `ip` does.
+/// The same with the commands of `ip`.
 fn undo_by(state: &State, ip: impl Fn(&[String]) -> Result<(), Failure>) -> Result<(), Failure> {
     let restored = state
         .resolver

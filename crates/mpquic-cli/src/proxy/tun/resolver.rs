@@ -112,7 +112,7 @@ impl Replaced {
         let path = &self.path;
         if path != file {
             tracing::warn!(
-                "{} is not where names are asked for: it is left as it is",
+                "{} does not configure the resolver, and stays as it is",
                 path.display()
             );
             return Ok(());
@@ -124,7 +124,7 @@ impl Replaced {
         // Cut off while it was written: it is ours as well.
         if !now.is_some_and(|now| self.after.starts_with(&now)) {
             tracing::warn!(
-                "{} was changed meanwhile: it is left as it is",
+                "{} was changed meanwhile, and stays as it is",
                 path.display()
             );
             return Ok(());
