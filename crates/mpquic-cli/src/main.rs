@@ -1,6 +1,6 @@
 //! The `mpquic` tool.
 
-// Who cannot be told anything need not hear a panic: `screen` is how the tool speaks.
+// A closed output must not cause a panic: the tool prints through `screen`.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 use std::io::IsTerminal;
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Err(failure) => return failure.report(),
     };
     let default_log = match &cli.command {
-        // It would cover the view.
+        // A log would cover the view.
         Command::Serve(args) if args.live.is_shown() => Targets::new(),
         Command::Serve(_) | Command::Proxy(_) => Targets::new()
             .with_default(LevelFilter::WARN)
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     let wanted = wanted.ok().and_then(|text| text.parse().ok());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        // Where the log cannot be written, nobody can be told.
+        // If the log cannot be written, nobody can be told.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
@@ -124,7 +124,7 @@ fn run(command: Command) -> Result<(), Failure> {
             }
         }
     });
-    // A thread may still be reading a file that is not wanted any more: do not wait for it.
+    // A thread may still be reading a file that is no longer wanted: do not wait for it.
     runtime.shutdown_background();
     result
 }
@@ -146,7 +146,7 @@ async fn until_interrupted(
         result = command => return result,
         () = signals.next() => Err(Failure::other("interrupted")),
     };
-    // Servers are told, so that they need not wait for more.
+    // Gives servers the close, so that they need not wait longer.
     tokio::time::sleep(FAREWELL).await;
     result
 }

@@ -517,9 +517,10 @@ mod tests {
         assert_eq!(close, (0u32.into(), &b"done"[..]));
     }
 
-    /// Marks show on packets with data only, so without any it is looked as long as may be.
+    /// Only packets with data carry ECN marks, so without an answer the observation takes its full
+    /// time.
     #[tokio::test(start_paused = true)]
-    async fn it_is_looked_until_all_shows_or_the_time_is_over() {
+    async fn paths_observes_until_settled_or_timeout() {
         for (alpn, times) in [
             (Alpn::Perf, 4 * LOOK..8 * LOOK),
             (Alpn::HqInterop, SETTLE..SETTLE + LOOK),
@@ -546,7 +547,7 @@ mod tests {
         paths: Paths,
     }
 
-    /// Without a server, nothing is known of where it is.
+    /// Without a server, its place is unknown.
     #[tokio::test]
     async fn all_addresses_are_listed_without_a_server() {
         let args = Line::try_parse_from(["x"]).unwrap().paths;
@@ -573,7 +574,7 @@ mod tests {
         ]
     }
 
-    /// Names of what is used, and why the others are not.
+    /// Names of the used places, and the reasons for the others.
     fn told(named: &[&str], here: bool) -> Vec<String> {
         let mut reach = reach(&[]);
         let named = named.iter().map(|named| named.parse().unwrap());
@@ -599,7 +600,7 @@ mod tests {
             "any: None".into(),
         ];
         assert_eq!(told(&[], true), expected);
-        // Of those that are named, an address is that of its interface.
+        // A named address counts for its interface.
         let named = told(&["192.0.2.1", "127.0.0.1"], true);
         assert_eq!(
             named,

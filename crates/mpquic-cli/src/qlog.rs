@@ -28,14 +28,14 @@ pub(crate) struct QlogPage {
     output: PathBuf,
 }
 
-/// The most that is taken into one page, of the longest line, and of a log that is one object, bytes.
+/// Limits in bytes: a page, a line, a log that is one object.
 const MAX_PAGE: usize = 64 << 20;
 const MAX_LINE: u64 = 8 << 20;
 const MAX_WHOLE: u64 = 256 << 20;
 const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// Members that the page shows, or needs to understand the others. What is not here is not taken: connection IDs, tokens,
-/// secrets, payloads.
+/// Members that the page shows or needs. Others are left out: connection IDs, tokens, secrets,
+/// payloads.
 const MEMBERS: &[&str] = &[
     "acked_ranges",
     "bytes_in_flight",
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &QlogPage) -> Result<(), Failure> {
     write(&args.output, &pages::QLOG.with(&data))
 }
 
-/// Writes a page, or leaves what was there as it was.
+/// Writes a page, or leaves an existing file unchanged.
 fn write(output: &Path, page: &str) -> Result<(), Failure> {
     if output.as_os_str() == "-" {
         return match io::stdout().write_all(page.as_bytes()) {
@@ -158,7 +158,8 @@ fn write(output: &Path, page: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The records that a page needs of the logs in a file, a line for each; `room` is what it may still take.
+/// The records of a file that a page needs, a line for each; `room` is the rest of the page's
+/// limit.
 fn read(path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut file = BufReader::new(file);
@@ -192,7 +193,7 @@ fn text_of(line: &[u8]) -> &[u8] {
 /// Reads a text sequence (RFC 7464), a record in each line.
 fn sequence(mut lines: impl BufRead, path: &Path, room: &mut usize) -> Result<String, String> {
     let mut log = Trace::default();
-    // What is wrong with the line before, unless nothing follows: the last one may be cut short.
+    // The error of the last line, unless no line follows: the last one may be cut short.
     let mut damage = None;
     let mut bytes = Vec::new();
     for line in 1_u64.. {
@@ -236,7 +237,7 @@ fn sequence(mut lines: impl BufRead, path: &Path, room: &mut usize) -> Result<St
     }
 }
 
-/// Reads one object with `traces`, of so many bytes at most.
+/// Reads one object with `traces`, of at most `most` bytes.
 fn whole(file: impl Read, most: u64, path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
     let mut text = Vec::new();
     file.take(most + 1)
@@ -284,13 +285,14 @@ struct Trace {
     text: String,
     /// True once the first record, the head, is there.
     begun: bool,
-    /// Times are those since the event before, of which not all are taken: they become times since the start.
+    /// Times count from the event before. As some events are left out, they are converted to times
+    /// since the start.
     counts_from_event: bool,
     last_time: Value,
 }
 
 impl Trace {
-    /// Adds a record, unless the page shows nothing of it; false if there is no room.
+    /// Adds a record, unless the page shows nothing of it; false without room.
     fn add(&mut self, mut record: Value, room: &mut usize) -> bool {
         self.note_time(&mut record);
         let name = record["name"].as_str();
@@ -355,7 +357,7 @@ impl Trace {
     }
 }
 
-/// True if times are those since the event before; then the head says that they are since the start.
+/// True if times count from the event before; the head then says that they count from the start.
 fn counts_from_event(value: &mut Value) -> bool {
     match value {
         Value::Object(members) => {
@@ -376,8 +378,8 @@ fn counts_from_event(value: &mut Value) -> bool {
     }
 }
 
-/// The name of a log in the page. Those that mpquic writes begin with a connection ID, which the page does not
-/// have.
+/// The name of a log in the page. Names of mpquic's logs begin with a connection ID, which the page
+/// must not contain.
 fn shown_name(name: &str, number: usize) -> String {
     let of_ours = name
         .strip_suffix(".sqlog")
@@ -418,7 +420,7 @@ mod tests {
         records.map(|record| format!("\u{1e}{record}\n")).collect()
     }
 
-    /// What is left out has taken its time as well.
+    /// Events that are left out have taken time as well.
     #[test]
     fn times_since_the_event_before_become_times_since_the_start() {
         let log = "{\"trace\":{\"common_fields\":{\"time_format\":\"relative_to_previous_event\"}}}\n\
@@ -437,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_left_out_and_that_is_said() {
+    fn records_without_room_are_reported() {
         let all = packets(100);
         let mut room = 10_000;
         let log = sequence(all.as_bytes(), Path::new("x"), &mut room).unwrap();
@@ -457,7 +459,7 @@ mod tests {
         let log = sequence(cut.as_bytes(), Path::new("x"), &mut room).unwrap();
         let last = log.lines().last().unwrap();
         assert!(last.contains("the last line is cut short"), "{last}");
-        // One in one object is cut in the same way.
+        // A log in one object is cut in the same way.
         let events: Vec<Value> = all
             .lines()
             .skip(1)
@@ -493,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_left_out() {
+    fn members_not_shown_are_left_out() {
         let mut record = json!({
             "time": 1,
             "name": "quic:packet_sent",
@@ -584,7 +586,7 @@ mod tests {
         let lines: Vec<_> = logs.iter().map(|log| log.lines().count()).collect();
         assert_eq!(lines, [3, 2, 1]);
         assert!(logs[0].contains("\"time\":2") && logs[1].contains("\"time\":3"));
-        // What finds no room is left out, and that is said.
+        // Records without room are left out, with a message.
         let first = logs[0].lines().next().unwrap().len() + 1;
         let cut = read(first + 10).unwrap();
         assert_eq!(cut[0].lines().count(), 2);
@@ -592,13 +594,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused() {
+    fn oversized_logs_are_refused() {
         let text = "{\"traces\":[{}]}";
         let of = |most: usize| whole(text.as_bytes(), most as u64, Path::new("x"), &mut 1000);
         assert_eq!(of(text.len()).unwrap().len(), 1);
         let told = "larger than 14 B, and not JSON-SEQ, which can be read in parts";
         assert_eq!(of(text.len() - 1).unwrap_err(), told);
-        // The longest line is one byte shorter than what is read of one.
+        // The longest line is one byte shorter than the read limit.
         let mut line = vec![b' '; MAX_LINE as usize];
         line[0] = RECORD_SEPARATOR;
         let read = |line: &[u8]| sequence(line, Path::new("x"), &mut 1000).unwrap_err();
@@ -609,7 +611,7 @@ mod tests {
         assert!(read(&second).starts_with("line 2 is longer than "));
     }
 
-    /// What a file is shows in its first line, not in its name.
+    /// The first line shows the format of a file, not its name.
     #[test]
     fn logs_are_told_from_each_other_by_their_beginning() {
         let directory = tempfile::tempdir().unwrap();
@@ -677,7 +679,7 @@ mod tests {
             assert!(page.contains(shown), "{shown}");
         }
         assert!(!page.contains("beef"));
-        // Without logs it is empty, and replaces the one before.
+        // Without logs, the page is empty, and replaces an earlier one.
         let args = QlogPage {
             logs: Vec::new(),
             ..args
@@ -721,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn each_record_ends_its_line() {
+    fn record_ends_with_a_newline() {
         let all = packets(3);
         let cut = &all[..all.len() - 5];
         for text in [&*all, cut] {

@@ -33,7 +33,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, future).await.expect("too slow")
 }
 
-/// What is logged meanwhile, by this thread.
+/// Log messages of this thread meanwhile.
 pub(crate) fn logged(run: impl FnOnce()) -> String {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
@@ -76,7 +76,7 @@ pub(crate) fn most_read_in_vain(since: Instant) -> u64 {
 #[derive(Clone)]
 pub(crate) struct Crowd {
     files: usize,
-    /// Each waits until there are so many, and a little longer for one more.
+    /// Each request waits until this number is open, and a little longer for one more.
     most: usize,
     open: Arc<AtomicUsize>,
     most_open: Arc<AtomicUsize>,
@@ -96,7 +96,7 @@ impl Crowd {
         self.most_open.load(Ordering::SeqCst)
     }
 
-    /// A server that lets all of them be open at a time.
+    /// A server that allows all of them at a time.
     pub(crate) fn serve(&self) -> Served {
         let limits = Limits {
             files_per_client: 1000,
@@ -147,15 +147,15 @@ pub(crate) fn reach(options: &[&str]) -> Reach {
     Line::try_parse_from(line).unwrap().reach
 }
 
-/// The same file under every name, and how much of it was read.
+/// The same file under every name, and the number of bytes read.
 #[derive(Clone)]
 pub(crate) struct Anything {
     length: u64,
-    /// Bytes that are left of it by the time it is read.
+    /// Bytes left when the file is read.
     left: u64,
     pub(crate) read: Arc<AtomicU64>,
     pub(crate) open: Arc<AtomicUsize>,
-    /// The most that were open at a time.
+    /// The largest number of open files.
     pub(crate) most_open: Arc<AtomicUsize>,
 }
 
@@ -170,7 +170,7 @@ impl Anything {
         }
     }
 
-    /// A file that has shrunk or grown to so many bytes after it was opened.
+    /// A file that changes to this length after it was opened.
     pub(crate) fn that_became(self, left: u64) -> Self {
         Self { left, ..self }
     }
@@ -219,16 +219,16 @@ impl Drop for Counted {
     }
 }
 
-/// A server that writes its answers, and sends them so slowly that they wait for longer than a test takes.
+/// A server whose answers wait for longer than a test takes.
 pub(crate) struct Slow {
     pub(crate) served: Served,
     source: Anything,
 }
 
 impl Slow {
-    /// So many requests may be cancelled.
+    /// Number of requests that may be cancelled.
     pub(crate) const CANCELLED: usize = 8;
-    /// So many requests make answers of far more than leaves at once.
+    /// Number of requests whose answers exceed the first window by far.
     pub(crate) const REQUESTS: usize = 2 * Self::CANCELLED;
     const FILE: u64 = 60_000;
     const BYTES_PER_SECOND: u64 = 5_000;
@@ -266,7 +266,7 @@ impl Slow {
     }
 }
 
-/// How a server's first connection ends, once there is one.
+/// The end of a server's first connection, once there is one.
 pub(crate) async fn end_of_first(observer: &Observer) -> ApplicationClose {
     let first = async {
         loop {
@@ -310,7 +310,7 @@ impl Served {
         Self::over(service, alpn, mpquic_tokio::default_transport())
     }
 
-    /// One with somebody who knows of its connections.
+    /// A server with an observer of its connections.
     pub(crate) fn observed(alpn: Alpn) -> (Self, Arc<Observer>) {
         let observer = Observer::new(None);
         let service = Service {
@@ -327,7 +327,7 @@ impl Served {
         served
     }
 
-    /// One that answers every request with the same bytes, whatever was asked.
+    /// A server that answers every request with the same bytes.
     pub(crate) fn blunt(alpn: Alpn, answer: Vec<u8>) -> Self {
         let (server, served, _) = Self::listen(alpn);
         let answer = Arc::new(answer);
@@ -393,7 +393,7 @@ impl Served {
         reach(&[&["--pin", &pin], options].concat())
     }
 
-    /// A connection whose streams may receive this many bytes before they are read.
+    /// A connection whose streams may receive this number of unread bytes.
     pub(crate) async fn connect(&self, window: u64) -> Connection {
         self.try_connect(window).await.unwrap()
     }
@@ -456,8 +456,8 @@ impl Served {
     }
 }
 
-/// A connection on a network in memory, where datagrams travel for so long. With a clock that is paused, what takes
-/// time takes as long each time.
+/// A connection on a network in memory with this delay. With a paused clock, times are equal in
+/// every run.
 pub(crate) struct Far {
     pub(crate) client: Connection,
     pub(crate) endpoint: Endpoint,
@@ -465,7 +465,7 @@ pub(crate) struct Far {
     _served: Served,
 }
 
-/// One whose server is played by the test, over this transport.
+/// A connection whose server is played by the test, over this transport.
 pub(crate) async fn far(alpn: Alpn, delay: Duration, transport: TransportOptions) -> Far {
     let network = MemoryNetwork::new(delay);
     let at = |text: &str| {
@@ -485,7 +485,7 @@ pub(crate) async fn far(alpn: Alpn, delay: Duration, transport: TransportOptions
     }
 }
 
-/// One whose server answers measurements.
+/// A connection whose server answers measurements.
 pub(crate) async fn far_perf(delay: Duration, transport: TransportOptions) -> Far {
     let far = far(Alpn::Perf, delay, transport).await;
     let limits = limits::Client::new(
@@ -531,7 +531,8 @@ impl Control {
         }
     }
 
-    /// How long fields may be that are sent to it, if its settings say so (RFC 9114 section 7.2.4.1).
+    /// The largest header fields that the client accepts, if its settings say so (RFC 9114 section
+    /// 7.2.4.1).
     pub(crate) async fn max_field_section_size(&mut self) -> Option<u64> {
         let (kind, settings) = self.frame().await;
         assert_eq!(kind, 4, "{settings:?}");
@@ -571,7 +572,7 @@ impl Control {
     }
 }
 
-/// Both sides of a connection, with what they live on.
+/// Both sides of a connection, with their endpoints.
 pub(crate) struct Pair {
     pub(crate) client: Connection,
     pub(crate) server: Connection,

@@ -1,5 +1,5 @@
-//! Options from a file: `--config FILE`, of the commands that have this option. Its keys are the names of
-//! their options, so that there is one list of what can be said, and one place where it is checked.
+//! Options from a file, for commands with `--config FILE`. Keys are the names of options, so there
+//! is one list of options, and one place for their checks.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ pub(crate) fn parse_again() -> Result<Cli, Failure> {
     Cli::try_parse_from(words).map_err(|error| Failure::usage(text(error).trim_end()))
 }
 
-/// Adds the options of the file that the words name, unless they are there. What is wrong with the words
-/// themselves is found later.
+/// Adds the file's options, except those on the command line. Errors of the command line itself are
+/// found later.
 fn complete(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Option<PathBuf>), Failure> {
     // Most command lines name none, and need not be read twice.
     let names_file = |word: &OsString| {
@@ -100,7 +100,7 @@ fn options(file: &Path, command: &Command, matches: &ArgMatches) -> Result<Vec<O
     Ok(words)
 }
 
-/// An option as it would stand on the command line.
+/// An option as on the command line.
 fn add(arg: &Arg, key: &str, value: &Value) -> Result<Vec<OsString>, String> {
     match (value, !arg.get_action().takes_values()) {
         (Value::Boolean(true), true) => return Ok(vec![format!("--{key}").into()]),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn config_errors_name_their_key() {
         let wrong = |text| completed(text, "server", &[]).unwrap_err();
         assert_eq!(
             wrong("max-flow = 7"),

@@ -32,7 +32,7 @@ pub(crate) struct Man {
     dir: PathBuf,
 }
 
-/// Of this command and all below it.
+/// Completions for a command and its subcommands.
 pub(crate) fn completions(args: &Completions, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "mpquic", &mut script);
@@ -41,7 +41,7 @@ pub(crate) fn completions(args: &Completions, mut command: Command) -> Result<()
         .map_err(|error| Cause::File.failed(format_args!("cannot write standard output: {error}")))
 }
 
-/// Of this command and all below it.
+/// Man pages for a command and its subcommands.
 pub(crate) fn man(args: &Man, command: Command) -> Result<(), Failure> {
     let made = fs::create_dir_all(&args.dir);
     let written = made.and_then(|()| clap_mangen::generate_to(command, &args.dir));

@@ -81,7 +81,7 @@ mod tests {
         for examples in [SERVE, GET, PUT, PERF, PATHS] {
             let lines = examples.lines().map(str::trim_start);
             let commands = lines.filter(|line| line.starts_with("mpquic "));
-            // Interfaces have to be there.
+            // Interfaces in examples must exist.
             let here = |word| match word {
                 "eth0" | "wlan0" | "wwan0" => "127.0.0.1",
                 other => other,

@@ -13,7 +13,7 @@ use crate::options::reach::Reach;
 use crate::process::failure::Failure;
 use crate::report::PathReport;
 
-/// Makes sure that paths start from there at all.
+/// Checks that paths start from these addresses and interfaces.
 pub(crate) fn check(reach: &Reach, option: &str, backups: &[Local]) -> Result<(), Failure> {
     if backups.is_empty() {
         return Ok(());
@@ -35,7 +35,7 @@ pub(crate) fn check(reach: &Reach, option: &str, backups: &[Local]) -> Result<()
     }
 }
 
-/// Why no path starts from there, if none does.
+/// The reason why no path starts there, if none does.
 fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Option<&'static str> {
     let interface = match backup {
         Local::Interface(name) => Some(name),
@@ -60,7 +60,7 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
     let mut at = listed.iter().filter(at);
     let is_left_out = match backup {
         Local::Address(_) => at.all(|at| at.left_out.is_some()),
-        // One that is down, or has no address yet, may come.
+        // An interface without an address may get one.
         Local::Interface(_) => at.any(|at| {
             let why = at.left_out;
             matches!(
@@ -102,7 +102,8 @@ pub(crate) fn stand_by(
     builder
 }
 
-/// Those of an interface among addresses that were named: sockets of --local ADDR are bound to no interface.
+/// Addresses of an interface among named addresses: sockets of --local ADDR are bound to no
+/// interface.
 fn addresses_of(
     name: &String,
     locals: &[Local],
@@ -115,7 +116,7 @@ fn addresses_of(
     named.filter(|address| interface_of(*address, listed) == Some(name))
 }
 
-/// Says of paths that they stand by, as far as they do.
+/// Marks the paths that are backups.
 pub(crate) fn mark(paths: &mut [PathReport], connection: &Connection) {
     for report in paths.iter_mut().filter(|report| report.state == "active") {
         let path = connection.path(PathId(report.id));
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_means_those_of_its_addresses_that_are_named() {
+    fn interface_stands_for_its_named_addresses() {
         let any = interface_addresses().unwrap().remove(0);
         let listed = [("eth0", 1), ("eth0", 2), ("wlan0", 3)].map(|(name, last)| {
             let mut one = any.clone();

@@ -44,7 +44,7 @@ impl protocol::Client for Client {
             Err(WriteError::ConnectionLost(error)) => return Err(error.into()),
             Err(_) => return Err(RequestError::Cancelled),
         }
-        // A stream that was stopped meanwhile is as good as finished.
+        // A stream that was stopped meanwhile counts as finished.
         let _ = send.finish();
         Ok(Response {
             start: 0,

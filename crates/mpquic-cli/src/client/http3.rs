@@ -16,7 +16,7 @@ use crate::options::hosts;
 use crate::text::stamp::Stamp;
 use crate::text::url;
 
-/// Longest fields of a response, bytes: as sent, and as `h3` counts them decoded.
+/// Largest header fields of a response, bytes: as sent, and decoded, as `h3` counts.
 const MAX_FIELDS: u32 = 64 << 10;
 /// Interim responses before the one that counts.
 const MAX_INTERIM: usize = 16;
@@ -24,7 +24,7 @@ const MAX_INTERIM: usize = 16;
 /// A request, and its response.
 type Stream = RequestStream<BidiStream<mpquic_h3::Body>, mpquic_h3::Body>;
 
-/// HTTP/3 over a connection, which has one. Clones share it.
+/// HTTP/3 over a connection. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Client {
     connection: Connection,
@@ -32,9 +32,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Begins HTTP/3 on a connection. It is over once `rejected` is ready: it began `early`, with
-    /// 0-RTT, which the server did not take, and leaves what the server opens to the one that begins
-    /// anew.
+    /// Starts HTTP/3 on a connection. It ends when `rejected` is ready: it began `early`, as 0-RTT,
+    /// which the server rejected. Streams of the server then belong to the new one.
     pub(crate) async fn new(
         connection: Connection,
         early: bool,
@@ -76,7 +75,7 @@ pub(crate) struct Put {
     heard: Heard,
 }
 
-/// What the server says to it.
+/// The server's answer.
 struct Heard {
     recv: RequestStream<RecvStream, mpquic_h3::Body>,
     url: Uri,
@@ -88,7 +87,7 @@ struct Heard {
 }
 
 impl Client {
-    /// Begins a request with a body of this `length`, if that is known.
+    /// Begins a request with a body of this `length`, if known.
     pub(crate) async fn put(&self, ask: &Ask, length: Option<u64>) -> Result<Put, RequestError> {
         let mut request = request(ask)?;
         if let Some(length) = length {
@@ -232,7 +231,7 @@ impl protocol::Body for Body {
             let next = match self.end.take() {
                 Some(end) => end.map(|()| None),
                 None if count == 0 => data(&mut self.stream).await,
-                // More of it, if it is there already.
+                // More data, if it has arrived.
                 None => match data(&mut self.stream).now_or_never() {
                     Some(next) => next,
                     None => break,
@@ -300,20 +299,20 @@ fn request(ask: &Ask) -> Result<Request<()>, RequestError> {
     Ok(request)
 }
 
-/// Which part of a file an answer has in it.
+/// The part of a file in an answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Content {
     start: u64,
-    /// Where it ends, and how long the whole file is, if that is announced.
+    /// The end of the part and the length of the whole file, if announced.
     end: Option<u64>,
     length: Option<u64>,
 }
 
-/// Makes sure that what was asked for follows.
+/// Checks that the answer has the requested part.
 fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content, RequestError> {
     match status {
         StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
-        // RFC 9110 sections 15.3.5 and 15.3.6: they have no content, which is all there is.
+        // RFC 9110 sections 15.3.5 and 15.3.6: these answers have no content, which is complete.
         StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => {
             return Ok(Content {
                 start: 0,
@@ -333,7 +332,7 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
             });
         }
         _ if status.is_redirection() => {
-            // Without the field it is an answer like others.
+            // Without the field it is an ordinary answer.
             let location = fields.get(LOCATION).ok_or(RequestError::Status(status))?;
             return Err(RequestError::Redirected {
                 status,
@@ -343,7 +342,7 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
         _ => return Err(RequestError::Status(status)),
     }
     let length = match ask.method {
-        // That of the body which is not sent.
+        // The length of the body that HEAD does not send.
         Method::HEAD => None,
         _ => content_length(fields)?,
     };
@@ -353,7 +352,7 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
         length,
     };
     match range(fields) {
-        // RFC 9110 section 14.4: it means nothing here. Who sends it means something else.
+        // RFC 9110 section 14.4: the field has no meaning here, so the server means something else.
         Some(range) if range.first != 0 || Some(range.end) != range.length => {
             Err(match ask.have.is_some() {
                 true => RequestError::NotTheRest("a part of the file in place of the whole file"),
@@ -398,7 +397,7 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_number)
 }
 
-/// Makes sure that what follows begins where the file was asked for. It may be less of it.
+/// Checks that the part begins at the requested byte. It may be shorter.
 fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
     let Some((have, stamp)) = &ask.have else {
         return Err(RequestError::Malformed(
@@ -501,7 +500,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_are_told_how_long_fields_may_be() {
+    async fn settings_announce_the_largest_fields() {
         let (server, served, _) = Served::listen(Alpn::H3);
         let accept = async { server.accept().await.unwrap().await.unwrap() };
         let (connection, accepted) =
@@ -511,9 +510,9 @@ mod tests {
         assert_eq!(longest, Some(64 << 10));
     }
 
-    /// RFC 9114 section 7.2.8: reserved frames would be passed over, and are not sent.
+    /// RFC 9114 section 7.2.8: reserved frames would be ignored, and are not sent.
     #[tokio::test]
-    async fn a_request_is_its_fields_and_nothing_else() {
+    async fn request_has_only_its_fields() {
         let pair = pair(Alpn::H3).await;
         let client = Client::new(pair.client.clone(), false, std::future::pending());
         let client = soon(client).await.unwrap();
@@ -526,7 +525,7 @@ mod tests {
             _ = client.ask(&ask) => panic!("nobody answers"),
             request = soon(received) => request,
         };
-        // Frames are their type, their length, and so many bytes.
+        // A frame is its type, its length and its bytes.
         let (header, length) = match request[1] {
             short @ 0..0x40 => (2, usize::from(short)),
             long => (3, usize::from(long & 0x3f) << 8 | usize::from(request[2])),
@@ -580,7 +579,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_read_in_as_many_pieces_as_there_is_room_for() {
+    async fn body_fills_all_free_pieces() {
         const FILE: usize = 500_000;
         let served = Served::start(Anything::new(FILE as u64), Limits::default(), Alpn::H3);
         let connection = served.connect(1 << 20).await;
@@ -701,7 +700,7 @@ mod tests {
             ("Bytes 100-199/200", 200, Some(200)),
             ("bytes 100-199/*", 200, None),
             ("bytes 100-100/101", 101, Some(101)),
-            // RFC 9110 section 15.3.7: a server may send less than was asked for.
+            // RFC 9110 section 15.3.7: a server may send less than requested.
             ("bytes 100-149/200", 150, Some(200)),
         ] {
             let content = answer(range, "\"1\"").unwrap();
@@ -728,7 +727,7 @@ mod tests {
         }
         let refused = answer("bytes 100-199/200", "\"2\"").unwrap_err();
         assert!(refused.to_string().contains("another version"), "{refused}");
-        // The whole is as good, but a part under its name is not.
+        // The whole file is as good, but a part under its name is not.
         for have in [ask.have.clone(), None] {
             ask.have = have;
             for (range, is_whole) in [

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use tokio::net::UdpSocket;
 
-/// How long a server may be silent before it is asked for.
+/// Silence of a server before its port is probed.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How long the answer may take.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How often it is asked.
+/// Number of probes.
 const TRIES: u32 = 3;
 
-/// Resolves once the system of the server says that nobody listens on its port (by ICMP), and never
-/// if it does not say so. It is asked for when it has been silent for a while: QUIC servers ignore a
-/// datagram this short. On Linux, a client that connects hears of it by itself; elsewhere, and about
-/// a server that answered before, nobody else tells.
+/// Resolves when the server's system reports (by ICMP) that nobody listens on the port, and never
+/// otherwise. Sends probes after some silence; QUIC servers ignore a datagram this short. On Linux
+/// a connecting client hears of closed ports anyway. On other systems, and for a server that has
+/// answered before, only this reports them.
 pub(crate) async fn until_closed(server: SocketAddr) {
     for _ in 0..TRIES {
         tokio::time::sleep(PATIENCE).await;
@@ -28,7 +28,7 @@ pub(crate) async fn until_closed(server: SocketAddr) {
     pending().await
 }
 
-/// The same for the other side of a connection, if its address is known.
+/// The same for the peer of a connection, if its address is known.
 pub(crate) async fn until_gone(server: Option<SocketAddr>) {
     match server {
         Some(server) => until_closed(server).await,
@@ -76,7 +76,7 @@ mod tests {
         assert!(waited.is_err(), "nobody knows whom to ask");
         drop(socket);
         let v6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).await;
-        // Not every machine has it.
+        // Not every machine has IPv6.
         let v6 = v6.ok().map(|socket| socket.local_addr().unwrap());
         for address in std::iter::once(address).chain(v6) {
             let began = Instant::now();

@@ -1,4 +1,4 @@
-//! The servers that were trusted when they were met first, and their certificates.
+//! Servers trusted at the first contact, and their certificates.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -32,7 +32,7 @@ impl KnownHosts {
         &self.path
     }
 
-    /// The certificate of a server, if it was met before.
+    /// The certificate of a known server.
     pub(crate) fn find(&self, server: &str) -> Result<Option<Fingerprint>, Failure> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
@@ -59,13 +59,13 @@ impl KnownHosts {
         Ok(None)
     }
 
-    /// Adds a server that was met.
+    /// Adds a new server.
     pub(crate) fn add(&self, server: &str, certificate: Fingerprint) -> io::Result<()> {
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory)?;
         }
         let mut file = File::options().append(true).create(true).open(&self.path)?;
-        // In one piece, for others may add lines at the same time.
+        // In one write, because other processes may add lines at the same time.
         file.write_all(format!("{server} {certificate}\n").as_bytes())
     }
 }
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(known.find("A:1"), Ok(Some(one)));
         assert_eq!(known.find("a:2"), Ok(Some(two)));
         assert_eq!(known.find("a:11"), Ok(None));
-        // The first line counts: nobody is replaced by adding.
+        // The first line counts: a later line replaces nothing.
         known.add("a:1", two).unwrap();
         assert_eq!(known.find("a:1"), Ok(Some(one)));
     }

@@ -10,9 +10,9 @@ use thiserror::Error;
 use crate::process::failure::{Cause, Failure};
 use crate::text::stamp::Stamp;
 
-/// Codes with which an application says that nothing is wrong: of HTTP/3, and of HTTP/0.9.
+/// Codes for a close without an error: HTTP/3, and HTTP/0.9.
 const NO_ERROR: [u64; 2] = [0x100, 0];
-/// H3_REQUEST_REJECTED: nothing was done for the request.
+/// H3_REQUEST_REJECTED: the server did nothing for the request.
 const REJECTED: u64 = 0x10b;
 
 /// Why a request was not answered in full.
@@ -34,7 +34,7 @@ pub(crate) enum RequestError {
     /// The part that was asked for begins behind the end of the file.
     #[error("the server answered 416 Range Not Satisfiable")]
     PastEnd { length: Option<u64> },
-    /// The rest was asked for, and this is not it: the whole may be had.
+    /// The answer is not the requested rest; the whole file can be fetched.
     #[error("the server's answer is not valid: {0}")]
     NotTheRest(&'static str),
     #[error("the server's answer is not valid: {0}")]
@@ -58,8 +58,8 @@ pub(crate) enum RequestError {
 }
 
 impl RequestError {
-    /// True if the same request may go well later: the server did not answer it, and did not say
-    /// that anything is wrong with it.
+    /// True if the same request may succeed later: the server did not answer, and reported no error
+    /// of the request.
     pub(crate) fn is_temporary(&self) -> bool {
         match self {
             Self::Connection(error) => match error {
@@ -140,7 +140,7 @@ pub(crate) struct Response<B> {
     pub(crate) end: Option<u64>,
     /// Length of the whole file, if the protocol announces it.
     pub(crate) length: Option<u64>,
-    /// Which version of the file it is, if that can be asked for again.
+    /// The version of the file, if it can be requested again.
     pub(crate) stamp: Option<Stamp>,
     /// Status and fields, as far as the protocol has them.
     pub(crate) status: StatusCode,
@@ -150,7 +150,7 @@ pub(crate) struct Response<B> {
 
 /// The bytes of an answer.
 pub(crate) trait Body: Send {
-    /// Fills `chunks` with what has arrived and tells how many; `None` at the end.
+    /// Fills `chunks` with received data and returns their number; `None` at the end.
     fn read(
         &mut self,
         chunks: &mut [Bytes],

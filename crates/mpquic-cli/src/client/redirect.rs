@@ -20,8 +20,7 @@ const HARMLESS: [HeaderName; 6] = [
     USER_AGENT,
 ];
 
-/// The request to send instead, after an answer with this status and Location; `None` if it cannot
-/// be followed.
+/// The request after a redirection with this status and Location; `None` if it cannot be followed.
 pub(crate) fn follow(ask: &Ask, status: StatusCode, location: &str) -> Option<Ask> {
     let method = match status {
         StatusCode::SEE_OTHER if ask.method != Method::HEAD => Method::GET,
@@ -39,7 +38,7 @@ pub(crate) fn follow(ask: &Ask, status: StatusCode, location: &str) -> Option<As
     let url = resolve(&ask.url, location)?;
     let mut fields = ask.fields.clone();
     if url.authority() != ask.url.authority() {
-        // What proves who we are to one server is not for another, and any field may.
+        // Credentials for one server are not for another, and any field may be one.
         fields = HeaderMap::new();
         for name in HARMLESS {
             for value in ask.fields.get_all(&name) {
@@ -55,7 +54,7 @@ pub(crate) fn follow(ask: &Ask, status: StatusCode, location: &str) -> Option<As
     })
 }
 
-/// The URL that `reference` means in what came from `base`; `None` if it is not of this kind.
+/// Resolves `reference` against `base`; `None` if it is not a URL of this kind.
 fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let base = base.to_string();
     let base = UriAbsoluteStr::new(&base).ok()?;

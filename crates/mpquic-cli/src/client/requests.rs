@@ -43,7 +43,7 @@ impl AnyClient {
     }
 }
 
-/// The client of one connection, which all its requests share; or two, if the server rejects 0-RTT.
+/// The client of one connection, which its requests share; two clients if the server rejects 0-RTT.
 pub(crate) struct Clients {
     connection: Connection,
     zero_rtt: Option<ZeroRtt>,
@@ -78,7 +78,7 @@ impl Clients {
         }
     }
 
-    /// A client whose first requests may be sent as 0-RTT data.
+    /// A client whose first requests may travel as 0-RTT data.
     pub(crate) async fn early(&self) -> Result<AnyClient, Failure> {
         let Some(ZeroRtt { protocol, accepted }) = &self.zero_rtt else {
             return self.established().await;
@@ -124,7 +124,7 @@ impl Clients {
         client.cloned()
     }
 
-    /// The code with which a connection is closed that is not needed any more.
+    /// The code for closing a connection that is no longer needed.
     pub(crate) fn no_error(&self) -> VarInt {
         match self.established.get().or(self.early.get()) {
             Some(AnyClient::Http(_)) => {
@@ -152,7 +152,7 @@ mod tests {
         for (alpn, code) in [(Alpn::H3, 0x100), (Alpn::HqInterop, 0)] {
             let clients = clients(alpn).await;
             assert_eq!(clients.no_error(), VarInt::from_u32(0), "nothing was asked");
-            // Without 0-RTT, both are the same.
+            // Without 0-RTT, both are equal.
             for client in [clients.early().await, clients.established().await] {
                 let is_http = matches!(client.unwrap(), AnyClient::Http(_));
                 assert_eq!(is_http, alpn == Alpn::H3);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_protocol_that_nobody_speaks_here_is_named() {
+    async fn unknown_protocol_is_named() {
         let clients = clients(Alpn::Perf).await;
         let failure = clients.established().await.err().unwrap();
         let protocol = String::from_utf8_lossy(Alpn::Perf.bytes());

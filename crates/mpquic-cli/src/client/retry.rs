@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// The first pause. Each is twice as long as the one before.
+/// The first pause. Each following pause is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
 /// The longest.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// How far something has come, and when it came that far. What has to be done again is no step
-/// forward: whoever always fails at the same place fails in the end.
+/// The progress of a transfer and its time. Repeated work is no progress: a transfer that always
+/// fails at the same place ends.
 #[derive(Debug)]
 pub(crate) struct Reached {
     bytes: u64,
@@ -30,9 +30,9 @@ impl Reached {
 /// The tries since something arrived last.
 #[derive(Debug)]
 pub(crate) struct Retry {
-    /// How long it is tried without anything arriving.
+    /// The longest time of retries without progress.
     limit: Duration,
-    /// The last time that something arrived, when it was tried last.
+    /// The last progress, and the last try.
     advanced: Instant,
     pause: Duration,
     /// Tries in all.
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_again_is_no_step_forward() {
+    fn repeated_bytes_are_no_progress() {
         let start = crate::process::clock::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reached = Reached::new(500, start);

@@ -41,16 +41,17 @@ const DEFAULT_PORT: u16 = 443;
 /// Paths opened unless --paths says otherwise.
 const MAX_PATHS: u32 = 8;
 
-/// What the server sent before it heard of the end arrives a round trip later at most, and a little more. Nobody should notice
-/// that it is waited for.
+/// The server's last packets arrive within a round trip after the close, plus this margin. The wait
+/// should not be noticed.
 const LATE: Duration = Duration::from_millis(10);
 const NOTICED: Duration = Duration::from_millis(50);
 
-/// A client that only waits asks so often whether the server still knows it. One that has restarted says
-/// no; without asking, that is heard only if something of ours happens to be on its way.
+/// A client that only waits for data probes the server at this interval. A restarted server answers
+/// that it does not know the connection; without probes, the client would hear of it only by
+/// chance.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// What the connections are for.
+/// The purpose of the connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Purpose<'a> {
     /// URLs of the command line.
@@ -59,7 +60,7 @@ pub(crate) struct Purpose<'a> {
     pub(crate) alpn: &'a [Alpn],
     /// Send requests as 0-RTT data.
     pub(crate) early_data: bool,
-    /// Say nothing that is no error.
+    /// Print errors only.
     pub(crate) quiet: bool,
     /// Take DATAGRAMs.
     pub(crate) datagrams: bool,
@@ -74,7 +75,7 @@ pub(crate) struct Purpose<'a> {
 }
 
 impl<'a> Purpose<'a> {
-    /// To find out about the paths to a server: nothing is asked of them.
+    /// For `mpquic paths`: no request is sent.
     pub(crate) fn look(server: &'a Uri, alpn: &'a [Alpn]) -> Self {
         Self {
             urls: std::slice::from_ref(server),
@@ -90,21 +91,21 @@ impl<'a> Purpose<'a> {
     }
 }
 
-/// Makes connections as they are needed.
+/// Makes connections when they are needed.
 pub(crate) struct Sessions<'a> {
     reach: &'a Reach,
     purpose: Purpose<'a>,
     verifier: Arc<Verifier>,
-    /// Set if servers are trusted when they are met first.
+    /// Set for `--first-use`.
     known_hosts: Option<KnownHosts>,
-    /// What earlier runs learnt, and where what is learnt is kept.
+    /// Knowledge of earlier runs, and its place.
     kept: Option<Kept>,
     config: ClientConfig,
-    /// Those of the paths there are.
+    /// The weights of the current paths.
     weights: SplitWeights,
     current: Mutex<Option<Session>>,
-    /// The endpoint of the last connection that ended well, and where it led: the next one may use its ports, at which
-    /// the server knows us.
+    /// The endpoint of the last connection that ended well, and its server: the next connection may
+    /// use its ports, which the server knows.
     idle: StdMutex<Option<(SocketAddr, Endpoint)>>,
     /// Connections that were made.
     made: AtomicU64,
@@ -121,7 +122,7 @@ struct Session {
     endpoint: Endpoint,
     connection: Connection,
     authority: String,
-    /// Resolves to whether the server accepted 0-RTT; `None` if 0-RTT was impossible.
+    /// Resolves to true if the server accepted 0-RTT; `None` if 0-RTT was impossible.
     zero_rtt: Option<Shared<ZeroRttAccepted>>,
     clients: Arc<Clients>,
 }
@@ -132,7 +133,7 @@ pub(crate) struct Connected {
     pub(crate) clients: Arc<Clients>,
     /// An earlier request has used this connection.
     pub(crate) is_old: bool,
-    /// Set if requests may be sent as 0-RTT; resolves to whether the server accepts it.
+    /// Set if requests may travel as 0-RTT; resolves to true if the server accepts it.
     pub(crate) zero_rtt: Option<Shared<ZeroRttAccepted>>,
 }
 
@@ -150,12 +151,12 @@ impl Session {
 }
 
 impl<'a> Sessions<'a> {
-    /// Fails if the options are unusable, such as a bad certificate, before anything is fetched.
+    /// Fails if options are unusable, such as a bad certificate, before anything is fetched.
     pub(crate) fn new(args: &'a Reach, purpose: Purpose<'a>) -> Result<Self, Failure> {
         Self::with(args, purpose, |_| {})
     }
 
-    /// The same, over a transport that is adapted.
+    /// The same, with an adapted transport.
     pub(crate) fn with(
         args: &'a Reach,
         purpose: Purpose<'a>,
@@ -224,7 +225,7 @@ impl<'a> Sessions<'a> {
         })
     }
 
-    /// The same for tests: what they learn is nobody's.
+    /// For tests: keeps nothing for later runs.
     #[cfg(test)]
     pub(crate) fn that_forget(mut self) -> Self {
         self.kept = None;
@@ -238,7 +239,7 @@ impl<'a> Sessions<'a> {
         self.way_out = Some(addresses);
     }
 
-    /// A connection to a URL's server: the last one if it leads there and is still open, or a new
+    /// A connection to a URL's server: the last one if it leads there and is open, otherwise a new
     /// one.
     pub(crate) async fn connection(&self, url: &Uri) -> Result<Connected, Failure> {
         let mut current = self.current.lock().await;
@@ -247,8 +248,8 @@ impl<'a> Sessions<'a> {
                 connection: session.connection.clone(),
                 clients: session.clients.clone(),
                 is_old: true,
-                // Once it is known whether the server accepted 0-RTT, the handshake is over, and
-                // nothing leaves as 0-RTT any more.
+                // Once the answer to 0-RTT is known, the handshake is over, and nothing travels as
+                // 0-RTT any more.
                 zero_rtt: session
                     .zero_rtt
                     .clone()
@@ -264,12 +265,12 @@ impl<'a> Sessions<'a> {
         })
     }
 
-    /// The last connection, if there is one and none is being made.
+    /// The last connection, unless one is being made.
     pub(crate) fn open(&self) -> Option<Connection> {
         self.current().ok()?.map(|(_, connection)| connection)
     }
 
-    /// The same, with a number that no other one has. An error while one is being made or closed.
+    /// The last connection with a unique number. An error while one is being made or closed.
     pub(crate) fn current(&self) -> Result<Option<(u64, Connection)>, TryLockError> {
         let current = self.current.try_lock()?;
         let session = current.as_ref();
@@ -284,7 +285,7 @@ impl<'a> Sessions<'a> {
             .collect()
     }
 
-    /// Drops the last connection, which is of no use any more.
+    /// Drops the last connection, which is useless.
     pub(crate) async fn give_up(&self) {
         let mut current = self.current.lock().await;
         // Others may be fine: a request may fail alone.
@@ -469,7 +470,7 @@ impl<'a> Sessions<'a> {
         let unusable = |error: &dyn Display| {
             Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
         };
-        // Until it is known what is needed, what costs something stands by.
+        // Until the need is known, costly paths stand by.
         let costs = self.purpose.costs.iter().filter(|cost| cost.cost > 0);
         let costs = costs.map(|cost| cost.from.clone());
         let backups: Vec<_> = self.purpose.backup.iter().cloned().chain(costs).collect();
@@ -496,7 +497,7 @@ impl<'a> Sessions<'a> {
             let all = excluded.fold(all, |all, name| all.exclude_interface(name));
             match all.build() {
                 Ok(endpoint) => return Ok(endpoint),
-                // What the system chooses may be what is excluded.
+                // The system may choose an excluded interface.
                 Err(error) if self.way_out.is_some() => return Err(unusable(&error)),
                 Err(error) if !args.exclude.is_empty() => {
                     return Err(unusable(&format_args!(
@@ -540,7 +541,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// What to do if a server has another certificate than when it was met first.
+    /// Advice for a server that has another certificate than at the first contact.
     fn way_out(&self) -> Option<String> {
         let path = self.known_hosts.as_ref()?.path().display();
         Some(format!("if you know why, remove its line from {path}"))
@@ -617,7 +618,7 @@ fn listed(addresses: &[SocketAddr]) -> String {
     addresses.join(", ")
 }
 
-/// All addresses of the IP version that the servers have; `None` if they have both.
+/// The unspecified address of the servers' IP version; `None` if they have both versions.
 fn unspecified(servers: &[SocketAddr]) -> Option<IpAddr> {
     if servers.iter().all(SocketAddr::is_ipv4) {
         Some(Ipv4Addr::UNSPECIFIED.into())

@@ -6,7 +6,7 @@ use mpquic_tokio::{Connection, interface_addresses};
 use crate::options::origin::starts_from;
 use crate::options::{Local, parse_local};
 
-/// The share of paths for which none was set.
+/// The share of other paths.
 const REST: f64 = 1.0;
 /// The largest weight.
 const MOST: f64 = 1000.0;

@@ -162,7 +162,7 @@ fn tell(args: &Demo, report: &Report, outage: Told) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is told as JSON.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct All<'a> {
     #[serde(flatten)]
@@ -187,7 +187,7 @@ fn two_addresses(server: Option<ServerConfig>) -> Result<Endpoint, Failure> {
         .map_err(|error| Failure::other(format!("cannot bind on loopback: {error}")))
 }
 
-/// Pseudorandom data, which neither compression nor a cache can speed up; hashed as it is made.
+/// Pseudorandom data that cannot be compressed or cached; hashed while it is generated.
 struct Generated {
     length: u64,
     sha256: Arc<OnceLock<[u8; 32]>>,
@@ -264,7 +264,7 @@ impl Read for Generator {
 mod tests {
     use super::*;
 
-    /// All of it, in pieces of this size.
+    /// The whole data, in pieces of this size.
     fn read(generated: &Generated, skipped: u64, piece: usize) -> Vec<u8> {
         let mut reader = generated.open("/").unwrap().reader;
         reader.skip(skipped).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_generated_each_time_and_hashed() {
+    fn generated_data_repeats_and_is_hashed() {
         let generated = Generated::new(1003);
         let content = generated.open("/").unwrap();
         assert_eq!((content.length, content.modified), (1003, None));

@@ -25,7 +25,7 @@ const PROBES: u64 = 64 << 10;
 pub(crate) struct Told {
     /// How long the link was cut.
     cut_ms: Option<f64>,
-    /// How long after it was back it carried data again.
+    /// Time from the link's return until it carried data.
     pub(crate) used_again_ms: Option<f64>,
 }
 
@@ -119,7 +119,7 @@ mod tests {
         demo: Demo,
     }
 
-    /// For a moment, in which it does all that it can.
+    /// Runs for a moment, so that the outage takes all due steps.
     async fn runs(outage: &mut Outage<'_>, received: u64) {
         outage.count.received.store(received, Ordering::Relaxed);
         let _ = timeout(10 * LOOK, outage.run()).await;
@@ -153,7 +153,7 @@ mod tests {
         let [_, said] = heard.take();
         assert_eq!(said, "70 %: one link is cut\n70 %: it is back\n");
         assert_eq!(outage.told.used_again_ms, None, "nothing has come over it");
-        // What arrives over it is what the connection receives, which has one path.
+        // The connection has one path, so its received bytes are the link's.
         let before = outage.carried();
         assert!(before > 0 && before <= connection.stats().bytes_received);
         let client = Client {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_is_in_use_again_when_it_has_carried_more_than_probes() {
+    async fn returned_link_counts_as_used_after_more_than_probes() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
         let relay = Relay::start(served.address.ip(), served.address);
         let relay = relay.await.unwrap();
@@ -192,7 +192,7 @@ mod tests {
             connection: connection.clone(),
             stall: Duration::from_secs(10),
         };
-        // A little less is what probes may be, as far as anybody knows.
+        // Slightly fewer bytes may be probes.
         for (bytes, is_used) in [(PROBES / 2, false), (2 * PROBES, true)] {
             let asked = async {
                 soon(client.ask(8, bytes)).await.unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn how_far_it_is_is_looked_at_each_two_milliseconds() {
+    async fn outage_checks_progress_every_two_milliseconds() {
         let pair = pair(Alpn::Perf).await;
         let mut outage = of_a_thousand_bytes(&pair.client).await;
         let count = outage.count.clone();

@@ -14,7 +14,7 @@ const LARGEST: usize = 1 << 16;
 /// How long nothing is tried after an error.
 const REST: Duration = Duration::from_millis(1);
 
-/// A link between one client and a server. It ends when it is dropped.
+/// A link between one client and a server. It ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Relay {
     front: SocketAddr,
@@ -48,7 +48,7 @@ impl Relay {
         back.connect(server).await?;
         let address = front.local_addr()?;
         let state = Arc::new(State::default());
-        // Where answers go: to the client, once it has sent something.
+        // The client's address for answers, once it has sent something.
         let (client_is, client) = tokio::sync::watch::channel(None);
         let there = tokio::spawn({
             let (front, back, state) = (front.clone(), back.clone(), state.clone());
@@ -61,7 +61,7 @@ impl Relay {
                     };
                     client_is.send_if_modified(|client| client.replace(from) != Some(from));
                     if !state.loses() {
-                        // What finds no room is lost, as on any link.
+                        // Datagrams without room are lost, as on any link.
                         let _ = back.send(&datagram[..length]).await;
                     }
                 }
@@ -118,7 +118,7 @@ impl Drop for Relay {
 mod tests {
     use super::*;
 
-    /// A client that moves elsewhere is answered there; and once the link is gone, nobody is.
+    /// Answers follow a client that moves; after the link's end, nothing is answered.
     #[tokio::test]
     async fn answers_go_where_the_client_is_until_the_link_is_gone() {
         let local = IpAddr::from([127, 0, 0, 1]);
@@ -137,14 +137,14 @@ mod tests {
             assert_eq!(&buffer[..length], said);
         }
         drop(relay);
-        // Its tasks end, and with them its port is free again.
+        // The tasks end, and the port becomes free.
         while UdpSocket::bind(link).await.is_err() {
             tokio::time::sleep(REST).await;
         }
     }
 
     #[tokio::test]
-    async fn a_link_that_is_cut_lets_nothing_through() {
+    async fn cut_link_drops_everything() {
         let local = IpAddr::from([127, 0, 0, 1]);
         let server = UdpSocket::bind((local, 0)).await.unwrap();
         let relay = Relay::start(local, server.local_addr().unwrap());

@@ -1,5 +1,5 @@
-//! What a file has besides its content: the time when it changed last, and who may do what with it.
-//! `mpquic put` sends both along, in fields that other servers pass over.
+//! A file's attributes beside its content: the time of its last change, and its permissions.
+//! `mpquic put` sends both in fields that other servers ignore.
 
 use std::fs::{File, Metadata};
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ const FILE_MODE: HeaderName = HeaderName::from_static("file-mode");
 /// Of the permissions, those for owner, group and others: nothing that lends rights.
 const PERMISSIONS: u32 = 0o777;
 
-/// What is known of a file; the system decides on the rest.
+/// The known attributes of a file; the system chooses the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub(crate) modified: Option<SystemTime>,
@@ -48,7 +48,7 @@ impl Attributes {
         }
     }
 
-    /// What is said to a server.
+    /// Adds the attributes to the fields of a request.
     pub(crate) fn add_to(&self, fields: &mut HeaderMap) {
         let modified = self.modified.map(times::seconds);
         let mode = self.mode.map(|mode| format!("{mode:04o}"));
@@ -59,7 +59,7 @@ impl Attributes {
         }
     }
 
-    /// Gives a file that was made with [`Self::mode_to_make`] what it is to have.
+    /// Sets the attributes of a file that was made with [`Self::mode_to_make`].
     pub(crate) fn give_to(&self, file: &File) {
         if let Err(error) = self.try_give_to(file) {
             tracing::warn!(%error, "the time or the permissions of a file");
@@ -71,7 +71,7 @@ impl Attributes {
         if let Some(mode) = self.mode {
             use std::os::unix::fs::PermissionsExt;
             let mut permissions = file.metadata()?.permissions();
-            // What this process gives to nobody was left out when the file was made.
+            // The umask already removed bits when the file was made.
             permissions.set_mode(permissions.mode() & mode);
             file.set_permissions(permissions)?;
         }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn attributes_survive_a_round_trip() {
         let modified = times::of_seconds("-1.25");
         let said = |attributes: Attributes| {
             let mut fields = HeaderMap::new();

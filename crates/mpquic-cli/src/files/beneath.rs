@@ -1,6 +1,6 @@
-//! Access to what is beneath a directory. Whoever may write there can exchange a directory for a link
-//! at any time, so no path is looked at first and opened afterwards: each directory of a path is
-//! opened in the one before, and none of them may be a link.
+//! Access to files below a directory. Others may replace a directory by a link at any time, so no
+//! path is checked first and opened later: each directory of a path is opened from the one above,
+//! and may not be a link.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncEx
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 
-/// The directory that nothing leads out of, as it is now: its own path may have links.
+/// The directory from which no access leads out, in its current state; its own path may have links.
 #[derive(Debug)]
 pub(crate) struct Root {
     /// Without links.
@@ -24,8 +24,8 @@ impl Root {
         Ok(Self { path, dir })
     }
 
-    /// Where a path leads that may have links, as a path in this directory without any; `None` if it
-    /// leads nowhere or out of it. Only a hint: links may have changed since.
+    /// Resolves a path with links to a path in this directory without links; `None` if the path
+    /// leads nowhere or out of the directory. Only a hint: links may have changed since.
     pub(crate) fn resolve(&self, below: &Path) -> Option<PathBuf> {
         let found = self.path.join(below).canonicalize().ok()?;
         Some(found.strip_prefix(&self.path).ok()?.to_owned())
@@ -48,7 +48,7 @@ impl Root {
     }
 }
 
-/// How files are opened: a link is none, and a pipe lets nobody wait.
+/// Flags for opening files: links fail, and pipes do not block.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.follow(FollowSymlinks::No).nonblock(true);

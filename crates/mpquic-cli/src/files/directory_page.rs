@@ -64,8 +64,8 @@ pub(crate) fn page(target: &str, listing: &Listing) -> String {
     page
 }
 
-/// The same for programs: a list of JSON objects, as other servers have it. Where there is more than
-/// is shown, the last one says so.
+/// The list for programs: JSON objects as other servers have them. The last object says if entries
+/// are missing.
 pub(crate) fn json(listing: &Listing) -> String {
     let entries = listing.entries.iter().map(|entry| Listed {
         name: entry.name.to_string_lossy().into_owned(),
@@ -96,14 +96,14 @@ pub(crate) fn json(listing: &Listing) -> String {
 /// An entry of a directory, for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listed {
-    /// Of a name that is not UTF-8, something like it.
+    /// A similar text if the name is not UTF-8.
     pub(crate) name: String,
-    /// The name as URLs have it, if it is not UTF-8.
+    /// The name as in URLs, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) encoded: Option<String>,
     #[serde(rename = "type")]
     pub(crate) kind: Kind,
-    /// When it changed last, as HTTP writes it.
+    /// Time of the last change, in HTTP's format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mtime: Option<String>,
     /// Bytes of a file.
@@ -117,7 +117,7 @@ pub(crate) struct Listed {
 pub(crate) enum Kind {
     File,
     Directory,
-    /// Not one entry, but all that are not shown.
+    /// Stands for all entries that are not shown.
     More,
     #[serde(other)]
     Other,
@@ -163,7 +163,7 @@ fn row(page: &mut String, entry: &Entry) {
     );
 }
 
-/// A length in the largest unit of which there is at least one.
+/// A length in the largest fitting unit.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;
@@ -183,16 +183,16 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The name of a file as one segment of a URL: its bytes, whatever they mean.
+/// The name of a file as one segment of a URL, byte for byte.
 pub(crate) fn encode_name(name: &OsStr) -> String {
     percent_encode(name.as_encoded_bytes())
 }
 
-/// Text that means nothing to HTML.
+/// Text without special characters of HTML.
 struct Escaped<'a>(&'a str);
 
 impl Listed {
-    /// The name of the file, if this system can have such a one.
+    /// The name of the file, if this system can represent it.
     pub(crate) fn file_name(&self) -> Option<std::ffi::OsString> {
         match &self.encoded {
             Some(encoded) => percent_decode(encoded).and_then(file_name),
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// All but how it looks.
+    /// Everything but the style sheet.
     #[test]
     fn a_page_has_a_row_for_each_entry() {
         let directory = Entry {

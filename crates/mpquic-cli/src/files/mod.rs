@@ -27,7 +27,7 @@ use crate::files::upload::{Place, Upload, UploadError};
 use crate::files::uploads::Uploads;
 use crate::text::percent::percent_decode;
 
-/// The most entries of a directory that are listed.
+/// Entries of a directory that are listed, at most.
 const MAX_ENTRIES: usize = 10_000;
 
 /// The most bytes of their names together.
@@ -36,12 +36,12 @@ const MAX_NAMES: usize = 1 << 20;
 /// Something to send.
 pub(crate) struct Content {
     pub(crate) length: u64,
-    /// When it changed last, if that is known.
+    /// Time of the last change, if known.
     pub(crate) modified: Option<SystemTime>,
     pub(crate) reader: Box<dyn Reader>,
 }
 
-/// What content is read from.
+/// A source of content.
 pub(crate) trait Reader: Read + Send {
     /// Goes over the next bytes, or to the end if there are fewer.
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
@@ -54,7 +54,7 @@ impl Reader for File {
     }
 }
 
-/// What is in a directory.
+/// The content of a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Listing {
     /// By name, directories first.
@@ -72,7 +72,7 @@ pub(crate) struct Entry {
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// Why there is nothing to send.
+/// Why there is no file to send.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("not found")]
@@ -91,7 +91,7 @@ pub(crate) trait Source: Send + Sync {
         false
     }
 
-    /// The most bytes of a file that is taken; `None` if none is.
+    /// Largest accepted upload in bytes; `None` if uploads are off.
     fn max_upload(&self) -> Option<u64> {
         None
     }
@@ -121,18 +121,18 @@ pub(crate) trait Source: Send + Sync {
         Err(UploadError::Forbidden)
     }
 
-    /// What the directory `path` has in it. May block.
+    /// Lists the directory `path`. May block.
     fn list(&self, _path: &str) -> Result<Listing, OpenError> {
         Err(OpenError::NotFound)
     }
 }
 
-/// The regular files in a directory and below it. Symbolic links that lead out of it, `..` and
-/// absolute paths are not found, nor are names that begin with a dot unless that is allowed: they
-/// are often secret, like those in `.git` or `.ssh`. Unfinished files are nobody's in any case.
+/// The regular files in a directory and below it. Symbolic links that lead out, `..` and absolute
+/// paths are not found. Names that begin with a dot are found only if allowed, because they are
+/// often secret (`.git`, `.ssh`). Unfinished uploads are never found.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// It may be a link, which is followed anew for each request.
+    /// May be a link, which is followed for each request.
     root: PathBuf,
     dot_files: bool,
     taking: Option<Taking>,
@@ -141,7 +141,7 @@ pub(crate) struct Directory {
 /// How files are taken.
 #[derive(Debug)]
 struct Taking {
-    /// The most bytes of one.
+    /// Largest accepted upload in bytes.
     max_upload: u64,
     uploads: Arc<Uploads>,
 }
@@ -157,7 +157,7 @@ impl Directory {
         })
     }
 
-    /// Files of so many bytes at most are taken; `None` for none.
+    /// Accepts uploads of at most this number of bytes; `None` accepts none.
     pub(crate) fn max_upload(self, max_upload: Option<u64>) -> Self {
         let taking = max_upload.map(|max_upload| Taking {
             max_upload,
@@ -166,7 +166,7 @@ impl Directory {
         Self { taking, ..self }
     }
 
-    /// Clients may store so many bytes in all; `None` for as much as there is room for.
+    /// Limits all uploads together to this number of bytes; `None` for no limit.
     pub(crate) fn max_total(mut self, total: Option<u64>) -> Self {
         if let Some(taking) = &mut self.taking {
             taking.uploads = Uploads::new(self.root.clone(), total.unwrap_or(u64::MAX));
@@ -174,20 +174,20 @@ impl Directory {
         self
     }
 
-    /// What uploads have in common, if files are taken.
+    /// The state that uploads share, if uploads are on.
     pub(crate) fn uploads(&self) -> Option<Arc<Uploads>> {
         self.taking.as_ref().map(|taking| taking.uploads.clone())
     }
 
-    /// The directory as it is now, and where in it a request leads, without links; `None` if that is
-    /// nowhere, or if it is not shown.
+    /// The directory in its current state, and the path of a request in it, without links. `None`
+    /// if the path leads nowhere, or is hidden.
     fn resolve(&self, target: &str) -> io::Result<Option<(Root, PathBuf)>> {
         let Some(below) = below(target).filter(|below| self.is_shown(below)) else {
             return Ok(None);
         };
         let root = match Root::open(&self.root) {
             Ok(root) => root,
-            // A link that is being replaced.
+            // A link that another program is replacing.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -196,7 +196,7 @@ impl Directory {
         Ok(found.map(|found| (root, found)))
     }
 
-    /// True for paths beneath the directory that may be shown.
+    /// True for paths below the directory that may be shown.
     fn is_shown(&self, below: &Path) -> bool {
         let has_dot = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
         !below
@@ -204,7 +204,7 @@ impl Directory {
             .any(|name| is_unfinished(name) || (!self.dot_files && has_dot(name)))
     }
 
-    /// At most so many entries of the directory that a request means.
+    /// At most `most` entries of the requested directory.
     fn listing(&self, target: &str, most: usize) -> Result<Listing, OpenError> {
         let (root, path) = self.resolve(target)?.ok_or(OpenError::NotFound)?;
         let directory = root.directory(&path).map_err(not_found)?;
@@ -225,14 +225,14 @@ impl Directory {
                 let Some(found) = root.resolve(&below).filter(|found| self.is_shown(found)) else {
                     continue;
                 };
-                // A directory that has itself in it has no end.
+                // A directory that contains itself has no end.
                 if above.has(&found) {
                     continue;
                 }
                 let parent = root.parent(&found);
                 metadata = parent.and_then(|(parent, name)| parent.symlink_metadata(name));
             }
-            // It may be gone by now.
+            // The entry may be gone by now.
             let Ok(metadata) = metadata else { continue };
             if !metadata.is_file() && !metadata.is_dir() {
                 continue;
@@ -252,7 +252,7 @@ impl Directory {
         Ok(Listing { entries, is_cut })
     }
 
-    /// Where what is named `path` is to be made, if that may be.
+    /// The place for a new file or directory `path`, if it may be made.
     fn place(&self, path: &str, attributes: Attributes) -> Result<Place, UploadError> {
         let taking = self.taking.as_ref().ok_or(UploadError::Forbidden)?;
         let (parent, name) = path.rsplit_once('/').ok_or(UploadError::Forbidden)?;
@@ -346,7 +346,7 @@ impl<'a> Above<'a> {
         }
     }
 
-    /// Looks at them when there is a link at last: most directories have none.
+    /// Read at the first link: most directories have none.
     fn has(&self, directory: &Path) -> bool {
         let ancestors = || {
             self.path

@@ -1,5 +1,5 @@
-//! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload): the server names one in an interim
-//! answer, the client asks there for how much has arrived, and sends the rest.
+//! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload): the server names an upload in
+//! an interim answer; the client asks there how much has arrived, and sends the rest.
 
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, LOCATION};
 use http::{HeaderValue, Response, StatusCode, Uri, response};
@@ -36,12 +36,12 @@ pub(crate) fn token_of(url: &Uri) -> Option<Token> {
     Token::parse(url.query()?.strip_prefix(QUERY)?)
 }
 
-/// True if a client could resume this file, and if it is worth it.
+/// True if a client can resume this upload, and it is worth it.
 pub(crate) fn is_wanted(fields: &HeaderMap, length: Option<u64>) -> bool {
     is_complete(fields) && length.is_some_and(|length| length >= FROM)
 }
 
-/// True if nothing comes after what follows.
+/// True if no data follows this part.
 pub(crate) fn is_complete(fields: &HeaderMap) -> bool {
     fields.get(UPLOAD_COMPLETE) == Some(&COMPLETE)
 }
@@ -51,7 +51,7 @@ pub(crate) fn offset_of(fields: &HeaderMap) -> Option<u64> {
     number(fields.get(UPLOAD_OFFSET)?)
 }
 
-/// Tells how much has arrived.
+/// Adds the number of received bytes.
 pub(crate) fn add_offset(response: response::Builder, offset: u64) -> response::Builder {
     response
         .header(UPLOAD_OFFSET, offset)

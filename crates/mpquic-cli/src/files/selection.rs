@@ -56,7 +56,7 @@ impl Version {
         times::http_date(self.modified?)?.parse().ok()
     }
 
-    /// What of this version a request with these fields gets.
+    /// The part of this version that a request with these fields gets.
     pub(crate) fn select(&self, method: &Method, fields: &HeaderMap) -> Selection {
         // RFC 9110 section 13.2.2 has the order.
         if fields.contains_key(IF_MATCH) {
@@ -84,7 +84,8 @@ impl Version {
         }
     }
 
-    /// True if a list of entity tags has ours. Weak ones name the same content, not the same bytes.
+    /// True if a list of entity tags contains ours. Weak tags name the same content, not the same
+    /// bytes.
     fn is_listed(&self, fields: &HeaderMap, name: &HeaderName, weak_counts: bool) -> bool {
         let lists = fields.get_all(name).iter();
         let lists = lists.filter_map(|list| list.to_str().ok());
@@ -101,7 +102,7 @@ impl Version {
             })
     }
 
-    /// Compares with a date, which has no fractions of a second; `None` if one of them is unknown.
+    /// Compares with a date without fractions of a second; `None` if one of them is unknown.
     fn is_newer_than(&self, fields: &HeaderMap, name: &HeaderName) -> Option<bool> {
         let date = httpdate::parse_http_date(fields.get(name)?.to_str().ok()?).ok()?;
         Some(whole_seconds(self.modified?)? > whole_seconds(date)?)
@@ -135,7 +136,7 @@ impl Version {
             let digits = digits.trim();
             let is_number =
                 !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-            // One that is too large is beyond the end in any case.
+            // A number that is too large is beyond the end anyway.
             is_number.then(|| digits.parse().unwrap_or(u64::MAX))
         };
         let range = match (first.trim(), last.trim()) {
@@ -217,7 +218,7 @@ mod tests {
                 "{range}"
             );
         }
-        // What is not understood is ignored.
+        // Unknown forms are ignored.
         for range in [
             "bytes",
             "bytes=",
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_has_is_not_sent_again() {
+    fn unchanged_file_is_not_sent_again() {
         let etag = version().etag.unwrap();
         let weak = format!("\"x\", W/{etag}");
         for fields in [
@@ -314,7 +315,7 @@ mod tests {
         assert!(known.etag().is_some() && known.last_modified().is_some());
         let unknown = Version::new(10, None);
         assert_eq!((unknown.etag(), unknown.last_modified()), (None, None));
-        // A range of some version cannot be one of this.
+        // A range of another version cannot apply.
         let fields = [(RANGE, "bytes=1-2"), (IF_RANGE, "\"x\"")];
         let fields = fields.map(|(name, value)| (name, value.parse().unwrap()));
         let fields = HeaderMap::from_iter(fields);

@@ -44,7 +44,7 @@ fn files_are_found_by_their_encoded_names() {
 }
 
 #[test]
-fn nothing_outside_is_found() {
+fn files_outside_the_directory_are_not_found() {
     let (outside, directory) = directory();
     for target in [
         "/../secret",
@@ -263,7 +263,7 @@ async fn contents_arrive_in_pieces_of_the_size_asked_for() {
 
 /// A source that has nothing but contents.
 #[test]
-fn nothing_is_taken_unless_it_is_said_how() {
+fn uploads_need_a_limit() {
     let source = crate::testing::Anything::new(1);
     assert!(source.open("/x").is_ok());
     assert!(!source.is_directory("/"));
@@ -328,7 +328,7 @@ fn files_of_any_time_are_found_and_listed() {
 /// Each further name on the way would lead to the same again.
 #[cfg(unix)]
 #[test]
-fn directories_that_have_themselves_in_them_are_not_listed() {
+fn directories_containing_themselves_are_not_listed() {
     let (_outside, directory) = directory();
     let root = directory.root.clone();
     fs::create_dir(root.join("other")).unwrap();

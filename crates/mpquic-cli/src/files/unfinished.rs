@@ -12,12 +12,12 @@ const RANDOM: usize = 16;
 /// True for the name of an unfinished file.
 pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    // Systems that do not tell letters by their case have it under other names, too.
+    // File systems that ignore case have the file under other names, too.
     name.get(..PREFIX.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }
 
-/// What names an upload that can be resumed. Only its client knows it.
+/// The name of an upload that can be resumed. Only its client knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Token(String);
 
@@ -33,7 +33,7 @@ impl Token {
         (text.len() == 2 * RANDOM && text.bytes().all(is_digit)).then(|| Self(text.to_owned()))
     }
 
-    /// That of an unfinished file which can be resumed.
+    /// The token of an unfinished file that can be resumed.
     pub(crate) fn of_file(name: &OsStr) -> Option<Self> {
         Self::parse(name.to_str()?.strip_prefix(PREFIX)?)
     }
@@ -48,12 +48,12 @@ impl Token {
     }
 }
 
-/// Takes a file for this process, until it is closed; false if another one has it.
+/// Locks a file for this process until it is closed; false if another process has it.
 pub(crate) fn lock(file: &File) -> bool {
     #[cfg(unix)]
     {
         use rustix::fs::{FlockOperation, flock};
-        // Where files cannot be locked, nobody has one locked.
+        // Without file locks, no file is locked.
         flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
     }
     #[cfg(not(unix))]

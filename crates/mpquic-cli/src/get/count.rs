@@ -1,15 +1,15 @@
-//! What a download tells about itself while it runs.
+//! Progress of a running download.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a transfer tells about itself while it runs.
+/// Progress of a running transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
-    /// Bytes of the file that are there.
+    /// Bytes of the file on disk.
     pub(crate) received: AtomicU64,
-    /// Of how many; zero if that is not known.
+    /// Length of the file; zero if unknown.
     length: AtomicU64,
     /// It waits for the disk, or for whoever reads standard output.
     pub(crate) writing: AtomicBool,
@@ -17,7 +17,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Bytes of the file that are there.
+    /// Bytes of the file on disk.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }

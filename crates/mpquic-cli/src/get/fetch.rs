@@ -1,4 +1,5 @@
-//! One URL: the requests for it, one after the other, until it is here or there is no hope.
+//! Downloads one URL: its requests one after the other, until the file is complete or retries are
+//! over.
 
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ impl Fetch<'_> {
         };
         let mut retry = Retry::new(plan.retry, clock::now());
         let mut redirects = 0;
-        // A server that cannot be reached at all is told of at once; it may be a slip of the pen.
+        // A server that cannot be reached at all is reported at once; the URL may be wrong.
         let mut was_connected = false;
         loop {
             let ended = match self.attempt(&ask, &mut download, &mut was_connected).await {
@@ -109,9 +110,9 @@ impl Fetch<'_> {
         }
     }
 
-    /// True if the same request may go well later.
+    /// True if the same request may succeed later.
     fn is_temporary(&self, ended: &Ended) -> bool {
-        // What others do may not be done twice (RFC 9110 section 9.2.2).
+        // Other methods may not be repeated (RFC 9110 section 9.2.2).
         matches!(self.plan.method, Method::GET | Method::HEAD)
             && match ended {
                 Ended::Request(error) => error.is_temporary(),
@@ -150,7 +151,7 @@ impl Fetch<'_> {
             }
         }
         if !early_data {
-            // The server rejected 0-RTT, or there was none.
+            // The server rejected 0-RTT, or the request did not use it.
             let client = clients.established().await.map_err(Ended::Failed)?;
             download.fetch(ask, connection, client).await?;
         }

@@ -51,10 +51,10 @@ enum Event<'a> {
     Retry {
         url: String,
         error: &'a str,
-        /// Bytes of the file that are there.
+        /// Bytes of the file on disk.
         bytes: u64,
     },
-    /// What was there of a file is of no use.
+    /// The received bytes of a file are useless.
     Restart {
         url: String,
         why: &'a str,
@@ -67,7 +67,7 @@ enum Event<'a> {
     },
 }
 
-/// A path that is new, or has another state or other addresses.
+/// A path that is new, or has a new state or new addresses.
 #[derive(Debug, PartialEq, Serialize)]
 struct Change {
     /// Counts the connections.
@@ -134,7 +134,7 @@ struct Path {
 struct File {
     url: String,
     count: Weak<Count>,
-    /// Bytes that were there when progress was told.
+    /// Bytes at the last progress line.
     told: u64,
 }
 
@@ -190,7 +190,7 @@ impl JsonOutput {
         }
     }
 
-    /// A file is being fetched, of which so many bytes are there.
+    /// Adds a file that is being fetched, of which `have` bytes exist.
     pub(crate) fn add(&self, url: &Uri, count: &Arc<Count>, have: u64) {
         if self.what == Json::Events {
             self.seen().files.push(File {
@@ -264,17 +264,17 @@ impl Seen {
         }
     }
 
-    /// True if it is time, or will be before it is looked again.
+    /// True if a line is due, or will be before the next check.
     fn is_due(&self, now: Instant, interval: Duration) -> bool {
         !interval.is_zero() && now + REFRESH / 2 >= self.told + interval
     }
 
-    /// There is no connection any more. Returns what has changed.
+    /// The connection is gone. Returns the changes.
     fn lose_paths(&mut self) -> Vec<Change> {
         self.update(self.connection, Vec::new())
     }
 
-    /// Takes in what paths there are, and returns what has changed.
+    /// Takes in the current paths, and returns the changes.
     fn update(&mut self, connection: u64, now: Vec<PathReport>) -> Vec<Change> {
         let mut changes = Vec::new();
         let is_other = connection != self.connection;
@@ -452,7 +452,7 @@ mod tests {
         assert!(output.seen().progress(at(8)).0.is_empty());
         assert!(output.seen().files.is_empty(), "nobody asks for them again");
 
-        // Who wants results only is told of nothing else.
+        // Without events, only results are printed.
         let output = JsonOutput::new(Json::Result, Duration::from_secs(1), true);
         output.add(&url, &Arc::default(), 0);
         assert!(output.seen().files.is_empty());
@@ -541,7 +541,7 @@ mod tests {
         assert!(seen.lose_paths().is_empty());
     }
 
-    /// What has become of the paths is told first, and to whom events are told alone.
+    /// The state of paths comes before the failure, for events alone.
     #[tokio::test]
     async fn a_failure_comes_after_what_has_become_of_the_paths() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
@@ -576,7 +576,7 @@ mod tests {
         }
     }
 
-    /// As often as was asked for, if there is anything to tell.
+    /// At the requested interval, if there is progress.
     #[tokio::test(start_paused = true)]
     async fn progress_is_told_at_looks() {
         let url = Uri::from_static("https://host/file");

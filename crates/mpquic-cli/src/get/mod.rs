@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
     beside(view, || sessions.shown(), fetched).await
 }
 
-/// Fetches everything, over one connection after the other if that is wanted.
+/// Fetches all URLs, over one connection after the other if requested.
 async fn fetch_in_turn(
     args: &Get,
     plan: &Plan,
@@ -102,7 +102,7 @@ async fn fetch_in_turn(
     result
 }
 
-/// How many of the files each connection is for, one after the other.
+/// Number of files for each connection.
 fn shares(reconnect: Option<Reconnect>, files: usize) -> Vec<usize> {
     match reconnect {
         Some(Reconnect::Each) => vec![1; files],
@@ -176,7 +176,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
                 .map(|what| Arc::new(JsonOutput::new(what, args.interval, to_stdout(args)))),
         },
         retry: Duration::from_secs(args.patience.retry_time),
-        // What is in a directory is on its server.
+        // The content of a directory is on its own server.
         max_redirects: if args.recursive {
             0
         } else {
@@ -186,7 +186,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
     })
 }
 
-/// Fetches these URLs, those of one server over one connection.
+/// Fetches these URLs; URLs of one server share a connection.
 async fn fetch_all(
     args: &Get,
     plan: &Plan,
@@ -344,7 +344,7 @@ mod tests {
         for (url, expected) in [
             ("https://host/a/with%20space.txt?x", Some("with space.txt")),
             ("https://host/%c3%a4", Some("ä")),
-            // Decoded, it would be a path.
+            // Decoded, the name would be a path.
             ("https://host/..%2fsecret", Some("..%2fsecret")),
             ("https://host/%2e%2e", Some("%2e%2e")),
             ("https://host/a%0ab", Some("a%0ab")),
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned() {
+    fn get_plans_downloads() {
         let sum = "ab".repeat(32);
         let plain = plan(&get(&[ONE])).unwrap();
         assert!(!plain.treatment.quiet && !plain.treatment.resume);
@@ -522,7 +522,7 @@ mod tests {
         assert_eq!(more.retry, Duration::from_secs(3));
         assert!(more.treatment.resume && more.treatment.json.is_some());
         assert_eq!(more.treatment.pace.unwrap().piece(), 10_000);
-        // What is in a directory is on its server.
+        // The content of a directory is on its own server.
         let tree = plan(&get(&["-r", "https://host/"])).unwrap();
         assert_eq!(tree.max_redirects, 0);
 
@@ -539,16 +539,16 @@ mod tests {
             &[ONE, TWO, "-o", "-", "--parallel", "1"],
             &[ONE, "-o", "-", "--parallel", "2"],
             &[ONE, TWO, "--parallel", "2"],
-            // The view is not shown where there is no terminal.
+            // Without a terminal, the view is not shown.
             &[ONE, "--live", "--json=events"],
         ] {
             assert_eq!(refused(fine), None, "{fine:?}");
         }
     }
 
-    /// As many as was asked for: of directories 64, of named files one.
+    /// The requested number of files: 64 for directories, one for named files.
     #[tokio::test]
-    async fn so_many_files_are_fetched_at_a_time() {
+    async fn parallel_limits_simultaneous_downloads() {
         let there = tempfile::tempdir().unwrap();
         let into = [
             "--insecure",

@@ -30,7 +30,7 @@ pub(crate) enum Destination {
     Memory(Memory),
 }
 
-/// Bytes that are kept in memory.
+/// Bytes kept in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -82,7 +82,7 @@ impl Eq for Memory {}
 pub(crate) struct Received {
     pub(crate) bytes: u64,
     pub(crate) sha256: [u8; 32],
-    /// False if it is not what the user expected. A file is not there then.
+    /// False if the checksum differs; the file is then removed.
     pub(crate) is_expected: bool,
 }
 
@@ -90,7 +90,7 @@ enum Message {
     Data(Vec<Bytes>),
     Version(Version),
     Restart,
-    /// The SHA-256 that is expected.
+    /// Finish, with the expected SHA-256.
     Finish(Option<[u8; 32]>),
 }
 
@@ -99,26 +99,26 @@ enum Message {
 pub(crate) struct Sink {
     sender: Option<mpsc::Sender<Message>>,
     thread: Option<thread::JoinHandle<()>>,
-    /// What came of it, once the thread ends; `None` once that was told.
+    /// The result, once the thread ends; `None` after it was returned.
     end: Option<oneshot::Receiver<io::Result<Received>>>,
-    /// What is written may wait for whoever reads it, for ever.
+    /// Writes may block for ever, for a reader of a pipe.
     is_stream: bool,
     batch: Vec<Bytes>,
     batch_bytes: usize,
     kept: Kept,
 }
 
-/// What is left of a file that is not whole.
+/// The rest of an incomplete file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
     /// So many bytes a later download can go on with.
     pub(crate) bytes: Arc<AtomicU64>,
-    /// They are in this file.
+    /// The file that has the bytes.
     pub(crate) part: PathBuf,
 }
 
 impl Sink {
-    /// Makes sure that the destination can be written to, and tells what is there already. May block.
+    /// Checks that the destination can be written, and returns what exists. May block.
     pub(crate) fn create(destination: &Destination, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
         let (output, begun) = Output::create(destination, keep)?;
         let kept = match &output {
@@ -133,7 +133,7 @@ impl Sink {
         let (tell, end) = oneshot::channel();
         let thread = thread::Builder::new()
             .name("sink".to_owned())
-            // Nobody need wait for it.
+            // Nobody has to wait for it.
             .spawn(move || drop(tell.send(drain(receiver, output))))?;
         let sink = Self {
             sender: Some(sender),
@@ -147,7 +147,7 @@ impl Sink {
         Ok((sink, begun))
     }
 
-    /// What is left once this is dropped or finished.
+    /// The rest after this is dropped or finished.
     pub(crate) fn kept(&self) -> Kept {
         self.kept.clone()
     }
@@ -181,7 +181,7 @@ impl Sink {
         Err(io::ErrorKind::BrokenPipe.into())
     }
 
-    /// What follows is of this version.
+    /// The following bytes belong to this version.
     pub(crate) async fn set_version(&mut self, version: Version) -> io::Result<()> {
         self.flush().await?;
         self.send(Message::Version(version)).await
@@ -193,16 +193,16 @@ impl Sink {
         self.send(Message::Restart).await
     }
 
-    /// Waits until everything is written, and gives the file its name if it is what is `expected`.
+    /// Waits until everything is written, and renames the file if it is the `expected` one.
     pub(crate) async fn finish(mut self, expected: Option<[u8; 32]>) -> io::Result<Received> {
         self.flush().await?;
         self.send(Message::Finish(expected)).await?;
         self.end().await
     }
 
-    /// Ends it where it is, once all that arrived is written, and tells what is left.
+    /// Ends the file here, after all received bytes are written, and returns the rest.
     pub(crate) async fn leave(mut self) -> Kept {
-        // If that fails, nobody has use for the rest.
+        // If this fails, nobody needs the rest.
         drop(self.flush().await);
         drop(self.end().await);
         self.kept.clone()
@@ -211,7 +211,7 @@ impl Sink {
     async fn end(&mut self) -> io::Result<Received> {
         self.sender = None;
         let early = || io::Error::other("the writing thread ended early");
-        // Still there if whoever waits here is dropped.
+        // Kept even if the waiting future is dropped.
         let ended = self.end.as_mut().ok_or_else(early)?.await;
         self.end = None;
         self.thread = None;
@@ -253,7 +253,7 @@ fn drain(mut receiver: mpsc::Receiver<Message>, mut output: Output) -> io::Resul
 
 enum Output {
     Part(PartFile),
-    /// What was written cannot be taken back.
+    /// A stream cannot start over.
     Stream(Stream),
     Memory(Memory),
 }
@@ -416,14 +416,14 @@ mod tests {
             }
         }
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
-        // What follows is not taken either.
+        // Later bytes are not accepted either.
         for _ in 0..2 {
             assert!(sink.write(Bytes::from(vec![0; BATCH])).await.is_err());
         }
     }
 
     #[tokio::test]
-    async fn bytes_are_handed_over_once_there_are_enough() {
+    async fn sink_passes_bytes_in_batches() {
         let mut sink = create(&Destination::Nowhere);
         for (bytes, waiting, chunks) in [
             (BATCH - 1, BATCH - 1, 1),
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(error.to_string(), "it is longer than 10 bytes");
     }
 
-    /// A pipe that nobody reads holds nobody up: whoever drops the sink goes on.
+    /// A pipe without a reader blocks nobody: dropping the sink continues.
     #[tokio::test]
     #[cfg(target_os = "linux")]
     async fn a_pipe_without_a_reader_is_given_up() {
@@ -514,7 +514,7 @@ mod tests {
         let waited = tokio::time::timeout(std::time::Duration::from_millis(50), finished).await;
         assert!(waited.is_err());
 
-        // Once somebody reads, it is written.
+        // A reader that appears gets the data.
         let mut sink = create(&Destination::File(path.clone()));
         sink.write(Bytes::from_static(b"word")).await.unwrap();
         let read = tokio::task::spawn_blocking(move || fs::read(path).unwrap());
@@ -523,9 +523,9 @@ mod tests {
         assert!(read.unwrap().ends_with(b"word"));
     }
 
-    /// What is not kept is hashed as well.
+    /// Discarded data is hashed as well.
     #[tokio::test]
-    async fn what_goes_nowhere_is_counted() {
+    async fn discarded_bytes_are_counted() {
         let mut sink = create(&Destination::Nowhere);
         for part in [&b"a"[..], b"bc"] {
             sink.write(Bytes::copy_from_slice(part)).await.unwrap();

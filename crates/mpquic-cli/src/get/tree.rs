@@ -1,4 +1,4 @@
-//! A directory of a server, with all that is in it.
+//! A directory of a server, with everything below it.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -29,15 +29,15 @@ use crate::report::{Report, of_files};
 
 /// Longest list of a directory, bytes.
 const MAX_LIST: usize = 16 << 20;
-/// Lists that are fetched at a time: each is in memory until it is whole.
+/// Lists fetched at a time: each is in memory until it is complete.
 const LISTS: usize = 16;
-/// The most files and directories. A link that leads back may make them without end.
+/// Files and directories, at most. A link that leads back could make endless ones.
 const MAX_ENTRIES: usize = 1_000_000;
-/// The most memory of what is still to be done, bytes.
+/// Memory for waiting entries in bytes, at most.
 const MAX_WAITING: usize = 64 << 20;
 /// Longest name of a file or directory, bytes.
 const LONGEST_NAME: usize = 255;
-/// So many directories, one in the other, have the same list where a link leads back.
+/// This number of nested directories with equal lists shows a link that leads back.
 const REPEATED: usize = 3;
 
 /// How directories are fetched.
@@ -58,17 +58,17 @@ pub(crate) struct Tree<'a> {
     pub(crate) is_live: bool,
 }
 
-/// A directory whose list is here, below the one that was asked for. What is in it shares this, so
-/// that much that waits takes little memory.
+/// A listed directory below the requested one. Its waiting entries share this value, so that they
+/// take little memory.
 struct Dir {
-    /// The one that it is in, and its name there; `None` for the one that was asked for.
+    /// The parent directory and the name in it; `None` for the requested directory.
     within: Option<(Arc<Dir>, Box<OsStr>)>,
     /// The SHA-256 of its list.
     list: [u8; 32],
 }
 
 impl Dir {
-    /// This directory and those that it is in, upwards.
+    /// This directory and its parents, upwards.
     fn upwards(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
         std::iter::successors(Some(self), |dir| {
             dir.within.as_ref().map(|(above, _)| above)
@@ -76,7 +76,7 @@ impl Dir {
     }
 }
 
-/// What is to be done: about an entry of a directory, or the directory that was asked for.
+/// A task: an entry of a directory, or the requested directory.
 struct Job {
     entry: Option<(Arc<Dir>, Box<OsStr>)>,
     what: What,
@@ -89,7 +89,7 @@ enum What {
 }
 
 impl Job {
-    /// Bytes of memory: its own, and as much for the directory's.
+    /// Memory in bytes: its own, and the same for its directory.
     fn size(&self) -> usize {
         let name = self.entry.as_ref().map_or(0, |(_, name)| name.len());
         let within = self.entry.as_ref().and_then(|(dir, _)| dir.within.as_ref());
@@ -98,12 +98,12 @@ impl Job {
     }
 }
 
-/// What is to be done.
+/// Waiting tasks.
 struct Waiting {
     files: Vec<Job>,
     directories: Vec<Job>,
     bytes: usize,
-    /// Files and directories that were listed.
+    /// Files and directories listed so far.
     seen: usize,
 }
 
@@ -131,7 +131,7 @@ impl Waiting {
         Some(job)
     }
 
-    /// Adds what a list has in it, unless it is too much in all.
+    /// Adds the entries of a list, unless there are too many in all.
     fn extend(&mut self, jobs: Vec<Job>) -> Result<(), Failure> {
         self.seen += jobs.len();
         self.bytes += jobs.iter().map(Job::size).sum::<usize>();
@@ -160,7 +160,7 @@ pub(crate) struct Place {
     pub(crate) path: PathBuf,
 }
 
-/// What is known of a file before it is asked for.
+/// A file's properties before it is requested.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     size: Option<u64>,
@@ -176,8 +176,8 @@ enum Done {
 }
 
 impl Tree<'_> {
-    /// Fetches what is in a directory, and in those in it. What cannot be had is told, and the rest is
-    /// fetched.
+    /// Fetches a directory and everything below it. Entries that cannot be fetched are reported,
+    /// and the others are fetched.
     pub(crate) async fn fetch(&self) -> Result<(), Failure> {
         let began = clock::now();
         let lists = self.lists();
@@ -251,7 +251,7 @@ impl Tree<'_> {
         result
     }
 
-    /// What came of all, on one line.
+    /// Prints the result on one line.
     fn tell(&self, count: usize, here: usize, seconds: f64) {
         let told = of_files(count, self.plan.treatment.total.load(Relaxed), seconds);
         let before = match here {
@@ -269,7 +269,7 @@ impl Tree<'_> {
         lists.treatment = Treatment {
             quiet: true,
             resume: false,
-            // Lists are not what was asked for.
+            // Lists do not count as fetched files.
             total: Arc::default(),
             json: None,
             ..lists.treatment
@@ -375,7 +375,7 @@ impl Tree<'_> {
         Ok(Done::Listed(jobs, failures))
     }
 
-    /// What an entry of a directory gives to do. Its name is added to those before.
+    /// The task for an entry of a directory, with its path.
     fn job(
         &self,
         dir: &Arc<Dir>,
@@ -460,7 +460,8 @@ impl Tree<'_> {
         };
         let report = fetch.run().await?;
         if let Some(modified) = entry.modified {
-            // With `--continue` it is known again. Where that cannot be kept, it is fetched again.
+            // `--continue` recognises the file by its time. If the time cannot be set, the file is
+            // fetched again.
             let file = not_followed(File::options().write(true)).open(&at.path);
             let _ = file.and_then(|file| file.set_modified(modified));
         }
@@ -468,7 +469,7 @@ impl Tree<'_> {
     }
 }
 
-/// True if a file seems to be the one that the server has: fetched before, and not changed since.
+/// True if a local file seems to be the server's file: fetched before, and unchanged.
 fn is_here(path: &Path, entry: Entry) -> bool {
     let Ok(there) = fs::symlink_metadata(path) else {
         return false;
@@ -481,7 +482,7 @@ fn modified(entry: &Listed) -> Option<SystemTime> {
     httpdate::parse_http_date(entry.mtime.as_deref()?).ok()
 }
 
-/// Makes a directory, unless it is there. A link would lead elsewhere: only the user may choose one.
+/// Makes a directory unless it exists. Only the user may choose a link.
 fn make_directory(path: &Path, is_chosen: bool) -> Result<(), Failure> {
     let cannot_make = |error: io::Error| {
         Cause::File.failed(format_args!("cannot make {}: {error}", path.display()))
@@ -506,9 +507,9 @@ pub(crate) fn is_plain(name: &str) -> bool {
     !is_special && !name.contains(|c: char| std::path::is_separator(c) || c.is_control())
 }
 
-/// The same for names that need not be text.
+/// The same for names that are not text.
 fn is_plain_name(name: &OsStr) -> bool {
-    // What is no UTF-8 has neither separators nor control characters among its other bytes.
+    // In a name that is not UTF-8, the other bytes are neither separators nor control characters.
     name.len() <= LONGEST_NAME && is_plain(&name.to_string_lossy())
 }
 

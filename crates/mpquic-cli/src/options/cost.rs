@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const ENOUGH: f64 = 0.9;
 /// How long too little arrives before more is paid.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it is enough before less is paid, to see whether that is enough: at first, and at most. It
-/// doubles each time that it was not.
+/// After this long with enough throughput, try the next cheaper set of paths. Doubles after each
+/// failed try, up to `LONGEST_TRIAL`.
 const TRIAL: Duration = Duration::from_secs(10);
 const LONGEST_TRIAL: Duration = Duration::from_secs(320);
 
@@ -47,7 +47,7 @@ pub(crate) fn parse_cost(text: &str) -> Result<Cost, String> {
 struct Policy {
     /// Bytes per second.
     wanted: Option<f64>,
-    /// Paths that cost no more are used.
+    /// Paths up to this cost are used.
     allowed: u32,
     /// Since when it is too little, or enough.
     short_since: Option<Instant>,
@@ -134,7 +134,7 @@ impl Answers {
     }
 }
 
-/// What the paths had carried when that was looked at last.
+/// Bytes that the paths had carried at the last check.
 struct Carried {
     at: Instant,
     bytes: u64,
@@ -192,7 +192,7 @@ pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<R
     });
 }
 
-/// Tells the peer which paths stand by, of those that have not been told.
+/// Tells the peer the status of paths whose status changed.
 fn tell(
     connection: &Connection,
     cost_of: &BTreeMap<PathId, u32>,
@@ -201,13 +201,13 @@ fn tell(
 ) {
     for path in connection.paths() {
         if let Some(status) = news(path.id(), cost_of, allowed, told) {
-            // One that is closed needs none.
+            // A closed path needs no status.
             let _ = path.set_status(status);
         }
     }
 }
 
-/// Whether a path stands by, unless that has been told.
+/// The new status of a path, if it has changed.
 fn news(
     path: PathId,
     cost_of: &BTreeMap<PathId, u32>,
@@ -314,13 +314,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_costs_is_that_of_where_it_starts() {
+    fn path_cost_is_that_of_its_local_address() {
         let paths = [0, 1, 2].map(|id| crate::report::live::tests::seen(0, id, 0).stats);
         let from = |last, cost| Cost {
             from: Local::Address([192, 0, 2, last].into()),
             cost,
         };
-        // The first that fits counts; where none does, a path costs nothing.
+        // The first fitting entry counts; without one, a path costs nothing.
         let costs = [from(11, 7), from(10, 0), from(11, 9)];
         let expected = [(PathId(0), 0), (PathId(1), 7), (PathId(2), 0)];
         assert_eq!(prices(&paths, &costs), BTreeMap::from(expected));
@@ -346,7 +346,7 @@ mod tests {
         let late = start + PATIENCE - Duration::from_millis(1);
         assert!(answers.works(late, path, PathState::Suspect));
         assert!(!answers.works(late, path, PathState::Abandoned));
-        // One that is seen for the first time may have answered just before.
+        // A path seen for the first time may have answered just before.
         assert!(answers.works(late, other, PathState::Suspect));
         assert!(!answers.works(late, other, PathState::Validating));
         assert!(!answers.works(start + PATIENCE, path, PathState::Suspect));
@@ -379,8 +379,8 @@ mod tests {
         assert_eq!(looks(&[0], &[20; 2]), [0; 2]);
     }
 
-    /// Each time that less was not enough at once, it takes twice as long until that is tried again, up to
-    /// a limit. When it was enough for a while, it begins anew.
+    /// After each failed try with cheaper paths, the wait doubles up to a limit. After some time
+    /// with enough throughput it starts again.
     #[test]
     fn what_failed_is_tried_again_later_and_later() {
         let mut policy = Policy::new(Some(Rate::mbit(20)));

@@ -20,7 +20,7 @@ pub(crate) enum Step {
     UpdateKeys,
     /// Use this local address instead of the first one.
     Move(IpAddr),
-    /// Abandon a path, once there is another one.
+    /// Abandon a path, once another one exists.
     Close(PathId),
     /// Abandon the newest path and open another one between the same addresses.
     Renew,
@@ -207,7 +207,7 @@ mod tests {
         let back = Step::Status(PathId(0), PathStatus::Available);
         assert_eq!(soon(drill.step(back)).await, Ok(()));
         assert_eq!(path.status().unwrap().0, PathStatus::Available);
-        // Nothing is waited for that cannot come any more.
+        // The drill does not wait for events that cannot come.
         drill.connection.close(0u32.into(), b"");
         let late = soon(drill.step(status(1))).await;
         assert_eq!(late, Err("no such path".to_owned()));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_step_is_taken_after_so_much_data() {
+    async fn drill_step_follows_its_amount_of_data() {
         let drill = drill(1).await;
         assert_eq!(drill.bytes(0).now_or_never(), Some(()));
         assert_eq!(drill.bytes(FILE).now_or_never(), None);
@@ -266,7 +266,7 @@ mod tests {
         let path = drill.connection.path(PathId(0)).unwrap();
         let ours = || path.status().unwrap().0;
         for expected in [PathStatus::Backup, PathStatus::Available] {
-            // Two files are more than 512 KiB, and one is less.
+            // Two files exceed 512 KiB, one does not.
             for _ in 0..2 {
                 assert_ne!(ours(), expected, "too early");
                 fetch(&drill.connection).await;

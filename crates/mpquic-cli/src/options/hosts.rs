@@ -20,8 +20,8 @@ impl Literal {
     }
 }
 
-/// The address that a host of a URL is; `None` if it is a name. A link-local address has its link behind
-/// it: `fe80::1%25eth0` as RFC 6874 writes it, or `fe80::1%eth0`. IPv4 in IPv6 form is IPv4.
+/// Parses the host of a URL as an address; `None` if it is a name. A link-local address is followed
+/// by its link: `fe80::1%25eth0` (RFC 6874), or `fe80::1%eth0`. IPv4 in IPv6 form becomes IPv4.
 pub(crate) fn literal(host: &str) -> Result<Option<Literal>, String> {
     let host = bare(host);
     let (ip, zone) = match host.split_once('%') {

@@ -20,7 +20,7 @@ use crate::options::trust::{Fingerprint, Shown};
 use crate::process::failure::{Cause, Failure};
 use crate::process::state::create_private;
 
-/// The file that has both in it.
+/// The file with certificate and private key.
 const FILE: &str = "serve.pem";
 
 /// A certificate and its key.
@@ -47,8 +47,8 @@ impl Identity {
         })
     }
 
-    /// That of the server which ran before with the same directory, or a new one that is kept there.
-    /// Tells whether it is new.
+    /// The identity of an earlier server with the same directory, or a new one that is kept there;
+    /// true if it is new.
     pub(crate) fn kept(
         directory: &Path,
         addresses: &[SocketAddr],
@@ -107,8 +107,9 @@ impl Identity {
         hash.chain_update(self.key.secret_der()).finalize().into()
     }
 
-    /// Tickets by which servers with this identity, which ask clients for certificates of the same roots, resume each other's
-    /// sessions: one says who the client is, and nobody is asked again.
+    /// Tickets for servers with this identity and the same roots for client certificates, which
+    /// resume each other's sessions. A ticket names the client, and no certificate is requested
+    /// again.
     pub(crate) fn tickets(&self, clients: Option<&RootCertStore>) -> Arc<SharedTickets> {
         let mut purpose = String::from("mpquic TLS sessions");
         if let Some(clients) = clients {
@@ -121,8 +122,8 @@ impl Identity {
         Arc::new(SharedTickets::new(self.derived_key(&purpose)))
     }
 
-    /// A configuration with it for QUIC. Tokens of the time before a restart stay valid. Clients need
-    /// a certificate of `clients`, if there are such. With `tickets`, no 0-RTT data is taken.
+    /// A QUIC configuration with this identity. Tokens from before a restart stay valid. If there
+    /// are `clients`, clients need a certificate of them. With `tickets`, 0-RTT data is refused.
     pub(crate) fn config(
         &self,
         cipher: Option<Cipher>,
@@ -142,7 +143,7 @@ impl Identity {
         Ok(config.token_key(token_key))
     }
 
-    /// What a client shows to servers that ask who it is.
+    /// The client certificate, for servers that ask for one.
     pub(crate) fn shown_by(client: &Reach) -> Result<Option<Shown>, Failure> {
         let (Some(cert), Some(key)) = (&client.client_cert, &client.client_key) else {
             return Ok(None);
@@ -160,7 +161,7 @@ impl Identity {
         Ok(Arc::new(self.tls_config(cipher, alpn, None)?))
     }
 
-    /// What both have in common.
+    /// The common part of both configurations.
     fn tls_config(
         &self,
         cipher: Option<Cipher>,
@@ -246,12 +247,12 @@ mod tests {
         );
     }
 
-    /// A server that starts at the same time may be faster, and has not yet written all of it.
+    /// A server that starts at the same time may be faster, and may not have finished writing.
     #[cfg(unix)]
     #[test]
-    fn what_has_the_name_already_is_not_replaced() {
+    fn existing_identity_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        // Nothing is found there, and nothing can be made.
+        // A link to nothing: no file is found, and none can be made.
         std::os::unix::fs::symlink("nothing", directory.path().join(FILE)).unwrap();
         let failure = Identity::kept(directory.path(), &[]).err().unwrap();
         assert_eq!(failure.code(), 2, "{failure:?}");
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_not_replaced() {
+    fn damaged_identity_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE);
         fs::write(&path, "nothing").unwrap();

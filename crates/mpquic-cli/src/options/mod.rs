@@ -90,7 +90,7 @@ impl Policy {
         if self.no_path_memory {
             transport.path_memory = None;
         }
-        // Most read no DATAGRAMs, so peers need not send any.
+        // Most programs read no DATAGRAMs, so peers should not send any.
         transport.datagram_receive_buffer = None;
         transport
     }
@@ -167,7 +167,7 @@ pub(crate) struct TrustArgs {
 
 impl TrustArgs {
     pub(crate) fn trust(&self) -> Trust {
-        // At most one of them is there.
+        // At most one of them is given.
         match (&self.ca, self.pin) {
             (Some(path), _) => Trust::Authorities(path.clone()),
             (None, Some(pin)) => Trust::Pin(pin),
@@ -317,8 +317,8 @@ pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
         addresses.collect::<Vec<_>>().join(", ")
     };
     if let Ok(address) = text.parse::<IpAddr>() {
-        // Loopback has more addresses than its interface lists, so the test is whether the system
-        // binds a socket to it.
+        // Loopback has more addresses than its interface lists, so the test is whether a socket can
+        // be bound.
         return match UdpSocket::bind((address, 0)) {
             Ok(_) => Ok(Local::Address(address)),
             Err(_) => Err(format!(
@@ -340,7 +340,7 @@ pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
 /// True if an interface can have this name. The interface need not exist yet.
 fn may_be_interface(name: &str) -> bool {
     let is_dotted = |byte: u8| byte.is_ascii_digit() || byte == b'.';
-    // Whoever writes this means an address.
+    // The text looks like an address.
     let is_like_address = name.contains('.') && name.bytes().all(is_dotted);
     let is_strange = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     let is_short = cfg!(windows) || name.len() <= LONGEST_INTERFACE;
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_told() {
+    fn errors_of_urls_are_named() {
         let told = |text: &str| parse_url(text).unwrap_err();
         let expected = "`http` is not supported; QUIC URLs start with https://";
         assert_eq!(told("http://example.org/"), expected);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_have_what_was_asked_for() {
+    fn options_reach_connections() {
         let transport = |options: &[&str]| line(options).connections.transport(5).unwrap();
         let usual = transport(&[]);
         assert_eq!(usual.max_concurrent_paths, 5);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cipher_suite_is_used_if_it_is_named() {
+    fn named_cipher_suite_is_the_only_one() {
         assert_eq!(Cipher::provider(None).cipher_suites.len(), 3);
         for cipher in [Cipher::Aes128, Cipher::Aes256, Cipher::Chacha20] {
             let suites = Cipher::provider(Some(cipher)).cipher_suites;
@@ -475,7 +475,7 @@ mod tests {
         let name = loopback.name.clone();
         assert_eq!(parse_local(&name), Ok(Local::Interface(name.clone())));
         assert_eq!(parse_interface(&name), Ok(name.clone()));
-        // Loopback has more than it lists.
+        // Loopback has more addresses than it lists.
         let address = Local::Address([127, 0, 0, 9].into());
         assert_eq!(parse_local("127.0.0.9"), Ok(address));
         let told = parse_interface("127.0.0.9").unwrap_err();

@@ -1,4 +1,4 @@
-//! Which paths an option means that names where they start.
+//! Paths that an option names by their local address or interface.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ pub(crate) fn listed() -> Result<Vec<InterfaceAddress>, Failure> {
         .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))
 }
 
-/// True if a path from this address starts there.
+/// True if a path from this address starts at `origin`.
 pub(crate) fn starts_from(origin: &Local, ip: IpAddr, listed: &[InterfaceAddress]) -> bool {
     match origin {
         Local::Address(address) => *address == ip,
@@ -24,7 +24,7 @@ pub(crate) fn starts_from(origin: &Local, ip: IpAddr, listed: &[InterfaceAddress
     }
 }
 
-/// The interfaces among these from which nothing can start now, each once.
+/// The interfaces among these without a usable address, each once.
 pub(crate) fn absent<'a>(
     origins: impl Iterator<Item = &'a Local>,
     listed: &[InterfaceAddress],

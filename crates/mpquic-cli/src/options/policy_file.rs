@@ -7,7 +7,7 @@ use mpquic_core::congestion::ControllerFactory;
 use mpquic_core::sched::SchedulerFactory;
 use serde::Deserialize;
 
-/// What such a file says.
+/// The content of a policy file.
 #[derive(Debug, Clone)]
 pub(crate) struct PolicyFile {
     pub(crate) scheduler: Arc<dyn SchedulerFactory>,

@@ -1,4 +1,4 @@
-//! The options of clients that say which paths are used.
+//! Options of clients that choose among paths.
 
 use clap::Args;
 

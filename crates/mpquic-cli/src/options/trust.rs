@@ -1,4 +1,4 @@
-//! Which servers a client trusts, and what it tells the user about one that it does not trust.
+//! The servers that a client trusts, and messages about those that it does not trust.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(crate) enum Trust {
     System,
     /// The certificates in this PEM file.
     Authorities(PathBuf),
-    /// The one certificate with this fingerprint.
+    /// The certificate with this fingerprint.
     Pin(Fingerprint),
     /// Every server that is met for the first time, and then only the certificate that it had.
     FirstUse,
@@ -62,22 +62,22 @@ pub(crate) enum Trust {
 /// What a client shows: a certificate chain, and its key.
 pub(crate) type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// What is known of the server that is being connected to.
+/// The current server of `--first-use`.
 #[derive(Debug, Default)]
 struct Meeting {
-    /// The certificate that it had before.
+    /// The certificate of the first contact.
     known: Option<Fingerprint>,
-    /// The one that it has, if it was not met before.
+    /// The certificate of a new server.
     met: Option<Fingerprint>,
 }
 
-/// Checks a server's certificate and remembers one that was refused.
+/// Checks a server's certificate and remembers a refused one.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    /// `None` if there are no authorities to trust.
+    /// `None` without authorities to trust.
     certificates: Option<Arc<dyn ServerCertVerifier>>,
     pinned: Option<Fingerprint>,
-    /// Set if servers are trusted when they are met first.
+    /// Set for `--first-use`.
     meeting: Option<Mutex<Meeting>>,
     provider: Arc<CryptoProvider>,
     refused: Mutex<Option<(Fingerprint, rustls::Error)>>,
@@ -114,7 +114,7 @@ impl Verifier {
         self.tls_as(None, alpn)
     }
 
-    /// The same, for a client that shows servers who it is.
+    /// The same, with a client certificate.
     pub(crate) fn tls_as(
         self: &Arc<Self>,
         shown: Option<Shown>,
@@ -136,8 +136,7 @@ impl Verifier {
         QuicClientConfig::new(Arc::new(config)).map_err(Failure::other)
     }
 
-    /// Says which certificate the next server had before, if servers are trusted when they are met
-    /// first, and this one was.
+    /// Sets the known certificate of the next server, with `--first-use`.
     pub(crate) fn expect(&self, known: Option<Fingerprint>) {
         if let Some(meeting) = &self.meeting {
             let mut meeting = meeting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,14 +150,14 @@ impl Verifier {
         meeting.lock().unwrap_or_else(PoisonError::into_inner).met
     }
 
-    /// The certificate that the server had before, if it has another one.
+    /// The certificate of the first contact, if the server has another one.
     fn known(&self, seen: Fingerprint) -> Option<Fingerprint> {
         let meeting = self.meeting.as_ref()?;
         let known = meeting.lock().unwrap_or_else(PoisonError::into_inner).known;
         known.filter(|known| *known != seen)
     }
 
-    /// What to tell the user if a certificate was refused.
+    /// The message about a refused certificate.
     pub(crate) fn refusal(&self) -> Option<String> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let (seen, error) = refused.as_ref()?;
@@ -182,7 +181,7 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Whether the last certificate that was refused is one of another time: it has expired, or is not valid yet.
+    /// True if the last refused certificate has expired, or is not valid yet.
     pub(crate) fn depends_on_time(&self) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused
@@ -332,9 +331,9 @@ mod tests {
     use crate::serve::limits::Limits;
     use crate::testing::{Anything, Served, reach, soon};
 
-    /// What is said of a server that is not trusted.
+    /// The message about an untrusted server.
     #[tokio::test]
-    async fn a_server_that_is_not_trusted_is_told_with_its_fingerprint() {
+    async fn untrusted_server_is_reported_with_its_fingerprint() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
         let (url, pin) = (served.url("/"), served.pin);
         let directory = tempfile::tempdir().unwrap();
@@ -424,7 +423,7 @@ mod tests {
 
     /// Only who trusts servers at first remembers what is met, and for the last one only.
     #[test]
-    fn what_is_met_is_that_of_the_last_server() {
+    fn first_use_remembers_the_last_server() {
         let verifier = |trust: &Trust| Verifier::new(trust, Cipher::provider(None)).unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = made.cert.der();
@@ -454,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_are_read_as_they_are_printed() {
+    fn fingerprints_survive_a_round_trip() {
         let fingerprint = Fingerprint(std::array::from_fn(|index| index as u8 * 7));
         assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
         let colons = fingerprint.to_string().to_uppercase();

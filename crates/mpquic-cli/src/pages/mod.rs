@@ -36,9 +36,9 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The page with `data`: elements that [`data`] made. Their content may come from peers; should something in it
-    /// get out of its element after all, the browser runs it as little as it loads anything: scripts need a word
-    /// that nobody knows who wrote the data.
+    /// The page with `data`: elements made by [`data`]. Their content may come from peers. If
+    /// content escapes from its element, the browser neither runs nor loads it: scripts need a
+    /// nonce that the writer of the data does not know.
     pub(crate) fn with(&self, data: &str) -> String {
         let hash = Sha256::new().chain_update(self.script).chain_update(data);
         let word = hex(&hash.finalize());

@@ -1,6 +1,6 @@
-//! What the DATAGRAMs of a measurement say. A client puts a number and the time into each; the
-//! server sends it back with the number that arrived until then and the time at which this one did.
-//! Clocks of both sides need not agree: only differences count.
+//! Content of the DATAGRAMs of a measurement. A client writes a number and the time into each; the
+//! server returns it with the count of received DATAGRAMs and its own time. Clocks need not agree:
+//! only differences count.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ impl Echo {
         Self { start, count: 0 }
     }
 
-    /// What to send back, of equal length; `None` for what is too short.
+    /// The answer, of equal length; `None` if the DATAGRAM is too short.
     pub(crate) fn answer(&mut self, datagram: &[u8], now: Instant) -> Option<Bytes> {
         let fields = datagram.get(..FIELDS / 2)?;
         let content = datagram.get(FIELDS..)?;
@@ -46,7 +46,7 @@ fn micros(now: Instant, start: Instant) -> u64 {
 pub(crate) struct Tally {
     start: Instant,
     pub(crate) sent: u64,
-    /// Those that the server says it got, up to the last one that came back.
+    /// Number of DATAGRAMs that the server received, up to the last returned one.
     pub(crate) taken: u64,
     /// Those that came back.
     pub(crate) back: u64,
@@ -75,7 +75,7 @@ impl Tally {
         datagram.freeze()
     }
 
-    /// One came back; tells how long that took. `None` for what cannot be one of ours.
+    /// A DATAGRAM returned; gives its round trip. `None` if it cannot be ours.
     pub(crate) fn on_back(&mut self, datagram: &[u8], now: Instant) -> Option<Duration> {
         let (fields, _) = datagram.split_first_chunk::<FIELDS>()?;
         let field = |at: usize| {
@@ -94,13 +94,13 @@ impl Tally {
         Some(Duration::from_micros(now - sent))
     }
 
-    /// Parts that were lost on the way there and on the way back; `None` if none came back.
+    /// Parts lost to the server and back; `None` if none returned.
     pub(crate) fn losses(&self) -> Option<(f64, f64)> {
         if self.back == 0 {
             return None;
         }
-        // What was sent after the last one that is known of may still be on its way, or be lost
-        // either way. It counts as lost on the way there.
+        // DATAGRAMs after the last known one may be on their way, or lost in either direction. They
+        // count as lost to the server.
         let there = 1.0 - self.taken as f64 / self.sent as f64;
         let back = 1.0 - self.back as f64 / self.taken.max(self.back) as f64;
         Some((there, back))
@@ -167,7 +167,7 @@ mod tests {
     fn jitter_is_a_mean_of_differences() {
         let mut jitter = Jitter::default();
         for number in 0..1000 {
-            // Every other one takes 4 ms longer. The clocks are far apart.
+            // Every other DATAGRAM takes 4 ms longer. The clocks differ widely.
             let sent = 20_000 * number;
             jitter.on_arrival(sent + (1 << 40), sent + 4000 * (number % 2));
         }
@@ -183,7 +183,7 @@ mod tests {
         let datagram = tally.next(0, start);
         assert_eq!(datagram.len(), FIELDS);
         assert_eq!(tally.on_back(&datagram[1..], start), None);
-        // A number that was not sent, more than were sent, and a time that is to come.
+        // An unsent number, a count above the sent ones, a future time.
         for (at, value) in [(0, 1), (16, 2), (8, u64::MAX)] {
             let mut wrong = datagram.to_vec();
             wrong[at..at + 8].copy_from_slice(&u64::to_be_bytes(value));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_number_and_what_comes_back_shows_the_jitter() {
+    fn returned_datagrams_show_number_and_jitter() {
         let start = crate::process::clock::now();
         let (mut tally, mut echo) = (Tally::new(start), Echo::new(start));
         // Milliseconds on the way there, and back.
@@ -216,7 +216,7 @@ mod tests {
         assert!((tally.there_jitter.millis() - there).abs() < 1e-9);
         assert!((tally.back_jitter.millis() - 0.5).abs() < 1e-9);
         assert_eq!((tally.sent, tally.taken, tally.back), (3, 3, 3));
-        // One that is lost on its way back, and one on its way there.
+        // One lost on its way back, and one on its way there.
         let datagram = tally.next(0, start);
         let _lost = echo.answer(&datagram, start).unwrap();
         tally.next(0, start);

@@ -99,7 +99,7 @@ async fn measure(args: &Perf, sessions: &Sessions<'_>, server: &str) -> Result<(
     Ok(())
 }
 
-/// Waits until the paths that are being opened are open, or have had time for it.
+/// Waits until the opening paths are open, or had time for it.
 async fn all_paths(connection: &Connection) {
     if !connection.is_multipath() {
         return;
@@ -179,7 +179,7 @@ struct Measurement<'a> {
     client: &'a Client,
     test: Test,
     began: Instant,
-    /// Latency without load, if it was measured.
+    /// Latency without load, if measured.
     idle: Option<Spread>,
     counts: Counts,
     latencies: RefCell<Latencies>,
@@ -331,7 +331,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Sends so many requests at a time, each when an answer has come.
+    /// Sends `parallel` requests at a time, each after an answer.
     async fn requests(&self, until: Instant) -> Result<(), Failure> {
         let one = || async {
             let (size, wanted) = (self.args.request_size, self.args.response_size);

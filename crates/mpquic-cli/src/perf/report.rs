@@ -53,7 +53,7 @@ pub(crate) struct Datagrams {
     pub(crate) sent: u64,
     /// Those that came back.
     pub(crate) returned: u64,
-    /// Parts that were lost, from 0 to 1; null if nothing came back.
+    /// Lost parts, from 0 to 1; null if nothing returned.
     pub(crate) upload_loss: Option<f64>,
     pub(crate) download_loss: Option<f64>,
     pub(crate) upload_jitter_ms: f64,
@@ -71,9 +71,9 @@ pub(crate) struct PathFigures {
     pub(crate) bytes_received: u64,
     pub(crate) sent_bits_per_second: f64,
     pub(crate) received_bits_per_second: f64,
-    /// Round trips, as they were looked at now and then.
+    /// Round trips, sampled now and then.
     pub(crate) rtt: Option<Spread>,
-    /// Packets sent, and those of them that were lost.
+    /// Sent packets, and lost ones among them.
     pub(crate) packets_sent: u64,
     pub(crate) packets_lost: u64,
     pub(crate) mtu: u16,
@@ -81,7 +81,7 @@ pub(crate) struct PathFigures {
 }
 
 impl PathFigures {
-    /// What a path did between two readings, the earlier of which may be missing.
+    /// A path's figures between two readings; the earlier one may be missing.
     pub(crate) fn new(
         before: Option<&PathStats>,
         after: &PathStats,
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_tells_all_that_was_measured() {
+    fn text_result_has_all_figures() {
         assert_eq!(
             result(&measured("download")),
             "
@@ -354,7 +354,7 @@ latency in 2.50 s
     }
 
     #[test]
-    fn programs_get_what_was_measured_and_nothing_else() {
+    fn json_result_has_only_measured_figures() {
         let json = |event: &Event| serde_json::to_value(event).unwrap();
         let told = json(&Event::Interval(nothing("latency")));
         let expected = serde_json::json!(
@@ -375,14 +375,14 @@ latency in 2.50 s
             (&400.into(), &10.into())
         );
         assert_eq!(path["rtt"]["p50_ms"], 20.0);
-        // A path that was not there before has done all of it since.
+        // A new path has done everything since.
         let new = PathFigures::new(None, &seen(0, 7, 3000).stats, 1.0, &Latencies::default());
         assert_eq!((new.bytes_received, new.packets_sent), (3000, 1000));
         assert_eq!(Amount::new(0, 0.0).bits_per_second, 0.0);
         assert_eq!(Amount::new(1, 0.5).bits_per_second, 16.0);
     }
 
-    /// Of a path that sent nothing, nothing was lost.
+    /// A path without sent packets lost none.
     #[test]
     fn a_path_without_packets_has_lost_none() {
         let mut stats = seen(0, 0, 0).stats;

@@ -1,7 +1,7 @@
-//! The QUIC performance protocol (draft-banks-quic-performance) on one stream: a client begins it
-//! with the number of bytes that it wants, 8 bytes in network order, and then sends what it likes.
-//! The server takes all of it and sends as many bytes; for a unidirectional stream, on another one
-//! of its own.
+//! The QUIC performance protocol (draft-banks-quic-performance) on one stream: a client begins with
+//! the number of bytes that it wants (8 bytes, network order) and then sends data of its own. The
+//! server reads everything and sends this number of bytes; for a unidirectional stream, on a new
+//! one.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::process::failure::{Cause, Failure};
 
 /// Bytes of the number that a stream begins with.
 pub(crate) const HEADER: usize = 8;
-/// What is sent, again and again.
+/// The content, repeated.
 pub(crate) static CONTENT: [u8; 64 << 10] = [0; 64 << 10];
-/// Bytes that do not end before the client stops them.
+/// Requests bytes without end, until the client stops the stream.
 const WITHOUT_END: u64 = u64::MAX;
 /// The priority of small requests and answers, before those of bulk data.
 pub(crate) const FIRST: i32 = 1;
-/// The code for streams that are not wanted any more.
+/// The code for streams that are no longer wanted.
 const DONE: VarInt = VarInt::from_u32(0);
 
 /// Up to so many bytes of content.
@@ -50,7 +50,7 @@ impl Client {
         let began = Instant::now();
         let exchange = async {
             let (mut send, mut recv) = self.open(wanted).await?;
-            // What waits in this connection for its turn says nothing of the network.
+            // Waiting behind this connection's own data would say nothing about the network.
             let _ = send.set_priority(FIRST);
             let mut left = size.saturating_sub(HEADER as u64);
             while left > 0 {
@@ -58,7 +58,7 @@ impl Client {
                 left -= piece.len() as u64;
                 send.write_chunk(piece).await.map_err(not_written)?;
             }
-            // A server that has stopped it needs no end.
+            // A stopped stream needs no end.
             let _ = send.finish();
             let mut got = 0;
             while let Some(chunk) = recv.read_chunk(usize::MAX, true).await.map_err(not_read)? {
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// Uploads until then, and waits until the server has all of it. Tells of what is sent.
+    /// Uploads until the given time, then waits until the server has all data. Reports sent bytes.
     pub(crate) async fn upload(
         &self,
         until: Instant,
@@ -134,7 +134,7 @@ impl Client {
                 .map_err(not_read)?
                 .is_some()
             {}
-            // Some servers answer before they have all.
+            // Some servers answer early.
             match send.stopped().await {
                 Ok(_) => Ok(()),
                 Err(_) => match self.connection.close_reason() {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_says_what_is_wanted_and_is_as_long_as_was_asked_for() {
+    async fn perf_request_has_header_and_length() {
         let (pair, client) = client().await;
         for (size, wanted, sent) in [(0, 5, 8), (8, 0, 8), (9, 1, 9), (150_000, 70_000, 150_000)] {
             let answered = answer_perf(&pair.server, wanted as usize);
@@ -248,7 +248,7 @@ mod tests {
         is_told(loaded);
     }
 
-    /// All that arrives is counted, until the time is over: then the server is told.
+    /// All received bytes count until the time is over; then the server is told.
     #[tokio::test]
     async fn a_download_is_stopped_when_its_time_is_over() {
         let (pair, client) = client().await;
@@ -266,7 +266,7 @@ mod tests {
         loaded.unwrap();
         assert_eq!((received.get(), stopped), (5000, Some(DONE)));
         assert!(Instant::now() >= until);
-        // One that ends is no download.
+        // A stream that ends is no download.
         let until = Instant::now() + Duration::from_secs(20);
         let ended = join(client.download(until, |_| {}), answer_perf(&pair.server, 5));
         let (loaded, _) = soon(ended).await;
@@ -274,9 +274,9 @@ mod tests {
         assert_eq!(loaded.unwrap_err().message(), told);
     }
 
-    /// All that is sent is counted, and has arrived in the end.
+    /// All sent bytes count, and arrive in the end.
     #[tokio::test]
-    async fn an_upload_is_over_when_the_server_has_all_of_it() {
+    async fn upload_ends_when_the_server_has_all_data() {
         let (pair, client) = client().await;
         let sent = Cell::new(0);
         let add = |bytes| sent.set(sent.get() + bytes);
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(taken[..8], [0; 8]);
         assert_eq!((taken.len() - HEADER) as u64, sent.get());
         assert!(sent.get() > 10_000);
-        // Without time there is nothing to send.
+        // Without time, nothing is sent.
         let serve = answer_perf(&pair.server, 0);
         tokio::time::pause();
         let past = Instant::now();
@@ -307,7 +307,7 @@ mod tests {
 
     /// When both times are over at once, a download is just over; and an upload waits once more.
     #[tokio::test(start_paused = true)]
-    async fn what_is_over_is_not_given_up() {
+    async fn finished_test_does_not_stall() {
         let (_pair, mut client) = client().await;
         client.stall = Duration::from_secs(1);
         let began = Instant::now();

@@ -77,7 +77,7 @@ async fn what_is_measured_in_a_part_of_the_time() {
             amount(one.upload),
             one.requests_per_second,
         ));
-        // One direction was over before, within or after that time.
+        // One direction ended before, within or after this time.
         for (end, seconds) in [(0.5, 2.0), (1.0, 2.0), (1.5, 0.5)] {
             measurement.counts.down_end.set(Some(end));
             let one = measurement.since(&before(), 3.0);
@@ -105,7 +105,7 @@ async fn what_is_measured_in_a_part_of_the_time() {
     assert!(reading.at < 1000.0);
 }
 
-/// Of each path, since it was there.
+/// For each path, since it exists.
 #[test]
 fn round_trips_are_those_of_a_path() {
     let stats = |id, received| crate::report::live::tests::seen(0, id, received).stats;
@@ -156,7 +156,7 @@ fn arguments(options: &[&str]) -> Perf {
     Line::try_parse_from(line).unwrap().perf
 }
 
-/// What one measurement prints, as JSON: how it goes, and then the result.
+/// The JSON of one measurement: progress, then the result.
 async fn events(measurement: &Measurement<'_>) -> (Vec<serde_json::Value>, serde_json::Value) {
     let heard = Heard::begin();
     soon(measurement.run()).await.unwrap();
@@ -178,7 +178,7 @@ async fn events(measurement: &Measurement<'_>) -> (Vec<serde_json::Value>, serde
 }
 
 #[tokio::test]
-async fn a_result_is_of_all_that_was_carried() {
+async fn result_counts_all_carried_bytes() {
     let (_served, client) = client().await;
     let args = arguments(&["--json", "--time", "0.2", "--interval", "0"]);
     for (test, directions) in [
@@ -201,7 +201,7 @@ async fn a_result_is_of_all_that_was_carried() {
             let is_tested = directions.contains(&direction);
             assert_eq!((count.get() > 0, told.is_null()), (is_tested, !is_tested));
             if is_tested {
-                // What was carried, until the last of it had arrived.
+                // Carried bytes until the last one arrived.
                 let end = end.get().unwrap();
                 assert!((0.2..=result["end"].as_f64().unwrap()).contains(&end));
                 assert_eq!(told["bytes"], count.get());
@@ -241,7 +241,7 @@ async fn a_load_is_graded_by_the_latency_without_it() {
 }
 
 #[tokio::test]
-async fn requests_follow_each_other() {
+async fn request_follows_each_answer() {
     let (_served, client) = client().await;
     let args = arguments(&[
         "--json",
@@ -278,13 +278,13 @@ async fn datagrams_leave_at_their_rate_and_come_back() {
         let (_, result) = events(&measurement).await;
         let told = &result["datagrams"];
         let sent = told["sent"].as_u64().unwrap();
-        // It may begin a little late.
+        // The first may be a little late.
         assert!((25..=51).contains(&sent), "{told}");
         let returned = told["returned"].as_u64().unwrap();
         assert!(returned > sent / 2, "{told}");
         assert_eq!(result["latency"]["count"], returned);
         ends.push(result["end"].as_f64().unwrap());
-        // When all are back, there is nothing to wait for.
+        // When all have returned, there is nothing to wait for.
         if ends.last() < Some(&(0.2 + LATE.as_secs_f64())) {
             return;
         }
@@ -296,7 +296,7 @@ async fn datagrams_leave_at_their_rate_and_come_back() {
 async fn datagrams_have_to_fit_the_paths() {
     let (_served, client) = client().await;
     let largest = || client.connection.max_datagram_size().unwrap();
-    // Later it may be more, but never less.
+    // The limit may grow later, but never shrink.
     let args = arguments(&["--datagram-size", &largest().to_string()]);
     let fitting = measurement(&args, &client, Test::Datagrams);
     tokio::time::pause();
@@ -328,7 +328,7 @@ async fn a_lost_connection_ends_a_measurement() {
     }
 }
 
-/// What opens paths has time for it; where there is only one, nobody waits.
+/// Opening paths get time; with a single path, nobody waits.
 #[tokio::test]
 async fn paths_have_time_to_open() {
     for max_paths in [1, 8] {
@@ -347,7 +347,7 @@ async fn paths_have_time_to_open() {
 
 /// Idle latency comes first, and is what the load is compared with.
 #[tokio::test]
-async fn one_measurement_follows_the_other() {
+async fn tests_run_one_after_the_other() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
     let address = served.address.to_string();
     let options = [
@@ -385,7 +385,7 @@ fn far_client(far: &Far) -> Client {
     }
 }
 
-/// With round trips of 20 ms, all takes as long as it should.
+/// With round trips of 20 ms, each step takes its expected time.
 #[tokio::test(start_paused = true)]
 async fn probes_and_looks_have_their_times() {
     let far = far_perf(DELAY, mpquic_tokio::default_transport()).await;
@@ -409,7 +409,7 @@ async fn probes_and_looks_have_their_times() {
     assert_eq!((intervals.len(), samples), (10, 25));
 }
 
-/// What probes are is as little as can be.
+/// Probes are as small as possible.
 #[tokio::test(start_paused = true)]
 async fn a_probe_is_the_smallest_request() {
     let far = far(Alpn::Perf, DELAY, mpquic_tokio::default_transport()).await;
@@ -422,9 +422,9 @@ async fn a_probe_is_the_smallest_request() {
     }
 }
 
-/// One each 4 ms; those that do not come back are waited for, but not for ever.
+/// One every 4 ms; the wait for missing ones is limited.
 #[tokio::test(start_paused = true)]
-async fn datagrams_that_are_late_are_waited_for() {
+async fn late_datagrams_are_awaited_for_a_limited_time() {
     let args = arguments(&["--time", "0.2"]);
     let sent = async |far: &Far| {
         let client = far_client(far);
@@ -437,14 +437,14 @@ async fn datagrams_that_are_late_are_waited_for() {
     let transport = mpquic_tokio::default_transport;
     let echoing = far_perf(DELAY, transport()).await;
     let (count, millis) = sent(&echoing).await;
-    // It is looked each millisecond whether all are back.
+    // Checked every millisecond.
     assert!((196 + 20..=196 + 21).contains(&millis), "{millis}");
     assert_eq!(count, 50);
     let silent = far(Alpn::Perf, DELAY, transport()).await;
     assert_eq!(sent(&silent).await, (50, 196 + 500));
 }
 
-/// Timers are no finer than a millisecond: what would be due by then leaves at once.
+/// Timers have a resolution of a millisecond: datagrams due by then leave at once.
 #[tokio::test(start_paused = true)]
 async fn datagrams_of_a_millisecond_leave_together() {
     let far = far(Alpn::Perf, DELAY, mpquic_tokio::default_transport()).await;
@@ -466,7 +466,7 @@ async fn datagrams_of_a_millisecond_leave_together() {
     }
 }
 
-/// Some round trips, and a little more, for as long as something changes; and a second at most.
+/// Some round trips and a margin while values change, and a second at most.
 #[tokio::test(start_paused = true)]
 async fn paths_have_some_round_trips_to_open() {
     for (delay, millis) in [(10, 250..290), (200, 1000..1010)] {

@@ -1,4 +1,4 @@
-//! How many files and sockets the process may have open.
+//! Limits of open files and sockets of the process.
 
 #[cfg(unix)]
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -15,8 +15,8 @@ pub(crate) fn raise() {
     }
 }
 
-/// The number of descriptors that one user may take: `wanted`, and at most a quarter of the limit, so
-/// that other users find some left.
+/// Number of descriptors for one user: `wanted`, and at most a quarter of the limit, so that other
+/// users find some.
 pub(crate) fn share(wanted: usize) -> usize {
     #[cfg(unix)]
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

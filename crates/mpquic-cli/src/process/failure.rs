@@ -36,7 +36,7 @@ pub(crate) enum Cause {
     Refused = 7,
     /// The transfer broke off.
     Broken = 8,
-    /// What arrived is not what was expected.
+    /// The content differs from the expected one.
     Content = 9,
 }
 
@@ -121,7 +121,7 @@ impl From<mpquic_lab::Failure> for Failure {
     }
 }
 
-/// The message on one line, for terminals, logs and programs: peers may put anything into their
+/// The message on one line, for terminals, logs and programs: peers can put any characters into
 /// reasons, fields and names.
 pub(crate) fn one_line(message: &str) -> String {
     PeerText(message.as_bytes()).to_string()
@@ -155,7 +155,7 @@ mod tests {
         ] {
             assert_eq!((failure.code(), failure.message()), (code, message));
         }
-        // What is told, and what logs and programs get, is one line.
+        // Messages, log entries and JSON are one line.
         let raw = "a\nb\u{1b}[1mc \u{e4}\u{202e}";
         for failure in [Failure::usage(raw), Failure::other(raw)] {
             assert_eq!(failure.message(), "a b [1mc \u{e4} ");

@@ -1,4 +1,4 @@
-//! What is said to the user: at once, or once the live view no longer covers the terminal.
+//! Messages to the user: at once, or after the live view ends.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use mpquic_core::PeerText;
 /// Texts that wait, while the view is shown.
 static HELD: Mutex<Option<Vec<Text>>> = Mutex::new(None);
 
-/// Nobody reads what is printed any more.
+/// Nobody reads the output any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Something that should have been printed was not.
+/// Some output could not be printed.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
 enum Text {
@@ -23,7 +23,7 @@ enum Text {
 impl Text {
     fn print(self) {
         match self {
-            // Nobody need read that either, and there is nowhere else to say it.
+            // Standard error may be closed too, and there is no other place.
             Self::Error(text) => drop(io::stderr().write_all(text.as_bytes())),
             Self::Output(text) => match io::stdout().write_all(text.as_bytes()) {
                 // Nobody need read it to the end.
@@ -51,7 +51,7 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     show(Text::Error(format!("{}\n", shown(&line.to_string()))));
 }
 
-/// Without what would move, hide or reorder other text on a terminal, whoever it is from.
+/// Removes characters that would move, hide or reorder other text on a terminal.
 fn shown(text: &str) -> String {
     let lines = text.split('\n');
     let lines: Vec<_> = lines
@@ -65,7 +65,7 @@ pub(crate) fn print(line: impl std::fmt::Display) {
     show(Text::Output(format!("{line}\n")));
 }
 
-/// Prints lines to standard output that have their ends.
+/// Prints text with line ends to standard output.
 pub(crate) fn write(lines: impl std::fmt::Display) {
     show(Text::Output(lines.to_string()));
 }
@@ -81,7 +81,7 @@ fn show(text: Text) {
     }
 }
 
-/// Nobody reads what is printed any more: who prints for ever should end.
+/// Nobody reads the output any more: endless commands should end.
 pub(crate) fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
@@ -113,7 +113,7 @@ pub(crate) mod tests {
         static HEARD: RefCell<Option<[String; 2]>> = const { RefCell::new(None) };
     }
 
-    /// What this thread says is kept here, and not said, until this is dropped.
+    /// Collects the messages of this thread until dropped, instead of printing them.
     pub(crate) struct Heard(());
 
     impl Heard {
@@ -156,7 +156,7 @@ pub(crate) mod tests {
         write("b\nc\n");
         assert_eq!(heard.take(), ["a\nb\nc\n", "5\n"]);
         assert_eq!(heard.take(), ["", ""]);
-        // What is said is for people.
+        // Messages are for people.
         say("a\u{1b}]0;b\u{7}\u{9b}c\u{202e}\nd");
         assert_eq!(heard.take(), ["", "a ]0;b  c \nd\n"]);
     }

@@ -1,6 +1,6 @@
-//! What a service manager is told: systemd, with `Type=notify`.
+//! Messages to a service manager: systemd, with `Type=notify`.
 
-/// The service is up. Says nothing where nobody listens.
+/// Reports that the service is up, if somebody listens.
 pub(crate) fn ready() {
     #[cfg(target_os = "linux")]
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")

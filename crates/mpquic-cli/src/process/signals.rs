@@ -3,9 +3,9 @@
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Interrupts and requests to terminate. They no longer end the process by themselves from the
-/// time on that this is made. A signal that was ignored when the process began stays ignored: `nohup`
-/// and shells that start something in the background mean it so.
+/// Interrupts and requests to terminate. From the creation of this value on, they do not end the
+/// process by themselves. A signal that was ignored at the start stays ignored, for `nohup` and
+/// background jobs of shells.
 pub(crate) struct Signals {
     #[cfg(unix)]
     handled: Option<[Option<Signal>; 2]>,
@@ -57,7 +57,7 @@ fn unless_ignored(kind: SignalKind) -> std::io::Result<Option<Signal>> {
     }
 }
 
-/// True if the process ignores a signal. Other systems than Linux do not say.
+/// True if the process ignores a signal. Only Linux reports this.
 #[cfg(unix)]
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_linux_says_is_understood() {
+    fn linux_signal_masks_are_parsed() {
         let status = "Name:\tmpquic\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n";
         assert_eq!(ignored(status), 0x1003);
         for odd in ["", "SigIgn:", "SigIgn:\tx"] {

@@ -17,7 +17,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Where the user's programs keep what lasts; `None` if the user has no such place.
+/// The user's directory for lasting data; `None` if there is none.
 pub(crate) fn state_directory() -> Option<PathBuf> {
     state_directory_by(|name| std::env::var_os(name))
 }
@@ -53,7 +53,7 @@ mod tests {
         for (variables, expected) in [
             (&[("XDG_STATE_HOME", "/state"), home][..], "/state/mpquic"),
             (&[home], "/home/a/.local/state/mpquic"),
-            // The specification says that these are not to be used.
+            // The specification says not to use relative paths.
             (
                 &[("XDG_STATE_HOME", ""), home],
                 "/home/a/.local/state/mpquic",

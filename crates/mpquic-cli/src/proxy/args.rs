@@ -214,7 +214,7 @@ pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> 
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let credentials: Result<Vec<_>, _> = lines
         .map(|(number, line)| {
-            // The line itself is a secret.
+            // The line itself is secret.
             line.parse::<Credential>().map_err(|error| {
                 let path = path.display();
                 Failure::usage(format!(

@@ -24,14 +24,14 @@ use crate::proxy::status::{Role, Status};
 #[cfg(target_os = "linux")]
 use crate::proxy::tun::{Device, failed as device_failed};
 
-/// Where SOCKS is if no entrance is asked for.
+/// The SOCKS entrance if no entrance is named.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 /// Requests that a proxy may begin: none.
 const NO_FLOWS: u32 = 0;
 /// It is tried for ever to get a connection back.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Runs until it is dropped, or the proxy is not the right one.
+/// Runs until dropped, or until the proxy is not the right one.
 pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     let sessions = sessions(&args)?;
     let client = Client::new(options(&args)?);
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
         return tokio::select! {
             ended = keep(&args, &sessions, &client, &current, route) => ended,
             error = carrier.ended() => Err(device_failed(name, &error)),
-            // The terminal is closed: there is something to undo.
+            // The terminal is closed: changes have to be undone.
             () = hangups.next() => Err(Failure::other("interrupted")),
         };
     }
@@ -79,7 +79,7 @@ fn sessions(args: &ProxyClient) -> Result<Sessions<'_>, Failure> {
     Sessions::with(&args.reach, purpose, adapt)
 }
 
-/// The proxy's addresses, once its name has any: at boot there may be no network yet.
+/// The proxy's addresses, once its name has some: at boot there may be no network yet.
 #[cfg(target_os = "linux")]
 async fn addresses(
     args: &ProxyClient,
@@ -104,8 +104,8 @@ async fn pause(retry: &mut Retry, advanced: std::time::Instant) {
     tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
 }
 
-/// Keeps a connection to the proxy, until it is not the right one, and shows it. Calls each time that
-/// there is one.
+/// Keeps a connection to the proxy, until the proxy is not the right one, and shows it. Calls back
+/// for each new connection.
 async fn keep(
     args: &ProxyClient,
     sessions: &Sessions<'_>,
@@ -139,7 +139,7 @@ async fn keep(
             Err(failure) if sessions.depends_on_time(&failure) => {
                 tracing::warn!("{}; trying again", failure.message());
             }
-            // Another time it would be no better.
+            // A retry would fail as well.
             Err(failure) if matches!(failure.cause(), None | Some(Cause::Trust | Cause::File)) => {
                 return Err(failure);
             }
@@ -149,7 +149,7 @@ async fn keep(
     }
 }
 
-/// There is an entrance besides those that are ports.
+/// An entrance other than a port exists.
 #[cfg_attr(
     not(target_os = "linux"),
     expect(unused_variables, reason = "network devices need Linux")
@@ -180,7 +180,7 @@ fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
     Ok(options)
 }
 
-/// The entrances that are asked for, or the one that there is otherwise.
+/// The entrances of the options, or the default one.
 fn wanted(args: &ProxyClient) -> Vec<(Entrance, SocketAddr)> {
     let socks = args.socks.iter().map(|address| (Entrance::Socks, *address));
     let http = args.http.iter().map(|address| (Entrance::Http, *address));
@@ -195,7 +195,7 @@ fn wanted(args: &ProxyClient) -> Vec<(Entrance, SocketAddr)> {
     wanted
 }
 
-/// What else an entrance may need that cannot be opened.
+/// A further need of an entrance that cannot be opened.
 fn needs(error: ErrorKind, entrance: &Entrance) -> &'static str {
     match error {
         ErrorKind::PermissionDenied if *entrance == Entrance::Transparent => {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_entrance_unless_a_device_is_one() {
+    fn default_entrance_exists_without_a_device() {
         let wanted = |options: &[&str]| {
             let wanted = wanted(&arguments("https://host", options));
             let told = wanted
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn entrances_are_told_with_where_they_are() {
+    async fn entrances_are_printed_with_their_addresses() {
         let args = arguments("https://host", &["--socks", "0", "-L", "0:target:80"]);
         let client = Client::new(options(&args).unwrap());
         let heard = Heard::begin();
@@ -329,9 +329,9 @@ mod tests {
         assert!(!opened("127.0.0.1:0").contains(told));
     }
 
-    /// What is shown is the connection that there is.
+    /// The current connection is shown.
     #[tokio::test]
-    async fn a_connection_is_shown_until_it_is_lost() {
+    async fn current_connection_is_shown_until_lost() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
         let args = arguments(&served.url("/").to_string(), &["--insecure"]);
         let sessions = sessions(&args).unwrap().that_forget();
@@ -378,9 +378,9 @@ mod tests {
         assert_eq!(found, ["127.0.0.1:4433".parse().unwrap()]);
     }
 
-    /// Another time it would be no better; what is unreachable may come back.
+    /// A retry would fail as well; an unreachable proxy may come back.
     #[tokio::test]
-    async fn a_proxy_that_is_not_the_right_one_is_not_tried_again() {
+    async fn wrong_proxy_is_not_retried() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
         let url = served.url("/").to_string();
         let pin = format!("sha256:{}", "0".repeat(64));
@@ -390,7 +390,7 @@ mod tests {
         let current = Mutex::new(None);
         let kept = keep(&args, &sessions, &client, &current, || Ok(()));
         assert_eq!(soon(kept).await.unwrap_err().cause(), Some(Cause::Trust));
-        // Who is called may end it.
+        // The callback may end the client.
         let args = arguments(&url, &["--insecure"]);
         let sessions = super::sessions(&args).unwrap().that_forget();
         let no = || Err(Failure::other("no"));

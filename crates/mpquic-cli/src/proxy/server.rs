@@ -123,7 +123,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// What a client may do with its connection, before the proxy knows who it is.
+/// Limits for a client's connection before its first right credential.
 fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
     let listening = &args.listening;
     let mut transport = listening.connections.transport(listening.max_paths)?;
@@ -131,8 +131,8 @@ fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
     Ok(transport)
 }
 
-/// Reads certificate and key, credentials, rules and limits again whenever that is asked for. What cannot be used
-/// changes nothing, and flows that are open go on.
+/// Reads certificate and key, credentials, rules and limits again at each request for it. Faulty
+/// files change nothing, and open flows go on.
 async fn reload(
     (proxy, endpoints, report): (&Server, &Endpoints, &Arc<Report>),
     read_again: impl Fn() -> Result<ProxyServer, Failure>,
@@ -165,7 +165,7 @@ async fn reload(
     }
 }
 
-/// Each flow has a socket: one user must not take all that there may be.
+/// Each flow has a socket: one user must not take all.
 fn max_flows(wanted: usize) -> usize {
     let share = descriptors::share(wanted);
     if share < wanted {

@@ -96,7 +96,7 @@ impl Status {
         }
     }
 
-    /// A row for each path, and for each flow; if it is known what was told before, with rates since.
+    /// A row for each path and flow, with rates if an earlier status is known.
     fn table(&self, before: Option<&Before>) -> String {
         let role = match self.role {
             Role::Client => "client",
@@ -172,14 +172,14 @@ fn rate_headings(before: Option<&Before>) -> impl Iterator<Item = String> {
     before.into_iter().flat_map(move |_| headings.clone())
 }
 
-/// What was told a while ago.
+/// An earlier status.
 struct Before {
     status: Status,
     seconds: f64,
 }
 
 impl Before {
-    /// Bytes sent and received on a path then; none if it is new.
+    /// Bytes of a path sent and received then; zero for a new path.
     fn of_path(&self, connection: &ConnectionRow, path: &PathReport) -> [u64; 2] {
         let same = |row: &&ConnectionRow| row.peer == connection.peer;
         let mut paths = (self.status.connections.iter().filter(same)).flat_map(|row| &row.paths);
@@ -196,7 +196,7 @@ impl Before {
         })
     }
 
-    /// The flows that have carried most since.
+    /// Sorts flows by their bytes since then.
     fn put_busiest_first(&self, flows: &mut [FlowRow]) {
         flows.sort_by_cached_key(|flow| {
             let then: u64 = self.of_flow(flow).iter().sum();
@@ -204,7 +204,7 @@ impl Before {
         });
     }
 
-    /// What was carried per second since.
+    /// Bytes per second since then.
     fn rates(&self, then: [u64; 2], now: [u64; 2]) -> [String; 2] {
         let rate = |which: usize| now[which].saturating_sub(then[which]) as f64 / self.seconds;
         [0, 1].map(|which| report::rate(rate(which)))
@@ -288,7 +288,7 @@ pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
     }
 }
 
-/// Replaces what is on the terminal, as far as there is room; where there is none, lines follow each other.
+/// Replaces the content of the terminal; without a terminal, prints lines.
 fn show(table: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let Some((columns, rows)) = terminal::size().ok().filter(|_| out.is_terminal()) else {
@@ -299,7 +299,7 @@ fn show(table: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// As much of a table as there is room for; the last row keeps the cursor.
+/// The part of a table that fits; the last row keeps the cursor.
 fn cut(table: &str, columns: u16, rows: u16) -> String {
     let lines = table.lines().take(usize::from(rows).saturating_sub(1));
     lines
@@ -323,7 +323,7 @@ mod socket {
     use super::{Role, Status, StatusSocket};
     use crate::process::failure::{Cause, Failure};
 
-    /// The longest that it may take to tell.
+    /// The longest time for an answer.
     const PATIENCE: Duration = Duration::from_secs(5);
     /// The longest answer that is read, bytes.
     const MOST: u64 = 256 << 20;
@@ -335,7 +335,7 @@ mod socket {
         }
     }
 
-    /// Where sockets are unless they are named.
+    /// The default directory of sockets.
     fn directory() -> Option<PathBuf> {
         directory_of(|name| std::env::var_os(name))
     }
@@ -347,7 +347,7 @@ mod socket {
     }
 
     impl StatusSocket {
-        /// Answers until it is dropped. Where nobody asked for a socket, there need be none.
+        /// Answers until dropped. If no socket was requested, it may be missing.
         pub(crate) fn answer(
             &self,
             role: Role,
@@ -388,7 +388,7 @@ mod socket {
         let about = |error: std::io::Error| {
             Cause::File.failed(format_args!("--status-socket {}: {error}", path.display()))
         };
-        // What a process left that was killed. Other files refuse connections as well.
+        // A killed process left the socket. Other files refuse connections as well.
         let refused = |error: std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
         let is_socket = |there: fs::Metadata| there.file_type().is_socket();
         if fs::symlink_metadata(path).is_ok_and(is_socket)
@@ -408,12 +408,12 @@ mod socket {
                 continue;
             };
             let told = serde_json::to_vec(&status()).unwrap_or_default();
-            // One after the other: who does not read makes others wait for a while.
+            // One client after the other: a slow reader delays others for a limited time.
             let _ = tokio::time::timeout(PATIENCE, stream.write_all(&told)).await;
         }
     }
 
-    /// What a socket tells: the one that is named, or the first that answers.
+    /// Asks the named socket, or the first that answers.
     pub(super) fn ask(named: Option<&Path>) -> Result<Status, Failure> {
         let places = [directory(), Some(PathBuf::from("/run/mpquic"))];
         let sockets = (places.into_iter().flatten())
@@ -457,7 +457,7 @@ mod socket {
             Status::new(Role::Server, &[], &[])
         }
 
-        /// What the socket tells somebody who asks.
+        /// The socket's answer.
         async fn asked(path: &Path) -> Result<String, Failure> {
             let path = path.to_owned();
             let asking = tokio::task::spawn_blocking(move || ask(Some(&path)));
@@ -511,7 +511,7 @@ mod socket {
             drop(answering);
             fs::write(&path, "precious").unwrap();
             assert!(bind(&directory.path().join("missing/socket")).is_err());
-            // Nobody listens there either, but it is no socket.
+            // Nobody listens, but the file is not a socket.
             let refused = named(&path).answer(Role::Client, nothing_open);
             assert_eq!(refused.err().unwrap().cause(), Some(Cause::File));
             assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
@@ -545,7 +545,7 @@ mod socket {
     use crate::process::failure::Failure;
 
     impl StatusSocket {
-        /// There are no such sockets here.
+        /// Systems without such sockets.
         pub(crate) fn answer(
             &self,
             _: Role,
@@ -628,9 +628,9 @@ tcp   *       somebody  bulk   1500  3000      2
         );
     }
 
-    /// What is new had carried nothing.
+    /// New paths and flows had carried nothing.
     #[test]
-    fn rates_are_those_since_it_was_told_last() {
+    fn rates_count_from_the_last_status() {
         let mut before = Before {
             status: status(125_000),
             seconds: 2.0,
@@ -655,7 +655,7 @@ tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/
 
     /// Those of a path are of its own connection, and those of a flow of its own number.
     #[test]
-    fn what_was_told_before_is_found_again() {
+    fn earlier_status_rows_are_matched() {
         let mut then = status(5);
         then.connections[1].paths = vec![path(1, 7), path(0, 9)];
         let before = Before {

@@ -81,7 +81,7 @@ pub(crate) struct Put {
     quiet: bool,
 }
 
-/// Sends the files, each again if the connection is lost.
+/// Sends the files, each again after a lost connection.
 pub(crate) async fn run(args: Put) -> Result<(), Failure> {
     let (url, files, recursive) = (args.url.clone(), args.files.clone(), args.recursive);
     let found = tokio::task::spawn_blocking(move || sources::items(&url, &files, recursive));
@@ -138,7 +138,7 @@ fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>) -> Sending<'a> {
     }
 }
 
-/// What is told of what is left out.
+/// The message about skipped files.
 fn left_out(paths: &[PathBuf]) -> Option<String> {
     const NAMED: usize = 10;
     if paths.is_empty() {
@@ -157,13 +157,13 @@ fn left_out(paths: &[PathBuf]) -> Option<String> {
     Some(format!("mpquic: {}", one_line(&told)))
 }
 
-/// How it goes with all files.
+/// The state of all files.
 struct Course {
     result: Result<(), Failure>,
     /// Directories that could not be made.
     missing: Vec<Uri>,
     count: usize,
-    /// Files that are there already.
+    /// Files that the server already has.
     there: usize,
 }
 
@@ -176,7 +176,7 @@ impl Course {
         }
     }
 
-    /// True for what is in a directory that could not be made: it has no place.
+    /// True for the content of a directory that could not be made.
     fn is_lost(&self, url: &Uri) -> bool {
         let mut missing = self.missing.iter();
         missing.any(|directory| url.path().starts_with(directory.path()))
@@ -244,7 +244,7 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
     course.result
 }
 
-/// Makes the directories, and tells what is in those that are there already.
+/// Makes the directories, and lists those that already exist.
 async fn make_directories(
     sending: &Sending<'_>,
     directories: &[Directory],
@@ -252,7 +252,7 @@ async fn make_directories(
     course: &mut Course,
 ) -> Result<HashMap<String, Listed>, Failure> {
     let mut old = Vec::new();
-    // Those that are in others come after them.
+    // Parent directories first.
     for directories in directories.chunk_by(|a, b| a.depth == b.depth) {
         let wanted: Vec<_> = directories
             .iter()
@@ -309,7 +309,7 @@ fn is_there(item: &Item, there: &HashMap<String, Listed>) -> bool {
         && entry.mtime == date
 }
 
-/// How far all files are.
+/// Progress of all files.
 struct View {
     progress: Progress,
 }

@@ -1,5 +1,5 @@
-//! One file that is sent: the requests for it, one after the other, until the server has it or there is
-//! no hope.
+//! Sends one file: its requests one after the other, until the server has the file or retries are
+//! over.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -40,14 +40,14 @@ const PIECE: usize = 256 << 10;
 /// Longest list of a directory, bytes.
 const MAX_LIST: usize = 16 << 20;
 
-/// What all files have in common.
+/// The common part of all files.
 pub(crate) struct Sending<'a> {
     pub(crate) sessions: &'a Sessions<'a>,
     /// How long to try again while nothing is sent.
     pub(crate) retry: Duration,
     /// Give a request up if nothing goes on for so long.
     pub(crate) stall: Duration,
-    /// Say nothing that is no error.
+    /// Print errors only.
     pub(crate) quiet: bool,
     pub(crate) pace: Option<Pace>,
     pub(crate) total: Total,
@@ -56,20 +56,20 @@ pub(crate) struct Sending<'a> {
 /// What was sent.
 #[derive(Debug, Default)]
 pub(crate) struct Total {
-    /// Bytes of files, without those that have to be sent again.
+    /// Bytes of files, without repeated ones.
     pub(crate) bytes: AtomicU64,
-    /// Those of files that the server had before.
+    /// Bytes of files that the server already had.
     pub(crate) before: AtomicU64,
 }
 
-/// What is tried until it goes well.
+/// The tries of one file.
 struct Tries {
     retry: Retry,
-    /// How much of the file was sent at most.
+    /// The furthest byte that was sent.
     reached: Reached,
-    /// There was a connection once.
+    /// True after the first connection.
     connected: bool,
-    /// What was sent of, and where the server lets it be resumed.
+    /// The upload that the server lets resume.
     begun: Option<Begun>,
 }
 
@@ -79,7 +79,7 @@ struct Begun {
     of: Identity,
 }
 
-/// What tells whether a file is still the same.
+/// Values that show whether a file has changed.
 type Identity = (Option<u64>, Attributes);
 
 impl Tries {
@@ -118,14 +118,14 @@ impl Sending<'_> {
                 }
                 Err(failed) => failed,
             };
-            // What was read from standard input is gone.
+            // Data read from standard input is gone.
             let may_repeat = item.file.is_some();
             self.next_try(&mut tries, failed, &item.url, may_repeat)
                 .await?;
         }
     }
 
-    /// Makes a directory; false if it is there already.
+    /// Makes a directory; false if it exists.
     pub(crate) async fn make_directory(&self, directory: &Directory) -> Result<bool, Failure> {
         let mut tries = Tries::new(self.retry);
         loop {
@@ -138,7 +138,7 @@ impl Sending<'_> {
         }
     }
 
-    /// What is in a directory already; nothing if the server does not say.
+    /// The content of a directory; empty if the server does not list it.
     pub(crate) async fn list(&self, url: &Uri) -> Result<Vec<Listed>, Failure> {
         let mut tries = Tries::new(self.retry);
         loop {
@@ -241,7 +241,8 @@ impl Sending<'_> {
         Ok(serde_json::from_slice(&list).unwrap_or_default())
     }
 
-    /// How much of a file the server has, and where it takes the rest; `None` if it wants all of it.
+    /// The number of bytes that the server has, and where it accepts the rest; `None` if it wants
+    /// the whole file.
     async fn resumed(
         &self,
         client: &http3::Client,
@@ -261,7 +262,7 @@ impl Sending<'_> {
                 let offset = offset.filter(|offset| body.length.is_some_and(|all| *offset <= all));
                 Ok(offset.map(|offset| (offset, begun.upload.clone())))
             }
-            // It has forgotten, or it is whole by now.
+            // The server has forgotten the upload, or has completed it.
             Err(error) if !error.is_temporary() => Ok(None),
             Err(error) => Err(error),
         }
@@ -313,11 +314,11 @@ impl Sending<'_> {
                 let of = body.identity();
                 tries.begun = Some(Begun { upload, of });
             }
-            // It has to be sent again.
+            // The bytes have to be sent again.
             self.total.bytes.fetch_sub(bytes, Relaxed);
         }
         match result {
-            // Somebody else writes there, or nobody may: it is sent from its beginning.
+            // Somebody else writes there, or nobody may: send from the first byte.
             Err(failed) if body.start > 0 && !failed.is_temporary && failed.is_refused => {
                 tries.begun = None;
                 Err(Unsent {
@@ -349,7 +350,7 @@ impl Sending<'_> {
                 _ = ticks.tick() => {}
             }
             let now = clock::now();
-            // What was taken into the send buffer says less than what was acknowledged.
+            // Bytes in the send buffer say less than acknowledged bytes.
             let heard = connection.stats().bytes_received;
             let bytes = sent.bytes.load(Relaxed);
             if heard != seen.1 {
@@ -392,13 +393,13 @@ fn report_of(connection: &Connection, before: &Counters) -> Report {
     }
 }
 
-/// What is read and sent.
+/// The source of the data.
 struct Input {
     reader: Option<Box<dyn Read + Send>>,
-    /// Its length, if that is known before.
+    /// Its length, if known before.
     length: Option<u64>,
     attributes: Attributes,
-    /// Where what is sent begins.
+    /// The first byte to send.
     start: u64,
     /// What was read.
     bytes: u64,
@@ -423,7 +424,7 @@ impl Input {
                 if metadata.is_dir() {
                     return Err(cannot_read(io::ErrorKind::IsADirectory.into()));
                 }
-                // Devices and pipes have none.
+                // Devices and pipes have no length.
                 let length = metadata.is_file().then_some(metadata.len());
                 let attributes = match metadata.is_file() {
                     true => Attributes::of_file(&metadata),
@@ -446,7 +447,7 @@ impl Input {
         (self.length, self.attributes)
     }
 
-    /// Reads what the server has already: the sum is that of the whole.
+    /// Reads the bytes that the server has: the checksum covers the whole file.
     async fn skip_to(&mut self, start: u64) -> io::Result<()> {
         while self.bytes < start {
             let left = usize::try_from(start - self.bytes).unwrap_or(PIECE);
@@ -460,7 +461,7 @@ impl Input {
 
     /// The next bytes; none at the end.
     async fn read(&mut self) -> io::Result<Bytes> {
-        // Small files need no large buffers. One byte more shows whether it grew.
+        // Small files need no large buffers. One byte more shows whether the file grew.
         let left = self
             .length
             .map(|length| length.saturating_sub(self.bytes) + 1);
@@ -521,12 +522,12 @@ impl From<Failure> for Unsent {
     }
 }
 
-/// What a try tells about itself while it runs.
+/// The progress of a try.
 struct Sent<'a> {
     bytes: AtomicU64,
     /// It waits for the disk, or for whoever writes standard input.
     reading: AtomicBool,
-    /// Where it can be resumed.
+    /// The URL at which the upload can be resumed.
     upload: Mutex<Option<Uri>>,
     total: &'a Total,
 }
@@ -606,7 +607,7 @@ impl Flow<'_> {
                     pace.wait(bytes).await;
                 }
                 if !request.send(part).await? {
-                    // The server has its answer already.
+                    // The server already has its answer.
                     request.finish().await?;
                     return Ok(());
                 }

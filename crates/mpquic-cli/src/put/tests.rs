@@ -23,7 +23,7 @@ fn served(directory: &Path, most: Option<u64>) -> Served {
     Served::start(directory, Limits::default(), Alpn::H3)
 }
 
-/// What is sent and how: it ends in what is said, printed, and what came of it.
+/// Runs `mpquic put`; returns messages, output and result.
 async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Result<(), Failure>) {
     let url = url.to_string();
     let names = files.iter().map(|file| file.to_str().unwrap());
@@ -56,7 +56,7 @@ async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Resu
 }
 
 #[tokio::test]
-async fn one_file_is_told_with_its_paths() {
+async fn single_file_result_lists_paths() {
     let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let served = served(target.path(), Some(1 << 20));
     let file = source.path().join("a b");
@@ -130,9 +130,9 @@ async fn several_files_are_told_together() {
     assert_eq!((printed.lines().count(), &*said), (3, ""));
 }
 
-/// What is in a directory comes after it, however deep it is.
+/// A directory comes before its content, at any depth.
 #[tokio::test]
-async fn directories_are_made_one_in_the_other() {
+async fn parent_directories_are_made_first() {
     let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let served = served(target.path(), Some(1 << 20));
     let top = source.path().join("top");
@@ -140,7 +140,7 @@ async fn directories_are_made_one_in_the_other() {
     fs::create_dir_all(top.join(&deep)).unwrap();
     fs::write(top.join(&deep).join("file"), "content").unwrap();
     let url = served.url("/");
-    // Those that are there already are no hindrance, and equal files are not sent again.
+    // Existing directories are no obstacle, and equal files are skipped.
     for (lines, told) in [(3, "over 1 path"), (1, ", 1 were already there")] {
         let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
         result.unwrap();
@@ -151,7 +151,7 @@ async fn directories_are_made_one_in_the_other() {
             "{said}"
         );
     }
-    // Where one cannot be made, nothing is sent into it, and the rest is.
+    // If a directory cannot be made, its content is not sent, and everything else is.
     fs::remove_dir_all(target.path().join("top/d0")).unwrap();
     fs::write(target.path().join("top/d0"), "").unwrap();
     fs::write(top.join("other"), "x").unwrap();
@@ -202,7 +202,7 @@ async fn equal_files_are_not_sent_again_and_others_are() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_told_and_the_rest_is_sent() {
+async fn refused_files_are_reported_and_others_sent() {
     let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let served = served(target.path(), Some(2000));
     let url = served.url("/");
@@ -217,7 +217,7 @@ async fn what_is_refused_is_told_and_the_rest_is_sent() {
     let lines: Vec<_> = said.lines().collect();
     let start = format!("mpquic: {url}b: the server answered 413");
     assert!(lines[0].starts_with(&start), "{said}");
-    // What was not taken does not count.
+    // Refused files do not count.
     let start = format!("{url}: 2 files, 2.9 KiB in ");
     assert!(lines[1].starts_with(&start) && lines.len() == 2, "{said}");
     assert!(!target.path().join("b").exists() && target.path().join("c").exists());

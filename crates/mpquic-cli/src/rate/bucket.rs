@@ -14,7 +14,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A full one of this `size`, with so many more `per_second`.
+    /// A full bucket of this `size`, refilled with `per_second` tokens per second.
     pub(crate) fn new(size: u32, per_second: u32, now: Instant) -> Self {
         Self {
             size: size.into(),
@@ -24,7 +24,7 @@ impl Bucket {
         }
     }
 
-    /// Takes one; false if none is left.
+    /// Takes a token; false if none is left.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let more = now.duration_since(self.at).as_secs_f64() * self.per_second;
         self.tokens = (self.tokens + more).min(self.size);
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_may_happen_at_once_and_more_as_time_passes() {
+    fn bucket_allows_a_burst_and_refills() {
         let start = Instant::now();
         let mut bucket = Bucket::new(100, 20, start);
         let mut count = |seconds: u64| {

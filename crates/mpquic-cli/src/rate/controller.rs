@@ -110,14 +110,14 @@ mod tests {
     use mpquic_core::congestion::{CongestionKind, RttSnapshot};
 
     #[test]
-    fn packets_are_marked_as_what_it_holds_back_wants() {
+    fn rate_limit_keeps_the_inner_ecn_choice() {
         for (name, codepoint) in [("olia", EcnCodepoint::Ect0), ("prague", EcnCodepoint::Ect1)] {
             let held = limited(mpquic_cc::by_name(name).unwrap(), 1000);
             assert_eq!(held.ecn_codepoint(), codepoint);
         }
     }
 
-    /// Tells what it was asked for.
+    /// Records its calls.
     #[derive(Debug, Default)]
     struct Asked(Arc<Mutex<Vec<String>>>);
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn all_but_the_rate_is_that_of_what_it_holds_back() {
+    fn rate_limit_forwards_everything_but_the_rate() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let asked = heard.clone();
         let inner = factory("asked", move || Box::new(Asked(asked.clone())));

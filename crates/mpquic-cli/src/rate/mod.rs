@@ -1,4 +1,4 @@
-//! Rates, as users write them.
+//! Rates with units, as users write them.
 
 pub(crate) mod bucket;
 pub(crate) mod controller;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Least and largest rate, bits per second.
 const LEAST: u64 = 10_000;
 const MOST: u64 = 1_000_000_000_000;
-/// What is told of anything else.
+/// The error for other texts.
 const EXPECTED: &str =
     "expected bits per second with a unit, such as 800k, 20M or 1.5G (10k to 1000G)";
 
@@ -24,12 +24,12 @@ impl Rate {
         self.bits_per_second / 8
     }
 
-    /// The bytes of so many milliseconds.
+    /// The bytes of this number of milliseconds.
     pub(crate) fn bytes_in(self, milliseconds: u64) -> u64 {
         self.bytes_per_second().saturating_mul(milliseconds) / 1000
     }
 
-    /// So many Mbit/s, for what comes from this program.
+    /// A rate in Mbit/s, for constants of this program.
     #[cfg(test)]
     pub(crate) fn mbit(mbit: u64) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl FromStr for Rate {
     }
 }
 
-/// A rate, or none, which is written as 0.
+/// A rate, or no limit, written as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) Option<Rate>);
 

@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use crate::rate::Rate;
 
-/// Who moved nothing for a while may move what it missed of this time at once.
+/// After a pause, the bytes of this time may be moved at once.
 const BURST: Duration = Duration::from_millis(100);
 /// How long a piece should take: the finer, the smoother, but timers are no finer than a millisecond.
 const PIECE_MS: u64 = 10;
 /// The smallest piece that is worth the effort, bytes.
 const LEAST_PIECE: usize = 1200;
 
-/// When all that was moved would have been moved at the rate.
+/// When all bytes so far would have been moved at the rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meter(Instant);
 
@@ -23,7 +23,7 @@ impl Meter {
         Self(now)
     }
 
-    /// Counts bytes, and tells when they may be moved.
+    /// Counts bytes, and returns when they may be moved.
     pub(crate) fn add(&mut self, bytes: usize, rate: Rate, now: Instant) -> Instant {
         let time = bytes as f64 / rate.bytes_per_second() as f64;
         let earliest = now.checked_sub(BURST).unwrap_or(now);
@@ -41,16 +41,15 @@ pub(crate) fn piece(rate: Rate) -> usize {
 /// The least receive window, and the largest, bytes.
 const WINDOWS: (u64, u64) = (16 << 10, 64 << 20);
 
-/// The receive window for a rate: what arrives before it is read must not be much more, or the sender
-/// goes its own way. Credit is on its way for a round trip, and is given a quarter of the window at a
-/// time.
+/// The receive window for a rate. Much more unread data would let the sender choose its own rate.
+/// Credit travels for a round trip, and is given a quarter of the window at a time.
 pub(crate) fn window(rate: Rate, round_trip: Duration) -> u64 {
     let milliseconds = 2 * round_trip + BURST;
     let milliseconds = u64::try_from(milliseconds.as_millis()).unwrap_or(u64::MAX);
     rate.bytes_in(milliseconds).clamp(WINDOWS.0, WINDOWS.1)
 }
 
-/// A rate that all who have it share.
+/// A rate that all its users share.
 #[derive(Debug)]
 pub(crate) struct Pace {
     rate: Rate,
@@ -70,7 +69,7 @@ impl Pace {
         window(self.rate, round_trip)
     }
 
-    /// The most bytes that should be moved at a time.
+    /// Largest number of bytes to move at a time.
     pub(crate) fn piece(&self) -> usize {
         piece(self.rate)
     }

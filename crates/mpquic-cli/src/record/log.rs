@@ -13,15 +13,15 @@ use crate::process::failure::{Cause, Failure};
 
 /// Begins every record (RFC 7464).
 const RECORD_SEPARATOR: u8 = 0x1e;
-/// A packet of so many bytes is one of bulk data, with which the load begins.
+/// A packet of this size is bulk data, with which the load begins.
 const BULK: u64 = 1000;
-/// More paths than this, larger packets (bytes), and events (ms) that are further from the first or took
-/// longer than this are in no log that is whole: they would take memory without bound.
+/// Limits against unbounded memory: paths, packet sizes in bytes, and distance of events from the
+/// first, in ms. A valid log stays below them.
 const MAX_PATHS: usize = 64;
 const MAX_PACKET: u64 = 65_535;
 const MAX_TIME: f64 = 3_600_000.0;
 
-/// The paths as far as the file is read.
+/// The paths in the part of the file that was read.
 #[derive(Default)]
 struct Log {
     /// When the first event was, milliseconds.
@@ -47,7 +47,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<PathRecording>, Failure> {
     let lines = File::open(file).map_err(|error| about(&error))?;
     let mut log = Log::default();
     let mut is_client = None;
-    // What is wrong with the line before, unless nothing follows: the last one may be cut short.
+    // The error of the last line, unless no line follows: the last one may be cut short.
     let mut damage = None;
     for (line, bytes) in (1..).zip(BufReader::new(lines).split(b'\n')) {
         let bytes = bytes.map_err(|error| about(&error))?;
@@ -154,7 +154,7 @@ impl Log {
 }
 
 impl Seen {
-    /// What the load showed, if there was one.
+    /// The result of the load, if there was one.
     fn recording(self, id: u64) -> Option<PathRecording> {
         let bulk = |(_, _, bytes): &&(f64, u64, u64)| *bytes >= BULK;
         let (began, ..) = *self.packets.iter().find(bulk)?;
@@ -204,9 +204,9 @@ mod tests {
         json!({ "path_id": path, "latest_rtt": millis })
     }
 
-    /// What counts is the time since the first event, whenever that was.
+    /// Times count from the first event.
     #[test]
-    fn what_is_read_of_paths() {
+    fn log_gives_paths_of_a_download() {
         let local = json!({ "path_id": 1, "tuple_local": { "ip_v6": "::2", "port_v6": 5 } });
         let start = 5e6;
         let events = [

@@ -213,7 +213,7 @@ async fn echoes(
         loop {
             tokio::select! {
                 _ = due.tick() => {
-                    // What has no room is one round trip less.
+                    // A DATAGRAM without room is one round trip less.
                     let _ = connection.send_datagram(tally.next(FIELDS, clock::now()));
                 }
                 answer = connection.read_datagram() => match answer {
@@ -279,7 +279,7 @@ mod tests {
 
     const TIME: Duration = Duration::from_millis(200);
 
-    /// They are told in their order, end in the time that there is, and leave room between them.
+    /// Round trips come in order, end in time, and have pauses between them.
     fn are_spread(round_trips: &[(Duration, Duration)], pause: Duration) {
         let count = round_trips.len() as u32;
         let most = TIME.div_duration_f64(pause).ceil() as u32 + 1;
@@ -323,7 +323,7 @@ mod tests {
 
     /// With round trips of 20 ms: they and the pauses make up the time.
     #[tokio::test(start_paused = true)]
-    async fn pauses_are_as_long_as_they_should_be() {
+    async fn pauses_between_round_trips_are_exact() {
         let far = far_perf(DELAY, transport(false)).await;
         let client = of(far.client.clone());
         let now = Instant::now();
@@ -345,7 +345,7 @@ mod tests {
         );
     }
 
-    /// What measures is as small as can be.
+    /// Measuring messages are as small as possible.
     #[tokio::test(start_paused = true)]
     async fn round_trips_are_those_of_the_smallest_messages() {
         let Far { client, server, .. } = &far(Alpn::Perf, DELAY, transport(false)).await;
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// It is told first how long it takes: without load for a second at most, and then with load.
+    /// The duration is announced first: without load for a second at most, then with load.
     #[tokio::test]
     async fn how_long_it_takes_is_told_first() {
         let served = served(true);

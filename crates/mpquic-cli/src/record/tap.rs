@@ -30,7 +30,7 @@ struct TappedSink {
 }
 
 impl Tap {
-    /// A log that this tap hears before that one, if there is one.
+    /// A log that sends events to this tap and then to `log`, if there is one.
     pub(crate) fn before(&self, log: Option<Arc<dyn Factory>>) -> Arc<dyn Factory> {
         Arc::new(Tapped {
             tap: self.clone(),
@@ -46,7 +46,7 @@ impl Tap {
         });
     }
 
-    /// What was recorded, if that began.
+    /// The recording, if it began.
     pub(crate) fn end(&self) -> Option<PathRecording> {
         self.load().take().map(|load| load.recording)
     }

@@ -1,4 +1,4 @@
-//! Latencies: how they are spread, and how much of them a load adds.
+//! Latencies: their distribution, and the increase by a load.
 
 use std::time::Duration;
 
@@ -31,12 +31,12 @@ impl Latencies {
         self.micros.len()
     }
 
-    /// Of all samples; `None` if there is none.
+    /// Statistics of all samples; `None` without samples.
     pub(crate) fn spread(&self) -> Option<Spread> {
         self.spread_since(0)
     }
 
-    /// Without so many of the first ones.
+    /// Statistics without the first samples.
     pub(crate) fn spread_since(&self, first: usize) -> Option<Spread> {
         let mut sorted = self.micros.get(first..)?.to_vec();
         sorted.sort_unstable();
@@ -52,7 +52,7 @@ impl Latencies {
     }
 }
 
-/// The smallest of sorted values that so large a part of them does not exceed; `None` if there are none.
+/// The smallest sorted value that this part of the values does not exceed; `None` without values.
 pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], part: f64) -> Option<T> {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     let last = sorted.len().checked_sub(1)?;
@@ -69,7 +69,7 @@ impl std::fmt::Display for Spread {
     }
 }
 
-/// What a load does to latency.
+/// The effect of a load on latency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Bufferbloat {
     /// How much the median grows, milliseconds.

@@ -1,4 +1,4 @@
-//! What the live view knows: a row per path, and what it did lately.
+//! The data of the live view: a row for each path, with its recent rates.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ const MEMORY: usize = 120;
 /// Weight of the newest sample in the rate that is told.
 const NEW_SAMPLE_WEIGHT: f64 = 0.3;
 
-/// A path as it is now.
+/// A path in its current state.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     /// Tells the connections of a server from each other.
@@ -25,7 +25,7 @@ pub(crate) struct Seen {
 /// Which of the numbers are of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// Bytes come: who receives them knows neither what was lost nor the window.
+    /// Receiving: losses and the window are unknown.
     Receiving,
     Sending,
     Both,
@@ -53,7 +53,7 @@ pub(crate) struct Row {
     /// Bytes per second, the newest last.
     pub(crate) rates: VecDeque<f64>,
     pub(crate) rate: f64,
-    /// Bytes since it was seen first.
+    /// Bytes since the path was first seen.
     pub(crate) carried: u64,
     first: u64,
     last: u64,
@@ -64,7 +64,7 @@ impl Row {
         (self.seen.connection, self.seen.stats.id)
     }
 
-    /// Packets that were lost, of those that were sent.
+    /// Lost packets relative to sent ones.
     pub(crate) fn loss(&self) -> f64 {
         let stats = &self.seen.stats;
         stats.packets_lost as f64 / stats.packets_sent.max(1) as f64
@@ -76,15 +76,15 @@ impl Row {
 pub(crate) struct Live {
     pub(crate) title: String,
     pub(crate) direction: Direction,
-    /// Paths are named after their peers: those of a server.
+    /// Rows are named after peers: a server's paths.
     pub(crate) by_peer: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) started: Instant,
     pub(crate) now: Instant,
-    /// Bytes of all paths, those that are gone included.
+    /// Bytes of all paths, including vanished ones.
     pub(crate) carried: u64,
     selected: Option<(u64, PathId)>,
-    /// What was done last, or could not be.
+    /// The last action and its result.
     pub(crate) told: String,
 }
 
@@ -154,7 +154,7 @@ impl Live {
         }
     }
 
-    /// The row that keys are about.
+    /// The selected row.
     pub(crate) fn selected(&self) -> Option<usize> {
         let selected = self.selected?;
         self.rows.iter().position(|row| row.key() == selected)
@@ -203,7 +203,7 @@ pub(crate) mod tests {
     fn rates_are_those_since_the_last_look() {
         let start = clock::now();
         let mut live = Live::new("x".to_owned(), Direction::Receiving, start);
-        // What was carried before is not ours.
+        // Bytes from before do not count.
         live.look(start, vec![seen(0, 0, 7000), seen(0, 1, 0)]);
         assert_eq!((live.rate(), live.carried), (0.0, 0));
         for step in 1..=200 {
@@ -235,7 +235,7 @@ pub(crate) mod tests {
         assert_eq!(live.selected(), None);
     }
 
-    /// What is received, what is sent, and both, of the paths that are in use.
+    /// Bytes received, sent, or both, of the paths in use.
     #[test]
     fn bytes_are_those_of_a_direction() {
         let start = clock::now();
@@ -293,7 +293,7 @@ pub(crate) mod tests {
         };
         let rows = [1, 1, 1, -1, -1, -1].map(&mut moves);
         assert_eq!(rows, [1, 2, 2, 1, 0, 0].map(Some));
-        // The selected one is gone: the first of the others, and from there on.
+        // The selected path is gone: the selection moves to the first of the others.
         live.look(start, vec![seen(0, 1, 0), seen(0, 2, 0)]);
         assert_eq!(live.selected(), Some(0));
         live.look(start, (1..5).map(|id| seen(0, id, 0)).collect());

@@ -215,7 +215,7 @@ impl Shown {
 impl Drop for Shown {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // If the terminal is gone there is nothing to restore.
+        // If the terminal is gone, nothing has to be restored.
         let _ = execute!(io::stderr(), LeaveAlternateScreen);
         let _ = self.terminal.show_cursor();
         let _ = disable_raw_mode();
@@ -269,7 +269,7 @@ mod tests {
             .collect();
         assert_eq!(told, [(3, 0), (3, 1), (4, 0), (4, 1)]);
         assert!(all.iter().all(|it| !it.is_backup));
-        // As long as nothing is shown there is nothing to act on.
+        // Without a shown row there is nothing to act on.
         act(&mut live, Wish::Close, &connections);
         assert_eq!(live.told, "");
         live.look(clock::now(), all);
@@ -307,7 +307,7 @@ mod tests {
         assert!(!is_backup(&connection, PathId(7)), "there is none");
     }
 
-    /// Where there is no terminal.
+    /// Without a terminal.
     #[tokio::test]
     async fn without_a_view_the_command_runs_alone() {
         let arguments = LiveArgs { live: true };
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_what_they_mean() {
+    fn keys_have_their_actions() {
         let key = |code, modifiers| wish(&Event::Key(KeyEvent::new(code, modifiers)));
         for (code, expected) in [
             (KeyCode::Up, Some(Wish::Select(-1))),

@@ -18,7 +18,7 @@ const MOST_BARS: usize = 60;
 const FEWEST_BARS: usize = 8;
 const KEYS: &str = "↑↓ select  b backup  c close path  q quit";
 
-/// Colours, or none of them.
+/// Colours, or none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Palette {
     pub(crate) has_colours: bool,
@@ -124,7 +124,7 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
     if live.rows.is_empty() {
         return vec![Line::raw(cut("no path yet", width))];
     }
-    // Of many, those around the selected one.
+    // The rows around the selected one.
     let selected = live.selected();
     let first = (selected.unwrap_or_default() + 1).saturating_sub(room);
     let shown = live.rows.iter().skip(first).take(room);
@@ -310,7 +310,7 @@ mod tests {
             "{lines:#?}"
         );
         assert!(!lines[1].contains("window"), "{lines:#?}");
-        // Whatever the size, nothing panics, and of many paths the selected one is shown.
+        // No size of the window panics, and the selected path is always shown.
         for width in 1..60 {
             for height in 1..8 {
                 drawn(&live, width, height, true);
@@ -378,7 +378,7 @@ server                                                                   33.1 Mb
 ↑↓ select  b backup  c close path  q quit
 ",
             ),
-            // One row: that which is selected. There are no more than so many rates over time.
+            // One row, the selected one, with a limited number of rates.
             (
                 150,
                 4,
@@ -441,7 +441,7 @@ server                       33.1 Mbit/s  88.8 MiB  0:17
         }
         assert_eq!(bars(&live, 1000.0), "     ▁▁▂▄▇██");
         assert_eq!(sparkline(&live.rows[0], 3, 1000.0), "▇██");
-        // A trickle is not drawn as if it were much.
+        // A trickle is not drawn as a large rate.
         let mut slow = Live::new("x".to_owned(), Direction::Receiving, start);
         for second in 0..3_u32 {
             let now = start + 2 * second * std::time::Duration::from_secs(1);
@@ -452,7 +452,7 @@ server                       33.1 Mbit/s  88.8 MiB  0:17
     }
 
     #[test]
-    fn a_byte_is_all_of_what_was_carried() {
+    fn share_of_a_single_byte_is_whole() {
         let start = clock::now();
         let mut live = Live::new("x".to_owned(), Direction::Receiving, start);
         live.look(start, vec![seen(0, 0, 0)]);
@@ -461,16 +461,16 @@ server                       33.1 Mbit/s  88.8 MiB  0:17
         assert!(text(&live, 80, 4).contains(" 100 %"));
     }
 
-    /// Which columns there are, by the width.
+    /// The columns at each width.
     #[test]
-    fn columns_go_one_by_one() {
+    fn columns_disappear_one_by_one() {
         let live = busy();
         let mut before = String::new();
         let mut narrower = Vec::new();
         for width in (1..=120).rev() {
             let (lines, _) = drawn(&live, width, 6, false);
             let head = lines[1].split_whitespace().collect::<Vec<_>>().join(" ");
-            // What is shown is whole, as long as there is another column to leave out.
+            // Text is not cut while another column can be left out.
             assert_eq!(lines[2].contains('…'), width < 17 && width > 0, "{width}");
             let has_bars = lines[2].contains(&BARS[1..]);
             let now = format!("{head}{}", if has_bars { " |" } else { "" });

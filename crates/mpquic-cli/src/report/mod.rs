@@ -38,17 +38,17 @@ pub(crate) struct Report {
     pub(crate) paths: Vec<PathReport>,
     /// Bytes sent although what they carried was under way already and not known to be lost.
     pub(crate) extra_bytes_sent: u64,
-    /// Bytes received that had arrived before.
+    /// Received bytes that had arrived before.
     pub(crate) extra_bytes_received: u64,
     /// Both sides support multipath.
     pub(crate) multipath: bool,
-    /// The request was sent as 0-RTT data, and the server accepted it as such.
+    /// The request travelled as 0-RTT data, and the server accepted it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) early_data: bool,
-    /// Bytes of the file that were there before.
+    /// Bytes of the file from an earlier transfer.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) resumed_at: u64,
-    /// How often it was tried again.
+    /// Number of retries.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) retries: u64,
     /// The longest time in which nothing of the file arrived, between its first bytes and its last.
@@ -128,7 +128,7 @@ pub(crate) fn state_name(state: PathState) -> &'static str {
     }
 }
 
-/// What the paths did between two readings of their counters.
+/// Figures of the paths between two readings of their counters.
 pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport> {
     let report = |path: &PathStats| {
         let earlier = before.iter().find(|earlier| earlier.id == path.id);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn several_files_have_one_rate() {
+    fn files_share_one_rate() {
         let expected = "3 files, 1.5 MiB in 0.50 s, 25.2 Mbit/s";
         assert_eq!(of_files(3, 3 << 19, 0.5), expected);
         assert_eq!(of_files(0, 0, 0.0), "0 files, 0 B in 0.00 s, 0 kbit/s");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_path_has_all() {
+    fn single_path_has_the_whole_share() {
         let mut only = path(1);
         (only.bytes_received, only.bytes_sent) = (1, 0);
         let table = report(vec![only]).table();
@@ -341,9 +341,9 @@ mod tests {
         );
     }
 
-    /// Most programs that read it need not know of them.
+    /// Most programs need not know these fields.
     #[test]
-    fn some_fields_are_there_only_if_they_say_something() {
+    fn rare_json_fields_appear_only_when_set() {
         let mut report = report(vec![]);
         let has = |report: &Report, name: &str| {
             let json = serde_json::to_value(report).unwrap();

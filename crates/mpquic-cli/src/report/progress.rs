@@ -15,14 +15,14 @@ const NEW_SAMPLE_WEIGHT: f64 = 0.3;
 /// A path's bar shows its share of all bytes, in thousandths.
 const FULL: u64 = 1000;
 
-/// Draws nothing if stderr is not a terminal.
+/// Draws nothing if standard error is not a terminal.
 pub(crate) struct Progress {
     multi: MultiProgress,
     total: ProgressBar,
     rows: BTreeMap<PathId, Row>,
     started: Instant,
     updated: Instant,
-    /// Bytes of the file that were there before.
+    /// Bytes of the file from an earlier transfer.
     first: u64,
     length: Option<u64>,
     /// The bytes of a path that are shown.
@@ -73,12 +73,12 @@ impl Progress {
         progress
     }
 
-    /// So many bytes of the file were there already.
+    /// Tells the bar how many bytes of the file exist.
     pub(crate) fn begin_at(&mut self, have: u64) {
         self.first = have;
     }
 
-    /// Shows what paths send, not what they receive.
+    /// Shows the bytes that paths send, instead of received ones.
     pub(crate) fn of_sending(self) -> Self {
         Self {
             counter: |path| path.bytes_sent,
@@ -179,7 +179,7 @@ fn remaining(received: u64, length: u64, bytes_per_second: f64) -> String {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // The templates are constants of this file, and its tests draw them.
+    // The templates are constants of this file, and tests draw them.
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
@@ -191,7 +191,7 @@ mod tests {
     use crate::report::live::tests::seen;
 
     #[test]
-    fn how_much_is_left() {
+    fn progress_shows_the_rest() {
         assert_eq!(remaining(40, 100, 5.0), "  40 %, 12 s left");
         assert_eq!(remaining(0, 600, 1.0), "  0 %, 10 min left");
         assert_eq!(remaining(0, 9000, 1.0), "  0 %, 2.5 h left");
@@ -217,7 +217,7 @@ mod tests {
         let start = crate::process::clock::now();
         let at = |millis| start + Duration::from_millis(millis);
         let paths = |first, second| [seen(0, 0, first).stats, seen(0, 1, second).stats];
-        // What paths carried before, and what was there of the file, is not of this transfer.
+        // Earlier bytes of paths and file do not belong to this transfer.
         let before = paths(50_000, 0);
         let length = Some(2_000_000);
         let mut progress = Progress::new("title".to_owned(), length, start, true, &before[..1]);
@@ -240,7 +240,7 @@ mod tests {
         progress.update(at(1500), 500_000, &paths(175_000, 25_000));
         let first = "122.1 KiB  366 kbit/s  rtt 20.0 ms  active";
         assert_eq!(row(&progress, 0), told(name, first, 833));
-        // A path that is gone has no bar any more.
+        // A vanished path has no bar.
         let gone = progress.rows[&PathId(0)].bar.clone();
         progress.update(at(2000), 500_000, &paths(0, 25_000)[1..]);
         assert!(gone.is_finished() && progress.rows.len() == 1);

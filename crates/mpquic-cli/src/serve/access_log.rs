@@ -16,7 +16,8 @@ use serde::Serialize;
 use crate::text::json;
 use crate::text::times;
 
-/// Lines that may wait for the disk. More are counted, not written: requests do not wait.
+/// Lines that may wait for the disk. Further lines are counted and dropped, because requests do not
+/// wait.
 const MAX_WAITING: usize = 10_000;
 
 /// How the lines look.
@@ -35,14 +36,14 @@ pub(crate) struct Entry {
     #[serde(serialize_with = "iso")]
     pub(crate) time: SystemTime,
     pub(crate) client: IpAddr,
-    /// Absent if nobody had to say who they are.
+    /// Absent if users need no credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
     pub(crate) method: String,
     /// The path, with the query.
     pub(crate) target: String,
     pub(crate) protocol: &'static str,
-    /// Absent if there was no status.
+    /// Absent if the answer had no status.
     pub(crate) status: Option<u16>,
     /// Bytes of the body that were sent.
     pub(crate) bytes: u64,
@@ -54,7 +55,7 @@ pub(crate) struct Entry {
 /// Writes entries on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct AccessLog {
-    /// `None` once it is finished.
+    /// `None` after the end.
     writer: Mutex<Option<Writer>>,
     lost: AtomicU64,
 }
@@ -89,7 +90,8 @@ impl Target {
         Ok(Self { path, file })
     }
 
-    /// Goes on in the file that has the name now; in the old one if there cannot be one.
+    /// Continues in the file that now has the name; in the old file if the new one cannot be
+    /// opened.
     fn reopen(&mut self) -> io::Result<()> {
         self.file.flush()?;
         match Self::open(self.path.clone()) {
@@ -134,7 +136,7 @@ impl AccessLog {
         sender.is_some_and(|sender| sender.try_send(message).is_ok())
     }
 
-    /// Writes what waits. What comes later is counted only.
+    /// Writes the waiting lines. Later lines are only counted.
     pub(crate) fn finish(&self) {
         let writer = self.writer.lock();
         let writer = writer.unwrap_or_else(PoisonError::into_inner).take();
@@ -157,7 +159,7 @@ impl Drop for AccessLog {
 
 fn write_all(messages: &Receiver<Message>, mut to: Target, format: Format) {
     while let Ok(first) = messages.recv() {
-        // What is there goes out together.
+        // Waiting lines are written together.
         let more = std::iter::from_fn(|| messages.try_recv().ok());
         let all = std::iter::once(first).chain(more).take(MAX_WAITING);
         let written = all
@@ -314,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Whoever ends waits until all of it is written.
+    /// The end waits until all lines are written.
     #[test]
     fn nothing_is_lost_at_the_end() {
         let directory = tempfile::tempdir().unwrap();
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told_if_anything_was() {
+    fn dropped_log_lines_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let told = |lost: u64| {
             let log = AccessLog::open(&directory.path().join("log"), Format::Json).unwrap();

@@ -1,4 +1,4 @@
-//! What the clients of one address may take up together, however many connections they have.
+//! Limits for the clients of one address, over all their connections.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ pub(crate) struct Addresses {
 #[derive(Debug)]
 struct Known {
     accounts: BTreeMap<u128, Account>,
-    /// When those were forgotten last that are of no interest any more.
+    /// When addresses without connections were last forgotten.
     swept: Instant,
 }
 
@@ -44,7 +44,7 @@ struct Account {
     connections: u32,
     requests: Bucket,
     sent: Meter,
-    /// When its last connection ended, if none is open.
+    /// End of the address's last connection, if none is open.
     left: Instant,
 }
 
@@ -64,7 +64,7 @@ impl Addresses {
         Arc::new(Self { limits, known })
     }
 
-    /// A new connection of an address that the client has proven; `None` if it has too many.
+    /// A new connection of a proven address; `None` if the address has too many.
     pub(crate) fn connect(self: &Arc<Self>, address: IpAddr) -> Option<AtAddress> {
         let now = Instant::now();
         let network = network(address);
@@ -115,7 +115,7 @@ impl AtAddress {
         account.is_none_or(|account| account.requests.take(Instant::now()))
     }
 
-    /// The most that should be sent before the next [`Self::pace`].
+    /// Largest number of bytes to send before the next [`Self::pace`].
     pub(crate) fn largest_piece(&self) -> usize {
         let rate = self.addresses.limits.rate;
         rate.map_or(usize::MAX, pace::piece)

@@ -1,5 +1,5 @@
-//! The graceful end of a server: who serves a client learns that it is near, and the server waits
-//! until they are done.
+//! The graceful end of a server: tasks that serve clients hear that it is near, and the server
+//! waits until they are done.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -19,7 +19,7 @@ pub(crate) struct Drain {
     done: mpsc::Receiver<Infallible>,
 }
 
-/// The side of one who serves. It counts as busy until it is dropped.
+/// The side of a serving task. It counts as busy until dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Draining {
     begun: watch::Receiver<bool>,
@@ -45,7 +45,7 @@ impl Drain {
         self.begin.subscribe()
     }
 
-    /// Waits until nobody is busy.
+    /// Waits until no task is busy.
     pub(crate) async fn done(&mut self) {
         let None = self.done.recv().await;
     }
@@ -55,7 +55,7 @@ impl Draining {
     /// Waits until the end begins.
     pub(crate) async fn begun(&mut self) {
         if self.begun.wait_for(|begun| *begun).await.is_err() {
-            // Nobody is left who could end it.
+            // Nobody is left who could start the end.
             pending().await
         }
     }

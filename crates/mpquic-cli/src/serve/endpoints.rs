@@ -1,4 +1,4 @@
-//! The endpoints of a server: one on all threads, or one for each worker, which has a thread of its own.
+//! The endpoints of a server: one on all threads, or one for each worker with a thread of its own.
 
 use std::future::pending;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Clones are the same endpoints.
+/// Clones share the endpoints.
 #[derive(Clone)]
 pub(crate) struct Endpoints(Arc<[Place]>);
 
@@ -41,7 +41,7 @@ impl Endpoints {
         Ok(Self(places.into()))
     }
 
-    /// The one there is, unless there are workers.
+    /// The only endpoint, unless there are workers.
     pub(crate) fn only(&self) -> Option<&Endpoint> {
         match &*self.0 {
             [place] => Some(&place.endpoint),
@@ -49,7 +49,7 @@ impl Endpoints {
         }
     }
 
-    /// The addresses that all have.
+    /// The addresses, equal for all endpoints.
     pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
         let first = self.0.first();
         first.map_or_else(Vec::new, |place| place.endpoint.local_addrs())
@@ -74,7 +74,7 @@ impl Endpoints {
         self.each().map(Endpoint::stats).collect()
     }
 
-    /// Starts a task for each endpoint where its connections are.
+    /// Starts a task for each endpoint, on the thread of its connections.
     pub(crate) fn spawn<F>(&self, task: impl Fn(Endpoint) -> F) -> JoinSet<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -86,7 +86,7 @@ impl Endpoints {
         tasks
     }
 
-    /// Ends all connections, and waits until their peers were told.
+    /// Closes all connections, and waits until their peers were told.
     pub(crate) async fn close(&self, code: VarInt, reason: &[u8]) {
         self.each()
             .for_each(|endpoint| endpoint.close(code, reason));
@@ -140,9 +140,9 @@ mod tests {
         serve::self_signed(&[], None, &[Alpn::H3.bytes()]).unwrap()
     }
 
-    /// Whichever worker a client has, it is treated the same.
+    /// All workers treat clients equally.
     #[tokio::test]
-    async fn workers_are_one_server() {
+    async fn workers_act_as_one_server() {
         let (first, pin) = config();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let builder = Endpoint::builder().bind(any).server(first);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_endpoint_is_the_only_one() {
+    async fn single_endpoint_is_the_only_one() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let endpoint = Endpoint::builder().bind(any).build().unwrap();
         let endpoints = Endpoints::one(endpoint.clone());

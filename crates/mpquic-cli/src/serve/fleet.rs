@@ -45,7 +45,7 @@ impl Fleet {
     /// As the file says.
     pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
         let (config, id) = place(file)?;
-        // Whoever starts again begins where nobody was before.
+        // A restarted server begins with unused nonces.
         let since = clock::time_of_day().duration_since(UNIX_EPOCH);
         let first_nonce = since.map_or(0, |since| since.as_nanos() as u64);
         let server = Server::new(config, id, first_nonce);
@@ -60,7 +60,7 @@ impl Fleet {
         self.server.connection_ids()
     }
 
-    /// Reads the file again. If it has changed, clients get other connection IDs.
+    /// Reads the file again. If it has changed, clients get new connection IDs.
     pub(crate) fn reread(&self, endpoints: &Endpoints) -> Result<(), Failure> {
         let (config, id) = place(&self.file)?;
         let changed = self.server.change(config, id);
@@ -70,7 +70,7 @@ impl Fleet {
     }
 }
 
-/// The tokens by which the balancer has clients prove their address, if the file has keys of such.
+/// The Retry tokens that the balancer makes, if the file has keys for them.
 pub(crate) fn retry_tokens(file: &Path) -> Result<Option<Arc<RetryTokens>>, Failure> {
     let key = |read: &RetryKey| {
         Some(RetryTokenKey {
@@ -128,7 +128,7 @@ mod tests {
     use crate::serve::drain::drain;
     use crate::testing::{Served, soon};
 
-    /// Those of clients that are connected as well.
+    /// Also connected clients get new connection IDs.
     #[tokio::test]
     async fn a_file_that_has_changed_gives_clients_other_connection_ids() {
         let directory = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ mod tests {
             }
         };
         soon(are_replaced).await;
-        // What cannot be used changes nothing.
+        // An unusable file changes nothing.
         write("0a0c0d", 2);
         let told = fleet.reread(endpoints).unwrap_err();
         assert!(told.message().starts_with("--quic-lb "), "{told:?}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_file_is_said() {
+    fn errors_of_the_fleet_file_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("place.toml");
         let message = |text: &str| {

@@ -80,7 +80,7 @@ impl Tally {
         }
     }
 
-    /// How many lines were left out.
+    /// Number of suppressed lines.
     fn take(&mut self, now: Instant) -> u64 {
         self.next = Some(now + PAUSE);
         std::mem::take(&mut self.more)
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(tally.on_line(at(9000)), Step::Log);
     }
 
-    /// Lines do not overtake the number of those before them.
+    /// Lines do not overtake the count of earlier ones.
     #[test]
     fn a_line_that_comes_before_a_late_number_is_counted() {
         let start = Instant::now();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_counted_is_told_after_a_second() {
+    async fn suppressed_lines_are_counted_after_a_second() {
         let flood = Flood::new("lines");
         let more = |flood: &Flood| flood.with(|tally| tally.more);
         for counted in [0, 1, 2] {

@@ -23,7 +23,7 @@ const MAX_REQUEST: usize = 8 << 10;
 const BAD_REQUEST: u32 = 400;
 const STALLED: u32 = 408;
 const ENDING: u32 = 503;
-/// The client has taken its request back. Many servers write this into their logs.
+/// The client has cancelled its request. Many servers write this status into their logs.
 const UNWANTED: u32 = 499;
 /// Also the application error code of a connection whose client cancels too many requests.
 const TOO_MANY: u32 = 429;
@@ -31,7 +31,7 @@ const TOO_MANY: u32 = 429;
 /// Answers the requests of one client until the connection ends.
 pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> ConnectionError {
     let session = Arc::new(session);
-    // Every request has one of the senders until it is answered.
+    // Every request holds a sender until it is answered.
     let (open, mut answered) = mpsc::channel::<Infallible>(1);
     loop {
         let accepted = tokio::select! {
@@ -85,7 +85,7 @@ impl From<ReadError> for Refusal {
     }
 }
 
-/// What the status would be if there were one.
+/// The status that HTTP would have.
 fn status(sent: &Result<u64, Refusal>) -> Option<u16> {
     match sent {
         Ok(_) => Some(200),
@@ -93,7 +93,7 @@ fn status(sent: &Result<u64, Refusal>) -> Option<u16> {
     }
 }
 
-/// The code of the reset that tells a client; `None` if there is nobody to tell.
+/// The code of the reset; `None` if no client is left.
 fn reset_code(refusal: Refusal) -> Option<u32> {
     match refusal {
         Refusal::BadRequest => Some(BAD_REQUEST),
@@ -111,7 +111,7 @@ impl Outlet for Request {
     }
 
     async fn stopped(&mut self) -> Refusal {
-        // It is not finished, so it can only have been stopped or lost.
+        // The stream is not finished, so it was stopped, or the connection is lost.
         let stopped = self.send.stopped().await;
         stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled)
     }
@@ -159,13 +159,14 @@ impl Request {
         };
         let Err(refusal) = result else {
             self.read_rest().await;
-            // It may still be cancelled while it waits to be sent.
+            // The request may still be cancelled while its answer waits.
             if let Ok(Some(_)) = self.send.stopped().await {
                 session.on_cancelled(VarInt::from_u32(TOO_MANY));
             }
             return;
         };
-        // A closed stream needs no reset. Any other would end when it is dropped, as a whole file does.
+        // A closed stream needs no reset. Without a reset, dropping the stream would end it like a
+        // complete file.
         let code = reset_code(refusal).unwrap_or(UNWANTED);
         let _ = self.send.reset(VarInt::from_u32(code));
         if refusal == Refusal::Cancelled {
@@ -227,7 +228,7 @@ async fn read_rest(session: &Session, recv: &mut RecvStream) {
 fn parse_request(request: &[u8]) -> Option<String> {
     let line = request.split(|&byte| byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?;
-    // Some clients add a version, as HTTP/1 does.
+    // Some clients add a version, as in HTTP/1.
     let target = line.strip_prefix("GET ")?.split_whitespace().next()?;
     target.starts_with('/').then(|| target.to_owned())
 }
@@ -359,14 +360,14 @@ mod tests {
         let (_send, mut recv) = request(&connection).await;
         let code = soon(recv.received_reset()).await.unwrap();
         assert_eq!(code, Some(VarInt::from_u32(STALLED)));
-        // So is one that does not end.
+        // A request that does not end is refused, too.
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"GET /fi").await.unwrap();
         let code = soon(recv.received_reset()).await.unwrap();
         assert_eq!(code, Some(VarInt::from_u32(STALLED)));
     }
 
-    /// Its end must not look like the end of what was there when it was opened.
+    /// A shortened file must not end like a complete one.
     #[tokio::test]
     async fn a_file_that_shrinks_ends_with_an_error() {
         let source = Anything::new(400_000).that_became(300_000);
@@ -377,7 +378,7 @@ mod tests {
         assert_eq!(code, Some(VarInt::from_u32(SERVER_ERROR)));
     }
 
-    /// Those that stall make room for others, and sooner than otherwise.
+    /// Stalled clients make room for others, sooner than usual.
     #[tokio::test]
     async fn when_no_more_files_may_be_open_the_slowest_client_gives_way() {
         let limits = Limits {
@@ -403,7 +404,7 @@ mod tests {
         assert_eq!(recv.read_to_end(10).await.unwrap(), b"xxxx");
         let few = [0; (8 << 10) - 1];
         send.write_all(&few).await.unwrap();
-        // Whatever the server has to say of this stream, it has said by the time others are answered.
+        // The server has answered this stream before it answers others.
         for _ in 0..5 {
             assert_eq!(refused_with(&connection, b"GET /file\r\n").await, None);
         }
@@ -411,7 +412,7 @@ mod tests {
         assert_eq!(send.stopped().await, Ok(None), "it was told to stop");
     }
 
-    /// The code that a request of these bytes is refused with; `None` if it is answered.
+    /// The code with which a request of these bytes is refused; `None` if it is answered.
     async fn refused_with(connection: &Connection, request: &[u8]) -> Option<u32> {
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(request).await.unwrap();
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_may_be_so_long() {
+    async fn request_length_is_limited() {
         let connection = connect().await;
         let line = |length: usize| format!("GET /{}", "x".repeat(length - 5)).into_bytes();
         // The end of the stream is as good as the end of the line.
@@ -468,9 +469,9 @@ mod tests {
         assert_eq!(soon(send.stopped()).await, Ok(None));
     }
 
-    /// An answer that is written is not yet sent.
+    /// A written answer is not sent yet.
     #[tokio::test]
-    async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+    async fn cancelling_waiting_answers_counts_as_well() {
         let slow = Slow::start(Alpn::HqInterop);
         let connection = slow.served.connect(WINDOW).await;
         let mut answers = Vec::new();
@@ -486,7 +487,7 @@ mod tests {
         assert_eq!(&close.reason[..], b"too many requests cancelled");
     }
 
-    /// Nothing is opened for a client that has no room for it.
+    /// No file is opened for a client without room for it.
     #[tokio::test]
     async fn without_room_for_an_answer_no_file_is_opened() {
         let source = Anything::new(50_000);
@@ -516,9 +517,9 @@ mod tests {
         assert_eq!(code, Some(VarInt::from_u32(499)));
     }
 
-    /// What was asked for before is answered, and nothing else is begun.
+    /// Earlier requests are answered, and no new one is begun.
     #[tokio::test]
-    async fn at_the_end_what_is_open_is_answered() {
+    async fn open_requests_are_answered_at_the_end() {
         let served = serve(Anything::new(10_000), Limits::default());
         let idle = served.connect(WINDOW).await;
         let busy = served.connect(100).await;

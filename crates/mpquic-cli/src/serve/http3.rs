@@ -190,7 +190,7 @@ async fn receive(session: &QuicSession, priorities: &Priorities, request: Reques
     drop(answer);
     read_rest(session, &mut recv).await;
     drop(recv);
-    // It may still be cancelled while it waits to be sent.
+    // The request may still be cancelled while its answer waits.
     if let Ok(Some(_)) = watch.stopped().await {
         session.on_cancelled(code(Code::H3_EXCESSIVE_LOAD));
     }
@@ -229,7 +229,7 @@ impl Outlet for Answer {
     }
 
     async fn stopped(&mut self) -> Refusal {
-        // It is not finished, so it can only have been stopped or lost.
+        // The stream is not finished, so it was stopped, or the connection is lost.
         let stopped = self.watch.stopped().await;
         stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled)
     }

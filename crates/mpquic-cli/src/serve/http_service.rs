@@ -25,7 +25,7 @@ use crate::text::times;
 
 /// The media type of lists for programs.
 const JSON: &str = "application/json";
-/// What a directory shows if it is there.
+/// The file that represents a directory, if it exists.
 const INDEX: &str = "index.html";
 
 /// The length of the body that an answer announces.
@@ -85,7 +85,7 @@ fn log(
 /// What a request's path leads to.
 enum Found {
     File(OpenContent),
-    /// What is in a directory, unless nobody asks for it.
+    /// The list of a directory; `None` for HEAD.
     Directory(Option<Listing>),
     /// A directory, but the path does not end with a slash: links on its page would lead astray.
     WithoutSlash,
@@ -128,7 +128,7 @@ impl<E: Exchange> Answer<'_, E> {
         match self.find().await {
             Ok(Found::File(content)) => self.file(content, open).await,
             Ok(Found::Directory(listing)) => {
-                // As long as the page waits in memory, it counts.
+                // The page counts as an open file while it waits in memory.
                 let _open = open;
                 let response = status(StatusCode::OK)
                     .header(CACHE_CONTROL, "no-cache")
@@ -219,7 +219,7 @@ impl<E: Exchange> Answer<'_, E> {
         }
     }
 
-    /// What is in the directory; nothing is looked up for HEAD, which costs the client next to nothing.
+    /// The list of the directory. HEAD reads nothing, because it costs the client nearly nothing.
     async fn list(&self) -> Result<Option<Listing>, Refusal> {
         let (source, path) = (
             self.session.source.clone(),
@@ -236,7 +236,7 @@ impl<E: Exchange> Answer<'_, E> {
         Ok(listed.await.map_err(std::io::Error::other)??)
     }
 
-    /// A page, or what is said of one that nobody asks for.
+    /// A page, or only its header fields for HEAD.
     async fn maybe_page(
         &mut self,
         response: response::Builder,
@@ -304,7 +304,7 @@ impl<E: Exchange> Answer<'_, E> {
         if code == StatusCode::PARTIAL_CONTENT {
             content.select(range).await?;
         }
-        // A file that grows meanwhile is sent as long as was announced.
+        // A growing file is sent up to its announced length.
         let session = self.session;
         let sent = session.send(self.exchange, &mut content).await?;
         self.finish(code, sent).await
@@ -345,7 +345,7 @@ impl<E: Exchange> Answer<'_, E> {
             Some(date) => response.header(DATE, date),
             None => response,
         };
-        // Every value was made here, of characters that may stand there.
+        // Every value was made here from allowed characters.
         let response = response.body(());
         let response = response.map_err(|_| Refusal::Failed)?;
         let code = response.status();
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_answered_and_how_much_was_sent_is_logged() {
+    async fn status_and_sent_bytes_are_logged() {
         let directory = tempfile::tempdir().unwrap();
         let log = tempfile::NamedTempFile::new().unwrap();
         fs::write(directory.path().join("file"), "12345").unwrap();
@@ -554,7 +554,7 @@ mod tests {
             assert!(sent.is_finished && head.headers().contains_key(DATE));
             expected.push(format!("\"{method} {target} HTTP/9\" {status} {bytes}"));
         }
-        // One that is not wanted to the end has no status.
+        // A cancelled answer has no status.
         let mut unwanted = Sent {
             is_unwanted: true,
             ..Sent::default()

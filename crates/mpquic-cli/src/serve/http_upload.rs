@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_there_must_be_what_the_client_expects() {
+    async fn upload_preconditions_are_checked() {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&directory);
         let new = (IF_NONE_MATCH.as_str(), "*");
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn directories_are_made_once() {
+    async fn mkcol_makes_a_directory_once() {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&directory);
         let make = async |path: &str| {
@@ -554,7 +554,7 @@ mod tests {
 
     /// The client asks how much there is, and sends the rest.
     #[tokio::test]
-    async fn what_broke_off_is_resumed() {
+    async fn interrupted_upload_is_resumed() {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&directory);
         let run = async |request: Request<()>, interim: &mut Interim, body: &mut Broken| {

@@ -1,4 +1,4 @@
-//! What clients of a server may take up: one of them, and all together.
+//! Limits for a server's clients, each and together.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,27 +15,27 @@ use crate::serve::client_limits::{AddressLimits, Addresses, AtAddress};
 
 /// How long it is looked how much a request lets through.
 const WINDOW: Duration = Duration::from_secs(10);
-/// What it lets through in that time at least, bytes, while as many files are open as may be.
+/// Bytes that a client must accept in this time while the limit of open files is reached.
 const LEAST: u64 = 4096;
 
 /// The limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Files that are open at a time for one client.
+    /// Open files of one client.
     pub(crate) files_per_client: usize,
-    /// Files that are open at a time. Fewer than the descriptors and the threads there are.
+    /// Open files in all, fewer than descriptors and threads.
     pub(crate) files: usize,
-    /// A request whose client lets nothing through is given up after this time.
+    /// A request is given up if its client accepts no data for this time.
     pub(crate) stall: Duration,
-    /// The same while as many files are open as may be.
+    /// The same while the limit of open files is reached.
     pub(crate) stall_when_full: Duration,
     /// Requests that a client may cancel in quick succession.
     pub(crate) cancelled: u32,
-    /// Further requests that it may cancel in each second.
+    /// Further requests that may be cancelled per second.
     pub(crate) cancelled_per_second: u32,
     /// Rate of files to all clients together.
     pub(crate) rate: Option<Rate>,
-    /// What the connections of one address may take up together.
+    /// Limits for the connections of one address together.
     pub(crate) address: AddressLimits,
 }
 
@@ -59,7 +59,7 @@ impl Default for Limits {
 pub(crate) struct Shared {
     limits: Limits,
     files: Arc<Semaphore>,
-    /// What each address has of them (of IPv6: each network of 64 bits), while it has a connection.
+    /// Open files of each address (of IPv6: each network of 64 bits) with a connection.
     shares: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
     pace: Option<Pace>,
     addresses: Arc<Addresses>,
@@ -78,7 +78,7 @@ impl Shared {
         })
     }
 
-    /// What an address may have open: half, so that nobody takes all.
+    /// Half of the limit for one address, so that no address takes all.
     fn share(&self, address: IpAddr) -> Arc<Semaphore> {
         let network = match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -103,18 +103,18 @@ impl Shared {
     }
 }
 
-/// What one client takes up.
+/// One client's use of the limits.
 #[derive(Debug)]
 pub(crate) struct Client {
     shared: Arc<Shared>,
     files: Arc<Semaphore>,
-    /// Of all clients at its address.
+    /// The share of the client's address.
     share: Arc<Semaphore>,
     cancelled: Mutex<Bucket>,
     address: AtAddress,
 }
 
-/// Leave to have one file open.
+/// Permission for one open file.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     _of_client: OwnedSemaphorePermit,
@@ -143,7 +143,7 @@ impl Window {
 }
 
 impl Client {
-    /// For a new connection of an address that was proven; `None` if it has too many.
+    /// For a new connection of a proven address; `None` if the address has too many.
     pub(crate) fn new(shared: Arc<Shared>, address: IpAddr) -> Option<Self> {
         let limits = &shared.limits;
         let files = Arc::new(Semaphore::new(limits.files_per_client));
@@ -163,7 +163,7 @@ impl Client {
         })
     }
 
-    /// Waits for leave to open a file; `None` if there is never any.
+    /// Waits for permission to open a file; `None` if the server allows none.
     pub(crate) async fn open_file(&self) -> Option<OpenFile> {
         // First its own: a client with many requests must not keep others from the rest.
         let of_client = self.files.clone().acquire_owned().await.ok()?;
@@ -186,7 +186,7 @@ impl Client {
             if let Ok(result) = tokio::time::timeout(look, &mut attempt).await {
                 return Ok(result);
             }
-            // Who has less than its share may pause.
+            // A client below its share may pause.
             let is_taker = self.share.available_permits() == 0;
             if (is_taker && self.is_full()) || since.elapsed() >= limits.stall {
                 return Err(Stalled);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_lets_nothing_through_has_less_time_while_others_wait() {
+    async fn stalled_clients_have_less_time_while_others_wait() {
         let limits = Limits {
             files: 1,
             ..Limits::default()
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn some_requests_may_be_cancelled() {
+    async fn cancelled_requests_are_limited() {
         let client = client(Limits::default());
         let too_often = || (0..200).filter(|_| client.on_cancelled()).count();
         assert_eq!(too_often(), 100);
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
-    /// Half of the files is what one address gets, over however many connections.
+    /// An address gets half of the files, over any number of connections.
     #[tokio::test(start_paused = true)]
     async fn no_address_takes_all_and_who_takes_little_may_pause() {
         let limits = Limits {

@@ -1,5 +1,4 @@
-//! What servers have in common, whatever they serve: where they listen, who they are, what they tell
-//! about themselves, and how they end.
+//! The common part of all servers: where they listen, their identity, their metrics, and their end.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -135,7 +134,7 @@ impl Listening {
         let signals = Signals::new();
         let fleet = self.quic_lb.as_deref().map(Fleet::read).transpose()?;
         let endpoints = self.endpoints(config, reset_key, fleet.as_ref()).await?;
-        // Of those that are announced, TCP and `Alt-Svc` know nothing.
+        // TCP and `Alt-Svc` do not use announced addresses.
         let listened = endpoints.local_addrs();
         announce(&endpoints, &self.announce)?;
         let metrics = metrics_listener(self.metrics)?;
@@ -213,7 +212,7 @@ impl Listening {
             .quic_lb
             .is_some()
             .then(|| identity.tickets(clients.as_ref()));
-        // Each endpoint counts its own.
+        // Each endpoint counts its own connections.
         let most = max_connections / self.workers.unwrap_or(1);
         if most == 0 {
             let expected = "at least as many as --workers, which divide them";
@@ -472,7 +471,7 @@ mod tests {
         for changes in [
             &["--listen", "127.0.0.1:0"][..],
             &["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:0"],
-            // Other machines may have it as well.
+            // Other machines may have the certificate as well.
             &["--listen", "127.0.0.1:1", "--cert", "c", "--key", "k"],
         ] {
             assert_eq!(key(changes), None, "{changes:?}");
@@ -505,7 +504,7 @@ mod tests {
         assert_eq!(tried(named, false), (vec![address("[::1]:7")], false));
     }
 
-    /// Where nothing can be kept, one who asked for it is told.
+    /// If nothing can be kept, a user who asked for it is told.
     #[test]
     fn an_identity_is_kept_where_the_user_says() {
         let directory = tempfile::tempdir().unwrap();
@@ -539,7 +538,7 @@ mod tests {
         assert_eq!(config(Some(3), 2).err().as_deref(), Some(told));
     }
 
-    /// The addresses listened on once this one is announced by a server on that one.
+    /// The addresses to announce for this one, by a server that listens on `listen`.
     async fn announced(listen: &str, address: impl Fn(u16) -> String) -> Vec<SocketAddr> {
         let any: SocketAddr = listen.parse().unwrap();
         let (config, _) = serve::self_signed(&[any], None, &[b"h3"]).unwrap();
@@ -555,7 +554,7 @@ mod tests {
     async fn what_is_listened_on_already_needs_no_socket() {
         let same = |port| format!("127.0.0.1:{port}");
         let other = |_| "127.0.0.1:0".to_owned();
-        // The same port of another address is another one.
+        // The same port of another address is another address.
         let beside = |port| format!("127.0.0.2:{port}");
         assert_eq!(announced("127.0.0.1:0", beside).await.len(), 2);
         assert_eq!(announced("127.0.0.1:0", same).await.len(), 1);

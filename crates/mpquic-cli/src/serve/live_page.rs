@@ -10,7 +10,7 @@ use crate::report::state_name;
 use crate::serve::endpoints::Endpoints;
 use crate::serve::observer::Observer;
 
-/// The most connections that are told of: those that have carried most.
+/// Connections shown at most, those with the most traffic.
 const MAX_CONNECTIONS: usize = 64;
 
 #[derive(Debug, Serialize)]
@@ -30,7 +30,7 @@ struct ConnectionNow {
 struct PathNow {
     id: u32,
     local: IpAddr,
-    /// Of the client; its address is nobody's business.
+    /// Network of the client; its address is not shown.
     network: String,
     state: &'static str,
     rtt_ms: f64,
@@ -61,11 +61,11 @@ pub(crate) fn json(observer: &Observer, endpoints: &Endpoints) -> String {
         open: endpoints.open_connections(),
         connections: connections.collect(),
     };
-    // There is nothing in it that JSON cannot say.
+    // All values can be JSON.
     serde_json::to_string(&now).unwrap_or_default()
 }
 
-/// Those that have carried most, by number.
+/// Connections with the most traffic, by number.
 fn busiest<C>(mut open: Vec<(u64, C)>, carried: impl Fn(&C) -> u64) -> Vec<(u64, C)> {
     open.sort_by_cached_key(|(_, connection)| std::cmp::Reverse(carried(connection)));
     open.truncate(MAX_CONNECTIONS);
@@ -100,7 +100,7 @@ fn network(address: IpAddr) -> String {
         }
         IpAddr::V6(address) => {
             let [a, b, c, ..] = address.segments();
-            // In those of 6to4 there is an IPv4 address, which is in a network of 24 bits.
+            // A 6to4 address contains an IPv4 address, whose network has 24 bits.
             let c = if a == 0x2002 { c & 0xff00 } else { c };
             format!("{}/48", Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
         }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_connections_those_that_carried_most_are_told() {
+    fn live_page_shows_the_busiest_connections() {
         let numbers = |count: u64| -> Vec<u64> {
             // The first and the last have carried least.
             let carried = |number: u64| (2 * number).min(199 - 2 * number);

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::pages;
 
-/// The longest that a request may be, bytes, and may take.
+/// Largest request in bytes, and its longest time.
 const MAX_REQUEST: usize = 8 << 10;
 const MAX_TIME: Duration = Duration::from_secs(5);
 /// Requests answered at a time.
@@ -23,11 +23,11 @@ pub(crate) type Tell = Box<dyn Fn() -> String + Send + Sync>;
 pub(crate) struct Told {
     /// Figures, in the text format of Prometheus.
     pub(crate) metrics: Tell,
-    /// Paths, as JSON for the page; without it there is no page.
+    /// Paths as JSON for the page; without it there is no page.
     pub(crate) paths: Option<Tell>,
 }
 
-/// Answers until it is dropped.
+/// Answers requests until dropped.
 pub(crate) async fn serve(listener: TcpListener, told: Told, is_ending: watch::Receiver<bool>) {
     let told = Arc::new(told);
     let open = Arc::new(Semaphore::new(MAX_OPEN));
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// A server, and where it is; told of its end by the sender.
+    /// A server and its address; the sender tells it of its end.
     async fn server() -> (std::net::SocketAddr, watch::Sender<bool>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -160,7 +160,7 @@ mod tests {
         (address, ends)
     }
 
-    /// All that is answered to these bytes, after which the client has no more to say if `is_over`.
+    /// The answer to these bytes, after which the client closes if `is_over`.
     async fn answer_to(address: std::net::SocketAddr, bytes: &[u8], is_over: bool) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_are_answered_as_they_are_made() {
+    async fn metrics_requests_get_their_answers() {
         let (address, ends) = server().await;
         let end = "\r\nHost: x\r\n\r\n";
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -188,7 +188,7 @@ mod tests {
         let answer = answer_to(address, request.as_bytes(), false).await;
         assert!(answer.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
         assert!(answer.ends_with("\r\n\r\nonly GET and HEAD\n"), "{answer}");
-        // A client that says no more is answered, and so is one that says too much.
+        // A client that stops early is answered, and so is one that sends too much.
         let answer = answer_to(address, b"GET /health", true).await;
         assert_eq!(answer, format!("{head}ok\n"));
         let mut long = b"GET /health HTTP/1.1\r\n".to_vec();
@@ -200,7 +200,7 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
 
-    /// A request may come in several parts: it is not answered before its end.
+    /// A request may arrive in parts: it is answered at its end.
     #[tokio::test]
     async fn half_a_request_is_not_answered() {
         let (address, _ends) = server().await;
@@ -217,9 +217,9 @@ mod tests {
         assert_eq!(&buffer, b"HTTP/1.1");
     }
 
-    /// So many may be silent at a time, and each only for so long.
+    /// A limited number of clients may be silent, each for a limited time.
     #[tokio::test]
-    async fn others_wait_while_too_many_are_silent() {
+    async fn silent_metrics_clients_are_limited() {
         let (address, _ends) = server().await;
         let mut silent = Vec::new();
         for _ in 0..MAX_OPEN {
@@ -231,7 +231,7 @@ mod tests {
         let answered = tokio::spawn(answer_to(address, request, false));
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!answered.is_finished());
-        // There is room again for those who follow, and again, and so on.
+        // There is room again for later clients.
         drop(silent);
         assert!(answered.await.unwrap().ends_with("ok\n"));
         for _ in 0..2 * MAX_OPEN {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_gets_nothing() {
+    async fn silent_metrics_client_gets_no_answer() {
         let (address, _ends) = server().await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         let start = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! What a server tells about itself: its access log, and figures for Prometheus.
+//! A server's access log, and its metrics for Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,9 +14,9 @@ use crate::report::state_name;
 use crate::serve::access_log::{AccessLog, Entry};
 use crate::serve::endpoints::Endpoints;
 
-/// Methods with figures of their own: there must be few, and clients may send any.
+/// Methods with metrics of their own: few, because clients may send any method.
 const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "MKCOL", "CONNECT", "CONNECT-UDP"];
-/// Which part of the paths has a round trip that is no longer.
+/// Quantiles of path RTTs that are exported.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
 
 /// Hears of requests and connections.
@@ -33,9 +33,9 @@ struct Figures {
     response_bytes: u64,
     /// Those that are open.
     connections: BTreeMap<u64, Connection>,
-    /// Connections that there have been.
+    /// Number of connections so far.
     count: u64,
-    /// What those carried that are over.
+    /// Bytes of ended connections.
     ended: Carried,
 }
 
@@ -55,7 +55,7 @@ impl Carried {
     }
 }
 
-/// A connection, counted as open until this is dropped.
+/// A connection, counted as open until dropped.
 pub(crate) struct Observed {
     observer: Arc<Observer>,
     number: u64,
@@ -208,7 +208,7 @@ impl Observer {
             let open: Vec<_> = figures.connections.values().cloned().collect();
             (open, figures.ended)
         };
-        // By our address, of which there are few.
+        // By the server's addresses, of which there are few.
         let mut states: BTreeMap<(IpAddr, &'static str), u64> = BTreeMap::new();
         let mut rtts: BTreeMap<IpAddr, Vec<Duration>> = BTreeMap::new();
         for connection in &open {
@@ -256,7 +256,7 @@ impl Observer {
     }
 }
 
-/// Which round trip is not exceeded by which part of them.
+/// Returns each quantile with its RTT.
 fn quantiles(mut rtts: Vec<Duration>) -> [(f64, Duration); 3] {
     rtts.sort();
     QUANTILES.map(|part| (part, nearest_rank(&rtts, part).unwrap_or_default()))
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_carried_adds_up() {
+    fn carried_bytes_add_up() {
         let mut carried = Carried::default();
         let mut stats = ConnectionStats::default();
         (
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(quantiles(rtts), expected);
     }
 
-    /// What waits is written at the end, and what comes after it is not.
+    /// Waiting lines are written at the end; later lines are not.
     #[test]
     fn requests_are_in_the_log_when_it_is_finished() {
         let directory = tempfile::tempdir().unwrap();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn figures_are_those_of_open_connections_and_of_those_that_were() {
+    async fn metrics_cover_open_and_ended_connections() {
         let observer = Observer::new(None);
         let root = Directory::new(Path::new("."), false).unwrap();
         let service = Service {
@@ -456,7 +456,7 @@ mod tests {
         request("GET", "HTTP/3", Some(200), 500);
         request("GET", "HTTP/2", Some(404), 10);
         request("PUT", "HTTP/3", None, 0);
-        // Clients may send any, and each would take memory.
+        // Clients may send any method, and each metric takes memory.
         request("BREW", "HTTP/3", Some(405), 20);
         request("get", "HTTP/3", Some(405), 20);
         let mut text = Text::default();

@@ -14,11 +14,11 @@ use crate::serve::drain::{Draining, ENDS};
 use crate::serve::limits::Stalled;
 use crate::serve::send_file::{Over, QuicSession, Session};
 
-/// Answers up to this long are sent without leave: latency is measured with them, while others are
+/// Answers up to this size need no permission: latency is measured with them, while larger ones are
 /// on their way.
 const SMALL: u64 = 64 << 10;
-/// Unidirectional streams of a client that are worked on at a time. Its limit of streams does not
-/// bound them, for each has ended before it is answered.
+/// Unidirectional streams of a client in work at a time. The stream limit does not bound them,
+/// because each has ended before it is answered.
 const MAX_UNI: usize = 100;
 /// Application error codes, named and numbered after HTTP's status codes.
 const BAD_REQUEST: VarInt = VarInt::from_u32(400);
@@ -29,7 +29,7 @@ const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// Why a stream was not answered.
 enum Refusal {
     Code(VarInt),
-    /// There is nobody to tell.
+    /// The client is gone.
     Gone,
 }
 
@@ -51,8 +51,8 @@ impl From<WriteError> for Refusal {
     }
 }
 
-/// Answers a client until its connection ends, or the server does. Tests have no end of their own,
-/// so that nobody waits for them.
+/// Answers a client until its connection or the server ends. Tests have no end, so nobody waits for
+/// them.
 pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> String {
     let session = Arc::new(session);
     let connection = session.connection.clone();
@@ -104,7 +104,7 @@ async fn unidirectional(session: &Arc<QuicSession>, uni: Arc<Semaphore>) {
     }
 }
 
-/// Sends every DATAGRAM back. What cannot leave at once is lost, as on a link that is full.
+/// Returns every DATAGRAM. One that cannot leave at once is lost, as on a full link.
 async fn datagrams(connection: &Connection) {
     let mut echo = Echo::new(clock::now());
     while let Ok(datagram) = connection.read_datagram().await {
@@ -114,7 +114,7 @@ async fn datagrams(connection: &Connection) {
     }
 }
 
-/// A stream whose client has sent all that it sends.
+/// A stream whose client has sent everything.
 struct Stream<'a> {
     session: &'a Session,
     wanted: u64,
@@ -122,7 +122,7 @@ struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Takes what the client sends; `None` if it does not end.
+    /// Reads the client's data; `None` if it does not end.
     async fn begin(session: &'a Session, recv: &mut RecvStream) -> Option<Self> {
         let began = clock::now();
         let mut header = Vec::with_capacity(HEADER);
@@ -141,7 +141,7 @@ impl<'a> Stream<'a> {
                 }
             }
         }
-        // One that ends before it says what it wants gets nothing.
+        // A stream that ends inside its header gets nothing.
         let header: Option<[u8; HEADER]> = header.try_into().ok();
         Some(Self {
             session,
@@ -219,7 +219,7 @@ mod tests {
         (Served::of(service, Alpn::Perf), observer)
     }
 
-    /// Asks for so many bytes, and takes them.
+    /// Requests and reads this number of bytes.
     async fn ask(
         connection: &Connection,
         wanted: u64,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_answered_is_logged() {
+    async fn perf_answers_are_logged() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
         let limits = Limits {
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(soon(send.stopped()).await.unwrap(), Some(STALLED));
     }
 
-    /// On a stream of its own, if anything is wanted; who does not say what, gets nothing.
+    /// Answered on a new stream; without a header there is no answer.
     #[tokio::test]
     async fn streams_in_one_direction_are_answered_in_the_other() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);

@@ -1,5 +1,5 @@
-//! HTTP/1.1 and HTTP/2 over TLS and TCP, beside HTTP/3: the same answers for clients that do not know
-//! yet that the server speaks QUIC. Each one tells them (Alt-Svc, RFC 7838).
+//! HTTP/1.1 and HTTP/2 over TLS and TCP, beside HTTP/3: the same answers for clients that do not
+//! know yet that the server speaks QUIC. Each answer announces HTTP/3 (Alt-Svc, RFC 7838).
 
 use std::future::pending;
 use std::io;
@@ -31,10 +31,9 @@ use crate::serve::send_file::{Exchange, Outlet, Refusal, Session};
 
 /// Protocols to offer in TLS, the preferred one first.
 pub(crate) const ALPN: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
-/// Connections open at a time. Each takes a descriptor, of which files need some.
+/// Open connections at a time. Each takes a descriptor, and files need some.
 const MAX_CONNECTIONS: usize = 512;
-/// Of these, those of one address (of IPv6: one network of 64 bits): whoever opens many leaves some
-/// for others.
+/// Open connections of one address (of IPv6: one network of 64 bits), so that others find some.
 const MAX_OF_ADDRESS: u32 = MAX_CONNECTIONS as u32 / 4;
 /// How long a new connection may take for TLS, and then for its first request, once half of those
 /// that may be open are.
@@ -47,7 +46,7 @@ const MAX_FIELDS: u32 = 16 << 10;
 const MAX_BUFFER: usize = 64 << 10;
 /// Bytes of a file that are made ready at a time.
 const ROOM: usize = 64 << 10;
-/// What a client of HTTP/2 may send before it is read.
+/// Bytes that an HTTP/2 client may send before they are read.
 const WINDOW: u32 = 1 << 20;
 /// How long clients remember where HTTP/3 is.
 const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -208,14 +207,14 @@ fn builder() -> Builder<TokioExecutor> {
 /// What becomes of the requests of a connection.
 #[derive(Debug, Default)]
 struct Activity {
-    /// Requests that are being answered.
+    /// Number of requests that are being answered.
     open: usize,
     /// The connection must end.
     is_over: bool,
 }
 
-/// Waits until no request was open for as long as a client may let nothing through. One that sends
-/// the fields of a request a byte at a time is idle, too.
+/// Waits until no request was open for the stall timeout. A client that sends header fields byte by
+/// byte counts as idle.
 async fn idle(
     session: &Session,
     mut active: watch::Receiver<Activity>,
@@ -271,7 +270,7 @@ async fn answer(
         };
         let answered = http_service::answer(&session, &request, &mut exchange, &mut body).await;
         let is_over = match answered {
-            // Whatever waits to be sent to one who takes nothing must not stay in memory.
+            // Data for a client that reads nothing must not stay in memory.
             Err(Refusal::Stalled) => true,
             // Each costs the client next to nothing, and us a file opened and read.
             Err(Refusal::Cancelled) => session.limits.on_cancelled(),
@@ -346,7 +345,7 @@ impl RequestBody for Incoming {
             match frame {
                 None => return Ok(None),
                 Some(Err(_)) => return Err(Refusal::Cancelled),
-                // Trailers say nothing that matters here.
+                // Trailers are ignored.
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
@@ -410,14 +409,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_port_is_announced_once() {
+    fn alt_svc_names_each_port_once() {
         let addresses = ["127.0.0.1:4433", "[::1]:4433", "127.0.0.2:443"];
         let addresses = addresses.map(|address| address.parse().unwrap());
         let expected = "h3=\":443\"; ma=86400, h3=\":4433\"; ma=86400";
         assert_eq!(alternatives(&addresses), expected);
     }
 
-    /// What a client hears that sends this: of a connection on which every request is answered with a word.
+    /// The answer to these bytes, on a connection on which every request is answered with a word.
     async fn heard(sent: &[u8], length: usize) -> Vec<u8> {
         let (mut client, server) = tokio::io::duplex(1 << 20);
         client.write_all(sent).await.unwrap();
@@ -442,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_of_http_2_are_told_what_they_may_send() {
+    async fn http_2_settings_announce_the_window() {
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
         // RFC 9113 section 6.5: the frame's header, then an identifier and a value each.
         let settings = heard(preface, 9).await;
@@ -514,9 +513,9 @@ mod tests {
         assert!(Pieces::none().is_end_stream());
     }
 
-    /// One piece may wait to be sent; who wants no more is no reason to wait.
+    /// One piece may wait; a client that cancels ends the wait.
     #[tokio::test]
-    async fn an_answer_is_made_as_it_is_sent() {
+    async fn tcp_answer_is_read_while_it_is_sent() {
         let (pieces, mut sent) = mpsc::channel(1);
         let (head, told) = oneshot::channel();
         let mut exchange = TcpExchange {

@@ -5,7 +5,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes from digits of either case; `None` if they are not so many pairs.
+/// Bytes from hexadecimal digits in either case; `None` if there are not exactly `N` pairs.
 pub(crate) fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let digits: Option<Vec<u32>> = digits.chars().map(|digit| digit.to_digit(16)).collect();
     let digits = digits.filter(|digits| digits.len() == 2 * N)?;

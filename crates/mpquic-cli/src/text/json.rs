@@ -1,4 +1,4 @@
-//! JSON on one line, which may be shown on a terminal.
+//! JSON on one line, safe for terminals.
 
 use mpquic_core::PeerText;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The value, with escapes for characters of names and the like that would move, hide or reorder other
 /// text: programs read the same value.
 pub(crate) fn line(value: &impl Serialize) -> String {
-    // The types of this tool have nothing that JSON has not.
+    // The tool's types contain only values of JSON.
     let json = serde_json::to_string(value).unwrap_or_default();
     if json.chars().all(PeerText::is_plain) {
         return json;

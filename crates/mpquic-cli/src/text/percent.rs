@@ -18,7 +18,7 @@ pub(crate) fn percent_encode(name: impl AsRef<[u8]>) -> String {
     encoded
 }
 
-/// The bytes that a percent-encoded segment means; `None` if it is not properly encoded.
+/// Decodes a percent-encoded segment; `None` if the encoding is not valid.
 pub(crate) fn percent_decode(segment: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(segment.len());
     let mut bytes = segment.bytes();

@@ -1,4 +1,4 @@
-//! What tells a client that a file is still the same.
+//! Values by which a client knows that a file is unchanged.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Stamp {
         if let Some(tag) = text(ETAG).filter(|tag| tag.starts_with('"')) {
             return Some(Self::Etag(tag.to_owned()));
         }
-        // RFC 9110 section 8.8.2.2: within the same second it could have changed once more.
+        // RFC 9110 section 8.8.2.2: within the same second the file could have changed once more.
         let date = |text| httpdate::parse_http_date(text).ok();
         let changed = text(LAST_MODIFIED)?;
         let sent = date(text(DATE)?)?;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_names_the_same_bytes_is_taken() {
+    fn only_strong_versions_are_accepted() {
         let stamp = |fields: &[(http::HeaderName, &'static str)]| {
             let fields = fields.iter().cloned();
             let fields = fields.map(|(name, value)| (name, HeaderValue::from_static(value)));

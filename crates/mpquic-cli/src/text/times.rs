@@ -1,5 +1,5 @@
-//! Times of files as text. A file may have any time at all: archives, cameras and broken clocks leave
-//! some from before 1970, or from after the year 9999.
+//! Times of files as text. A file may have any time: archives, cameras and broken clocks make times
+//! before 1970, or after the year 9999.
 
 use std::time::{Duration, SystemTime};
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_they_are_written() {
+    fn times_survive_a_round_trip() {
         for text in [
             "0.000000000",
             "784111777.123456789",

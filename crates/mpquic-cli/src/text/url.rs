@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use crate::text::percent::percent_encode;
 
-/// The URL or reference that a text means: without blanks around it, with a host as DNS has it, and with
-/// escapes for what URLs have not, as browsers do it. Control characters stay, and are refused later.
+/// The URL or reference that a text means, as in browsers: without surrounding blanks, with an
+/// ASCII host, and with escapes for characters that URLs cannot have. Control characters stay, and
+/// are refused later.
 pub(crate) fn escaped(text: &[u8]) -> String {
     let text = text.trim_ascii();
     let authority = authority(text);
@@ -21,7 +22,7 @@ pub(crate) fn escaped(text: &[u8]) -> String {
     url
 }
 
-/// Where the authority stands, which brackets may be in; an empty range if there is none.
+/// The range of the authority, which may contain brackets; empty if there is none.
 fn authority(text: &[u8]) -> Range<usize> {
     let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#');
     let (before, rest) = text.split_at(text.iter().position(ends).unwrap_or(text.len()));
@@ -35,7 +36,7 @@ fn authority(text: &[u8]) -> Range<usize> {
     start..length.map_or(text.len(), |length| start + length)
 }
 
-/// The authority with its host in ASCII. A host that cannot be written so is left, and refused later.
+/// The authority with its host in ASCII. A host without an ASCII form stays, and is refused later.
 fn ascii(authority: &str) -> String {
     let (user, place) = match authority.rsplit_once('@') {
         Some((user, place)) => (Some(user), place),

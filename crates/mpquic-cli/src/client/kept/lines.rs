@@ -11,10 +11,10 @@ use mpquic_tokio::path_memory::LIFETIME;
 use crate::process::clock;
 use crate::process::state;
 
-/// The most lines that are kept.
+/// Lines kept at most.
 const MOST: usize = 256;
 
-/// What is known of two addresses, ours and the other side's, and when it was noted.
+/// Knowledge about a pair of addresses, local and remote, with its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) local: IpAddr,
@@ -73,7 +73,7 @@ impl Lines {
         Self { path }
     }
 
-    /// What is known, the latest last.
+    /// All lines, the latest last.
     pub(super) fn read(&self) -> Vec<Line> {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         text.lines().filter_map(Line::parse).collect()
@@ -83,7 +83,8 @@ impl Lines {
     pub(super) fn replace(&self, old: &[Line], new: Vec<Line>) -> io::Result<()> {
         let is_here = |line: &Line| line.local.is_loopback();
         let new: Vec<_> = new.into_iter().filter(|line| !is_here(line)).collect();
-        // What others have written since this run began stays. If they write now, one of us is lost.
+        // Lines of other runs stay. If another run writes at the same time, one of the two changes
+        // is lost.
         let before = self.read();
         let is_replaced = |line: &Line| old.iter().chain(&new).any(|other| line.is_of(other));
         let mut all: Vec<_> = before.iter().filter(|line| !is_replaced(line)).collect();
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_within_this_machine_is_kept() {
+    fn addresses_of_this_machine_are_not_kept() {
         let (_directory, lines) = file();
         let mut local = line(1, "1");
         local.local = [127, 0, 0, 1].into();
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_or_damaged_is_not_known() {
+    fn old_and_damaged_lines_are_ignored() {
         let now = clock::time_of_day().duration_since(UNIX_EPOCH).unwrap();
         let at = |age: Duration| (now - age).as_millis();
         let minute = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! What a run learns of servers and of the ways to them, kept for those that follow: it saves them time, and
-//! nothing else. Whatever is wrong with it, connections are made.
+//! Knowledge about servers and paths, kept for later runs. It only saves time: connections work
+//! without it, and with damaged files.
 
 mod lines;
 mod paths;
@@ -26,7 +26,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// That of all runs; `None` if the user has no place for it.
+    /// The files of the user; `None` if the user has no directory for them.
     pub(crate) fn of_user() -> Option<Self> {
         Some(Self::within(&state::state_directory()?))
     }
@@ -39,7 +39,7 @@ impl Kept {
         }
     }
 
-    /// Has paths start with what they carried before, unless they are to forget it.
+    /// Makes paths start with remembered rates, unless options turn that off.
     pub(crate) fn adapt(&self, transport: &mut TransportOptions) {
         if let Some(memory) = &mut transport.path_memory {
             *memory = self.paths.memory();
@@ -52,7 +52,7 @@ impl Kept {
         config.token_store(self.tokens.clone())
     }
 
-    /// Keeps what is known now.
+    /// Writes the current knowledge.
     pub(crate) fn keep(&self, config: &ClientConfig) {
         for (what, done) in [
             ("ways to servers", self.ways.keep(config.known_ways())),
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(known.iter().map(told).collect::<Vec<_>>(), [told(&way)]);
         assert_eq!(memory(&second).load(route, now), Some(saved));
         assert_eq!(second.tokens.take("host").unwrap(), "token");
-        // Who wants no memory gets none.
+        // `--no-path-memory` turns the memory off.
         let mut forgetful = mpquic_tokio::default_transport();
         forgetful.path_memory = None;
         second.adapt(&mut forgetful);

@@ -14,7 +14,7 @@ use super::lines::{Line, Lines};
 #[derive(Debug)]
 pub(super) struct KeptPaths {
     file: Lines,
-    /// What was there when this run began.
+    /// The lines at the start of this run.
     read: Vec<Line>,
     memory: Arc<RecentPaths>,
 }
@@ -39,7 +39,7 @@ impl KeptPaths {
         self.memory.clone()
     }
 
-    /// Keeps what is known now. What was known and turned out to be too much is forgotten in the file as well.
+    /// Writes the current knowledge. Rates that turned out too high are also removed from the file.
     pub(super) fn keep(&self) -> io::Result<()> {
         let known = self.memory.all();
         self.file
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_not_known() {
+    fn invalid_path_lines_are_ignored() {
         let line = |remote: &str, known: &str| Line {
             local: [10, 0, 0, 1].into(),
             remote: remote.to_owned(),

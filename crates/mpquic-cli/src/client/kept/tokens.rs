@@ -16,15 +16,15 @@ use crate::process::clock;
 use crate::process::state;
 use crate::text::hex;
 
-/// As long as servers of this project take them.
+/// The lifetime of tokens of mpquic servers.
 const LIFETIME: Duration = Duration::from_secs(14 * 24 * 3600);
-/// The most that are kept for one server, and for all.
+/// Tokens kept for one server, and in all.
 const MOST_OF_SERVER: usize = 2;
 const MOST: usize = 256;
 
-/// A directory with a file for each token: the server's name as a hash, and the time of day in milliseconds since
-/// 1970. Whoever removes a file has its token, so that none is used twice (RFC 9000 section 8.1.3), however many
-/// runs there are at a time.
+/// A directory with a file for each token, named by the hash of the server's name and the time in
+/// milliseconds since 1970. The run that removes a file has its token, so no token is used twice
+/// (RFC 9000 section 8.1.3), with any number of runs.
 #[derive(Debug)]
 pub(super) struct KeptTokens {
     directory: PathBuf,
@@ -40,7 +40,7 @@ impl KeptTokens {
         }
     }
 
-    /// Writes those of this run that were not used.
+    /// Writes this run's unused tokens.
     pub(super) fn keep(&self) -> io::Result<()> {
         let new = std::mem::take(&mut *self.lock());
         if new.is_empty() {
@@ -50,13 +50,13 @@ impl KeptTokens {
         for (number, (server, token)) in new.iter().enumerate() {
             let process = std::process::id();
             let name = format!("{}.{:015}.{process}.{number}", hash(server), now());
-            // One who reads it before it is whole has wasted a token: servers do not take pieces.
+            // A run that reads a half-written file has wasted the token: servers refuse parts.
             state::create_private(&self.directory.join(name))?.write_all(token)?;
         }
         self.clean()
     }
 
-    /// Removes those that are too old or too many.
+    /// Removes old and surplus tokens.
     fn clean(&self) -> io::Result<()> {
         let files = self.files()?;
         let mut of_server = BTreeMap::<_, usize>::new();
@@ -73,7 +73,7 @@ impl KeptTokens {
         Ok(())
     }
 
-    /// All tokens there are, the latest first.
+    /// All tokens, the latest first.
     fn files(&self) -> io::Result<Vec<TokenFile>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
@@ -83,7 +83,7 @@ impl KeptTokens {
         Ok(files)
     }
 
-    /// Whether it was still there.
+    /// True if the file still existed.
     fn remove(&self, file: &TokenFile) -> io::Result<bool> {
         match fs::remove_file(self.directory.join(&file.name)) {
             Ok(()) => Ok(true),
@@ -145,7 +145,7 @@ struct TokenFile {
 }
 
 impl TokenFile {
-    /// `None` for what is none of ours.
+    /// `None` for foreign files.
     fn parse(name: OsString) -> Option<Self> {
         let (server, rest) = name.to_str()?.split_once('.')?;
         let (millis, _) = rest.split_once('.')?;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_used_once_by_one_run() {
+    fn token_is_used_by_one_run_once() {
         let directory = tempfile::tempdir().unwrap();
         let run = || KeptTokens::new(directory.path());
         let (one, two, three) = (run(), run(), run());
@@ -207,7 +207,7 @@ mod tests {
 
     /// Whoever removes the file has the token.
     #[test]
-    fn a_token_that_somebody_else_has_taken_is_not_ours() {
+    fn token_taken_by_another_run_is_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let tokens = KeptTokens::new(directory.path());
         insert(&tokens, "a", b"token");
@@ -215,7 +215,7 @@ mod tests {
         let file = tokens.files().unwrap().remove(0);
         assert!(tokens.remove(&file).unwrap());
         assert!(!tokens.remove(&file).unwrap(), "it is gone");
-        // What is no file is not to be removed.
+        // Only files are removed.
         fs::create_dir(tokens.directory.join(&file.name)).unwrap();
         assert!(tokens.remove(&file).is_err());
     }
@@ -229,7 +229,7 @@ mod tests {
         for token in [b"1", b"2", b"3"] {
             insert(&tokens, "a", token);
         }
-        // Two for each server; those of this run before those of earlier ones.
+        // Two for each server, those of this run first.
         let taken: Vec<_> = std::iter::from_fn(|| take(&tokens, "a")).collect();
         assert_eq!(taken, [b"3".to_vec(), b"2".to_vec(), b"kept".to_vec()]);
     }
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(taken, expected);
     }
 
-    /// Where there are too many servers, the one that was first goes; of a server, its oldest token.
+    /// With too many servers, the oldest server goes; of one server, its oldest token.
     #[test]
     fn the_oldest_makes_room() {
         let directory = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ mod tests {
         for server in ["1", "256"] {
             assert_eq!(take(&tokens, server).unwrap(), b"x", "{server}");
         }
-        // Names of files are no longer than this, whatever the server's name.
+        // File names have this length for every server name.
         assert_eq!(hash("a").len(), 32);
     }
 }

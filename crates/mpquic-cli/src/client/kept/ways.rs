@@ -8,7 +8,7 @@ use mpquic_tokio::KnownWay;
 
 use super::lines::{Line, Lines};
 
-/// What is known of a way from which nothing came back.
+/// Stands for a local address without an answer.
 const SILENT: &str = "silent";
 
 /// A file whose lines have our address, the server's with its port, and microseconds or `silent`.
@@ -20,7 +20,7 @@ impl KeptWays {
         Self(Lines::new(directory.join("known_ways")))
     }
 
-    /// What is known, the latest last.
+    /// All entries, the latest last.
     pub(super) fn read(&self) -> Vec<KnownWay> {
         self.0.read().iter().filter_map(way).collect()
     }
@@ -56,7 +56,7 @@ mod tests {
     use crate::process::clock;
 
     #[test]
-    fn ways_are_read_as_they_were_kept() {
+    fn kept_ways_survive_a_round_trip() {
         let directory = tempfile::tempdir().unwrap();
         let ways = KeptWays::new(directory.path());
         let way = |local: &str, remote: &str, rtt| {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_way_is_not_known() {
+    fn invalid_way_lines_are_ignored() {
         let line = |remote: &str, known: &str| Line {
             local: [10, 0, 0, 1].into(),
             remote: remote.to_owned(),

@@ -41,7 +41,7 @@ fn a_rate_bounds_windows_and_paths() {
     let controller = transport.controller.build();
     let rate = controller.pacing_rate(mpquic_tokio::PathId(0));
     assert_eq!(rate, Some(1_250_000));
-    // It is never more than it was.
+    // The window is never larger than the default.
     let before = mpquic_tokio::default_transport().send_window;
     let mut transport = mpquic_tokio::default_transport();
     hold_to(&mut transport, Rate::mbit(100_000));
@@ -50,7 +50,7 @@ fn a_rate_bounds_windows_and_paths() {
 }
 
 #[test]
-fn who_looks_asks_for_nothing() {
+fn looking_sends_no_request() {
     let url = Uri::from_static("https://host/");
     let look = Purpose::look(&url, &[Alpn::H3]);
     assert_eq!(
@@ -60,7 +60,7 @@ fn who_looks_asks_for_nothing() {
     assert!(!look.early_data && look.quiet && !look.datagrams && look.rate.is_none());
 }
 
-/// One after the other, each for as long as it is of use.
+/// Connections one after the other, each while it is useful.
 #[tokio::test]
 async fn a_connection_is_used_until_it_is_given_up() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
@@ -90,12 +90,12 @@ async fn a_connection_is_used_until_it_is_given_up() {
     drop(first);
     sessions.give_up().await;
     assert!(number().is_none() && connection.close_reason().is_some());
-    // Another server has another one, whatever its address.
+    // Another server has another connection, at any address.
     assert!(!connected(&url).await.is_old);
     assert_eq!(number(), Some(2));
     assert!(!connected(&other).await.is_old);
     assert_eq!(number(), Some(3));
-    // One that is closed is of no use.
+    // A closed connection is useless.
     let last = connected(&other).await;
     assert!(last.is_old);
     last.connection.close(0u32.into(), b"");
@@ -104,7 +104,7 @@ async fn a_connection_is_used_until_it_is_given_up() {
     let open = sessions.open().unwrap();
     sessions.close().await;
     assert!(open.close_reason().is_some() && sessions.open().is_none());
-    // Addresses of the command line are those of its servers.
+    // Addresses of the command line belong to its servers.
     let given = [served.address];
     assert_eq!(sessions.addresses(&other).await.unwrap(), given);
     let elsewhere = Uri::from_static("https://127.0.0.3/x");
@@ -112,7 +112,7 @@ async fn a_connection_is_used_until_it_is_given_up() {
     assert_eq!(found, [SocketAddr::from(([127, 0, 0, 3], 443))]);
 }
 
-/// A server knows a client by its ports. Where something failed, others may be better.
+/// A server knows a client by its ports. After a failure, other ports may work better.
 #[tokio::test]
 async fn the_next_connection_has_the_ports_of_one_that_ended_well() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
@@ -180,7 +180,7 @@ fn connections_are_made_for_a_purpose() {
 
 /// What nothing starts from can neither stand by nor cost anything.
 #[test]
-fn options_of_paths_must_be_of_those_that_there_are() {
+fn path_options_must_name_used_addresses() {
     let url = Uri::from_static("https://host/");
     let reach = reach(&["--insecure", "--local", "127.0.0.1"]);
     fn told(reach: &Reach, purpose: Purpose<'_>) -> Option<String> {
@@ -212,7 +212,7 @@ fn options_of_paths_must_be_of_those_that_there_are() {
     }
 }
 
-/// What is said when a connection is made to a server with so many paths.
+/// Messages of a connection to a server that allows this number of paths.
 async fn said(paths: u32, quiet: bool, options: &[&str]) -> String {
     let mut transport = mpquic_tokio::default_transport();
     transport.max_concurrent_paths = paths;
@@ -241,7 +241,7 @@ async fn a_server_without_multipath_is_told() {
     assert_eq!(said(0, false, &[]).await, told);
     assert_eq!(said(0, true, &[]).await, "");
     assert_eq!(said(8, false, &[]).await, "");
-    // Who wants one path has it.
+    // `--paths 1` is no reason for a message.
     assert_eq!(said(0, false, &["--paths", "1"]).await, "");
 }
 
@@ -276,7 +276,7 @@ async fn a_server_is_remembered_when_it_is_met_first() {
     assert_eq!(connect(&other.url("/"), true).await.unwrap(), "");
     let lines = std::fs::read_to_string(&file).unwrap();
     assert_eq!(lines.lines().count(), 2, "{lines}");
-    // One that shows another certificate is not the one.
+    // A server with another certificate is not trusted.
     let swapped = lines
         .replace(&server, "x")
         .replace(&other.address.to_string(), &server);
@@ -292,7 +292,7 @@ async fn a_server_is_remembered_when_it_is_met_first() {
     let way_out = format!("if you know why, remove its line from {named}");
     assert!(message.ends_with(&way_out), "{message}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), swapped);
-    // Where nothing can be written, it stays unknown.
+    // If nothing can be written, the server stays unknown.
     let reach = self::reach(&["--first-use", "--known-hosts", "/dev/null/x"]);
     let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
     assert!(sessions.recall(url.authority().unwrap()).is_err());
@@ -329,12 +329,12 @@ async fn sockets_are_where_paths_start() {
             .collect::<Vec<_>>()
     };
     assert_eq!(ips(&[at(2), at(3)], ours), ["127.0.0.2", "127.0.0.3"]);
-    // What is named is all that is used, wherever the server is.
+    // Only named addresses are used, wherever the server is.
     let elsewhere = SocketAddr::from(([198, 51, 100, 77], 443));
     assert_eq!(ips(&[at(2)], elsewhere), ["127.0.0.2"]);
     // A server on this machine is reached as the system likes.
     assert_eq!(ips(&[], ours), ["0.0.0.0"]);
-    // Without any interface there is nothing to start from.
+    // Without an interface, no path can start.
     let mut options = vec!["--insecure".to_owned()];
     for interface in if_addrs::get_if_addrs().unwrap() {
         options.extend(["--exclude".to_owned(), interface.name]);
@@ -362,7 +362,7 @@ async fn who_is_the_way_out_asks_no_resolver() {
     assert_eq!(sessions.addresses(&url).await.unwrap(), given);
 }
 
-/// The server learns of the end, and why. What it sent before is waited for, but not so long that anybody notices.
+/// The server learns of the end and its reason. Its earlier data is waited for, but only briefly.
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_left_with_a_word() {
     let transport = mpquic_tokio::default_transport;
@@ -377,7 +377,7 @@ async fn a_connection_is_left_with_a_word() {
     }
 }
 
-/// Options of paths are followed once there is a connection.
+/// Options of paths apply once there is a connection.
 #[tokio::test]
 async fn paths_that_cost_something_stand_by_and_have_their_weights() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
@@ -423,9 +423,9 @@ async fn paths_that_cost_something_stand_by_and_have_their_weights() {
     assert_ne!(told[1].state, "active");
 }
 
-/// Until it is known what is needed, what costs something stands by, and what costs nothing does not.
+/// Until the need is known, costly paths stand by, and free ones do not.
 #[tokio::test]
-async fn paths_begin_as_what_they_cost() {
+async fn costly_paths_start_as_backups() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let two = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
     let (url, reach) = (served.url("/"), served.reach(&two));
@@ -447,7 +447,7 @@ async fn paths_begin_as_what_they_cost() {
     }
 }
 
-/// Steps are taken on the side that has them, once there was some data.
+/// Each side takes its own steps, after some data.
 #[tokio::test]
 async fn steps_of_a_drill_are_taken_by_both_sides() {
     for of_client in [false, true] {
@@ -493,7 +493,7 @@ async fn steps_of_a_drill_are_taken_by_both_sides() {
 
 /// A link may be away when the program starts.
 #[tokio::test]
-async fn an_interface_that_is_away_is_told_once_and_waited_for() {
+async fn missing_interface_is_reported_once_and_awaited() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let url = served.url("/");
     let purpose = Purpose {
@@ -507,7 +507,7 @@ async fn an_interface_that_is_away_is_told_once_and_waited_for() {
     let told = "mpquic: absent0 has no address yet; paths start there once it has one\n";
     assert_eq!(heard.take()[1], told);
     soon(sessions.connection(&url)).await.unwrap();
-    // Nothing else can be used.
+    // No other address can be used.
     let reach = served.reach(&["--local", "absent0", "--connect-timeout", "1"]);
     let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
     let failure = soon(sessions.connection(&url)).await.err().unwrap();

@@ -33,7 +33,7 @@ fn no_file_is_another_ones_part() {
 }
 
 #[test]
-fn a_file_is_here_if_its_size_and_time_are_those_of_the_list() {
+fn file_with_listed_size_and_time_is_here() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     let listed = |size, mtime: &str| Listed {
@@ -69,7 +69,7 @@ fn a_file_is_here_if_its_size_and_time_are_those_of_the_list() {
 }
 
 #[test]
-fn directories_are_made_unless_they_are_there() {
+fn existing_directories_are_not_made_again() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);
     make_directory(&path("a/b"), true).unwrap();
@@ -77,7 +77,7 @@ fn directories_are_made_unless_they_are_there() {
     make_directory(&path("a/c"), false).unwrap();
     make_directory(&path("a/c"), false).unwrap();
     assert!(path("a/b").is_dir() && path("a/c").is_dir());
-    // Only the user may name one that is in others which are not there.
+    // Only the user may name a directory whose parents do not exist.
     let refused = |name| {
         let failure = make_directory(&path(name), false).unwrap_err();
         let told = format!("cannot make {}: ", path(name).display());
@@ -117,7 +117,7 @@ fn plan() -> Plan {
     }
 }
 
-/// What is to be done about an entry of a directory in another one, or why nothing can be.
+/// The task for an entry of a nested directory, or the reason for skipping it.
 #[test]
 #[expect(
     clippy::too_many_lines,
@@ -142,7 +142,7 @@ fn entries_of_a_list_are_fetched_or_told() {
         quiet: true,
         is_live: false,
     };
-    // A directory so deep, in one of the same list each time where that is wanted.
+    // A nested directory, with equal lists if requested.
     let dir = |depth: usize, same: bool| {
         let within = (0..depth).fold(None, |within, at| {
             let list = [if same { 9 } else { at as u8 }; 32];
@@ -246,7 +246,7 @@ fn entries_of_a_list_are_fetched_or_told() {
             assert_eq!(told, expected);
         }
     }
-    // As many directories with the same list, one in the other, are a circle.
+    // Nested directories with equal lists are a circle.
     let same = |depth, kind| told_of(&dir(depth, true), "x", None, kind, false);
     assert!(same(REPEATED - 1, Kind::Directory).starts_with("https://"));
     assert!(same(REPEATED, Kind::File).starts_with("https://"));
@@ -257,14 +257,14 @@ fn entries_of_a_list_are_fetched_or_told() {
     );
 
     let tree = tree(false);
-    // Lists are asked for as such, and are not what was asked for.
+    // Lists are requested as such, and are not results.
     let lists = tree.lists();
     assert_eq!(lists.fields[ACCEPT], "application/json");
     assert!(lists.treatment.quiet && !lists.treatment.resume);
     assert!(!Arc::ptr_eq(&lists.treatment.total, &plan.treatment.total));
 }
 
-/// What waits is bounded, however long the lists are.
+/// Waiting names are bounded for lists of any length.
 #[test]
 fn waiting_names_are_bounded() {
     let dir = Arc::new(Dir {
@@ -288,7 +288,7 @@ fn waiting_names_are_bounded() {
     assert_eq!((waiting.bytes, waiting.seen), (0, 0));
     waiting.extend(jobs(2, "d", What::List)).unwrap();
     waiting.extend(jobs(1, "f", What::Fetch(entry))).unwrap();
-    // Files come first; of lists only so many are fetched at a time.
+    // Files come first; only a limited number of lists is fetched at a time.
     assert!(matches!(waiting.pop(LISTS).unwrap().what, What::Fetch(_)));
     assert!(waiting.pop(LISTS).is_none());
     assert!(matches!(waiting.pop(LISTS - 1).unwrap().what, What::List));
@@ -299,7 +299,7 @@ fn waiting_names_are_bounded() {
     let many = MAX_WAITING / LONGEST_NAME;
     let refused = waiting.extend(jobs(many, &long, What::List));
     assert_eq!(told(refused), "more than 64 MiB of names to fetch");
-    // Though no more than one is here at a time.
+    // Even with one entry at a time.
     let mut waiting = Waiting::new();
     let mut result = Ok(());
     for _ in 0..=MAX_ENTRIES {
@@ -309,9 +309,9 @@ fn waiting_names_are_bounded() {
     assert_eq!(told(result), "more than 1000000 files and directories");
 }
 
-/// What is fetched is told on one line, and so is what was here; what cannot be had besides.
+/// Fetched and existing files are counted on one line; failures are reported separately.
 #[tokio::test]
-async fn all_that_is_in_a_directory_is_fetched_and_told() {
+async fn directory_is_fetched_with_all_entries() {
     let (root, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let at = |name: &str| root.path().join(name);
     fs::create_dir_all(at("a/b")).unwrap();
@@ -349,7 +349,7 @@ async fn all_that_is_in_a_directory_is_fetched_and_told() {
     };
     let (result, said, bytes) = fetch(5, false).await;
     result.unwrap();
-    // Each file is told as well.
+    // Each file is reported as well.
     let last = said.lines().last().unwrap();
     assert!(
         last.starts_with(&format!("{url}: 3 files, 9 B in ")),

@@ -1,4 +1,4 @@
-//! `mpquic proxy client --tun`: what it changes on the machine, and how that is undone.
+//! `mpquic proxy client --tun`: its changes on the machine, and their undoing.
 
 mod command;
 mod name;
@@ -218,7 +218,8 @@ fn keep_in(
                 tracing::warn!("--tun={name}: the changes of a killed client are undone");
                 undo(&left)?;
             }
-            // It was killed before it had written anything, and so before it had changed anything.
+            // The client was killed before it had written anything, and so before it changed
+            // anything.
             Err(_) if old.is_of(name) => {}
             _ => continue,
         }
@@ -294,7 +295,7 @@ fn down_in(
 
 fn clean(file: &StateFile, state: &State) -> Result<(), Failure> {
     let name = &state.name;
-    // Whoever has the device runs. It is given back at once.
+    // The device is in use, or is opened and given back at once.
     match Tun::open(name) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -344,7 +345,7 @@ fn number_in(told: &str, name: &str) -> Result<u32, Failure> {
     number.ok_or_else(|| Failure::other(format_args!("`ip link show dev {name}` says {told:?}")))
 }
 
-/// Addresses for a device, which this machine does not have yet.
+/// Addresses for a device that this machine does not use.
 fn free_addresses(has_v6: bool) -> Result<Vec<IpNet>, Failure> {
     let taken = if_addrs::get_if_addrs().map_err(Failure::other)?;
     let taken: Vec<_> = taken.iter().map(|interface| interface.addr.ip()).collect();
@@ -352,7 +353,7 @@ fn free_addresses(has_v6: bool) -> Result<Vec<IpNet>, Failure> {
         .ok_or_else(|| Failure::other(format_args!("all addresses from {POOL_V4} on are in use")))
 }
 
-/// The first ones that are not taken.
+/// The first free addresses.
 fn addresses_beside(taken: &[IpAddr], has_v6: bool) -> Option<Vec<IpNet>> {
     for number in 0..MOST_DEVICES {
         let v4 = Ipv4Addr::from_bits(POOL_V4.to_bits() + 4 * number + 1);

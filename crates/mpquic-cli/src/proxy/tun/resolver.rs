@@ -11,14 +11,14 @@ use super::command::run;
 use crate::process::failure::{Cause, Failure};
 
 const FILE: &str = "/etc/resolv.conf";
-/// Who has the file lead there keeps servers by device, and forgets those of a device that is gone.
+/// systemd-resolved keeps name servers for each device, and forgets them with the device.
 const RESOLVED: &str = "/run/systemd/resolve";
 
-/// A file that was replaced.
+/// A replaced file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Replaced {
     path: PathBuf,
-    /// `None` if there was none.
+    /// `None` if there was no file.
     before: Option<String>,
     after: String,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Resolver {
 }
 
 impl Resolver {
-    /// What asking these servers takes.
+    /// The steps for using these name servers.
     pub(crate) fn plan(servers: &[IpAddr]) -> Result<Self, Failure> {
         Self::plan_of(file(), servers)
     }
@@ -66,7 +66,7 @@ impl Resolver {
             }
             Self::File(replaced) => {
                 let path = &replaced.path;
-                // In place: it may be a mount of its own.
+                // In place: the file may be a mount.
                 fs::write(path, &replaced.after).map_err(|error| cannot("write", path, &error))
             }
         }
@@ -82,12 +82,12 @@ fn file() -> PathBuf {
 fn commands(device: &str, servers: &[IpAddr]) -> [Vec<String>; 2] {
     let servers = servers.iter().map(IpAddr::to_string);
     let dns = ["dns".to_owned(), device.to_owned()];
-    // All names, not only those of some domains.
+    // For all names, not only some domains.
     let domain = ["domain", device, "~."].map(str::to_owned);
     [dns.into_iter().chain(servers).collect(), domain.to_vec()]
 }
 
-/// A configuration with these servers, and all else as it was.
+/// A configuration with these name servers, otherwise unchanged.
 fn text(before: &str, servers: &[IpAddr]) -> String {
     let mut text = "# Set by mpquic proxy client; `mpquic proxy down` restores it.\n".to_owned();
     for server in servers {
@@ -102,12 +102,12 @@ fn text(before: &str, servers: &[IpAddr]) -> String {
 }
 
 impl Replaced {
-    /// Puts back what was there, unless somebody has written something else meanwhile.
+    /// Restores the old content, unless somebody has changed the file meanwhile.
     pub(crate) fn restore(&self) -> Result<(), Failure> {
         self.restore_at(&file())
     }
 
-    /// The same, where the resolver's configuration is this file. No other one is ours to write.
+    /// The same for this file. Only the resolver's configuration is ever written.
     fn restore_at(&self, file: &Path) -> Result<(), Failure> {
         let path = &self.path;
         if path != file {
@@ -121,7 +121,7 @@ impl Replaced {
         if now == self.before {
             return Ok(());
         }
-        // Cut off while it was written: it is ours as well.
+        // The file was cut off during our write.
         if !now.is_some_and(|now| self.after.starts_with(&now)) {
             tracing::warn!(
                 "{} was changed meanwhile, and stays as it is",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_comes_back_unless_somebody_else_wrote() {
+    fn resolver_file_is_restored_unless_changed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("resolv.conf");
         let read = || fs::read_to_string(&path).ok();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_unless_it_is_of_who_keeps_servers_by_device() {
+    fn resolver_file_of_resolved_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("resolv.conf");
         let servers = ["9.9.9.9".parse().unwrap(), "2620:fe::fe".parse().unwrap()];

@@ -1,19 +1,19 @@
-//! Which traffic enters the device, in words of `ip`.
+//! The rules for traffic that enters the device, as commands of `ip`.
 //!
-//! A table of its own leads to the device, and rules say who looks into it:
+//! A separate table leads to the device, and rules choose the packets that use this table:
 //!
-//! - Before, each network that is routed is looked up in the main table, where only what is more specific
-//!   counts: the local network stays where it is.
-//! - What a program of this machine sends without saying from which address, and what is forwarded for
-//!   others, looks into our table.
-//! - What comes from an address that another interface has does not. So the paths to the proxy never
-//!   enter the device, which start from such addresses, and connections that were there before go on.
+//! - First, each routed network is looked up in the main table, where only more specific routes count: the
+//!   local network keeps its route.
+//! - Packets of this machine's programs without a chosen source address, and forwarded packets, use the
+//!   table.
+//! - Packets with a source address of another interface do not. So the paths to the proxy, which start from
+//!   such addresses, never enter the device, and earlier connections go on.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::state::State;
 
-/// After rules of other tunnels, which are made after us; before the main table, which is 32766.
+/// After rules of other tunnels, which are made later; before the main table, which is 32766.
 const MORE_SPECIFIC: &str = "32000";
 const OURS: &str = "32001";
 
@@ -41,7 +41,7 @@ pub(crate) fn configure(name: &str, addresses: &[IpNet], mtu: u32) -> Vec<Words>
     let mut commands = vec![words(&format!("link set dev {name} mtu {mtu} up"))];
     for address in addresses {
         let family = family(address);
-        // Nobody else is there who could have it.
+        // No other machine could have the address.
         let at_once = if family == "-6" { " nodad" } else { "" };
         commands.push(words(&format!(
             "{family} address add {address} dev {name}{at_once}"
@@ -63,7 +63,7 @@ pub(crate) fn routes(state: &State) -> Vec<Words> {
     networks.map(route).collect()
 }
 
-/// The rules, in the order in which they are made.
+/// The rules, in the order of their creation.
 fn rules(state: &State) -> Vec<(&'static str, String)> {
     let table = state.table;
     let mut rules = Vec::new();
@@ -79,9 +79,9 @@ fn rules(state: &State) -> Vec<(&'static str, String)> {
         if !(state.networks.iter()).any(|network| self::family(network) == family) {
             continue;
         }
-        // Whether a program has named an address: in IPv4, an address of zeros says that it has not.
-        // With IPv6 a rule with a source never matches what has none, so one is negated: it leaves out
-        // what comes from an address of this machine that is valid beyond its site.
+        // Whether a program has chosen a source address. In IPv4, the address 0.0.0.0 says that it
+        // has not. In IPv6, a rule with a source never matches packets without one, so a negated
+        // rule leaves out packets from this machine's global addresses.
         let senders: &[&str] = match source {
             IpNet::V4(_) => &["from 0.0.0.0/32", "not iif lo"],
             IpNet::V6(_) => &["not from ::/1 iif lo"],
@@ -107,7 +107,7 @@ pub(crate) fn add(state: &State) -> Vec<Words> {
     rules.map(add).collect()
 }
 
-/// What takes them away, the last one first.
+/// The commands that remove the rules, the last rule first.
 pub(crate) fn remove(state: &State) -> Vec<Words> {
     let rules = rules(state).into_iter().rev();
     let remove = |(family, rule): (&str, String)| words(&format!("{family} rule delete {rule}"));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_specific_stays_where_it_is() {
+    fn more_specific_routes_stay() {
         let state = state(&["0.0.0.0/0", "10.0.0.0/8"], &["198.18.0.1/30"]);
         let rules: Vec<_> = add(&state).iter().map(|words| words.join(" ")).collect();
         assert_eq!(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_taken_away_in_reverse() {
+    fn rules_are_removed_in_reverse_order() {
         let sources = ["198.18.0.1/30", "fd6d:7071:7569::1/126"];
         let state = state(&["0.0.0.0/0", "::/0"], &sources);
         let mut removed = remove(&state);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_configured_before_anything_is_routed() {
+    fn device_is_configured_before_routes() {
         let addresses = ["198.18.0.1/30", "fd6d:7071:7569::1/126"];
         let addresses = addresses.map(|address| address.parse().unwrap());
         let commands = configure("tun0", &addresses, 1400).into_iter();

@@ -1,4 +1,4 @@
-//! What a client with a device has changed, on disk, so that it can be undone by another process.
+//! The changes of a client with a device, on disk, so that another process can undo them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 use super::name::parse_name;
 use super::resolver::Replaced;
 
-/// What was changed on the machine, or is about to be.
+/// Changes that were made on the machine, or are about to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// The device.
     pub(crate) name: String,
-    /// The process that has it.
+    /// The process that owns the device.
     pub(crate) process: u32,
     /// The routing table that leads to it.
     pub(crate) table: u32,
     /// The networks of its addresses.
     pub(crate) sources: Vec<IpNet>,
-    /// What is routed to it.
+    /// The networks routed to the device.
     pub(crate) networks: Vec<IpNet>,
     /// The resolver's configuration, if it was replaced.
     pub(crate) resolver: Option<Replaced>,
@@ -34,15 +34,16 @@ pub(crate) struct StateFile {
     path: PathBuf,
 }
 
-/// Where states are: the first directory that can be used. Which one of them a client used depends on
-/// its privileges. `/run/mpquic` belongs to the user of the services in packaging/systemd, who has no say here.
+/// Directories for states, the first usable one first. A client's privileges decide which one it
+/// used. `/run/mpquic` belongs to the user of the services in packaging/systemd, who may not decide
+/// here.
 pub(crate) fn directories() -> Vec<PathBuf> {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let all = std::iter::once(PathBuf::from("/run")).chain(of_user);
     all.map(|directory| directory.join("mpquic-tun")).collect()
 }
 
-/// The end of the names of this network namespace's files: others have devices of their own.
+/// The suffix of file names for this network namespace: other namespaces have devices of their own.
 fn suffix() -> io::Result<String> {
     Ok(format!(
         ".{}.json",
@@ -72,7 +73,7 @@ fn check(metadata: &fs::Metadata, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Checks a directory, and those that it is in.
+/// Checks a directory and its parents.
 fn check_directory(directory: &Path) -> io::Result<()> {
     let real = fs::canonicalize(directory)?;
     (real.ancestors()).try_for_each(|path| check(&fs::symlink_metadata(path)?, path))
@@ -136,7 +137,7 @@ impl StateFile {
         &self.path
     }
 
-    /// Whether it is that of a device.
+    /// True if the state is that of a device.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         let suffix = suffix().unwrap_or_default();
         self.path.file_name() == Some((name.to_owned() + &suffix).as_ref())
@@ -164,11 +165,11 @@ impl StateFile {
         }
     }
 
-    /// Replaces the state, before what it says is done.
+    /// Writes the state before the changes are made.
     pub(crate) fn write(&self, state: &State) -> io::Result<()> {
         let text = serde_json::to_string(state)?;
         let next = self.path.with_extension("new");
-        // What was cut off there before. Nothing that is there is followed or written to.
+        // The rest of an interrupted write. Links are not followed, and existing files not written.
         match fs::remove_file(&next) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -207,7 +208,7 @@ pub(super) mod tests {
 
     /// In the first directory that can be used, once, and for others to read but not to write.
     #[test]
-    fn a_device_has_one_file() {
+    fn device_has_one_state_file() {
         let root = tempfile::tempdir().unwrap();
         let unusable = PathBuf::from("/dev/null/mpquic");
         let places = [
@@ -244,7 +245,7 @@ pub(super) mod tests {
         assert!(directories.iter().all(|path| path.ends_with("mpquic-tun")));
     }
 
-    /// Whatever the order in which they were made, and that of the file system.
+    /// In any order of creation, and of the file system.
     #[test]
     fn devices_are_in_the_order_of_their_names() {
         let directory = tempfile::tempdir().unwrap();
@@ -261,9 +262,9 @@ pub(super) mod tests {
         );
     }
 
-    /// Whatever others can write decides nothing, and leads nowhere.
+    /// Files that others can write are ignored.
     #[test]
-    fn states_that_others_can_write_are_not_taken() {
+    fn states_writable_by_others_are_ignored() {
         let root = tempfile::tempdir().unwrap();
         let open = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -287,7 +288,7 @@ pub(super) mod tests {
         );
         open(file.path(), 0o644);
         assert!(file.read().is_ok());
-        // One device's is not another's, and what is no name is none.
+        // States of other devices and invalid names are ignored.
         let as_other = place.join(format!("tun1{}", suffix().unwrap()));
         fs::copy(file.path(), &as_other).unwrap();
         let other = StateFile {

@@ -13,7 +13,7 @@ struct Line {
 }
 
 #[test]
-fn names_are_those_of_devices() {
+fn device_names_are_checked() {
     for name in ["mpquic0", "tun-lan", "fifteen-letters"] {
         assert_eq!(parse_name(name), Ok(name.to_owned()));
     }
@@ -32,7 +32,7 @@ fn networks_have_no_host() {
 }
 
 #[test]
-fn addresses_of_a_device_are_those_of_nobody() {
+fn device_addresses_are_unused() {
     let taken = if_addrs::get_if_addrs().unwrap();
     let taken: Vec<_> = taken.iter().map(|interface| interface.addr.ip()).collect();
     for (has_v6, count) in [(false, 1), (true, 2)] {
@@ -42,7 +42,7 @@ fn addresses_of_a_device_are_those_of_nobody() {
         let [IpNet::V4(v4), ..] = addresses[..] else {
             panic!("{addresses:?}");
         };
-        // Four for each device, the second of which is its own.
+        // Four addresses for each device; the second is its own.
         let number = v4.addr().to_bits() - POOL_V4.to_bits();
         assert!(number % 4 == 1 && number < 4 * MOST_DEVICES, "{v4}");
         assert_eq!(v4.prefix_len(), 30);
@@ -54,7 +54,7 @@ fn addresses_of_a_device_are_those_of_nobody() {
 }
 
 #[test]
-fn who_cannot_have_a_device_is_told_why() {
+fn device_errors_name_the_reason() {
     let told = |kind: io::ErrorKind| {
         let failure = cannot_open("tun0", &kind.into());
         failure.message().to_owned()
@@ -81,7 +81,7 @@ fn who_cannot_have_a_device_is_told_why() {
 }
 
 #[test]
-fn what_is_routed_has_the_servers_of_names() {
+fn name_servers_are_always_routed() {
     let networks = |options: &[&str], has_v6| {
         let line = ["x", "--tun"].iter().chain(options);
         let args = Line::try_parse_from(line).unwrap().tun;
@@ -116,7 +116,7 @@ fn what_is_routed_has_the_servers_of_names() {
 }
 
 #[test]
-fn the_first_addresses_that_nobody_has_are_taken() {
+fn first_free_addresses_are_taken() {
     let beside = |taken: &[&str], has_v6| {
         let taken: Vec<_> = taken.iter().map(|ip| ip.parse().unwrap()).collect();
         let addresses = addresses_beside(&taken, has_v6).unwrap().into_iter();
@@ -125,7 +125,7 @@ fn the_first_addresses_that_nobody_has_are_taken() {
     let first = ["198.18.0.1/30", "fd6d:7071:7569:63a4::1/126"];
     assert_eq!(beside(&[], true), first);
     assert_eq!(beside(&["198.18.0.2"], false), first[..1]);
-    // Either of them may be taken.
+    // Either may be taken.
     let second = ["198.18.0.5/30", "fd6d:7071:7569:63a4::5/126"];
     for taken in ["198.18.0.1", "fd6d:7071:7569:63a4::1"] {
         assert_eq!(beside(&[taken], true), second);
@@ -150,9 +150,9 @@ fn the_number_of_a_device_is_what_ip_says_first() {
     }
 }
 
-/// All is taken away as far as it goes, and what is gone already is no failure.
+/// Everything is removed as far as possible, and missing rules are not a failure.
 #[test]
-fn rules_are_taken_away_though_some_are_gone() {
+fn rules_are_removed_though_some_are_missing() {
     let state = state("tun0");
     let removed = RefCell::new(Vec::new());
     let undone = |told: Option<&str>| {
@@ -194,7 +194,7 @@ fn what_a_killed_client_left_is_undone() {
     assert_eq!(*undone.borrow(), [state("tun0")]);
     assert_eq!(file.read().unwrap().process, 8);
     assert_eq!(other.read().unwrap().name, "tun1");
-    // It was killed while it made the file.
+    // The client was killed while it made the file.
     std::fs::write(file.path(), "").unwrap();
     let file = keep_in(&places, &next, fine).unwrap();
     assert_eq!(file.read().unwrap().process, 8);
@@ -209,7 +209,7 @@ fn what_a_killed_client_left_is_undone() {
 }
 
 #[test]
-fn what_is_undone_is_told_by_name() {
+fn undone_devices_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let places = [directory.path().join("mpquic")];
     let heard = Heard::begin();
@@ -237,7 +237,7 @@ fn what_is_undone_is_told_by_name() {
         down(Some("tun1"), ""),
         (Ok(()), "undone: tun1\n".to_owned())
     );
-    // One that fails does not keep the others.
+    // A failure does not keep the others from being undone.
     let (undone, printed) = down(None, "tun0");
     assert_eq!(
         (undone, &*printed),

@@ -49,7 +49,7 @@ fn sending<'a>(sessions: &'a Sessions<'a>, stall: Duration) -> Sending<'a> {
 
 /// A server may be silent for a while, and then for too long.
 #[tokio::test]
-async fn a_silent_server_is_waited_for_as_long_as_was_said() {
+async fn silent_server_is_awaited_for_the_stall_timeout() {
     let source = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(source.path(), "content").unwrap();
     for (wait, stall, is_sent) in [(350, 20_000, true), (1500, 300, false)] {
@@ -78,15 +78,15 @@ async fn a_silent_server_is_waited_for_as_long_as_was_said() {
         } else {
             let failure = sent.unwrap_err();
             assert_eq!(failure.message(), "the server sent nothing for 0 s");
-            // It would have to be sent again.
+            // The file would have to be sent again.
             assert_eq!(sending.total.bytes.load(Relaxed), 0);
         }
     }
 }
 
-/// The first time it is said that it is tried again; and only what may go well the next time is.
+/// The first retry is reported; and only temporary failures are retried.
 #[tokio::test(start_paused = true)]
-async fn only_what_may_help_is_tried_again() {
+async fn only_temporary_failures_are_retried() {
     let url = Uri::from_static("https://host/file");
     let reach = crate::testing::reach(&["--insecure"]);
     let look = Purpose::look(&url, &[Alpn::H3]);
@@ -163,7 +163,7 @@ async fn files_are_read_in_pieces_and_hashed() {
         assert_eq!(input.bytes, length as u64);
         assert_eq!(input.hash.finalize(), Sha256::digest(&data[..length]));
     }
-    // What has no length known before may be long.
+    // Data of unknown length may be long.
     let mut endless = Input {
         reader: Some(Box::new(io::repeat(7))),
         length: None,
@@ -173,7 +173,7 @@ async fn files_are_read_in_pieces_and_hashed() {
         hash: Sha256::new(),
     };
     assert_eq!(endless.read().await.unwrap().len(), PIECE);
-    // One that grows is read one byte further, which shows it.
+    // A growing file is read one byte further, which shows the growth.
     std::fs::write(&path, "123").unwrap();
     let mut input = Input::open(&item(&path)).await.unwrap();
     std::fs::write(&path, "123456789").unwrap();
@@ -182,7 +182,7 @@ async fn files_are_read_in_pieces_and_hashed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_named() {
+async fn unreadable_file_is_named() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path(), &directory.path().join("missing")] {
         let failure = Input::open(&item(path)).await.err().unwrap();
@@ -203,7 +203,7 @@ async fn what_cannot_be_read_is_named() {
     );
 }
 
-/// What is lost on the way may go well the next time; what the server refuses does not.
+/// Losses on the way are temporary; refusals are not.
 #[test]
 fn some_failures_are_temporary() {
     for (cause, is_temporary) in [
@@ -246,8 +246,8 @@ async fn request(server: &Endpoint) -> (Connection, SendStream, Vec<u8>) {
     (connection, send, request)
 }
 
-/// The first byte is a step forward, and so is what was sent before a try fails at once: with a clock that is paused,
-/// nobody looks in between.
+/// The first byte is progress, and so are bytes sent before a try fails at once: with a paused
+/// clock nobody checks in between.
 #[tokio::test(start_paused = true)]
 async fn what_was_sent_before_a_failure_counts() {
     let mut tries = Tries::new(Duration::ZERO);
@@ -279,7 +279,7 @@ async fn what_was_sent_before_a_failure_counts() {
     assert_eq!(sending.total.bytes.load(Relaxed), 0);
 }
 
-/// When something went on last is told of a try that came to nothing, not when it was given up.
+/// After a failed try, the time of the last progress counts, not the time of the failure.
 #[tokio::test]
 async fn silence_is_no_step_forward() {
     let (server, served, _) = Served::listen(Alpn::H3);
@@ -306,9 +306,9 @@ async fn silence_is_no_step_forward() {
     assert!(silence >= sending.stall * 4 / 5, "{silence:?}");
 }
 
-/// A server that has vanished is given up long before one that is silent.
+/// A vanished server is given up long before a silent one.
 #[tokio::test]
-async fn a_server_that_nobody_answers_for_is_gone() {
+async fn vanished_server_is_noticed() {
     let (server, served, _) = Served::listen(Alpn::H3);
     let relay = Relay::start([127, 0, 0, 1].into(), served.address);
     let relay = relay.await.unwrap();
@@ -335,9 +335,9 @@ async fn a_server_that_nobody_answers_for_is_gone() {
     assert_eq!(sent.await.unwrap_err().message(), told);
 }
 
-/// As long as something goes on, it may take any time.
+/// A slow upload may take any time.
 #[tokio::test]
-async fn what_is_sent_slowly_is_not_given_up() {
+async fn slow_upload_is_not_given_up() {
     let directory = tempfile::tempdir().unwrap();
     let there = Directory::new(directory.path(), false).unwrap();
     let served = Served::start(there.max_upload(Some(1 << 20)), Limits::default(), Alpn::H3);
@@ -358,7 +358,7 @@ async fn what_is_sent_slowly_is_not_given_up() {
     );
 }
 
-/// It takes its time to read it.
+/// A slow reader.
 struct Slowly(&'static [u8]);
 
 impl Read for Slowly {

@@ -55,7 +55,7 @@ impl Client {
     }
 }
 
-/// Its end must not look like the end of what was there when it was opened.
+/// A shortened file must not end like a complete one.
 #[tokio::test]
 // The window is smaller than the content, so the reset comes after the client has begun to read.
 async fn a_file_that_shrinks_ends_with_an_error() {
@@ -156,14 +156,14 @@ async fn a_request_that_stalls_is_given_up() {
         panic!("{reset:?}");
     };
     assert_eq!(code, Code::H3_REQUEST_CANCELLED);
-    // So is one that does not end.
+    // A request that does not end is refused, too.
     let (mut send, mut recv) = watch.open_bi().await.unwrap();
     send.write_all(&[1, 50]).await.unwrap();
     let code = soon(recv.received_reset()).await.unwrap();
     assert_eq!(code, Some(super::code(Code::H3_REQUEST_CANCELLED)));
 }
 
-/// Those that stall make room for others, and sooner than otherwise.
+/// Stalled clients make room for others, sooner than usual.
 #[tokio::test]
 async fn when_no_more_files_may_be_open_the_slowest_client_gives_way() {
     let limits = Limits {
@@ -316,9 +316,9 @@ async fn what_follows_a_request_is_read_up_to_a_limit() {
     assert_eq!(client.fetch().await, 4, "only that request is stopped");
 }
 
-/// An answer that is written is not yet sent.
+/// A written answer is not sent yet.
 #[tokio::test]
-async fn who_cancels_what_waits_to_be_sent_is_turned_away_as_well() {
+async fn cancelling_waiting_answers_counts_as_well() {
     let slow = Slow::start(Alpn::H3);
     let mut client = connect(&slow.served, WINDOW).await;
     let mut answers = Vec::new();
