@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_found_of_a_server() {
+    async fn paths_shows_findings_of_a_server() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
         let (url, reach) = (served.url("/"), served.reach(&["--local", "127.0.0.2"]));
         let look = Purpose::look(&url, &[Alpn::H3, Alpn::Perf]);

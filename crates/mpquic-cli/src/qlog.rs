@@ -554,7 +554,7 @@ mod tests {
 
     /// Each `<` takes the room of the six characters that stand for it.
     #[test]
-    fn what_becomes_longer_needs_more_room() {
+    fn longer_records_need_more_room() {
         let mut log = Trace::default();
         let (plain, marked) = (json!({ "title": "ab" }), json!({ "title": "<<" }));
         let length = plain.to_string().len() + 1;

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_datagram_the_first_64_bytes_are_kept() {
+    fn first_64_bytes_of_a_datagram_are_kept() {
         let remote = SocketAddr::from(([127, 0, 0, 1], 1));
         let datagram: Vec<u8> = (0..100).collect();
         for (length, kept) in [(0, 0), (1, 1), (63, 63), (64, 64), (65, 64), (100, 64)] {

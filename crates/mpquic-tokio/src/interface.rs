@@ -717,7 +717,7 @@ mod tests_on_linux {
     }
 
     #[tokio::test]
-    async fn who_watches_binds_at_once_and_closes_all_in_the_end() -> TestResult {
+    async fn interface_task_binds_at_once_and_closes_all_at_the_end() -> TestResult {
         let host = host()?;
         let state = host.state.clone();
         let selection = Selection::Named(vec!["lo".to_owned()]);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_failed_is_tried_again_after_a_second() -> TestResult {
+    async fn failed_change_is_retried_after_a_second() -> TestResult {
         let (mut changes, _kernel) = changes()?;
         for _ in 0..3 {
             let start = Instant::now();

@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_read_waits_up_to_32_mebibytes() -> io::Result<()> {
+    async fn unread_datagrams_wait_up_to_32_mebibytes() -> io::Result<()> {
         let network = MemoryNetwork::new(Duration::ZERO);
         let here = network.bind("10.0.0.1:1".parse().map_err(io::Error::other)?)?;
         let there = network.bind("10.0.0.2:1".parse().map_err(io::Error::other)?)?;

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_counts_lanes_and_slabs_kept_for_later() {
+    fn held_memory_counts_lanes_and_kept_slabs() {
         let mut lanes = ReceiveBuffers::default();
         assert_eq!(lanes.held(), LANE_SLAB as u64);
         let mut kept = Vec::new();
@@ -342,7 +342,7 @@ mod tests {
 
     /// The slabs of short messages as well.
     #[test]
-    fn what_is_held_counts_short_messages() {
+    fn held_memory_counts_short_messages() {
         let mut lanes = ReceiveBuffers::default();
         let mut kept = Vec::new();
         for _ in 0..3 * SHORT_SLAB / 1000 {

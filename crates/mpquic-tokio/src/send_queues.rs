@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_behind_an_address_is_the_sum_of_its_sockets() {
+    fn queue_of_an_address_is_the_sum_of_its_sockets() {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         let queues = SendQueues {
             waiting: vec![

@@ -452,7 +452,7 @@ mod tests {
 
     /// Datagrams keep their order, also if some always wait, so that they cross the ring's end.
     #[test]
-    fn what_waits_stays_whole() {
+    fn waiting_datagrams_stay_whole() {
         let waiting = Waiting::default();
         let datagram = |number: usize| vec![number as u8; 1 + number * 7 % 1200];
         let push = |number| waiting.push(&RecvMeta::default(), [&datagram(number)[..]].into_iter());

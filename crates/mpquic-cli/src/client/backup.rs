@@ -133,7 +133,7 @@ mod tests {
     use crate::testing::reach;
 
     #[test]
-    fn what_is_not_used_cannot_stand_by() {
+    fn unused_address_cannot_be_a_backup() {
         let loopback = interface_addresses().unwrap();
         let loopback = loopback.iter().find(|listed| listed.ip.is_loopback());
         let name = loopback.unwrap().name.clone();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_put_into_locations_is_escaped() {
+    fn locations_of_servers_are_escaped() {
         let base = "https://host/a/".parse().unwrap();
         for (location, expected) in [
             (&b"  /b c\t"[..], Some("https://host/b%20c")),

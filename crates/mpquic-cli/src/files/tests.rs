@@ -102,7 +102,7 @@ fn directories_are_listed_by_name_and_without_what_is_not_found() {
 }
 
 #[test]
-fn of_very_large_directories_a_part_is_listed() {
+fn very_large_directory_is_listed_in_part() {
     let (_outside, directory) = directory();
     let listing = |most| directory.listing("/", most).unwrap();
     let empty = directory.root.join("empty");
@@ -394,7 +394,7 @@ fn a_link_to_the_directory_is_followed_anew() {
 /// Whoever may write in the directory exchanges one in it for a link at the worst time.
 #[cfg(target_os = "linux")]
 #[test]
-fn nobody_gets_out_by_being_quick() {
+fn replaced_directories_do_not_lead_outside() {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use std::sync::atomic::{AtomicBool, Ordering};
     let (outside, directory) = directory();

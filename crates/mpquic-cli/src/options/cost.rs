@@ -382,7 +382,7 @@ mod tests {
     /// After each failed try with cheaper paths, the wait doubles up to a limit. After some time
     /// with enough throughput it starts again.
     #[test]
-    fn what_failed_is_tried_again_later_and_later() {
+    fn failed_trials_are_repeated_at_growing_intervals() {
         let mut policy = Policy::new(Some(Rate::mbit(20)));
         let mut now = clock::now();
         let both = [0, 5];

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_gets_out_of_the_data() {
+    fn page_data_stays_inside_its_element() {
         let evil = "</script><img src=x onerror=alert(1)><!--<script>";
         let record = serde_json::json!({ "name": evil }).to_string();
         let element = data(&format!("\"{evil}&"), &record);

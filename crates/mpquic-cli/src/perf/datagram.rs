@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_left_out() {
+    fn invalid_datagrams_are_ignored() {
         let start = crate::process::clock::now();
         let (mut tally, mut echo) = (Tally::new(start), Echo::new(start));
         assert_eq!(tally.losses(), None);

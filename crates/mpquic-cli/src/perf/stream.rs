@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_server_refuses_is_told_with_its_code() {
+    async fn refusals_are_reported_with_their_code() {
         let (pair, client) = client().await;
         let told = "the server refused a stream with the code 429; \
                     it may limit what a client takes up";

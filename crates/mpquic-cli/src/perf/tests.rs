@@ -37,7 +37,7 @@ fn amount(amount: Option<Amount>) -> Option<(u64, f64)> {
 }
 
 #[tokio::test]
-async fn what_is_measured_in_a_part_of_the_time() {
+async fn partial_measurements_have_their_own_time() {
     let (_served, client) = client().await;
     let args = Line::try_parse_from(["x", "localhost"]).unwrap().perf;
     let before = || Reading {

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_entrance_needs_is_told_where_it_helps() {
+    fn errors_of_entrances_name_the_missing_privilege() {
         let denied = ErrorKind::PermissionDenied;
         assert!(needs(denied, &Entrance::Transparent).contains("CAP_NET_ADMIN"));
         assert_eq!(needs(denied, &Entrance::Socks), "");

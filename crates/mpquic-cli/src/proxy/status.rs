@@ -501,7 +501,7 @@ mod socket {
         }
 
         #[tokio::test]
-        async fn what_a_killed_process_left_is_replaced_and_a_file_is_not() {
+        async fn socket_of_a_killed_process_is_replaced_but_no_file() {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("socket");
             drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_grows_bit_by_bit() {
+    fn bucket_refills_token_by_token() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut bucket = Bucket::new(1, 2, start);

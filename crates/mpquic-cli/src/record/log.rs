@@ -241,7 +241,7 @@ mod tests {
 
     /// The handshake, and what says nothing of arrivals.
     #[test]
-    fn what_is_no_packet_of_data_is_left_out() {
+    fn packets_without_data_are_left_out() {
         let mut initial = packet(0, 1, 1200);
         initial["header"]["packet_type"] = "initial".into();
         let without_length = json!({ "header": packet(0, 1, 1)["header"] });
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_memory_without_bound_is_refused() {
+    fn oversized_recordings_are_refused() {
         let start = 1e6;
         let one = |more: f64, name: &'static str, data: Value| {
             let begun = (start, "other", Value::Null);

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_forge_a_line() {
+    fn log_lines_cannot_be_forged() {
         let entry = entry("/\"\n\\x");
         let common = line(&entry, Format::Common);
         assert!(common.contains("\"GET /\\\"\\n\\\\x HTTP/3\""), "{common}");
@@ -318,7 +318,7 @@ mod tests {
 
     /// The end waits until all lines are written.
     #[test]
-    fn nothing_is_lost_at_the_end() {
+    fn waiting_lines_are_written_at_the_end() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log = AccessLog::open(&path, Format::Json).unwrap();
@@ -352,7 +352,7 @@ mod tests {
 
     /// Requests do not wait for the disk, and what cannot be written is counted.
     #[test]
-    fn what_comes_after_the_end_is_counted() {
+    fn lines_after_the_end_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log = AccessLog::open(&path, Format::Common).unwrap();

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_a_network() {
+    fn addresses_of_one_network_are_one_client() {
         let same = |a, b| network(ip(a)) == network(ip(b));
         assert!(same("192.0.2.1", "::ffff:192.0.2.1"));
         assert!(!same("192.0.2.1", "192.0.2.2"));

@@ -1,5 +1,5 @@
 //! The server's side of HTTP/0.9 over QUIC, ALPN `hq-interop`: a request is `GET /path` and CRLF on a bidirectional
-//! stream, the answer is the bare file. There is no status code: if a file cannot be sent, the
+//! stream, the answer is the file. There is no status code: if a file cannot be sent, the
 //! stream is reset.
 
 use std::convert::Infallible;
@@ -380,7 +380,7 @@ mod tests {
 
     /// Stalled clients make room for others, sooner than usual.
     #[tokio::test]
-    async fn when_no_more_files_may_be_open_the_slowest_client_gives_way() {
+    async fn slowest_client_gives_way_at_the_file_limit() {
         let limits = Limits {
             files: 1,
             stall_when_full: Duration::from_millis(100),
@@ -456,7 +456,7 @@ mod tests {
 
     /// An answer is no reason to stop a request that has not ended yet.
     #[tokio::test]
-    async fn who_ends_a_request_late_is_not_told_to_stop() {
+    async fn late_end_of_a_request_is_not_stopped() {
         let served = Served::start(Anything::new(5), Limits::default(), Alpn::HqInterop);
         let connection = served.connect(1 << 20).await;
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_follows_a_request_has_a_limit() {
+    async fn bytes_after_a_request_are_limited() {
         let connection = connect().await;
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"GET /file\r\n").await.unwrap();

@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_listened_on_already_needs_no_socket() {
+    async fn announced_address_of_a_listening_socket_needs_no_socket() {
         let same = |port| format!("127.0.0.1:{port}");
         let other = |_| "127.0.0.1:0".to_owned();
         // The same port of another address is another address.

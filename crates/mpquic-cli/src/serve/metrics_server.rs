@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_depends_on_the_target() {
+    fn metrics_answer_depends_on_the_target() {
         let found = |target: &str, has_page, ending| {
             let (status, kind, body) = found(target, &told(has_page), ending);
             (status, kind, body)

@@ -1,6 +1,6 @@
-//! The server's side of the QUIC performance protocol: [`crate::perf::stream`] tells what it is.
+//! The server of the QUIC performance protocol, described in [`crate::perf::stream`].
 //!
-//! DATAGRAMs are no part of the protocol. They come back as [`crate::perf::datagram`] says.
+//! DATAGRAMs are an addition to the protocol, described in [`crate::perf::datagram`].
 
 use std::sync::Arc;
 

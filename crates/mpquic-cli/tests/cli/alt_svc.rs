@@ -338,7 +338,7 @@ async fn certificates_are_read_again() {
 }
 
 #[test]
-fn what_cannot_be_announced_is_refused() {
+fn invalid_announcements_are_refused() {
     let (served, _) = directories(b"");
     let directory = served.path().to_str().unwrap();
     let output = run(&["serve", directory, "--alt-svc", "--alpn", "hq-interop"]);

@@ -21,7 +21,7 @@ fn carried(report: &Value, counter: &str) -> [(String, u64, String); 2] {
 }
 
 #[test]
-fn a_path_that_stands_by_carries_next_to_nothing() {
+fn backup_path_carries_nearly_nothing() {
     let content = data(24 << 20);
     let (served, target) = directories(&content);
     let server = Server::start(
@@ -56,7 +56,7 @@ fn a_path_that_stands_by_carries_next_to_nothing() {
 }
 
 #[test]
-fn what_stands_by_must_be_used() {
+fn backup_must_name_a_used_address() {
     let url = "https://localhost/file";
     for (more, told) in [
         (
@@ -116,7 +116,7 @@ fn paths_carry_by_their_weights() {
 
 /// The cheap path is enough for the rate, or there is none.
 #[test]
-fn what_costs_more_stands_by() {
+fn costly_paths_stand_by() {
     let content = data(1 << 20);
     let (served, target) = directories(&content);
     let server = Server::start(served.path(), &["--scheduler", "round-robin"]);

@@ -84,7 +84,7 @@ fn the_demo_keeps_to_its_rate() {
 }
 
 #[test]
-fn the_demo_tells_people_what_happens() {
+fn demo_describes_the_outage() {
     let output = run(&["demo", "--mib", "16", "--rate", "40M"]);
     assert_exit(&output, 0);
     let told = stderr(&output);

@@ -98,7 +98,7 @@ fn the_output_cannot_be_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_answer_is_not_what_was_asked_for() {
+async fn answer_without_the_requested_part_is_an_error() {
     let server = Peculiar::start();
     let target = tempfile::tempdir().unwrap();
     let file = target.path().join("copy");

@@ -100,7 +100,7 @@ fn assert_date(text: &str) {
 }
 
 #[tokio::test]
-async fn files_come_with_what_is_known_of_them() {
+async fn uploads_carry_time_and_permissions() {
     let content = data(3_000_000);
     let (served, _) = directories(&content);
     fs::write(served.path().join("a.html"), "<p>").unwrap();
@@ -267,7 +267,7 @@ async fn nothing_else_is_found() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn senseless_requests_are_refused() {
     let (served, _) = directories(b"x");
     let server = Server::start(served.path(), &[]);
     let mut client = Client::new(&server).await;
@@ -380,7 +380,7 @@ async fn read(
 /// A page of 60 objects, requested at once, the images first: what the page needs to be shown comes
 /// before them (RFC 9218).
 #[tokio::test]
-async fn what_is_urgent_comes_first() {
+async fn urgent_answers_arrive_first() {
     let kinds = [
         ("image", 40, 5),
         ("script", 15, 2),

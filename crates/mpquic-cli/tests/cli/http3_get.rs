@@ -197,7 +197,7 @@ async fn whole_answers_are_taken() {
 
 /// Each has one clear line and its exit code, and leaves no file that looks whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_answers_are_errors_that_say_what_is_wrong() {
+async fn other_answers_are_explained_errors() {
     let server = Peculiar::start();
     let target = tempfile::tempdir().unwrap();
     let file = target.path().join("copy");

@@ -32,7 +32,7 @@ fn bytes(line: &Value) -> u64 {
 
 /// A path is closed, then the server dies and another one takes its place.
 #[test]
-fn what_happens_is_told_while_it_happens() {
+fn events_are_printed_at_once() {
     let content = data(3_000_000);
     let (served, target) = directories(&content);
     let slow = ["--client-rate", "8M", "--scheduler", "round-robin"];

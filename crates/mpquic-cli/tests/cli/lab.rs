@@ -60,7 +60,7 @@ fn the_lab_runs_a_scenario_twice_to_the_same_bytes() {
 }
 
 #[test]
-fn the_lab_puts_what_was_published_beside_what_it_found() {
+fn lab_table_shows_published_and_measured_values() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("own.toml");
     let published = "[[published]]\ncontender = \"round-robin\"\nagainst = \"lrf\"\nratio = 9\n\
@@ -105,7 +105,7 @@ fn the_lab_lists_and_shows_its_scenarios() {
 }
 
 #[test]
-fn the_lab_says_what_is_wrong_with_a_scenario_and_where() {
+fn lab_errors_name_line_and_field() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("own.toml");
     let name = file.to_str().unwrap();

@@ -307,7 +307,7 @@ fn the_view_ends_with_its_command() {
 
 /// Without the view, bars tell how far it is.
 #[test]
-fn bars_are_shown_unless_nothing_is_to_be_said() {
+fn progress_bars_need_a_terminal_and_no_quiet() {
     let (served, target) = directories(&data(500_000));
     let server = Server::start(served.path(), &["--client-rate", "8M", "--allow-put"]);
     let (url, root) = (server.url("/file"), server.url("/"));

@@ -610,7 +610,7 @@ fn certificates_of_an_authority() {
 }
 
 #[test]
-fn what_is_not_there_is_reported_and_leaves_no_file() {
+fn missing_file_is_reported_and_leaves_no_part() {
     let (served, target) = directories(b"x");
     let inner = served.path().join("inner");
     fs::create_dir(&inner).unwrap();
@@ -633,7 +633,7 @@ fn what_is_not_there_is_reported_and_leaves_no_file() {
 }
 
 #[test]
-fn usage_errors_say_what_there_is() {
+fn usage_errors_list_valid_values() {
     let url = "https://127.0.0.1:1/file";
     let cases: [(&[&str], &[&str]); 16] = [
         (&[], &["Usage"]),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{Server, assert_exit, directories, mpquic, run, stderr, stdout};
 
 #[test]
-fn addresses_are_listed_with_what_is_left_out() {
+fn paths_lists_addresses_and_reasons() {
     let output = run(&["paths"]);
     assert_exit(&output, 0);
     let text = stdout(&output);
@@ -68,7 +68,7 @@ fn a_server_is_tried_from_each_address() {
 }
 
 #[test]
-fn what_does_not_work_is_told() {
+fn paths_reports_unreachable_addresses() {
     let server = Server::perf(&[]);
     let url = server.url("");
     let output = run(&["paths", &url, "--local", "127.0.0.1"]);

@@ -186,7 +186,7 @@ fn people_get_lines_and_tables() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_of_the_command_line_are_named() {
     let server = Server::perf(&["--client-requests", "3"]);
     let address = server.address.to_string();
     let quick = ["--time", "0.1"];

@@ -83,7 +83,7 @@ const FIGURES: [&str; 9] = [
 ];
 
 #[test]
-fn programs_reach_targets_and_the_server_tells_who_did() {
+fn programs_reach_targets_and_the_log_names_users() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("users"), "basic alice:secret\nbasic bob:secret\n").unwrap();
@@ -232,7 +232,7 @@ fn a_certificate_is_read_again() {
 /// Both sides tell what they have open, and only to their user.
 #[cfg(unix)]
 #[test]
-fn a_proxy_and_its_client_tell_what_is_open() {
+fn proxy_status_lists_open_flows() {
     use std::os::unix::fs::PermissionsExt;
 
     let directory = tempfile::tempdir().unwrap();
@@ -313,7 +313,7 @@ fn a_proxy_and_its_client_tell_what_is_open() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_of_options_is_said() {
+fn errors_of_a_config_file_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("proxy.toml");
     let config = config.to_str().unwrap();
@@ -389,7 +389,7 @@ fn certificates_let_clients_in() {
 }
 
 #[test]
-fn nobody_runs_an_open_proxy_by_mistake() {
+fn proxy_without_credentials_needs_open() {
     let output = run(&["proxy", "server", "--listen", "127.0.0.1:0"]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("--credentials"), "{output:?}");

@@ -313,7 +313,7 @@ fn exchange(target: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 #[ignore = "needs root, for network namespaces"]
-fn programs_without_a_setting_reach_targets_and_nothing_is_left_behind() {
+fn tun_serves_all_programs_and_leaves_no_trace() {
     let network = Network::new();
     let (server, port) = network.serve();
     let before = network.state();
@@ -360,7 +360,7 @@ fn programs_without_a_setting_reach_targets_and_nothing_is_left_behind() {
 
 #[test]
 #[ignore = "needs root, for network namespaces"]
-fn neighbours_are_routed_for_and_what_was_there_before_goes_on() {
+fn tun_routes_neighbours_and_keeps_earlier_connections() {
     let network = Network::new();
     let (server, port) = network.serve();
     let listener = Network::within(&network.server, || {
@@ -449,7 +449,7 @@ fn diverted_connections_reach_their_targets() {
 /// Without the privilege there is one line that says what it takes.
 #[test]
 #[ignore = "needs root, for network namespaces"]
-fn who_has_no_privilege_is_told() {
+fn missing_privileges_are_named() {
     let without = ["--bounding-set=-net_admin", "--inh-caps=-net_admin"];
     let output = Command::new("setpriv")
         .args(without)
@@ -470,7 +470,7 @@ fn who_has_no_privilege_is_told() {
 /// As a modem has none while there is no signal.
 #[test]
 #[ignore = "needs root, for network namespaces"]
-fn an_interface_without_an_address_keeps_nothing_from_starting() {
+fn interface_without_an_address_does_not_block_the_start() {
     let network = Network::new();
     let (server, port) = network.serve();
     ip(&format!(
@@ -488,7 +488,7 @@ fn an_interface_without_an_address_keeps_nothing_from_starting() {
 
 #[test]
 #[ignore = "needs root, for network namespaces"]
-fn what_a_killed_client_leaves_is_put_right() {
+fn proxy_down_undoes_a_killed_client() {
     let network = Network::new();
     let (server, port) = network.serve();
     let before = network.state();

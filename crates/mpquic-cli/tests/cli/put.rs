@@ -169,7 +169,7 @@ fn a_file_that_ends_early_is_not_stored() {
 
 /// RFC 9110 sections 9.3.4, 13 and 14.5.
 #[tokio::test]
-async fn what_clients_of_http_see() {
+async fn http_proxy_answers_of_the_entrance() {
     let (served, _) = directories(b"old");
     let server = Server::start(served.path(), &["--allow-put"]);
     let mut client = Client::new(&server).await;
@@ -474,7 +474,7 @@ fn a_file_is_resumed_at_a_server_that_begins_anew() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn odd_things_in_a_directory_keep_nothing_else_from_being_sent() {
+fn special_files_do_not_stop_an_upload() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;

@@ -91,7 +91,7 @@ fn a_page_shows_the_log_of_a_download() {
 // Other systems have no such names.
 #[cfg(unix)]
 #[test]
-fn what_a_peer_wrote_is_never_markup() {
+fn text_of_peers_is_never_markup() {
     let target = tempfile::tempdir().unwrap();
     let evil = "</script><img src=x onerror=alert(1)><script>alert(2)</script><!--";
     let closed = json!({
@@ -144,7 +144,7 @@ fn a_log_in_one_object_is_taken_as_well() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_nothing_is_written() {
+fn unreadable_log_is_named_and_no_page_written() {
     let target = tempfile::tempdir().unwrap();
     let page = target.path().join("page.html");
     fs::write(&page, "as it was").unwrap();

@@ -19,7 +19,7 @@ fn of_paths(scenario: &str, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_was_measured_can_be_run() {
+fn recorded_scenario_can_be_run() {
     let server = Server::perf(&["--client-rate", "20M"]);
     let target = tempfile::tempdir().unwrap();
     let file = target.path().join("here.toml");

@@ -74,7 +74,7 @@ fn fast(server: Server, directory: &Path) -> Server {
 }
 
 #[test]
-fn what_is_there_is_not_fetched_again() {
+fn existing_files_are_not_fetched_again() {
     let content = data(8_000_000);
     let (served, target) = directories(&content);
     let server = Server::start(served.path(), &["--client-rate", "24M"]);
@@ -183,7 +183,7 @@ fn a_restarted_server_is_asked_for_the_rest() {
 
 /// It is not the server that sends nothing.
 #[test]
-fn who_reads_standard_output_may_take_their_time() {
+fn slow_reader_of_standard_output_is_awaited() {
     let content = data(3_000_000);
     let (served, _target) = directories(&content);
     let server = Server::start(served.path(), &[]);
@@ -204,7 +204,7 @@ fn who_reads_standard_output_may_take_their_time() {
 }
 
 #[test]
-fn without_time_to_try_again_what_is_there_is_told() {
+fn without_retries_the_kept_part_is_reported() {
     let (served, target) = directories(&data(8_000_000));
     let slow = ["--client-rate", "24M", "--drain-timeout", "0"];
     let mut server = Server::start(served.path(), &slow);
@@ -224,7 +224,7 @@ fn without_time_to_try_again_what_is_there_is_told() {
 /// A limit of the system stands for a disk that is full: two MiB, of which a last piece may not fit.
 #[cfg(unix)]
 #[test]
-fn what_a_full_disk_has_is_told_and_gone_on_with() {
+fn download_continues_after_a_full_disk() {
     let content = data(8_000_000);
     let (served, target) = directories(&content);
     let server = Server::start(served.path(), &[]);

@@ -160,7 +160,7 @@ async fn names_lead_nowhere_else() {
 }
 
 #[test]
-fn what_recursive_cannot_do_is_refused() {
+fn options_without_use_for_recursive_are_refused() {
     for (more, expected) in [
         (&["https://localhost/file", "-r"][..], "end it with a slash"),
         (

@@ -7,7 +7,7 @@ use crate::{Server, assert_exit, data, directories, run, stderr, wait_until};
 
 /// Every client gets its file over two paths, whichever worker it has; what is counted is counted for all.
 #[test]
-fn workers_are_one_server() {
+fn workers_act_as_one_server() {
     const CLIENTS: u64 = 8;
     let content = data(300_000);
     let (served, target) = directories(&content);

@@ -74,7 +74,7 @@ async fn attempts_after_the_last_handle_are_ignored() -> TestResult {
 /// RFC 9001 section 4.1: the client is done after a round trip, the server half a round trip later, and
 /// the client knows that after another half.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_handshake_hears_of_it_at_once() -> TestResult {
+async fn waiting_for_the_handshake_ends_at_once() -> TestResult {
     let pair = Pair::with_paths(1)?;
     let to = pair.server.endpoint.local_addr()?;
     let start = Instant::now();

@@ -83,7 +83,7 @@ async fn gaps(disturb: impl Fn(&Pair, usize)) -> Result<Vec<Duration>, Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_disturbs_a_reader_unless_a_path_is_lost() -> TestResult {
+async fn reader_has_no_gap_unless_a_path_is_lost() -> TestResult {
     let gaps = gaps(|_, _| {}).await?;
     assert!(gaps.iter().all(|gap| *gap <= 2 * TICK), "{gaps:?}");
     Ok(())

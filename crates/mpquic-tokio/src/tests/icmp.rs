@@ -134,7 +134,7 @@ async fn messages_count_up_to_sixteen_in_ten_milliseconds() -> TestResult {
 
 /// Messages that arrive together are taken by one call.
 #[tokio::test(start_paused = true)]
-async fn of_many_messages_at_once_the_first_sixteen_count() -> TestResult {
+async fn first_sixteen_of_many_messages_count() -> TestResult {
     for (forged, counts) in [(15, true), (16, false)] {
         let pair = Pair::with_paths(1)?;
         let (connecting, [true_one, other]) = attempt(&pair)?;
@@ -149,7 +149,7 @@ async fn of_many_messages_at_once_the_first_sixteen_count() -> TestResult {
 
 /// Attempts from elsewhere end with it, and none begins.
 #[tokio::test(start_paused = true)]
-async fn where_nobody_listens_no_other_local_address_leads() -> TestResult {
+async fn closed_port_is_not_tried_from_other_local_addresses() -> TestResult {
     for wait in [0, 350] {
         let pair = Pair::with_paths(2)?;
         let (mut connecting, [true_one, _]) = attempt(&pair)?;
@@ -169,7 +169,7 @@ async fn where_nobody_listens_no_other_local_address_leads() -> TestResult {
 
 /// Whatever way leads there. The other address of the server is not waited for.
 #[tokio::test(start_paused = true)]
-async fn where_nobody_listens_no_other_attempt_leads() -> TestResult {
+async fn closed_port_is_not_tried_again() -> TestResult {
     let pair = Pair::with_paths(2)?;
     let to = pair.server.endpoint.local_addr()?;
     let closed: SocketAddr = "10.0.0.9:443".parse()?;

@@ -63,7 +63,7 @@ fn listening(
 
 /// Also of what a full socket has no room for, which waits in the connection.
 #[tokio::test(start_paused = true)]
-async fn who_asks_is_told_what_waits_behind_a_socket() -> TestResult {
+async fn asking_scheduler_gets_queue_lengths() -> TestResult {
     for asks in [true, false] {
         let told = Told::default();
         let needs = match asks {

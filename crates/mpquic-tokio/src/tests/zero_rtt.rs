@@ -83,7 +83,7 @@ async fn a_request_that_takes_its_time_leaves_with_the_first_flight() -> TestRes
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_connection_or_writes_much_holds_nothing_back() -> TestResult {
+async fn waiting_for_the_connection_or_a_large_write_releases_the_first_flight() -> TestResult {
     let pair = Pair::resuming().await?;
     let start = Instant::now();
     let (connected, incoming) = tokio::join!(pair.start()?, pair.attempt());
@@ -102,7 +102,7 @@ async fn who_waits_for_the_connection_or_writes_much_holds_nothing_back() -> Tes
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_written_and_waits_for_the_handshake_holds_nothing_back() -> TestResult {
+async fn writer_that_waits_for_the_handshake_releases_the_first_flight() -> TestResult {
     let pair = Pair::resuming().await?;
     let start = Instant::now();
     let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
@@ -193,7 +193,7 @@ async fn silent_application_holds_the_first_flight_briefly() -> TestResult {
 
 /// A server with another key does not know what the client was allowed.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_answer_hears_of_a_rejection() -> TestResult {
+async fn waiting_reader_hears_of_a_rejection() -> TestResult {
     let mut pair = Pair::resuming().await?;
     let config = EndpointConfig::new([1; 32]);
     pair.restart_server(server(default_transport())?, config)?;

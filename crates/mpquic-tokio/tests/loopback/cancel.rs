@@ -51,7 +51,7 @@ fn begin_and_drop<T>(future: impl Future<Output = T>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_dropped_while_it_waited_has_taken_nothing() -> TestResult {
+async fn dropped_waiting_futures_had_no_effect() -> TestResult {
     let (server, endpoint, a, b) = connected().await?;
     begin_and_drop(server.accept());
     begin_and_drop(endpoint.wait_idle());

@@ -137,7 +137,7 @@ async fn packets_of_an_unknown_version_are_answered() -> TestResult {
 }
 
 #[tokio::test]
-async fn an_endpoint_counts_what_it_does() -> TestResult {
+async fn endpoint_counts_connections() -> TestResult {
     let net = Net::two_paths()?;
     let to = net.server.local_addr()?;
     let (a, _b) = net.connect().await?;
@@ -184,7 +184,7 @@ async fn an_endpoint_counts_what_it_does() -> TestResult {
 
 /// What arrives for an endpoint that was closed while it accepts is closed, too.
 #[tokio::test]
-async fn a_closed_endpoint_accepts_nothing_more() -> TestResult {
+async fn closed_endpoint_accepts_no_connection() -> TestResult {
     let net = Net::two_paths()?;
     let connecting = net.client.connect(net.server.local_addr()?, "localhost")?;
     let incoming = within("attempt", net.server.accept())

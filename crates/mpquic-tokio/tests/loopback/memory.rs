@@ -103,7 +103,7 @@ async fn until_kept(endpoint: &Endpoint, is_right: impl Fn(u64) -> bool) -> Test
 }
 
 #[tokio::test]
-async fn an_endpoint_tells_what_it_keeps() -> TestResult {
+async fn endpoint_reports_memory() -> TestResult {
     const SIZE: usize = 900_000;
     /// What is kept besides, and what arrived since the account was last reviewed.
     const REST: u64 = 300_000;

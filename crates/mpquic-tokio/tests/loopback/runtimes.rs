@@ -210,7 +210,7 @@ fn interfaces_are_followed_outside_of_tokio() -> TestResult {
 }
 
 #[test]
-fn what_needs_tokio_says_so_outside_of_it() -> TestResult {
+fn calls_that_need_tokio_fail_on_other_runtimes() -> TestResult {
     /// Sockets are given to it.
     #[derive(Debug)]
     struct Socketless(Arc<dyn Runtime>);

@@ -172,7 +172,7 @@ fn assert_refused<const N: usize>(cases: [(EndpointBuilder, usize, &str); N]) ->
 }
 
 #[tokio::test]
-async fn what_workers_cannot_do_is_refused() -> TestResult {
+async fn options_without_workers_are_refused() -> TestResult {
     let fixed = ConnectionIds::new(|_| Fixed(0))?;
     let no_client = "workers are servers: build another endpoint for clients";
     assert_refused([

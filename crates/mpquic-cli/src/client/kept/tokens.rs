@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_kept_tokens_the_latest_goes_first() {
+    fn latest_kept_token_is_used_first() {
         let directory = tempfile::tempdir().unwrap();
         let tokens = KeptTokens::new(directory.path());
         fs::create_dir_all(&tokens.directory).unwrap();

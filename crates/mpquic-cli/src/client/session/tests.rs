@@ -353,7 +353,7 @@ async fn sockets_are_where_paths_start() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn who_is_the_way_out_asks_no_resolver() {
+async fn tun_client_asks_no_resolver() {
     let url = Uri::from_static("https://no-such-host.invalid/");
     let reach = reach(&["--insecure"]);
     let mut sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();

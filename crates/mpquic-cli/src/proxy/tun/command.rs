@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_say_is_given_back() {
+    fn output_of_programs_is_returned() {
         let shell = |script: &str| output("sh", &["-c", script].map(str::to_owned));
         let said = shell("cat; echo $LC_ALL; echo no >&2");
         assert_eq!(said.unwrap(), "C\n");

@@ -171,7 +171,7 @@ fn rules_are_removed_though_some_are_missing() {
 }
 
 #[test]
-fn what_a_killed_client_left_is_undone() {
+fn changes_of_a_killed_client_are_undone() {
     let directory = tempfile::tempdir().unwrap();
     let places = [directory.path().join("mpquic")];
     let fine = |_: &State| panic!("nothing was left");

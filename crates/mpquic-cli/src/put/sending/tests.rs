@@ -249,7 +249,7 @@ async fn request(server: &Endpoint) -> (Connection, SendStream, Vec<u8>) {
 /// The first byte is progress, and so are bytes sent before a try fails at once: with a paused
 /// clock nobody checks in between.
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_before_a_failure_counts() {
+async fn bytes_sent_before_a_failure_count() {
     let mut tries = Tries::new(Duration::ZERO);
     let later = tries.reached.at + Duration::from_secs(1);
     tries.reached.note(0, later);
@@ -371,7 +371,7 @@ impl Read for Slowly {
 }
 
 #[tokio::test]
-async fn who_waits_for_input_waits_for_no_server() {
+async fn waiting_for_input_notices_a_vanished_server() {
     let directory = tempfile::tempdir().unwrap();
     let there = Directory::new(directory.path(), false).unwrap();
     let served = Served::start(there.max_upload(Some(1000)), Limits::default(), Alpn::H3);

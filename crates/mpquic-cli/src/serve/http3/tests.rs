@@ -165,7 +165,7 @@ async fn a_request_that_stalls_is_given_up() {
 
 /// Stalled clients make room for others, sooner than usual.
 #[tokio::test]
-async fn when_no_more_files_may_be_open_the_slowest_client_gives_way() {
+async fn slowest_client_gives_way_at_the_file_limit() {
     let limits = Limits {
         files: 1,
         stall_when_full: Duration::from_millis(100),
