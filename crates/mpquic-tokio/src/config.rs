@@ -251,7 +251,7 @@ impl ClientConfig {
 
     /// Adds the knowledge of an earlier process ([`Self::known_ways`]); the last 256 entries are
     /// kept.
-    pub fn know_ways(&self, ways: impl IntoIterator<Item = KnownWay>) {
+    pub fn add_known_ways(&self, ways: impl IntoIterator<Item = KnownWay>) {
         ways.into_iter().for_each(|way| self.ways.add(way));
     }
 
@@ -496,7 +496,7 @@ impl ServerConfig {
 
     /// Once the oldest client has waited for [`Endpoint::accept`](crate::Endpoint::accept) this
     /// long, 20 ms by default, further clients must prove their address, unless there are fewer
-    /// half-open connections than [`Self::retry_floor`].
+    /// half-open connections than [`Self::retry_min_half_open`].
     #[must_use]
     pub fn retry_attempt_lag(mut self, lag: Duration) -> Self {
         self.core.retry_attempt_lag = lag;
@@ -505,7 +505,7 @@ impl ServerConfig {
 
     /// Once the oldest client has waited for [`Endpoint::accept`](crate::Endpoint::accept) this
     /// long, 100 ms by default, further clients get no answer and try again later, unless there are
-    /// fewer half-open connections than [`Self::retry_floor`].
+    /// fewer half-open connections than [`Self::retry_min_half_open`].
     #[must_use]
     pub fn max_attempt_lag(mut self, lag: Duration) -> Self {
         self.core.max_attempt_lag = lag;

@@ -64,27 +64,6 @@ impl Drop for Connection {
     }
 }
 
-/// The reason why a datagram was not sent.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SendDatagramError {
-    /// The peer does not accept datagrams.
-    #[error("the peer does not accept datagrams")]
-    UnsupportedByPeer,
-    /// Larger than [`Connection::max_datagram_size`].
-    #[error("the datagram is larger than a packet")]
-    TooLarge,
-    /// The send buffer is full; [`Connection::send_datagram_wait`] waits for room.
-    #[error("the datagram send buffer is full")]
-    Blocked,
-    /// The datagram is bound to a path that does not exist, or was abandoned.
-    #[error("no such open path")]
-    ClosedPath,
-    /// The connection ended.
-    #[error("connection lost")]
-    ConnectionLost(#[from] ConnectionError),
-}
-
 /// The reason why a path could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]

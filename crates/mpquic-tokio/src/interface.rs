@@ -178,7 +178,7 @@ fn kind_of(name: &str, facts: &Facts) -> Option<LeftOutReason> {
         return (!facts.has_card).then_some(LeftOutReason::Bridge);
     }
     match facts.kind.as_deref() {
-        Some("wireguard" | "vxlan" | "geneve" | "gre") => return Some(LeftOut::Tunnel),
+        Some("wireguard" | "vxlan" | "geneve" | "gre") => return Some(LeftOutReason::Tunnel),
         // Network cards and modems have types of their own, whatever their names.
         Some("wlan" | "wwan") => return None,
         _ => {}
@@ -271,7 +271,7 @@ fn judge(interfaces: Vec<if_addrs::Interface>, known: &dyn Known) -> Vec<Interfa
 }
 
 /// Why no path can start from an address, whatever other addresses exist.
-fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<LeftOut> {
+fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<LeftOutReason> {
     let is_down = match interface.oper_status {
         IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown => true,
         IfOperStatus::Unknown => SAYS_UNKNOWN_OF_DOWN,
