@@ -5,7 +5,7 @@
 //! byte of a window. So a change to one controller shows all controllers that it affects, and the
 //! new results have to be accepted on purpose:
 //!
-//!     ACCEPT_WINDOWS=1 cargo test -p mpquic-cc recorded
+//!     tools/accept windows
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 // Cube roots and powers come from the library of the system, and may differ in the last bit
 // elsewhere.
@@ -247,7 +247,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 /// Compares `now` with a recorded file of this directory.
 fn assert_recorded(file: &str, now: &str) {
     let file = format!("{}/src/{file}", env!("CARGO_MANIFEST_DIR"));
-    let compared = record::compare(file, "ACCEPT_WINDOWS", now);
+    let compared = record::compare(file, now);
     compared.unwrap_or_else(|changes| panic!("{changes}"));
 }
 

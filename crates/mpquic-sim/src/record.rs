@@ -47,15 +47,18 @@ impl Hash {
 }
 
 /// Compares a record with a recorded file, line by line. The part of a line before its colon is the
-/// key of the line. If the environment variable `accept` is set, the file is written first.
+/// key of the line. If the environment variable `ACCEPT_RECORDS` is set, the file is written first.
 ///
 /// # Errors
 ///
 /// The lines that differ, with old and new content, or the reason why the file could not be
 /// written.
-pub fn compare(file: impl AsRef<Path>, accept: &str, now: &str) -> Result<(), String> {
-    let file = file.as_ref();
-    if env::var_os(accept).is_some() {
+pub fn compare(file: impl AsRef<Path>, now: &str) -> Result<(), String> {
+    compare_or_accept(file.as_ref(), now, env::var_os("ACCEPT_RECORDS").is_some())
+}
+
+fn compare_or_accept(file: &Path, now: &str, is_accepted: bool) -> Result<(), String> {
+    if is_accepted {
         fs::write(file, now).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     let before = fs::read_to_string(file).unwrap_or_default();
@@ -63,7 +66,7 @@ pub fn compare(file: impl AsRef<Path>, accept: &str, now: &str) -> Result<(), St
     match changes.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "other than in {}; {accept}=1 accepts that:\n{changes}",
+            "other than in {}; tools/accept takes the new results over:\n{changes}",
             file.display()
         )),
     }
@@ -126,23 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn record_is_written_only_if_the_variable_is_set() {
+    fn record_is_written_only_if_it_is_accepted() {
         let name = format!("mpquic-record-{}.txt", std::process::id());
         let file = env::temp_dir().join(name);
-        let unset = "A_VARIABLE_THAT_NOBODY_SETS";
-        let error = compare(&file, unset, "a: 1\n").unwrap_err();
+        let error = compare_or_accept(&file, "a: 1\n", false).unwrap_err();
         let expected = format!(
-            "other than in {}; {unset}=1 accepts that:\nwas not there\nnow a: 1\n",
+            "other than in {}; tools/accept takes the new results over:\nwas not there\nnow a: 1\n",
             file.display()
         );
         assert_eq!(error, expected);
-        // A variable that is set everywhere.
-        assert_eq!(compare(&file, "PATH", "a: 1\n"), Ok(()));
-        assert_eq!(compare(&file, unset, "a: 1\n"), Ok(()));
-        assert!(compare(&file, unset, "a: 2\n").is_err());
+        assert_eq!(compare_or_accept(&file, "a: 1\n", true), Ok(()));
+        assert_eq!(compare_or_accept(&file, "a: 1\n", false), Ok(()));
+        assert!(compare_or_accept(&file, "a: 2\n", false).is_err());
         fs::remove_file(&file).unwrap();
         let nowhere = file.join("below a file");
-        assert!(compare(nowhere, "PATH", "a: 1\n").is_err());
+        assert!(compare_or_accept(&nowhere, "a: 1\n", true).is_err());
     }
 
     #[test]

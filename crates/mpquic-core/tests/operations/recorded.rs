@@ -3,7 +3,7 @@
 //! Other tests check right behaviour; this test finds any difference, down to a single bit on the wire and
 //! a nanosecond. A change that is meant to alter the runs accepts the new record:
 //!
-//!     ACCEPT_RUNS=1 cargo test -p mpquic-core --test all recorded
+//!     tools/accept runs
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 // Exponentials come from the system's library, and may differ in their last bit elsewhere.
 
@@ -96,6 +96,6 @@ fn runs_are_as_recorded() {
         now += &line(number, &mut runner);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/operations/recorded.txt");
-    let compared = record::compare(file, "ACCEPT_RUNS", &now);
+    let compared = record::compare(file, &now);
     compared.unwrap_or_else(|changes| panic!("{changes}"));
 }

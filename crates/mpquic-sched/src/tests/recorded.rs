@@ -5,7 +5,7 @@
 //! to a single packet. So a change to one scheduler shows all schedulers that it affects, and the
 //! new results have to be accepted on purpose:
 //!
-//!     ACCEPT_DECISIONS=1 cargo test -p mpquic-sched --lib recorded
+//!     tools/accept decisions
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 // Exponentials come from the library of the system, and may differ in the last bit elsewhere.
 
@@ -324,6 +324,6 @@ fn decisions_are_those_recorded() {
         now += &line(&name, &worlds);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/recorded.txt");
-    let compared = record::compare(file, "ACCEPT_DECISIONS", &now);
+    let compared = record::compare(file, &now);
     compared.unwrap_or_else(|changes| panic!("{changes}"));
 }

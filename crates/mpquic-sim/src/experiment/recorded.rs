@@ -6,7 +6,7 @@
 //! and the new results have to be accepted on purpose. The record also changes with the core,
 //! schedulers and controllers.
 //!
-//!     ACCEPT_SCENARIOS=1 cargo test -p mpquic-sim --lib experiment::recorded
+//!     tools/accept scenarios
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 // Logarithms and roots come from the library of the system, and may differ in the last bit
 // elsewhere.
@@ -79,6 +79,6 @@ fn scenarios_are_those_recorded() {
         now += &line(index, scenario.id, scenario.text);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/experiment/recorded.txt");
-    let compared = record::compare(file, "ACCEPT_SCENARIOS", &now);
+    let compared = record::compare(file, &now);
     compared.unwrap_or_else(|changes| panic!("{changes}"));
 }

@@ -5,7 +5,7 @@
 //! nanosecond. So a change to a queue shows everything that it affects, and the new results have to
 //! be accepted on purpose:
 //!
-//!     ACCEPT_LINKS=1 cargo test -p mpquic-sim --lib link::recorded
+//!     tools/accept links
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 // Logarithms and roots come from the library of the system, and may differ in the last bit
 // elsewhere.
@@ -215,6 +215,6 @@ fn links_behave_as_recorded() {
         let _ = write!(now, "{}", line(number, start));
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/link/recorded.txt");
-    let compared = record::compare(file, "ACCEPT_LINKS", &now);
+    let compared = record::compare(file, &now);
     compared.unwrap_or_else(|changes| panic!("{changes}"));
 }

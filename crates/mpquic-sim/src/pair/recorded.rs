@@ -6,7 +6,7 @@
 //! worlds that it affects, and the new results have to be accepted on purpose. The record also
 //! changes with the core, schedulers and controllers.
 //!
-//!     ACCEPT_PAIRS=1 cargo test -p mpquic-sim --lib pair::recorded
+//!     tools/accept pairs
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 // Logarithms and roots come from the library of the system, and may differ in the last bit
 // elsewhere.
@@ -268,6 +268,6 @@ fn pairs_behave_as_recorded() {
         now += &line(number);
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/pair/recorded.txt");
-    let compared = record::compare(file, "ACCEPT_PAIRS", &now);
+    let compared = record::compare(file, &now);
     compared.unwrap_or_else(|changes| panic!("{changes}"));
 }

@@ -4,7 +4,7 @@
 //! Other tests say what is right. This test says whether anything changed, down to a bit on the
 //! wire and a nanosecond, so that a change with side effects is noticed and accepted on purpose.
 //!
-//!     ACCEPT_DRIVER=1 cargo test -p mpquic-tokio --lib recorded
+//!     tools/accept driver
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ async fn compare(name: &str, run: impl AsyncFn(u64, Network) -> TestResult) -> T
         return Ok(());
     }
     let file = format!("{}/src/tests/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    Ok(record::compare(file, "ACCEPT_DRIVER", &now)?)
+    Ok(record::compare(file, &now)?)
 }
 
 #[tokio::test(start_paused = true)]
