@@ -78,7 +78,7 @@ thread_local! {
     static QUESTION: RefCell<Question> = const { RefCell::new(Question::None) };
 }
 
-/// What a [`Body`] in `data` says it is.
+/// The bytes of the [`Body`] in `data`, if there is one.
 fn ask(data: &mut impl Buf) -> Option<Bytes> {
     QUESTION.set(Question::Asked);
     data.advance(0);
@@ -112,7 +112,7 @@ pub(crate) fn take(data: &mut impl Buf) -> Option<[Bytes; 2]> {
 mod tests {
     use super::*;
 
-    /// A body behind a header, as `h3` has them.
+    /// A body behind a header, like in `h3`.
     struct Framed<B>(Bytes, B);
 
     impl<B: Buf> Buf for Framed<B> {
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(take(&mut framed(far)), None);
     }
 
-    /// Shows other bytes than the body in it.
+    /// Shows other bytes than those of its body.
     struct Wrapped(Body, Bytes);
 
     impl Buf for Wrapped {

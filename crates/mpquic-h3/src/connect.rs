@@ -21,8 +21,9 @@ const PREFIX: [u8; 2] = [0, 0];
 /// The pseudo-field of extended CONNECT requests.
 const PROTOCOL: &str = ":protocol";
 
-/// The field, and its value, that make an extended CONNECT request for `connect-udp` one for `connect-ip`
-/// (RFC 9484), of which `h3` 0.0.8 knows nothing. Give it to a request that is sent; one that was received has it.
+/// The field and value that turn an extended CONNECT request for `connect-udp` into one for
+/// `connect-ip` (RFC 9484), which `h3` 0.0.8 does not know. Add it to requests that you send;
+/// received requests have it.
 ///
 /// ```
 /// use http::{HeaderValue, Method, Request};
@@ -102,7 +103,7 @@ fn with_protocol(section: &[u8], is_received: bool) -> Option<Bytes> {
         let line = take_line(&mut rest)?;
         let before = changed.len();
         if line.name.is(MARK) {
-            // From the peer it says nothing.
+            // The peer's mark has no meaning.
             is_marked = true;
             continue;
         }

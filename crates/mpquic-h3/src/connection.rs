@@ -1,4 +1,4 @@
-//! [`Connection`]: a connection as `h3` drives it.
+//! [`Connection`]: a connection for `h3`.
 
 use std::task::{Context, Poll, ready};
 
@@ -90,7 +90,7 @@ impl Connection {
         self.priorities.clone()
     }
 
-    /// Accepts all unidirectional streams that are there.
+    /// Accepts all waiting unidirectional streams.
     fn accept_unidirectional(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectionError> {
         let OpenStreams {
             connection,
@@ -106,7 +106,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next stream that is for h3. Those of QPACK are read here.
+    /// The next stream for h3. Streams of QPACK are read here.
     fn next_unidirectional(
         &mut self,
         cx: &mut Context<'_>,
@@ -119,7 +119,7 @@ impl Connection {
                 continue;
             };
             let stream = self.arriving.swap_remove(index);
-            // One that ended before its type means nothing (RFC 9114 section 6.2).
+            // A stream that ended before its type has no meaning (RFC 9114 section 6.2).
             let Some(kind) = kind else { continue };
             match self.qpack.take(kind, stream)? {
                 None => self.qpack.read(cx)?,

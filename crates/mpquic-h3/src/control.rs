@@ -43,7 +43,7 @@ impl Control {
         }
     }
 
-    /// The stream is of this type. An error is what the connection is closed with.
+    /// The stream has this type. An error closes the connection.
     pub(crate) fn on_stream_type(&mut self, kind: u64) -> Result<(), Code> {
         self.kind = Some(kind);
         match (kind, &self.priorities) {
@@ -58,7 +58,7 @@ impl Control {
         self.kind
     }
 
-    /// True if the frame is for h3. An error is what the connection is closed with.
+    /// True if the frame is for h3. An error closes the connection.
     pub(crate) fn on_frame(&mut self, frame: &Frame) -> Result<bool, Code> {
         self.had_settings |= frame.kind == SETTINGS;
         if !self.had_settings {
@@ -88,13 +88,12 @@ impl Control {
     }
 }
 
-/// Looks at a frame on a stream for a request, of a client of ours or of the peer's. An error is what the connection is
-/// closed with.
+/// Checks a frame on a request stream, ours or the peer's. An error closes the connection.
 pub(crate) fn check_request_frame(frame: &Frame, is_ours: bool) -> Result<(), Code> {
     match frame.kind {
         // Clients send them, on the control stream.
         UPDATE_REQUEST | UPDATE_PUSH => Err(Code::H3_FRAME_UNEXPECTED),
-        // RFC 9114 section 7.2.5: it has an ID that we never allowed.
+        // RFC 9114 section 7.2.5: we never allowed its ID.
         PUSH_PROMISE if is_ours => Err(Code::H3_ID_ERROR),
         _ => Ok(()),
     }

@@ -10,7 +10,7 @@ use mpquic_tokio::{Connection, ConnectionError, ReadError, VarInt, WriteError};
 
 /// A request or a response that breaks a rule of RFC 9114 section 4.1.2. Its stream ended with `H3_MESSAGE_ERROR`.
 ///
-/// `h3` has it in a `StreamError::Undefined`.
+/// Found in `h3`'s `StreamError::Undefined`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MalformedMessage(&'static str);
 

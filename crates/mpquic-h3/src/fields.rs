@@ -9,7 +9,7 @@ use crate::qpack::{self, Line, Text};
 /// The field that marks a request for `connect-ip`, for h3 and the application; it never travels.
 pub(crate) const MARK: &str = "mpquic-protocol";
 
-/// What is wrong with what a peer sent.
+/// A fault in the peer's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// The message is malformed: the stream ends with H3_MESSAGE_ERROR (RFC 9114 section 4.1.2).
@@ -37,14 +37,14 @@ enum Pseudo {
     Status,
 }
 
-/// What fields say that passed all rules.
+/// Facts of a valid field section.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) is_connect: bool,
     pub(crate) content_length: Option<u64>,
     /// Of a response.
     pub(crate) status: u16,
-    /// `:protocol` or [`MARK`] is there.
+    /// True if `:protocol` or [`MARK`] is present.
     pub(crate) is_special: bool,
 }
 
@@ -57,7 +57,7 @@ struct Fields<'a> {
     facts: Facts,
 }
 
-/// Reads a field section. Its lines are looked at in their order.
+/// Checks a field section, line by line.
 pub(crate) fn check(section: &[u8], of: Of) -> Result<Facts, Wrong> {
     let mut fields = Fields {
         of,
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
         match name {
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
             | b"upgrade" => return Err("a field is about the connection"),
-            // RFC 9114 section 4.2: what else it may say is about the connection.
+            // RFC 9114 section 4.2: other values concern the connection.
             b"te" if self.of != Of::Request || !value.eq_ignore_ascii_case(b"trailers") => {
                 return Err("te says something else than trailers");
             }

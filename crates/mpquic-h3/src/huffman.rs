@@ -61,10 +61,10 @@ const fn code() -> Code {
     code
 }
 
-/// Appends the text of a string in Huffman's code; `None` if it is none (RFC 7541 section 5.2).
+/// Appends the decoded text; `None` if the code is not valid (RFC 7541 section 5.2).
 pub(crate) fn decode(string: &[u8], text: &mut Vec<u8>) -> Option<()> {
     let mut bytes = string.iter();
-    // The bits that come next, from the top, and ones behind them: so a string is filled up.
+    // The next bits from the top, followed by ones, which also pad a string.
     let (mut window, mut bits) = (u64::MAX, 0);
     loop {
         while bits <= 56 {
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// The codes as RFC 7541 appendix B has them: those of all lengths, first and last.
+    /// Codes of RFC 7541 appendix B: the first and last of all lengths.
     #[test]
     fn codes_are_those_of_the_table() {
         for (byte, code, length) in [
@@ -159,7 +159,7 @@ mod tests {
         // Eight ones are too many, and thirty ones are the end of the string, which is never sent.
         assert_eq!(decoded(&[0b0000_0111, 0xff]), None);
         assert_eq!(decoded(&[0xff; 4]), None);
-        // A code that is cut.
+        // A cut code.
         assert_eq!(decoded(&[0b1111_1110]), None);
     }
 }

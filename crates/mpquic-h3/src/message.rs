@@ -21,7 +21,7 @@ enum Stage {
     Trailers,
 }
 
-/// What a field section is.
+/// The kind of a field section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     /// The fields of a request or of a response; of a request, whether it may say `connect-ip`.
@@ -37,7 +37,7 @@ pub(crate) struct Message {
     /// The request's kind, for an answer.
     asked: Option<Asked>,
     stage: Stage,
-    /// A connection to somewhere else: only DATA may follow, of any length.
+    /// Set for a tunnel: only DATA may follow, of any length.
     is_tunnel: bool,
     /// Announced bytes of content still to come.
     left: Option<u64>,
@@ -92,7 +92,7 @@ impl Message {
                     self.stage = Stage::Fields;
                     self.is_tunnel = asked == Asked::Connect && facts.status < 300;
                     self.left = match (asked, facts.status) {
-                        // Whatever length they tell (RFC 9110 section 6.4.1).
+                        // Any announced length (RFC 9110 section 6.4.1).
                         (Asked::Head, _) | (_, 204 | 304) => Some(0),
                         _ => facts.content_length.filter(|_| !self.is_tunnel),
                     };

@@ -12,7 +12,7 @@ use crate::varint::Varint;
 
 /// Most streams with a remembered update of the client.
 const MAX_UPDATES: usize = 128;
-/// The bits of a stream ID that tell its kind (RFC 9000 section 2.1). Those of a request are 0.
+/// The bits of a stream ID with its kind (RFC 9000 section 2.1). They are 0 for requests.
 const KIND: u64 = 0b11;
 
 /// Decides for a server which answers leave first (RFC 9218); see
@@ -55,7 +55,7 @@ impl Priorities {
         }
     }
 
-    /// The client tells the priority of an answer. An error is what the connection is closed with.
+    /// The client sends the priority of an answer. An error closes the connection.
     pub(crate) fn on_update(&self, is_of_push: bool, payload: &[u8]) -> Result<(), Code> {
         let (id, priority) = read(is_of_push, payload)?;
         let mut updates = self.updates();

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The field that tells it.
+/// The field with the priority.
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
 
 /// Urgency of an answer for its client, from 0, the most urgent, to 7 (RFC 9218 section 4.1), and whether the answer is
@@ -62,7 +62,7 @@ impl Priority {
         }
     }
 
-    /// What the fields of a request say. What makes no sense is ignored (section 4).
+    /// The priority in the fields of a request. Invalid values are ignored (section 4).
     pub fn of_request(fields: &HeaderMap) -> Self {
         let values = fields.get_all(PRIORITY).iter();
         Self::of_values(values.filter_map(|value| value.to_str().ok()))
@@ -98,7 +98,7 @@ impl Priority {
         self.is_incremental
     }
 
-    /// The priority of a stream with such an answer: that of others, unless the client says more.
+    /// The priority of a stream with this answer; equal to others unless the client asks for more.
     pub(crate) fn of_stream(self) -> i32 {
         i32::from(Self::default().urgency) - i32::from(self.urgency)
     }
@@ -120,7 +120,7 @@ impl From<Priority> for HeaderValue {
     }
 }
 
-/// That of an answer of which nothing is said: 3, of no use in parts.
+/// The default of RFC 9218: urgency 3, not incremental.
 impl Default for Priority {
     fn default() -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! [`QpackStreams`]: the two streams of a peer's QPACK (RFC 9204 section 4.2).
 //!
-//! `h3` 0.0.8 takes these streams and never reads them, so they are read here.
+//! `h3` 0.0.8 accepts these streams and never reads them, so they are read here.
 
 use std::task::{Context, Poll};
 
@@ -13,7 +13,7 @@ use crate::streams::RecvStream;
 const ENCODER: u64 = 0x02;
 const DECODER: u64 = 0x03;
 
-/// The end of the connection: its code, and the words beside it.
+/// The end of the connection: its code and reason.
 type Fault = (Code, &'static str);
 
 /// The QPACK streams that the peer has opened.
@@ -24,7 +24,7 @@ pub(crate) struct QpackStreams {
 }
 
 impl QpackStreams {
-    /// Takes a stream of this type, or gives it back if it is none of QPACK.
+    /// Takes a stream of this type, or returns it if it is not of QPACK.
     pub(crate) fn take(
         &mut self,
         kind: u64,
@@ -48,7 +48,7 @@ impl QpackStreams {
         Ok(None)
     }
 
-    /// Reads everything that has arrived.
+    /// Reads all received data.
     pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
         if let Some(stream) = &mut self.encoder {
             read(stream, cx, |instructions| {
@@ -97,8 +97,8 @@ fn read(
     Ok(())
 }
 
-/// The instructions of a decoder. Nothing that we send refers to a dynamic table, so it may say only that it has given
-/// streams up (RFC 9204 section 4.4.2).
+/// The instructions of a decoder. We send nothing that refers to a dynamic table, so the decoder
+/// may only cancel streams (RFC 9204 section 4.4.2).
 #[derive(Debug, Default)]
 struct Cancellations {
     /// Bytes of a stream ID behind the first byte, if it has not ended.
@@ -109,7 +109,7 @@ impl Cancellations {
     /// Bytes behind the first byte of a stream ID, which is below 2^62 (RFC 7541 section 5.1).
     const MOST: u8 = 9;
 
-    /// False if there is another instruction among the bytes, or a number that is no stream ID.
+    /// False if the bytes have another instruction, or a number that is not a stream ID.
     fn read(&mut self, instructions: &[u8]) -> bool {
         instructions.iter().all(|&byte| match self.continued {
             None => {

@@ -1,4 +1,4 @@
-//! Streams as `h3` reads and writes them.
+//! Streams for reading and writing by `h3`.
 
 use std::fmt;
 use std::ops::Range;
@@ -38,13 +38,13 @@ pub struct BidiStream<B> {
 /// The sending half of a stream.
 pub struct SendStream<B> {
     stream: mpquic_tokio::SendStream,
-    /// What had no room yet.
+    /// Data without room yet.
     writing: Option<Box<Writing<B>>>,
     /// Nothing was given to a stream for a request of ours yet.
     begins_request: bool,
     /// Finished or reset, or of a kind that ends when it is dropped.
     ended: bool,
-    /// Once the halves are apart: what the other one received is malformed.
+    /// After the halves are split: set if the other half received malformed data.
     is_malformed: Option<Arc<AtomicBool>>,
 }
 
@@ -100,14 +100,14 @@ struct Receiving {
     /// Pieces not handed out yet.
     waiting: Range<usize>,
     rules: Rules,
-    /// What was looked at and comes next.
+    /// Checked data that comes next.
     ahead: Option<Bytes>,
     /// The trailers are handed out at the end of the stream: no frame may follow them.
     trailers: Option<Bytes>,
     is_malformed: bool,
     /// Once the halves are apart: tells the other one.
     tells_malformed: Option<Arc<AtomicBool>>,
-    /// Nothing need be said on drop.
+    /// Set if dropping has no effect.
     ended: bool,
 }
 
@@ -309,8 +309,8 @@ impl RecvStream {
         Self::new(connection, stream, units, rules)
     }
 
-    /// The type of a unidirectional stream, whose bytes are handed out all the same; `None` if the stream has ended
-    /// before it.
+    /// The type of a unidirectional stream; its bytes are still handed out. `None` if the stream
+    /// ended before its type.
     pub(crate) fn poll_kind(&mut self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
         let bytes = ready!(self.0.poll_data(cx));
         self.0.ahead = bytes.ok().flatten();
@@ -357,7 +357,7 @@ impl Receiving {
         }
     }
 
-    /// What of a unit is for h3.
+    /// The part of a unit that is for h3.
     fn check(&mut self, unit: Unit) -> Result<Option<Bytes>, Wrong> {
         match (unit, &mut self.rules) {
             (Unit::Frame(frame), Rules::Unidirectional(control)) => {
@@ -482,11 +482,11 @@ impl Receiving {
         self.arrived.get_mut(index).map(std::mem::take)
     }
 
-    /// The end of the stream: what is left, if anything.
+    /// The end of the stream: the rest, if any.
     fn finished(&mut self) -> Result<Option<Bytes>, StreamErrorIncoming> {
         self.ended = true;
         if self.units.is_in_data() {
-            // RFC 9114 section 7.1: something was lost. h3 would take it for the end.
+            // RFC 9114 section 7.1: data is missing. h3 would take it for the end.
             return Err(self.fail(Code::H3_FRAME_ERROR, "a stream ended within a frame"));
         }
         if let Some(rest) = self.units.end() {

@@ -11,7 +11,7 @@ use crate::varint::Varint;
 
 /// Frame type of DATA (RFC 9114 section 7.2.1), the only frame whose payload is not collected.
 const DATA: u64 = 0x00;
-/// Begins a WebTransport stream: what follows are no frames.
+/// Begins a WebTransport stream, which has no further frames.
 const WEBTRANSPORT: u64 = 0x41;
 /// Stream type of the control stream (RFC 9114 section 6.2.1), the only unidirectional one whose
 /// frames are read.
@@ -37,7 +37,7 @@ enum Next {
     FrameType,
     /// The length of a frame of this type.
     FrameLength(u64),
-    /// So many bytes of a DATA frame.
+    /// The remaining bytes of a DATA frame.
     Data(u64),
     /// So many bytes of a frame of another type.
     Payload {
@@ -82,7 +82,7 @@ impl Frame {
     }
 }
 
-/// A frame that is longer than the limit.
+/// A frame longer than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameTooLong;
 
@@ -159,7 +159,7 @@ impl Units {
         }
     }
 
-    /// The next unit; `None` if more has to arrive first.
+    /// The next unit; `None` if more data has to arrive first.
     pub(crate) fn next(&mut self) -> Result<Option<Unit>, FrameTooLong> {
         while !self.rest.is_empty() {
             if let Some(unit) = self.whole() {
@@ -309,7 +309,7 @@ mod tests {
         Ok(all)
     }
 
-    /// The units of a stream that arrives at once. However it arrives, the bytes are the same.
+    /// The units of a stream that arrives at once. Any other arrival gives the same bytes.
     fn check(new: fn(u64) -> Units, bytes: &[u8]) -> Result<Vec<Bytes>, FrameTooLong> {
         let whole = units(new(LIMIT), bytes, bytes.len());
         for size in 1..bytes.len() {

@@ -23,12 +23,12 @@ pub(crate) fn put_varint(buf: &mut BytesMut, value: u64) {
 #[derive(Debug, Default)]
 pub(crate) struct Varint {
     value: u64,
-    /// Bytes that are missing, once the first has arrived.
+    /// Number of missing bytes, once the first has arrived.
     missing: u8,
 }
 
 impl Varint {
-    /// Reads bytes until the number is complete; returns how many, and the number if it is.
+    /// Reads bytes until the number is complete; returns their count, and the number if complete.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> (usize, Option<u64>) {
         for (index, &byte) in bytes.iter().enumerate() {
             if self.missing == 0 {

@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 pub(crate) const DATAGRAM: u64 = 0x00;
 /// ADDRESS_ASSIGN, ADDRESS_REQUEST and ROUTE_ADVERTISEMENT (RFC 9484 section 4.7).
 const OF_IP: [u64; 3] = [0x01, 0x02, 0x03];
-/// The longest of these that is taken.
+/// The longest accepted capsule of CONNECT-IP.
 const MAX_OF_IP: u64 = 16 << 10;
 /// Longest accepted payload: a context ID, and the largest content of a UDP packet. Longer capsules
 /// are skipped, as too large a packet would be lost.
@@ -30,7 +30,7 @@ pub(crate) struct Capsules {
     of_ip: bool,
 }
 
-/// A capsule that cannot be skipped is too long.
+/// A capsule that may not be skipped is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
@@ -51,7 +51,7 @@ impl Capsules {
         self.rest = piece;
     }
 
-    /// The payload of the next DATAGRAM capsule; `None` if more has to arrive first.
+    /// The payload of the next DATAGRAM capsule; `None` if more data has to arrive first.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         // Without the capsules of CONNECT-IP, no capsule is too long, and no other type is taken.
         self.take().ok()?.map(|(_, payload)| payload)
@@ -65,7 +65,7 @@ impl Capsules {
         }
     }
 
-    /// Type and payload of the next capsule that means something; `None` if more has to arrive first.
+    /// Type and payload of the next known capsule; `None` if more data has to arrive first.
     pub(crate) fn take(&mut self) -> Result<Option<(u64, Bytes)>, TooLong> {
         loop {
             match self.state {
@@ -162,7 +162,7 @@ pub(crate) fn udp_payload(datagram: &[u8]) -> Option<&[u8]> {
     (take_varint(&mut rest)? == PAYLOAD).then_some(rest)
 }
 
-/// A variable-length integer (RFC 9000 section 16) at the front, which is taken off; `None` if it is cut.
+/// Takes a variable-length integer (RFC 9000 section 16) from the front; `None` if it is cut.
 pub(crate) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     let length = 1usize << (rest.first()? >> 6);
     let (number, left) = rest.split_at_checked(length)?;

@@ -29,7 +29,7 @@ const REAL_TIME: [u16; 6] = [53, 123, 3478, 3479, 5060, 5061];
 /// UDP ports of tunnels and of QUIC, which send again what is lost: IPsec, WireGuard, HTTP/3.
 const REPEATED: [u16; 4] = [443, 500, 4500, 51820];
 
-/// What a flow is for.
+/// The purpose of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// As fast as possible: streams come after other classes, but for a tenth of the time if these
@@ -125,8 +125,8 @@ impl fmt::Display for Class {
     }
 }
 
-/// Says of which class the flows to certain targets are: `CLASS=RULE`, such as `real-time=:5004-5010` or
-/// `bulk=10.0.0.0/8:22`. Where a target is a name, rules with networks do not concern it.
+/// The class of flows to certain targets: `CLASS=RULE`, such as `real-time=:5004-5010` or
+/// `bulk=10.0.0.0/8:22`. Rules with networks do not match targets that are names.
 ///
 /// ```
 /// use mpquic_proxy::{Class, ClassRule};
@@ -150,7 +150,7 @@ pub enum InvalidClassRule {
         "expected CLASS=RULE, such as real-time=:5004-5010; a class is bulk, interactive or real-time"
     )]
     Class,
-    /// What stands behind it is no rule.
+    /// The rule part is not valid.
     #[error("{0}")]
     Rule(#[from] InvalidRule),
 }
@@ -195,7 +195,7 @@ pub enum FlowKind {
 pub(crate) struct Guess {
     kind: FlowKind,
     class: Class,
-    /// It was said, or its port tells enough.
+    /// Set if the class was given, or follows from the port.
     is_known: bool,
     began: Instant,
     bytes: u64,
@@ -226,7 +226,7 @@ impl Guess {
         self.class
     }
 
-    /// It carries a payload, or a piece of a stream. Tells the class if that has changed.
+    /// The flow carries a payload, or a piece of a stream. Returns the class if it has changed.
     pub(crate) fn on_payload(&mut self, bytes: usize, now: Instant) -> Option<Class> {
         if self.is_known {
             return None;

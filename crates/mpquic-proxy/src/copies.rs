@@ -18,11 +18,11 @@ use crate::class::Class;
 use crate::flow_table::Flow;
 use crate::transport::has_room;
 
-/// The field with which it is offered and accepted.
+/// The field that offers and accepts copies.
 const FIELD: HeaderName = HeaderName::from_static("mpquic-udp-copies");
 /// A structured field that says yes.
 const TRUE: HeaderValue = HeaderValue::from_static("?1");
-/// The context ID: a client has the even ones.
+/// The context ID; clients have even ones.
 const NUMBERED: u64 = 2;
 /// Remembered numbers. A payload later than this many others is lost.
 const SPAN: u64 = 1024;
@@ -89,7 +89,7 @@ impl UdpSender {
             numbered.extend_from_slice(payload);
             let options = DatagramOptions::default().with_copy();
             match self.datagrams.send_with(&numbered, options) {
-                // Without the number it may fit.
+                // The payload may fit without its number.
                 Err(SendDatagramError::TooLarge) => {}
                 sent => return sent,
             }

@@ -1,4 +1,4 @@
-//! [`Credentials`]: who may use a proxy.
+//! [`Credentials`]: the users of a proxy.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ const MAX_NAME: usize = 64;
 
 /// What one user shows: a name and a password (RFC 7617), or a token (RFC 6750).
 ///
-/// As text it is `basic NAME:PASSWORD` or `bearer TOKEN`. It is never printed.
+/// As text `basic NAME:PASSWORD` or `bearer TOKEN`. Never printed.
 ///
 /// ```
 /// use mpquic_proxy::{Credential, Credentials};
@@ -134,7 +134,7 @@ impl Credentials {
         self.0.is_empty()
     }
 
-    /// The name that this value of `Proxy-Authorization` claims, right or not; empty if it claims none.
+    /// The user name in a value of `Proxy-Authorization`, right or wrong; empty without a name.
     pub(crate) fn claimed(field: &HeaderValue) -> String {
         let shown = || {
             let (scheme, shown) = field.to_str().ok()?.split_once(' ')?;

@@ -29,17 +29,17 @@ pub(crate) trait Deliver: Send + Sync {
         Some(Cow::Borrowed(payload))
     }
 
-    /// The proxy has assigned addresses, and withdrawn all others.
+    /// The proxy has assigned these addresses, and withdrawn all others.
     fn on_assigned(&self, _addresses: &[IpAddr]) {}
 }
 
-/// Bytes that a UDP socket of ours has room for, as far as the system allows: what comes while this
+/// Receive buffer of our UDP sockets, if the system allows it: for packets that arrive while this
 /// process waits for its turn. The default holds some 90 large packets.
 const ROOM: usize = 1 << 20;
 
 /// Gives a socket room for bursts.
 pub(crate) fn with_room(socket: UdpSocket) -> UdpSocket {
-    // With less it works as well, and loses more.
+    // A smaller buffer works as well, and loses more.
     let _ = SockRef::from(&socket).set_recv_buffer_size(ROOM);
     socket
 }

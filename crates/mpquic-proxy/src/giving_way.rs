@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
-/// What a flow was used for. The smallest gives way first: a flow without an answer, and of those the one that
-/// carried nothing for the longest time.
+/// The use of a flow. The smallest is displaced first: a flow without an answer, among those the
+/// longest idle one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Use {
     /// Something came back.
     pub(crate) is_answered: bool,
-    /// When it carried something last.
+    /// Time of the last payload.
     pub(crate) last: Instant,
 }
 

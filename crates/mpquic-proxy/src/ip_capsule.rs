@@ -35,15 +35,15 @@ pub(crate) struct Route {
 /// A capsule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// All that the receiver may send from.
+    /// All addresses from which the receiver may send.
     Assigned(Vec<Address>),
-    /// What the sender would like to have.
+    /// Addresses that the sender requests.
     Requested(Vec<Address>),
-    /// All that the sender can reach.
+    /// All networks that the sender can reach.
     Routes(Vec<Route>),
 }
 
-/// Why a capsule is none: the stream is to be reset (RFC 9297 section 3.3).
+/// Why a capsule is malformed: the stream has to be reset (RFC 9297 section 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Malformed {
     #[error("a capsule is cut")]

@@ -13,7 +13,7 @@ const PREFIX: &str = "/.well-known/masque/ip/";
 /// The path of a request that is for everything.
 pub(crate) const EVERYTHING: &str = "/.well-known/masque/ip/*/*/";
 
-/// What the packets of a request may be.
+/// Packets that a request allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IpScope {
     /// `None` for any network.
@@ -27,7 +27,7 @@ pub(crate) struct IpScope {
 pub(crate) enum InvalidScope {
     /// The path is none of the template.
     Path,
-    /// Target or protocol are none.
+    /// Target or protocol are not valid.
     Variable,
     /// A host's name, which is not looked up here.
     Name,
@@ -73,7 +73,7 @@ impl IpScope {
         let network = self.network.unwrap_or(everything);
         let protocol = if is_v4 { ICMP } else { ICMPV6 };
         let is_wanted = self.protocol.is_none_or(|only| only == protocol);
-        // The last address of an IPv4 network is the one for all: `broadcast` means no more than that.
+        // `broadcast` is the last address of an IPv4 network.
         (is_wanted && network.addr().is_ipv4() == is_v4).then_some(Route {
             first: network.network(),
             last: network.broadcast(),

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, UdpSocket};
 
-/// Connections that wait to be accepted.
+/// Connections that may wait to be accepted.
 const WAITING: i32 = 1024;
 
 /// Listens on TCP, beside listeners at `all` addresses: `[::]` includes all addresses of IPv4, unless

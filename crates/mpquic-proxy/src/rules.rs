@@ -61,7 +61,7 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 pub struct Rules {
     /// What is allowed.
     pub allow: Vec<Rule>,
-    /// What is denied, allowed or not.
+    /// Denied targets, even if allowed.
     pub deny: Vec<Rule>,
     /// Nothing else is allowed, public or not.
     pub only_allowed: bool,
@@ -87,8 +87,8 @@ pub struct Rule {
 )]
 pub struct InvalidRule;
 
-/// A prefix with which a network reaches IPv4 addresses by IPv6 (RFC 6052): of 32, 40, 48, 56, 64 or 96 bits, such as
-/// `2001:db8:64::/96`.
+/// A prefix by which a network reaches IPv4 addresses over IPv6 (RFC 6052): 32, 40, 48, 56, 64 or
+/// 96 bits, such as `2001:db8:64::/96`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nat64Prefix(Ipv6Net);
 
@@ -135,7 +135,7 @@ impl Rules {
             IpAddr::V4(_) => None,
             IpAddr::V6(address) => self.translated(address),
         };
-        // The target itself, by all of its names.
+        // The target itself, in all notations.
         let itself: Vec<_> = std::iter::once(address)
             .chain(translated.map(IpAddr::V4))
             .collect();
@@ -153,7 +153,7 @@ impl Rules {
         names(&self.allow, &itself) || !self.only_allowed && is_public()
     }
 
-    /// The address that the network translates this one to.
+    /// The address to which the network translates this one.
     fn translated(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let known = std::iter::once(Nat64Prefix(NAT64)).chain(self.nat64.iter().copied());
         known.filter_map(|prefix| prefix.translated(address)).next()

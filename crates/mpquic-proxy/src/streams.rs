@@ -66,7 +66,7 @@ macro_rules! halves {
 halves!(client);
 halves!(server);
 
-/// What has arrived already is read together.
+/// Reads all available data together.
 pub(crate) struct Gathered<R> {
     pub(crate) recv: R,
     /// What was seen behind the last piece, and is not told yet.
@@ -78,8 +78,7 @@ impl<R: Incoming> Gathered<R> {
         Self { recv, end: None }
     }
 
-    /// Adds pieces to `pieces`, which is empty: what is there, at most `most` of them. Adds none at
-    /// the end.
+    /// Adds available pieces, at most `most`, to `pieces`, which is empty. Adds none at the end.
     pub(crate) async fn read(
         &mut self,
         pieces: &mut Vec<Bytes>,

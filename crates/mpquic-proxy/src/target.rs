@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// The examples of RFC 9298 section 3, and what is none.
+    /// The examples of RFC 9298 section 3, and invalid paths.
     #[test]
     fn paths_are_those_of_the_template() {
         let of = |path: &str| Target::from_udp_path(path).map(|target| target.to_string());

@@ -18,7 +18,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// That of a connection. Its protocol is known once the handshake is complete.
+    /// The session of a connection. Its protocol is known after the handshake.
     pub fn new(connection: Connection) -> Self {
         let protocol = connection.handshake_data().and_then(|data| data.protocol);
         let protocol = protocol.and_then(|name| String::from_utf8(name).ok());
@@ -89,7 +89,7 @@ impl web_transport_trait::Session for Session {
     }
 }
 
-/// What all paths have done together.
+/// Sums over all paths.
 struct Sums {
     connection: ConnectionStats,
     paths: Vec<PathStats>,

@@ -10,7 +10,7 @@ use crate::Error;
 #[derive(Debug)]
 pub struct SendStream {
     inner: mpquic_tokio::SendStream,
-    /// It was finished or reset.
+    /// True once the stream was finished or reset.
     has_ended: bool,
 }
 
@@ -31,7 +31,7 @@ impl SendStream {
 impl Drop for SendStream {
     fn drop(&mut self) {
         if !self.has_ended {
-            // What is closed needs no reset.
+            // A closed stream needs no reset.
             let _ = self.inner.reset(0u32.into());
         }
     }
@@ -53,7 +53,7 @@ impl web_transport_trait::SendStream for SendStream {
     }
 
     fn set_priority(&mut self, order: i32) {
-        // What is closed needs no priority.
+        // A closed stream needs no priority.
         let _ = self.inner.set_priority(order);
     }
 
@@ -119,7 +119,7 @@ impl web_transport_trait::RecvStream for RecvStream {
     }
 
     fn stop(&mut self, code: u32) {
-        // What is closed needs no stop.
+        // A closed stream needs no stop.
         let _ = self.0.stop(code.into());
     }
 

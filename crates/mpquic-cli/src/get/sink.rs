@@ -133,7 +133,7 @@ impl Sink {
         let (tell, end) = oneshot::channel();
         let thread = thread::Builder::new()
             .name("sink".to_owned())
-            // Nobody has to wait for it.
+            // No task has to wait for it.
             .spawn(move || drop(tell.send(drain(receiver, output))))?;
         let sink = Self {
             sender: Some(sender),

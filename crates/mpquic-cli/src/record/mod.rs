@@ -43,7 +43,7 @@ const LOADED_PAUSE: Duration = Duration::from_millis(20);
 /// lab run`. A path with a long round trip needs more time to reach its rate: see --time.
 #[derive(Debug, Args)]
 pub(crate) struct Record {
-    /// The server, as HOST[:PORT] or https://HOST[:PORT]; the port is 4433 unless named
+    /// The server, as HOST[:PORT] or https://HOST[:PORT]; the default port is 4433
     #[arg(value_name = "SERVER", value_parser = parse_server, required_unless_present = "log")]
     server: Option<Uri>,
     /// Do not measure; read this qlog file of a client whose download kept all paths busy (`mpquic

@@ -18,7 +18,7 @@ const LARGEST: usize = 64 << 10;
 /// The socket of an association.
 pub(crate) struct Association {
     socket: UdpSocket,
-    /// Nobody else's packets are taken.
+    /// Only packets of this address are accepted.
     client: IpAddr,
     /// Where they come from, once one came.
     from: OnceLock<SocketAddr>,
@@ -60,7 +60,7 @@ impl Association {
         self.socket.local_addr()
     }
 
-    /// Carries packets until it is dropped.
+    /// Carries packets until dropped.
     pub(crate) async fn run(self: Arc<Self>, proxy: &Client) {
         let flows = DatagramFlows::<Target>::new(proxy.clone(), MOST);
         let mut buffer = vec![0; LARGEST];

@@ -13,7 +13,7 @@ use crate::datagrams::Deliver;
 use crate::giving_way::{Order, Use};
 use crate::target::Target;
 
-/// Flows of one socket, or of one device, open at a time. One more makes another give way.
+/// Open flows of one socket or device. A further one displaces another.
 pub(crate) const MOST: usize = 16_384;
 /// Bytes of payloads that wait for a flow to open, which takes a round trip. More are lost.
 const WAITING: usize = 256 << 10;
@@ -54,7 +54,7 @@ impl Key for Target {
     }
 }
 
-/// Flows by what tells them apart. They end when this is dropped.
+/// Flows by key. They end when this is dropped.
 pub(crate) struct DatagramFlows<K: Key> {
     client: Client,
     most: usize,
@@ -65,7 +65,7 @@ struct Table<K: Key> {
     flows: BTreeMap<K, Entry>,
     /// The flows of each source,
     sources: BTreeMap<Option<IpAddr>, Order<K>>,
-    /// and the sources by how many they have.
+    /// Sources by their number of flows.
     largest: BTreeSet<(usize, Option<IpAddr>)>,
     next_number: u64,
 }
@@ -178,7 +178,7 @@ impl<K: Key> Table<K> {
 #[derive(Default)]
 struct Waiting {
     payloads: Vec<Vec<u8>>,
-    /// With the memory that each takes beside its bytes.
+    /// Including the memory for each payload besides its bytes.
     bytes: usize,
 }
 
@@ -190,7 +190,7 @@ impl Waiting {
 }
 
 impl<K: Key> DatagramFlows<K> {
-    /// At most so many are open at a time.
+    /// At most `most` flows are open at a time.
     pub(crate) fn new(client: Client, most: usize) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -254,7 +254,7 @@ async fn carry<K: Key>(
     wanted: Wanted,
     deliver: Arc<dyn Deliver>,
 ) {
-    // Changes the flow, and tells what it was.
+    // Replaces the flow, and returns the old one.
     let replace = |next: Flow| {
         let flows = flows.upgrade()?;
         let mut table = flows.lock();

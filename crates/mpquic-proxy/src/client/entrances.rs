@@ -167,7 +167,7 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) 
                 }
                 Entrance::Tcp(target) => serve_forward(tcp, target, &client).await,
                 Entrance::Transparent => serve_diverted(tcp, own, &client).await,
-                // It has a socket of its own.
+                // The entrance has a socket of its own.
                 Entrance::Udp(_) => Ok(()),
             };
             if let Err(error) = served {

@@ -44,7 +44,7 @@ pub(crate) enum Chunk {
 }
 
 impl Body {
-    /// What the fields of a message say; `None` if they say nothing.
+    /// The length that a message's fields announce; `None` without an announcement.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Chunk {
                 let Some(taken) = line_into(line, bytes, MAX_SIZE_LINE)? else {
                     return Ok(bytes.len());
                 };
-                // An empty line would be read as 0.
+                // An empty line would be parsed as 0.
                 if !line.first().is_some_and(u8::is_ascii_hexdigit) {
                     return Err(Malformed);
                 }

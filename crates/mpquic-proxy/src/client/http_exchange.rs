@@ -38,7 +38,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// If the body is no body.
+    /// If the body is malformed.
     pub(crate) fn begin(fetched: Fetched, behind: &[u8]) -> Result<(Self, Vec<u8>), StatusCode> {
         let Fetched {
             mut head,

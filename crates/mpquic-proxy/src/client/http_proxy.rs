@@ -43,7 +43,7 @@ pub(crate) struct Fetched {
     pub(crate) upgrades: bool,
 }
 
-/// Reads the head of a request; `None` until all of it is there.
+/// Reads the head of a request; `None` until it is complete.
 ///
 /// # Errors
 ///
@@ -122,8 +122,8 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Asked>, StatusCode> {
     }))
 }
 
-/// The host of an absolute target, and what the server is asked for. Browsers send characters there that RFC 3986
-/// does not know; the server may judge them.
+/// The host of an absolute target, and the rest for the server. Browsers send characters that RFC
+/// 3986 does not allow; the server may judge them.
 fn split(asked: &str) -> Result<(Authority, &str), StatusCode> {
     // Without a scheme it is for a server, not for a proxy.
     let (scheme, rest) = asked.split_once("://").ok_or(StatusCode::BAD_REQUEST)?;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::target::{Host, Target};
 
 const VERSION: u8 = 5;
-/// No authentication: entrances are for those who reach them.
+/// No authentication: everybody who reaches an entrance may use it.
 const NO_AUTHENTICATION: u8 = 0;
 const NO_ACCEPTABLE_METHODS: u8 = 0xff;
 
@@ -39,11 +39,12 @@ pub(crate) type Parsed<T> = Option<(T, usize)>;
 pub(crate) enum Refused {
     /// Closed without a word: it speaks something else.
     Silently,
-    /// These bytes are the answer.
+    /// Answer with these bytes.
     With(Reply),
 }
 
-/// The client's greeting: whether it can do without authentication. `None` until all of it is there.
+/// The client's greeting: true if the client can do without authentication. `None` until it is
+/// complete.
 pub(crate) fn greeting(bytes: &[u8]) -> Result<Parsed<bool>, Refused> {
     match bytes {
         [version, ..] if *version != VERSION => Err(Refused::Silently),
@@ -162,7 +163,7 @@ fn address(bytes: &[u8]) -> Result<Parsed<Option<Target>>, Refused> {
         Some(Host::Address(Ipv6Addr::from(v6).into()))
     } else {
         let name = std::str::from_utf8(host).ok();
-        // Some programs name IPv6 addresses as URLs do.
+        // Some programs write IPv6 addresses as in URLs.
         let bare = |name: &str| {
             let inside = name.strip_prefix('[')?.strip_suffix(']')?;
             inside

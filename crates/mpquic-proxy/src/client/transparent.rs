@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
 
-    /// Connections that wait to be accepted.
+    /// Connections that may wait to be accepted.
     const WAITING: i32 = 1024;
 
     if address.ip().is_unspecified() {
@@ -35,7 +35,7 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Other systems divert in other ways.
+/// Other systems divert connections in other ways.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn listen(_: SocketAddr) -> io::Result<TcpListener> {
     let why = "connections are diverted on Linux only";

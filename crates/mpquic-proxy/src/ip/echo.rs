@@ -1,4 +1,4 @@
-//! ICMP's echo (RFC 792, RFC 4443 section 4): what `ping` sends, and its answers.
+//! ICMP echo (RFC 792, RFC 4443 section 4): the messages of `ping`.
 
 use std::net::IpAddr;
 
@@ -46,7 +46,7 @@ impl<'a> Echo<'a> {
         Self::of_message(body, source.is_ipv4())
     }
 
-    /// A message without the header of IP; its checksum is not looked at.
+    /// A message without IP header; its checksum is not checked.
     pub(crate) fn of_message(message: &'a [u8], is_v4: bool) -> Option<Self> {
         let (header, data) = message.split_first_chunk::<HEADER>()?;
         let [kind, code, _, _, a, b, c, d] = *header;
@@ -88,7 +88,7 @@ impl<'a> Echo<'a> {
         message
     }
 
-    /// Appends it as a packet.
+    /// Appends the message as a packet.
     pub(crate) fn put(&self, packet: &mut Vec<u8>, ends: (IpAddr, IpAddr)) {
         let is_v4 = ends.0.is_ipv4();
         let protocol = if is_v4 { ICMP } else { ICMPV6 };

@@ -1,4 +1,4 @@
-//! The headers of IP: what they say, and packets with new ones.
+//! IP headers: parsing, and packets with new ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ pub(crate) const ICMPV6: u8 = 58;
 const MAX_EXTENSIONS: usize = 8;
 const HOP_LIMIT: u8 = 64;
 
-/// The word at a place, if it is there.
+/// The word at an offset, if it exists.
 pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u16> {
     let word = bytes.get(at..at + 2)?;
     Some(u16::from_be_bytes([word[0], word[1]]))
@@ -28,7 +28,7 @@ pub(crate) struct Layout {
     pub(crate) end: usize,
 }
 
-/// Reads an IP packet; `None` for one that is broken, or a fragment.
+/// Parses an IP packet; `None` for malformed packets and fragments.
 pub(crate) fn layout(ip: &[u8]) -> Option<Layout> {
     match ip.first()? >> 4 {
         4 => layout_v4(ip),

@@ -1,5 +1,5 @@
-//! What a raw socket for ICMP is to hear: only the answers to its own questions. The system would give each such
-//! socket all ICMP that comes to the machine.
+//! A filter for a raw ICMP socket: only answers to its own requests pass. Without it, the system
+//! would give each such socket all ICMP of the machine.
 
 use socket2::SockFilter;
 
@@ -18,7 +18,7 @@ const END: u16 = 0x06;
 /// Where the identifier of an echo message stands.
 const IDENTIFIER: u32 = 4;
 
-/// An operation, how many to leave out after it if what it compares is equal or not, and what it works on.
+/// An operation, the number of steps to skip if its comparison holds or fails, and its operand.
 type Step = (u16, u8, u8, u32);
 
 /// Passes answers with this identifier, and nothing else.
@@ -55,7 +55,7 @@ mod tests {
     use crate::ip::echo::{Echo, Kind};
     use crate::ip::header::layout;
 
-    /// As the system runs it: how many bytes pass. What is too short does not.
+    /// Runs the filter like the system: the number of bytes that pass. Short packets do not pass.
     fn run(steps: &[Step], packet: &[u8]) -> Option<u32> {
         let (mut loaded, mut index, mut next) = (0, 0, 0);
         loop {

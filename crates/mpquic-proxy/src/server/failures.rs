@@ -1,4 +1,4 @@
-//! [`Failures`]: who shows wrong credentials has to wait, longer each time.
+//! [`Failures`]: growing waits after wrong credentials.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 /// Failures that cost nothing: people mistype.
 const FREE: u32 = 5;
-/// The first wait. Each is twice as long as the one before.
+/// The first wait. Each following one is twice as long.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
-/// While an address waits, one credential of a name that has not failed is looked at in this time: who shares the
-/// address may be somebody else.
+/// While an address waits, one credential of a name without failures is checked in this time:
+/// others may share the address.
 const LOOK: Duration = Duration::from_secs(1);
-/// Names of one address are counted in so many places, and so take no more memory.
+/// Names of an address share this number of counters, which limits memory.
 const PLACES: u8 = 64;
 /// Counts that are remembered.
 const MOST: usize = 16_384;
@@ -27,13 +27,13 @@ const MOST: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Mutex<BTreeMap<Counted, Failed>>);
 
-/// All of a network, or the names that have one place in it.
+/// A whole network, or the names with one counter in it.
 type Counted = (IpNet, Option<u8>);
 
 #[derive(Debug, Clone, Copy)]
 struct Failed {
     count: u32,
-    /// Nothing is looked at before.
+    /// No credential is checked before this time.
     until: Instant,
     /// When a name was looked at nevertheless.
     looked: Instant,
@@ -51,7 +51,8 @@ impl Failures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long it is until the credential of this name, from this address, is looked at; `None` if it may be now.
+    /// The wait before a credential of this name from this address is checked; `None` if it may be
+    /// checked now.
     pub(crate) fn wait(&self, address: IpAddr, name: &str) -> Option<Duration> {
         let now = Instant::now();
         let mut known = self.lock();
@@ -95,7 +96,7 @@ impl Failures {
         }
     }
 
-    /// It was shown with right ones. What others did at the same address is not forgotten.
+    /// A right credential was shown. Failures of other names at the address are kept.
     pub(crate) fn on_success(&self, address: IpAddr, name: &str) {
         let mut known = self.lock();
         let network = network(address);
@@ -115,7 +116,7 @@ fn place(name: &str) -> u8 {
     Sha256::digest(name).first().copied().unwrap_or_default() % PLACES
 }
 
-/// Makes room: those who have waited long enough, or else the one who has waited longest.
+/// Makes room: forgets entries whose wait is over, otherwise the one that has waited longest.
 fn forget(known: &mut BTreeMap<Counted, Failed>, now: Instant) {
     known.retain(|_, failed| now < failed.until + LONGEST);
     if known.len() >= MOST {
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(failures.wait(address, "bob"), Some(FIRST));
     }
 
-    /// Many names are guessed at from an address that others share.
+    /// Many names are guessed from a shared address.
     #[tokio::test(start_paused = true)]
     async fn who_shares_an_address_is_still_looked_at() {
         let failures = Failures::default();
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(failures.wait(address, "bob"), Some(LOOK), "one in a second");
         tokio::time::advance(LOOK).await;
         assert_eq!(failures.wait(address, "bob"), None);
-        // One who mistyped, and then did not, takes those failures back.
+        // A right credential after a mistyped one clears these failures.
         failures.on_failure(address, "alice");
         assert_eq!(failures.wait(address, "a"), Some(8 * FIRST));
         for name in ["alice", "b", "c", "d"] {

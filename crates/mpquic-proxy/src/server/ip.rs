@@ -1,8 +1,8 @@
-//! The far side of CONNECT-IP (RFC 9484): packets of one client that leave from this machine.
+//! The server of CONNECT-IP (RFC 9484): packets of one client that leave from this machine.
 //!
-//! What leaves is ICMP's echo, by sockets of the system for that: it takes neither a device nor routes nor
-//! a translation of addresses by the kernel, and mostly no privilege. Every client is told the same address
-//! of its own, for nobody else ever sees it; the sequence number of what leaves says whose answer comes.
+//! ICMP echo messages leave through the system's ICMP sockets, which needs no device, routes or
+//! address translation, and mostly no privilege. Every client gets the same address, because nobody
+//! else sees it; the sequence number of a sent message identifies the client of the answer.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,17 +30,18 @@ use crate::relay::until_idle;
 use crate::rules::Rules;
 use crate::streams::{Incoming, Outgoing, end};
 
-/// The addresses of every client. RFC 2544 has the first set aside for tests of devices; the second has a random
-/// number as RFC 4193 wants it.
+/// The addresses of every client. RFC 2544 reserves the first network for tests of devices; the
+/// second has a random number, as RFC 4193 requires.
 const ADDRESS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1));
 const ADDRESS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd6d, 0x7071, 0x7569, 0x63a5, 0, 0, 0, 1));
 /// Questions that wait for an answer. One more takes the place of the oldest.
 const WAITING: usize = 1024;
-/// Capsules that wait to be sent.
+/// Capsules that may wait to be sent.
 const CAPSULES: usize = 16;
-/// The longest message of ICMP that leaves. Capsules may have longer ones, but no link does.
+/// Longest ICMP message that is sent. Capsules may have longer ones, but links do not.
 const LONGEST: usize = 2 << 10;
-/// Room for the answer, which is as long, with a header of IPv4 and its options, and a byte that tells if it is longer.
+/// Room for an answer of equal length, an IPv4 header with options, and a byte that shows longer
+/// ones.
 const BUFFER: usize = LONGEST + 60 + 1;
 
 /// A question on its way.
@@ -56,7 +57,7 @@ struct Question {
 #[derive(Debug, Default)]
 struct Questions {
     next: u16,
-    /// Each at its number modulo its length.
+    /// Each question at its number modulo the length.
     waiting: Vec<Option<Question>>,
     /// That the socket has.
     hop_limit: u8,
@@ -77,7 +78,7 @@ impl Questions {
         number
     }
 
-    /// Forgets the question that is answered from there.
+    /// Removes the question that this answer belongs to.
     fn take(&mut self, number: u16, from: IpAddr) -> Option<Question> {
         let place = self.waiting.get_mut(usize::from(number) % WAITING)?;
         place.take_if(|question| question.number == number && question.target == from)
@@ -87,7 +88,7 @@ impl Questions {
 /// A socket for ICMP of one IP version.
 struct Way {
     socket: UdpSocket,
-    /// Whose messages are ours, on a socket that hears all; else the system sees to that.
+    /// The identifier of our messages, on a socket that hears all; on others the system filters.
     identifier: Option<u16>,
     questions: Mutex<Questions>,
 }
@@ -110,14 +111,14 @@ impl Way {
         };
         socket.set_nonblocking(true)?;
         Ok(Self {
-            // It is sent to and received from like one.
+            // Sends and receives work like on a UDP socket.
             socket: UdpSocket::from_std(socket.into())?,
             identifier,
             questions: Mutex::default(),
         })
     }
 
-    /// Sends a question on. What the socket has no room for is lost.
+    /// Sends a question on. A question without room is lost.
     fn send(&self, target: IpAddr, echo: &Echo<'_>, hop_limit: u8) -> bool {
         let mut questions = (self.questions.lock()).unwrap_or_else(PoisonError::into_inner);
         if questions.hop_limit != hop_limit {
@@ -149,7 +150,7 @@ impl Way {
             };
             let (is_v4, from) = (client.is_ipv4(), from.ip());
             let echo = reply(&buffer[..length], is_v4, self.identifier);
-            // What fills the buffer may have been longer.
+            // A message that fills the buffer may have been longer.
             let Some(echo) = echo.filter(|_| length < buffer.len()) else {
                 continue;
             };
@@ -171,8 +172,8 @@ impl Way {
     }
 }
 
-/// The answer in what a socket heard; `None` if it is something else. On a raw socket, only messages with this
-/// identifier are ours.
+/// The answer in a received message; `None` for other messages. On a raw socket, only messages with
+/// this identifier are ours.
 fn reply(heard: &[u8], is_v4: bool, own: Option<u16>) -> Option<Echo<'_>> {
     let echo = match is_v4 && own.is_some() {
         // A raw socket of IPv4 has the header in front, and is given what is damaged, too.
@@ -190,7 +191,7 @@ pub(super) struct Outside {
     scope: IpScope,
     rules: Rules,
     flow: Arc<Flow>,
-    /// Packets that were lost here.
+    /// Number of packets lost here.
     dropped: Arc<AtomicU64>,
 }
 
@@ -212,7 +213,7 @@ impl Outside {
     ///
     /// # Errors
     ///
-    /// If the system allows none.
+    /// If the system allows no such socket.
     pub(super) fn open(
         scope: IpScope,
         rules: Rules,
@@ -242,25 +243,25 @@ impl Outside {
         ]
     }
 
-    /// Sends a packet on, if that may be. `None` for one that may not, false for one that could not be sent, or is
-    /// too long for its answer to come back.
+    /// Sends a packet on if allowed. `None` for a forbidden packet, false for one that could not be
+    /// sent, or is too long for its answer.
     fn leave(&self, packet: &[u8]) -> Option<bool> {
         let ip = layout(packet)?;
         let way = |(address, way)| (address == ip.source).then_some(way);
-        // RFC 9484 section 4.7.1: from another address nothing may come.
+        // RFC 9484 section 4.7.1: packets from other addresses are forbidden.
         let way = self.ways().into_iter().find_map(way)??;
         let target = ip.destination;
         let may_leave = is_for_one(target)
             && self.scope.allows(target)
             && self.rules.allow(&SocketAddr::new(target, 0));
         let echo = Echo::of_packet(packet, &ip).filter(|echo| echo.kind == Kind::Request)?;
-        // RFC 9484 section 4.9: it is forwarded like by any router.
+        // RFC 9484 section 4.9: forwarded like by any router.
         let hops = hop_limit(packet).filter(|hops| *hops > 1)?;
         let is_short = ip.end - ip.start <= LONGEST;
         may_leave.then(|| is_short && way.send(target, &echo, hops - 1))
     }
 
-    /// What the client is told first: its addresses, and what it reaches.
+    /// The first capsules for a client: its addresses and routes.
     fn told(&self) -> [Told; 2] {
         let there = |(address, way): (IpAddr, Option<&Way>)| way.map(|_| address);
         let addresses: Vec<_> = self.ways().into_iter().filter_map(there).collect();
@@ -270,7 +271,7 @@ impl Outside {
         [Told::Assigned(assigned.collect()), Told::Routes(routes)]
     }
 
-    /// The answer to a request for addresses: those that are there, and for all others none.
+    /// The answer to a request for addresses: the existing ones, and none for others.
     fn assigned(&self, requested: &[Address]) -> Told {
         let mut left: Vec<_> = (self.ways().into_iter())
             .filter_map(|(address, way)| way.map(|_| address))
@@ -281,13 +282,13 @@ impl Outside {
             let fitting = left.iter().position(|address| address.is_ipv4() == is_v4);
             let address = match fitting {
                 Some(place) => left.remove(place),
-                // RFC 9484 section 4.7.2: so a request is declined.
+                // RFC 9484 section 4.7.2: this declines a request.
                 None if is_v4 => Ipv4Addr::UNSPECIFIED.into(),
                 None => Ipv6Addr::UNSPECIFIED.into(),
             };
             assigned.push(own(asked.request, address));
         }
-        // What was assigned before goes on, or it would be withdrawn.
+        // Earlier addresses are repeated; otherwise they would be withdrawn.
         assigned.extend(left.into_iter().map(|address| own(0, address)));
         Told::Assigned(assigned)
     }
@@ -400,7 +401,7 @@ impl Outside {
     }
 }
 
-/// A single address that is assigned.
+/// A single assigned address.
 fn own(request: u64, address: IpAddr) -> Address {
     Address {
         request,
@@ -431,7 +432,7 @@ mod tests {
         heard.clear();
         echo(Kind::Request).put(&mut heard, ends);
         assert_eq!(reply(&heard, true, Some(7)), None, "a question");
-        // Others have the system look.
+        // On other sockets the system filters.
         let message = echo(Kind::Reply).to_message(true);
         assert_eq!(reply(&message, true, None), Some(echo(Kind::Reply)));
     }

@@ -11,7 +11,7 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     error: &'static str,
-    /// Seconds after which it may be tried again.
+    /// Seconds until another try makes sense.
     retry_after: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Refused {
         }
     }
 
-    /// Too much of something, for now.
+    /// A temporary limit was reached.
     pub(crate) fn too_many(seconds: u64) -> Self {
         Self {
             retry_after: Some(seconds),

@@ -11,15 +11,15 @@ use rustls::server::ProducesTickets;
 use super::suites::provider;
 use crate::crypto::tokens::{TokenKey, is_fresh, put_time, take_time};
 
-/// Seals TLS sessions into tickets that each server with the same secret opens: a client that comes again
-/// resumes its session at any of them, or at one that has started again.
+/// Seals TLS sessions into tickets that each server with the same secret opens: a returning client
+/// resumes its session at any of them, also after a restart.
 ///
 /// The secret is as valuable as the private key of a certificate: who knows it can pose as the server to
 /// clients that resume a session. What connections carried stays secret, for each has a key exchange of
 /// its own.
 ///
-/// Servers with shared tickets take no 0-RTT data: none of them can tell whether another one has had the
-/// same data before.
+/// Servers with shared tickets accept no 0-RTT data, because a server cannot know whether another
+/// one has had the same data.
 ///
 /// # Examples
 ///
@@ -69,7 +69,7 @@ impl SharedTickets {
     /// How long a ticket is good.
     pub const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
-    /// Tickets with this secret, which may be that of a server's tokens as well.
+    /// Tickets with this secret, which may also be the secret of a server's tokens.
     pub fn new(secret: [u8; 32]) -> Self {
         Self {
             keys: RwLock::new(Keys::new(secret, &[])),
@@ -85,8 +85,8 @@ impl SharedTickets {
         self
     }
 
-    /// From now on, tickets are sealed with `secret`. Those that were sealed with it or with one of `others` are
-    /// good.
+    /// From now on, tickets are sealed with `secret`. Tickets sealed with it or with one of
+    /// `others` are valid.
     pub fn change(&self, secret: [u8; 32], others: &[[u8; 32]]) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         *keys = Keys::new(secret, others);

@@ -24,7 +24,7 @@ const MOST: usize = 1024;
 const PLACE_V4: usize = 12;
 const PLACE_V6: usize = 8;
 
-/// What packets there and back have in common.
+/// The common part of packets in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Exchange {
     protocol: u8,
@@ -53,7 +53,7 @@ impl Exchange {
     }
 }
 
-/// Who has begun an exchange.
+/// The sender of an exchange.
 #[derive(Debug, Clone, Copy)]
 struct Sender {
     address: IpAddr,
@@ -103,7 +103,7 @@ impl State {
         };
         let identifier = match sent.protocol {
             ICMP | ICMPV6 => identifiers.find(is_free),
-            // Nothing tells their packets apart: the last sender gets them.
+            // Their packets look alike: the last sender gets them.
             _ => None,
         };
         let identifier = identifier.unwrap_or(sent.identifier);
@@ -158,7 +158,7 @@ impl Translation {
     }
 }
 
-/// Replaces the identifier of an echo message. Of other packets it is 0 before and after.
+/// Replaces the identifier of an echo message. Other packets have 0 before and after.
 fn rename(packet: &mut [u8], ip: &Layout, old: u16, new: u16) {
     if old == new {
         return;
@@ -248,7 +248,7 @@ impl Outside {
         Self { flows, device }
     }
 
-    /// Sends on what may be sent on. A flow is opened only for such packets.
+    /// Sends a packet on if it may be sent. Only such packets open a flow.
     pub(super) fn on_frame(&self, frame: &[u8]) {
         let packet = frame.get(FRAME_HEADER..).unwrap_or_default();
         let Some(ip) = layout(packet) else {

@@ -103,7 +103,7 @@ impl Packet {
         })
     }
 
-    /// What the network is to do with it: the DSCP (RFC 2474 section 3).
+    /// The DSCP of the packet (RFC 2474 section 3).
     pub(super) fn dscp(&self, frame: &[u8]) -> u8 {
         let first = word(frame, FRAME_HEADER).unwrap_or(0);
         match self.source {
@@ -132,7 +132,7 @@ impl Packet {
         }
         let checksum = u16::from_be_bytes([tcp[16], tcp[17]]);
         let checksum = match is_partial {
-            // Who completes it counts the ports.
+            // Whoever completes the checksum includes the ports.
             true => replaced(checksum, old, new),
             false => !replaced(replaced(!checksum, old, new), &old_ports, &new_ports),
         };
@@ -140,8 +140,8 @@ impl Packet {
         tcp[..4].copy_from_slice(&new_ports);
     }
 
-    /// Calls for each payload of a UDP frame; the byte before it is made a zero. Payloads whose checksum
-    /// is wrong are left out.
+    /// Calls `each` for each payload of a UDP frame, with a zero byte before it. Payloads with
+    /// wrong checksums are left out.
     pub(super) fn payloads(&self, frame: &mut [u8], mut each: impl FnMut(&[u8])) {
         let (flags, kind) = (frame[0], frame[1]);
         let segment = usize::from(u16::from_ne_bytes([frame[4], frame[5]]));

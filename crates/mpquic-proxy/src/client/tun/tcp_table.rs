@@ -22,7 +22,7 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 /// Ports below are not used, to avoid filters for well-known services.
 const FIRST_PORT: u16 = 1024;
 
-/// Who wants to speak with whom.
+/// The two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Ends {
     pub(super) application: SocketAddr,
@@ -34,7 +34,7 @@ pub(super) struct Ends {
 pub(super) enum Verdict {
     /// It goes to the listener, and comes from this port.
     Pass(u16),
-    /// A flow is to be opened first; the connection has this port.
+    /// A flow has to be opened first; the connection has this port.
     Open(u16),
     /// It is dropped.
     Drop,
@@ -58,7 +58,7 @@ pub(super) struct TcpTable<F> {
     /// Only looked up.
     ports: HashMap<Ends, u16>,
     connections: BTreeMap<u16, (Ends, State<F>)>,
-    /// Those that have ended, in this order, and when.
+    /// Ended connections with their time, in order.
     ended: VecDeque<(u16, Instant)>,
     last_port: u16,
 }
@@ -165,8 +165,8 @@ impl<F> TcpTable<F> {
         }
     }
 
-    /// Forgets what has ended long ago, and applications that went silent in the handshake: returns how
-    /// many these were.
+    /// Forgets connections that ended long ago, and programs that fell silent in the handshake;
+    /// returns the number of the latter.
     pub(super) fn sweep(&mut self, now: Instant) -> usize {
         while let Some(&(port, at)) = self.ended.front()
             && now.duration_since(at) >= LINGER

@@ -114,7 +114,7 @@ fn payloads_come_behind_a_zero() {
             payloads
         };
         assert_eq!(read(&mut frame.clone()), [b"\0payload".to_vec()]);
-        // Several in one frame: the last one is shorter.
+        // Several payloads in one frame: the last one is shorter.
         let mut several = frame.clone();
         several[1] = UDP_SEGMENTS;
         several[4..6].copy_from_slice(&3_u16.to_ne_bytes());
@@ -125,7 +125,7 @@ fn payloads_come_behind_a_zero() {
         let last = frame.len() - 1;
         frame[last] ^= 1;
         assert!(read(&mut frame.clone()).is_empty());
-        // Nobody has computed it yet.
+        // The checksum is not computed yet.
         frame[0] = NEEDS_CHECKSUM;
         assert_eq!(read(&mut frame).len(), 1);
     }
@@ -283,8 +283,8 @@ fn no_bytes_are_too_strange() {
     assert!(parsed > 1000, "{parsed}");
 }
 
-/// RFC 1122 section 3.2.1.3 and RFC 4291 section 2.7: nobody sends from such an address, and an answer would go to
-/// many.
+/// RFC 1122 section 3.2.1.3 and RFC 4291 section 2.7: no host sends from such an address, and an
+/// answer would go to many.
 #[test]
 fn what_comes_from_no_single_host_is_no_packet() {
     for (from, to, is_packet) in [

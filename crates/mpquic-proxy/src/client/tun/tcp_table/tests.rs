@@ -11,7 +11,7 @@ fn ends(port: u16) -> Ends {
     }
 }
 
-/// Opens a connection as far as it goes.
+/// Opens a connection as far as possible.
 fn open(table: &mut TcpTable<u16>, from: u16, now: Instant) -> u16 {
     let Verdict::Open(port) = table.on_segment(ends(from), OPENS) else {
         panic!("it has room");
@@ -98,7 +98,7 @@ async fn applications_that_are_gone_in_the_handshake_keep_nothing() {
         };
         table.on_flow(port, from, now);
         match from {
-            // It says so: the listener is told as well.
+            // The program closes, and the listener is told as well.
             1 => assert_eq!(table.on_segment(ends(1), RESETS), Verdict::Pass(port)),
             _ => assert_eq!(table.sweep(now + HANDSHAKE), 1),
         }
