@@ -126,7 +126,8 @@ impl Numbering {
         counted.then(|| nonces.saturating_sub(used))
     }
 
-    /// The nonce that this configuration began with. Those of others count as its own since, as numbers go on.
+    /// The nonce that this configuration began with. Since then, nonces of other configurations count as its
+    /// own, because the numbers go on.
     fn begun_with(&self) -> u64 {
         let mark = self.config.connection_id(self.id, 0, 0);
         let known = self.begun.iter().find(|(of, _)| *of == mark);

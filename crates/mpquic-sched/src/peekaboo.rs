@@ -345,8 +345,8 @@ mod tests {
     fn waiting_lasts_until_the_fast_path_opens() {
         let mut scene = scene();
         let mut peekaboo = Peekaboo::default();
-        // Nothing has been learned, so both answers score the same, and the answer to send is
-        // reversed.
+        // The scheduler has learned nothing yet: both answers score the same, and the answer to
+        // send is reversed.
         scene.random = u64::MAX;
         let on = PathId(0);
         let wait = Decision::Wait { on, until: None };

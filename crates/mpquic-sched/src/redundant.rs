@@ -29,7 +29,7 @@ impl Scheduler for Redundant {
             return send_batch(path);
         }
         // DATAGRAMs are copied only if the decision names them. Control frames may be more urgent,
-        // but they are few, and the core gives them their turn.
+        // but are few, and the core gives them a turn.
         let data = match view.queue.datagrams {
             0 => DataSelection::Next,
             _ => DataSelection::Datagram,

@@ -343,7 +343,7 @@ impl Transfers {
         self.waiting.iter().all(VecDeque::is_empty) && self.answers.is_empty()
     }
 
-    /// True if all data of this side, on all streams, was acknowledged.
+    /// True if the peer has acknowledged all data of this side's streams.
     pub fn is_all_acknowledged(&self) -> bool {
         self.is_all_opened() && self.outgoing.values().all(|out| out.finished.is_some())
     }

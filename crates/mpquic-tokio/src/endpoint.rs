@@ -367,9 +367,9 @@ impl Endpoint {
         }
     }
 
-    /// Waits until no connection can be used any more: each has ended, and its peer was told if
-    /// necessary. Closed connections answer late packets while the process lives; unlike
-    /// [`Self::wait_idle`], this does not wait for that. Cancel-safe.
+    /// Waits until no connection can be used any more: each connection has ended, and has sent
+    /// CONNECTION_CLOSE if its peer needed one. Closed connections answer late packets while the
+    /// process lives; unlike [`Self::wait_idle`], this does not wait for that. Cancel-safe.
     pub async fn wait_all_draining(&self) {
         let connections = self.state().lock().connections();
         for connection in connections {

@@ -23,7 +23,7 @@ use crate::sockets::Sockets;
 const BATCHES_BEFORE_ATTEMPT: u32 = 16;
 
 /// The state that the handles and tasks of an endpoint share. `C` is the state of a connection; it
-/// is a parameter because that type names this one.
+/// is a parameter because the connection's type names `EndpointState`.
 pub(crate) struct EndpointState<C> {
     registry: Mutex<Registry<C>>,
     /// Runs its tasks, and tells the time.

@@ -117,7 +117,7 @@ impl MemoryNetwork {
         Ok(socket)
     }
 
-    /// Binds a socket; an earlier one with the same address receives nothing any more.
+    /// Binds a socket; from now on, an earlier socket with the same address receives nothing.
     #[cfg(test)]
     pub(crate) fn bind_instead(&self, local: SocketAddr) -> Arc<MemorySocket> {
         let socket = self.socket(local);

@@ -67,7 +67,7 @@ pub(crate) enum Awaited {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PollerId(u64);
 
-/// Tasks that poll handles: at most one for each handle and awaited thing, so their number is
+/// Tasks that poll handles: at most one task for each handle and awaited event, so their number is
 /// bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Pollers {

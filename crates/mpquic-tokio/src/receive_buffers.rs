@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(lanes.held(), all as u64);
     }
 
-    /// Checking all slabs would take long if many are in use.
+    /// With many slabs in use, checking all of them would take long.
     #[test]
     fn the_four_newest_and_the_four_oldest_slabs_are_looked_at() {
         const SIZE: usize = 1000;

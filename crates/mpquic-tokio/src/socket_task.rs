@@ -244,8 +244,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the socket until it is empty or enough was read, and gives the datagrams to their
-    /// connections. These answer at the end, so that one acknowledgement covers as much as
-    /// possible. Fails if the socket cannot be read.
+    /// connections. The connections answer at the end, so that one acknowledgement covers many
+    /// packets. Fails if the socket cannot be read.
     fn run(&mut self, socket: &Socket) -> io::Result<Left> {
         let mut received = 0;
         let mut left = Left::Maybe;

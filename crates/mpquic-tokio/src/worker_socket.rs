@@ -257,8 +257,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Moves datagrams of other workers from a buffer to their queues. If there are any, ours are
-    /// queued too, so that their order is kept.
+    /// Moves datagrams of other workers from a buffer to their queues. If the buffer has such
+    /// datagrams, this worker's datagrams are queued too: so each flow keeps its order.
     fn hand_over(&self, buffer: &[u8], meta: &mut RecvMeta) {
         let contents = buffer.get(..meta.len).unwrap_or_default();
         let datagrams = || contents.chunks(meta.stride.max(1));

@@ -182,8 +182,8 @@ fn ids_of(all: ConnectionIds, number: usize, count: usize) -> io::Result<Connect
     ids.map_err(refused)
 }
 
-/// Draws until a connection ID belongs to a worker. If none does, gives an empty one, which is
-/// never used, because its length is wrong.
+/// Draws until a connection ID belongs to a worker. If no draw does, gives an empty ID, which the
+/// endpoint never uses, because its length is wrong.
 struct Own {
     made: Box<dyn ConnectionIdGenerator>,
     number: usize,

@@ -426,8 +426,8 @@ fn path_without_a_saved_window_starts_as_usual() {
     assert_eq!(controller.name(), "newreno");
 }
 
-/// A server that waits for the validation of a path sends little data meanwhile. Its arrival does
-/// not show that all later packets arrive as well.
+/// A server that waits for the validation of a path sends little data meanwhile. The arrival of
+/// this data does not prove that later packets arrive as well.
 #[test]
 fn packets_within_the_own_window_do_not_confirm_the_jump() {
     let mut flow = Flow::<false>::confirmed(SAVED, RTT);

@@ -38,7 +38,7 @@ pub(crate) fn follow(ask: &Ask, status: StatusCode, location: &str) -> Option<As
     let url = resolve(&ask.url, location)?;
     let mut fields = ask.fields.clone();
     if url.authority() != ask.url.authority() {
-        // Credentials for one server are not for another, and any field may be one.
+        // Another server must not see credentials, and any field may hold credentials.
         fields = HeaderMap::new();
         for name in HARMLESS {
             for value in ask.fields.get_all(&name) {

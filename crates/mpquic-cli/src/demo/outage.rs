@@ -153,7 +153,7 @@ mod tests {
         let [_, said] = heard.take();
         assert_eq!(said, "70 %: one link is cut\n70 %: it is back\n");
         assert_eq!(outage.told.used_again_ms, None, "nothing has come over it");
-        // The connection has one path, so its received bytes are the link's.
+        // The connection has one path, so the link carries all of the connection's received bytes.
         let before = outage.carried();
         assert!(before > 0 && before <= connection.stats().bytes_received);
         let client = Client {

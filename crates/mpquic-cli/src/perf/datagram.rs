@@ -216,7 +216,7 @@ mod tests {
         assert!((tally.there_jitter.millis() - there).abs() < 1e-9);
         assert!((tally.back_jitter.millis() - 0.5).abs() < 1e-9);
         assert_eq!((tally.sent, tally.taken, tally.back), (3, 3, 3));
-        // One lost on its way back, and one on its way there.
+        // One datagram is lost on its way back, and one on its way there.
         let datagram = tally.next(0, start);
         let _lost = echo.answer(&datagram, start).unwrap();
         tally.next(0, start);

@@ -284,7 +284,7 @@ async fn datagrams_leave_at_their_rate_and_come_back() {
         assert!(returned > sent / 2, "{told}");
         assert_eq!(result["latency"]["count"], returned);
         ends.push(result["end"].as_f64().unwrap());
-        // When all have returned, there is nothing to wait for.
+        // When all datagrams have returned, the run has nothing to wait for.
         if ends.last() < Some(&(0.2 + LATE.as_secs_f64())) {
             return;
         }

@@ -47,7 +47,8 @@ pub(crate) struct Found {
 pub(crate) struct Directory {
     pub(crate) depth: usize,
     pub(crate) url: Uri,
-    /// Who may do what with it; `None` for the one that the user's URL names, which is there.
+    /// The local directory, whose attributes the new directory gets. `None` for the directory of
+    /// the user's URL, which exists already.
     pub(crate) here: Option<PathBuf>,
 }
 

@@ -14,7 +14,7 @@ const PIECE_MS: u64 = 10;
 /// The smallest piece that is worth the effort, bytes.
 const LEAST_PIECE: usize = 1200;
 
-/// When all bytes so far would have been moved at the rate.
+/// The time at which all bytes counted so far are due at the rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meter(Instant);
 

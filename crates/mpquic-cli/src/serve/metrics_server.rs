@@ -188,7 +188,7 @@ mod tests {
         let answer = answer_to(address, request.as_bytes(), false).await;
         assert!(answer.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
         assert!(answer.ends_with("\r\n\r\nonly GET and HEAD\n"), "{answer}");
-        // A client that stops early is answered, and so is one that sends too much.
+        // A client that stops early gets an answer, and so does a client with too long a request.
         let answer = answer_to(address, b"GET /health", true).await;
         assert_eq!(answer, format!("{head}ok\n"));
         let mut long = b"GET /health HTTP/1.1\r\n".to_vec();

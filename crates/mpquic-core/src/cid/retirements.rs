@@ -22,7 +22,7 @@ struct Blocked {
 /// numbers.
 #[derive(Debug, Default)]
 pub(super) struct PendingRetirements {
-    /// Sequence numbers that have not arrived below higher ones that have.
+    /// Sequence numbers that are missing below the highest number that has arrived.
     pub(super) missing: RangeSet,
     /// Retirements the peer has not acknowledged.
     retirements: Vec<Retirement>,

@@ -49,8 +49,8 @@ pub trait ClientCrypto: InitialCrypto {
 pub enum FirstFlight {
     /// There are not enough bytes yet: ask again when more have arrived.
     Incomplete,
-    /// The client's transport parameters. `None` if they are missing or malformed, which the session
-    /// will report.
+    /// The client's transport parameters. `None` if they are missing or malformed: the session will
+    /// report this error.
     Complete(Option<Box<TransportParameters>>),
 }
 

@@ -8,7 +8,7 @@
 //! Applications need [`rustls`], [`ExportError`], [`HandshakeData`] and the tokens of Retry packets
 //! ([`RetryTokens`]). The traits and types for other TLS implementations ([`Session`], [`HeaderKey`],
 //! [`PacketKey`], [`Keys`], [`FirstFlight`] and the traits that make them) follow the needs of the
-//! core: they are outside of semantic versioning, and each release may change them.
+//! core: semantic versioning does not cover these traits, and each release may change them.
 
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
 compile_error!("enable the feature `ring` or `aws-lc-rs`");

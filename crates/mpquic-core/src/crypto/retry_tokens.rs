@@ -57,10 +57,10 @@ impl fmt::Debug for RetryTokenKey {
 /// the service can have clients prove their address in place of the servers (draft-ietf-quic-retry-offload-00,
 /// "shared state").
 ///
-/// A token is good for the client's address and port, for the connection ID that the Retry has given the client, and for
-/// [`Self::LIFETIME`]; in either version of QUIC. With one key, no more than 2^32 tokens should be made, by all who have it: a flood of
-/// 100,000 first packets in a second takes twelve hours for that. After as many of its own, the next key takes over
-/// ([`Self::tokens_left`]).
+/// A token is good for the client's address and port, for the connection ID that the Retry has given the client, and
+/// for [`Self::LIFETIME`]; in either version of QUIC. With one key, all its holders together should make at most 2^32
+/// tokens: a flood of 100,000 first packets in a second takes twelve hours for that. After as many of its own, the next
+/// key takes over ([`Self::tokens_left`]).
 ///
 /// # Examples
 ///

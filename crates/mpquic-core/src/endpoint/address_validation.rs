@@ -15,8 +15,7 @@ use crate::crypto::{Opened, is_of_retry};
 /// How long an address and port count as the client's for further paths. It is what RFC 9000 section 9.3 calls
 /// recent; the port may be somebody else's later.
 const PROVEN_FOR: Duration = Duration::from_secs(600);
-/// Bits of an IPv6 address given by its network; one client may have all addresses with the same
-/// bits.
+/// Bits of an IPv6 address given by its network; one client may have all addresses of a network.
 const IPV6_NETWORK: u32 = 64;
 
 /// What the token in a client's first Initial tells about the client.
@@ -206,8 +205,8 @@ impl<K: Eq + Hash> Spent<K> {
         }
     }
 
-    /// Spends all proofs for a key up to now. False if the proof was spent before, or may have
-    /// been.
+    /// Spends all proofs for a key up to now. False if the proof was, or may have been, spent
+    /// before.
     fn spend(&mut self, key: K, proven: SystemTime, now: SystemTime) -> bool {
         let until = self.newer.get(&key).or_else(|| self.older.get(&key));
         if proven <= self.floor || until.is_some_and(|until| proven <= *until) {

@@ -18,8 +18,8 @@ pub enum DataSelection {
     /// the peer's application gets each copy. (Copies with other selections contain stream bytes
     /// only: no application gets a DATAGRAM twice by surprise.)
     Datagram,
-    /// DATAGRAMs behind this many bytes of older ones, which are left for other paths: on a slower
-    /// path, the later DATAGRAMs then arrive in their turn. They are not copied.
+    /// DATAGRAMs behind this many bytes of older DATAGRAMs. Other paths carry the older DATAGRAMs:
+    /// on a slower path, the later DATAGRAMs then arrive in their turn. They are not copied.
     DatagramsBehind(u64),
     /// This stream's next bytes.
     Stream(StreamId),

@@ -33,7 +33,7 @@ impl Views {
             self.paths.reserve_exact(1);
         }
         paths.fill_views(now, controller, &mut self.paths, &mut self.allowances);
-        // While all paths are suspect, any path may be used.
+        // While all paths are suspect, each path is a candidate.
         let live = self.paths.iter().any(|view| !view.suspect);
         let candidate = |view: &PathView| !(live && view.suspect);
         let available = self

@@ -99,8 +99,8 @@ impl SendState {
     }
 }
 
-/// ACK-only packets above this number are forgotten, oldest first, if they outnumber all others: a
-/// peer that never acknowledges them must not make the ring grow.
+/// ACK-only packets above this number are forgotten, oldest first, when they outnumber all other
+/// packets: a peer that never acknowledges them must not make the ring grow.
 const MANY_BARE_ACKS: usize = 1024;
 /// How many ACK-only packets are kept then.
 const KEPT_BARE_ACKS: usize = 256;

@@ -140,8 +140,8 @@ impl Clock {
     }
 
     /// Seconds until the path can send. A full window opens when the oldest packet is acknowledged.
-    /// If this acknowledgement is late by some time, it is expected after the same time again. So a
-    /// wait never lasts much longer than the time that it gains.
+    /// If this acknowledgement is late by a time, the forecast expects it after the same time
+    /// again. So a wait never lasts much longer than the time that it gains.
     fn opens_after(&self, path: &PathView, view: &View<'_>) -> f64 {
         let since = |time| view.now.saturating_duration_since(time);
         match path.sendable {

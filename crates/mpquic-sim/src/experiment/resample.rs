@@ -44,8 +44,8 @@ impl Resampled {
 }
 
 /// Resamples a statistic of several groups of runs: the percentile bootstrap, each group
-/// separately. A run holds all of its measurements, so that these stay together. `None` without
-/// runs.
+/// separately. A run holds all of its measurements, so each draw takes them together. `None`
+/// without runs.
 pub(super) fn bootstrap<T: Copy>(
     groups: &[Vec<T>],
     statistic: impl Fn(&[Vec<T>]) -> f64,

@@ -26,7 +26,7 @@ pub struct Contender {
     pub know_rates: bool,
     /// How the contender's connection starts.
     pub handshake: Handshake,
-    /// The change of address of its only path, if there is one.
+    /// The only path's change of address, `None` if the path keeps its address.
     pub migration: Option<Migration>,
 }
 

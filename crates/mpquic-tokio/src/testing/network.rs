@@ -63,7 +63,7 @@ impl Network {
         locked(&self.record).map_or(0, |(_, hash)| hash.value())
     }
 
-    /// Binds a socket; an earlier one with the same address receives nothing any more.
+    /// Binds a socket; from now on, an earlier port with the same address receives nothing.
     pub(crate) fn bind(&self, local: SocketAddr) -> Arc<Port> {
         Arc::new(Port {
             local,

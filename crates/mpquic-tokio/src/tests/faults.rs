@@ -49,7 +49,7 @@ impl Trouble {
         both.cloned().collect()
     }
 
-    /// True if a client that moved more than once heard nothing any more. It needs a connection ID
+    /// True if a client moved more than once and received no packet since. It needs a connection ID
     /// for each address (RFC 9000 section 9.5), and gets none while no packet arrives. If the
     /// server gives up a new path, it can tell so only on the old path, at an address that is gone.
     fn is_stranded(&self, sides: [&Connection; 2]) -> bool {

@@ -102,7 +102,7 @@ async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
         port.empty();
         Ok(())
     };
-    // More than the window, which is more than these trains.
+    // The transfer is larger than the window, and the window is larger than these trains.
     let window = a.path_stats()[0].window;
     assert!(window > 2 * MAX as u64 * (1 << 16), "{window}");
     tokio::try_join!(transfer(&a, &b, 4 << 20), empty)?;

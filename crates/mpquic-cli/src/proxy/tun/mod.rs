@@ -218,8 +218,7 @@ fn keep_in(
                 tracing::warn!("--tun={name}: the changes of a killed client are undone");
                 undo(&left)?;
             }
-            // The client was killed before it had written anything, and so before it changed
-            // anything.
+            // The client was killed before it wrote its record, and so before its first change.
             Err(_) if old.is_of(name) => {}
             _ => continue,
         }

@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(low(0.0, 0.51, true), (true, 1));
         assert_eq!(low(0.0, 0.49, true), (true, 0));
         assert_eq!(low(0.0, 0.51, false), (true, 0));
-        // The coupled probability is twice the base probability, if that is more.
+        // The coupled probability is twice the base probability, if this product is larger.
         assert_eq!(low(0.4, 0.21, false), (true, 1));
         assert_eq!(low(0.4, 0.19, false), (true, 0));
         // From a base probability of one half on, marks are not enough: a quarter of the packets is

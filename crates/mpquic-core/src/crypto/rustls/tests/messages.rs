@@ -165,7 +165,7 @@ fn rfc_9001_5_3_suites_with_header_protection_and_no_others() {
         .collect();
     let known = [0x1301, 0x1302, 0x1303];
     assert!(!offered.is_empty() && offered.iter().all(|suite| known.contains(suite)));
-    // One that nobody knows is no reason to refuse the others.
+    // An unknown suite is no reason to refuse the known suites.
     hello[suites.end - 2..suites.end].copy_from_slice(&[0x7a, 0x7a]);
     let [answer, _] = answer(&mut pair, &hello);
     let chosen = long(&answer, parts(&answer).suites.start);
