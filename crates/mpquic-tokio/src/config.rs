@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mpquic_core::config::{self, InvalidOption, TransportConfig, TransportOptions};
 use mpquic_core::crypto::RetryTokens;
-use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig, TlsConfigError, provider};
+use mpquic_core::crypto::rustls::{
+    QuicClientConfig, QuicServerConfig, TlsConfigError, provider, roots_in_pem,
+};
 use mpquic_core::{TimeSource, TokenMemoryCache, Version};
 use rustls::RootCertStore;
 #[cfg(feature = "self-signed")]
@@ -136,25 +138,32 @@ impl ClientConfig {
         Self::with_roots(roots, alpn)
     }
 
-    /// Trusts servers whose certificate leads to one of `roots`.
+    /// Trusts servers whose certificate leads to one of `roots`, or is one of them.
     ///
     /// # Errors
     ///
-    /// If no protocol is named, or TLS refuses the configuration.
+    /// If there are no roots, no protocol is named, or TLS refuses the configuration.
     pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let crypto = QuicClientConfig::with_roots(roots, protocols(alpn)?)?;
         Ok(Self::new(Arc::new(crypto)))
     }
 
-    /// Trusts servers whose certificate leads to one of the certificates in a PEM file.
+    /// Trusts servers whose certificate leads to one of the certificates in a PEM file, or is one of them.
     ///
     /// # Errors
     ///
-    /// If the file has no valid certificate, no protocol is named, or TLS refuses the configuration.
+    /// If the file has no valid certificate, no protocol is named, or TLS refuses the configuration. If some of
+    /// the certificates cannot be used, a warning is logged.
     pub fn with_ca_pem(ca: &[u8], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(ca)? {
-            roots.add(certificate)?;
+        let (roots, left_out) = roots_in_pem(ca);
+        if roots.is_empty() {
+            for unusable in certificates(ca)? {
+                RootCertStore::empty().add(unusable)?;
+            }
+            return Err(ConfigError::NoCertificate);
+        }
+        for reason in left_out {
+            tracing::warn!(reason, "left out of the certificates to trust");
         }
         Self::with_roots(roots, alpn)
     }
@@ -581,6 +590,12 @@ mod tests {
         for (chain, key) in [("", key.as_str()), (chain.as_str(), ""), ("junk", "junk")] {
             assert!(ServerConfig::with_pem(chain.as_bytes(), key.as_bytes(), alpn).is_err());
         }
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        ClientConfig::with_ca_pem([broken, &chain].concat().as_bytes(), alpn).unwrap();
+        assert!(matches!(
+            ClientConfig::with_ca_pem(broken.as_bytes(), alpn),
+            Err(ConfigError::Certificate(_))
+        ));
         assert!(matches!(
             ClientConfig::with_ca_pem(key.as_bytes(), alpn),
             Err(ConfigError::NoCertificate)

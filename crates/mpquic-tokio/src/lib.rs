@@ -199,8 +199,8 @@ pub mod crypto {
     /// TLS by rustls.
     pub mod rustls {
         pub use mpquic_core::crypto::rustls::{
-            QuicClientConfig, QuicServerConfig, RawKeyVerifier, SharedTickets, TlsConfigError,
-            provider,
+            ClientAuthorities, QuicClientConfig, QuicServerConfig, RawKeyVerifier,
+            ServerAuthorities, SharedTickets, TlsConfigError, provider, roots_in_pem,
         };
     }
 }

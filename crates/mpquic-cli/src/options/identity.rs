@@ -6,12 +6,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use mpquic_core::crypto::rustls::{QuicServerConfig, SharedTickets};
+use mpquic_core::crypto::rustls::{ClientAuthorities, QuicServerConfig, SharedTickets};
 use mpquic_tokio::ServerConfig;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::WebPkiClientVerifier;
 use sha2::{Digest, Sha256};
 
 use crate::options::Cipher;
@@ -175,9 +174,8 @@ impl Identity {
         let builder = match clients {
             None => builder.with_no_client_auth(),
             Some(roots) => {
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                builder.with_client_cert_verifier(verifier.build().map_err(Failure::usage)?)
+                let verifier = ClientAuthorities::new(roots, provider).map_err(Failure::usage)?;
+                builder.with_client_cert_verifier(Arc::new(verifier))
             }
         };
         let config = builder.with_single_cert(self.chain.clone(), self.key.clone_key());

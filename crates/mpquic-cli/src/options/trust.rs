@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mpquic_core::crypto::rustls::{PinVerifier, QuicClientConfig, certificate_fingerprint};
-use rustls::client::WebPkiServerVerifier;
+use mpquic_core::crypto::rustls::{
+    PinVerifier, QuicClientConfig, ServerAuthorities, certificate_fingerprint, roots_in_pem,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
 use crate::process::failure::Failure;
+use crate::process::screen;
 use crate::text::hex::{self, hex};
 
 /// The SHA-256 of a certificate.
@@ -77,6 +78,8 @@ pub(crate) struct Verifier {
     /// `None` without authorities to trust.
     certificates: Option<Arc<dyn ServerCertVerifier>>,
     pinned: Option<Fingerprint>,
+    /// The file of `--ca`: the issuers that are trusted instead of the system's.
+    authorities: Option<PathBuf>,
     /// Set for `--first-use`.
     meeting: Option<Mutex<Meeting>>,
     provider: Arc<CryptoProvider>,
@@ -99,10 +102,15 @@ impl Verifier {
             Trust::Pin(fingerprint) => Some(*fingerprint),
             Trust::System | Trust::Authorities(_) | Trust::FirstUse | Trust::Anybody => None,
         };
+        let authorities = match trust {
+            Trust::Authorities(path) => Some(path.clone()),
+            Trust::System | Trust::Pin(_) | Trust::FirstUse | Trust::Anybody => None,
+        };
         let meeting = (*trust == Trust::FirstUse).then(Mutex::default);
         Ok(Arc::new(Self {
             certificates,
             pinned,
+            authorities,
             meeting,
             provider,
             refused: Mutex::new(None),
@@ -166,17 +174,21 @@ impl Verifier {
                 "the server's certificate is {seen}, but it was {known} at the first contact"
             ));
         }
-        Some(match self.pinned {
-            Some(pinned) => {
-                format!("the server's certificate is {seen}, but {pinned} was pinned with --pin")
-            }
-            None => format!(
-                "the server's certificate is not trusted ({}); if you know that its fingerprint \
-                 is right, use --pin {seen}; or name its issuer with --ca PEM; or check nothing \
-                 with --insecure",
-                reason(error)
-            ),
-        })
+        if let Some(pinned) = self.pinned {
+            return Some(format!(
+                "the server's certificate is {seen}, but {pinned} was pinned with --pin"
+            ));
+        }
+        let reason = reason(error);
+        let (named, hint) = match &self.authorities {
+            _ if reason != UNKNOWN => (String::new(), ""),
+            Some(path) => (format!(": neither is in --ca {}", path.display()), ""),
+            None => (String::new(), "or name its issuer with --ca PEM; "),
+        };
+        Some(format!(
+            "the server's certificate is not trusted ({reason}{named}); if you know that its \
+             fingerprint is right, use --pin {seen}; {hint}or check nothing with --insecure"
+        ))
     }
 }
 
@@ -255,10 +267,8 @@ fn authorities(
     if roots.is_empty() {
         return Ok(None);
     }
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone())
-        .build()
-        .map_err(Failure::other)?;
-    Ok(Some(verifier))
+    let verifier = ServerAuthorities::new(roots, provider.clone()).map_err(Failure::other)?;
+    Ok(Some(Arc::new(verifier)))
 }
 
 fn system_roots() -> RootCertStore {
@@ -275,13 +285,17 @@ pub(crate) fn roots_in(option: &str, path: &Path) -> Result<RootCertStore, Failu
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("{option} {}: {error}", path.display()))
     };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
-        let certificate = certificate.map_err(|error| unusable(&error))?;
-        roots.add(certificate).map_err(|error| unusable(&error))?;
-    }
+    let pem = std::fs::read(path).map_err(|error| unusable(&error))?;
+    let (roots, left_out) = roots_in_pem(&pem);
     if roots.is_empty() {
-        return Err(unusable(&"no certificate in this file"));
+        let none = "no certificate in this file".to_owned();
+        return Err(unusable(left_out.first().unwrap_or(&none)));
+    }
+    for reason in left_out {
+        screen::say(format_args!(
+            "mpquic: {option} {}: left out: {reason}",
+            path.display()
+        ));
     }
     Ok(roots)
 }
@@ -300,6 +314,9 @@ fn is_of_another_time(error: &rustls::Error) -> bool {
     )
 }
 
+/// Why a certificate is refused that leads to nobody who is trusted.
+const UNKNOWN: &str = "it is self-signed, or its issuer is unknown";
+
 fn reason(error: &rustls::Error) -> &'static str {
     use CertificateError as Certificate;
     let rustls::Error::InvalidCertificate(certificate) = error else {
@@ -315,15 +332,16 @@ fn reason(error: &rustls::Error) -> &'static str {
         Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
             "it is for another name"
         }
-        Certificate::UnknownIssuer | Certificate::Other(_) => {
-            "it is self-signed, or its issuer is unknown"
-        }
+        Certificate::UnknownIssuer | Certificate::Other(_) => UNKNOWN,
         _ => "it is not valid",
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mpquic_core::crypto::rustls::ClientAuthorities;
+    use rustls::server::danger::ClientCertVerifier;
+
     use super::*;
     use crate::client::session::{Purpose, Sessions};
     use crate::options::{Alpn, Cipher};
@@ -348,13 +366,19 @@ mod tests {
              unknown); if you know that its fingerprint is right, use --pin {pin}; or name its \
              issuer with --ca PEM; or check nothing with --insecure"
         );
+        let named = other.to_str().unwrap();
+        let unnamed = format!(
+            "the server's certificate is not trusted (it is self-signed, or its issuer is \
+             unknown: neither is in --ca {named}); if you know that its fingerprint is right, use \
+             --pin {pin}; or check nothing with --insecure"
+        );
         let wrong = Fingerprint([7; 32]);
         let pinned =
             format!("the server's certificate is {pin}, but {wrong} was pinned with --pin");
-        let (named, wrong) = (other.to_str().unwrap(), wrong.to_string());
+        let wrong = wrong.to_string();
         for (options, told) in [
             (&[][..], &unknown),
-            (&["--ca", named], &unknown),
+            (&["--ca", named], &unnamed),
             (&["--pin", &wrong], &pinned),
         ] {
             let reach = reach(options);
@@ -379,15 +403,32 @@ mod tests {
             std::fs::write(&path, pem.repeat(count)).unwrap();
             assert_eq!(read().unwrap().len(), count);
         }
-        let broken = format!("{pem}-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+        let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
         let start = format!("--ca {}: ", path.display());
-        for text in ["", "nothing", &made.signing_key.serialize_pem(), &broken] {
+        // One that is broken, or has no end, does not take the others with it.
+        let cut = &pem[..pem.len() / 2];
+        for text in [
+            format!("{broken}{pem}"),
+            format!("{pem}{broken}"),
+            format!("{cut}\n{pem}"),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            let count = text.matches("END CERT").count() - text.matches("\n!\n").count();
+            assert_eq!(read().unwrap().len(), count, "{text}");
+        }
+        for text in [
+            "",
+            "nothing",
+            &made.signing_key.serialize_pem(),
+            broken,
+            cut,
+        ] {
             std::fs::write(&path, text).unwrap();
             let failure = read().unwrap_err();
             let told = failure.message();
             assert!(told.starts_with(&start) && failure.code() == 2, "{told}");
             let has_none = told.ends_with(": no certificate in this file");
-            assert_eq!(has_none, text != broken, "{told}");
+            assert_eq!(has_none, !text.contains("BEGIN CERT"), "{told}");
         }
         std::fs::remove_file(&path).unwrap();
         assert!(read().unwrap_err().message().starts_with(&start));
@@ -419,6 +460,53 @@ mod tests {
         }
         let other = rustls::Error::General(String::new());
         assert_eq!(reason(&other), "it could not be checked");
+    }
+
+    /// As `openssl req -x509` makes them: a certificate for a server that says it is one of an authority.
+    fn own_authority(name: &str, until: i32) -> rcgen::Certificate {
+        let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap()
+    }
+
+    /// A server whose own certificate is the one of `--ca`, though it is one of an authority, is trusted for its
+    /// names and its time.
+    #[test]
+    fn a_certificate_that_is_named_itself_is_trusted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.pem");
+        let [trusted, other] = [0; 2].map(|_| own_authority("localhost", 4000));
+        let expired = own_authority("localhost", 2001);
+        std::fs::write(&path, trusted.pem() + &expired.pem()).unwrap();
+        let trust = Trust::Authorities(path);
+        let verifier = Verifier::new(&trust, Cipher::provider(None)).unwrap();
+        let told = |certificate: &rcgen::Certificate, name: &'static str| {
+            let name = ServerName::try_from(name).unwrap();
+            let checked =
+                verifier.verify_server_cert(certificate.der(), &[], &name, &[], UnixTime::now());
+            checked.map(drop).map_err(|error| reason(&error))
+        };
+        assert_eq!(told(&trusted, "localhost"), Ok(()));
+        assert_eq!(told(&trusted, "example.org"), Err("it is for another name"));
+        assert_eq!(told(&other, "localhost"), Err(UNKNOWN));
+        let expected = Err("it has expired: is the clock of this machine right?");
+        assert_eq!(told(&expired, "localhost"), expected);
+
+        // Of clients, likewise.
+        let mut roots = RootCertStore::empty();
+        roots.add(trusted.der().clone()).unwrap();
+        roots.add(expired.der().clone()).unwrap();
+        let clients = ClientAuthorities::new(roots, verifier.provider.clone()).unwrap();
+        let accepts = |certificate: &rcgen::Certificate| {
+            (clients.verify_client_cert(certificate.der(), &[], UnixTime::now())).is_ok()
+        };
+        assert_eq!(
+            [&trusted, &other, &expired].map(accepts),
+            [true, false, false]
+        );
     }
 
     /// Only who trusts servers at first remembers what is met, and for the last one only.

@@ -11,6 +11,7 @@ use rustls::pki_types::{ServerName, SubjectPublicKeyInfoDer};
 use rustls::quic::{self, Suite};
 use rustls::{KeyLogFile, RootCertStore};
 
+use super::authorities::ServerAuthorities;
 use super::keys::initial_keys;
 use super::secret_log::{self, SecretLog};
 use super::session::{TlsSession, VersionSwitch};
@@ -83,18 +84,17 @@ impl QuicClientConfig {
         self
     }
 
-    /// Trusts servers whose certificate leads to one of `roots`. `alpn` are the application protocols
-    /// to offer, the preferred one first.
+    /// Trusts servers whose certificate leads to one of `roots`, or is one of them. `alpn` are the application
+    /// protocols to offer, the preferred one first.
     ///
     /// # Errors
     ///
-    /// [`TlsConfigError`] if rustls refuses the configuration.
+    /// [`TlsConfigError`] if rustls refuses the configuration, or `roots` is empty.
     pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
-        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider()))
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Self::finish(config, alpn)
+        let provider = provider();
+        let verifier = ServerAuthorities::new(roots, Arc::new(provider.clone()))
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        Self::with_verifier(verifier, provider, alpn)
     }
 
     /// Trusts the server whose certificate has this SHA-256 (see
@@ -142,15 +142,11 @@ impl QuicClientConfig {
         provider: CryptoProvider,
         alpn: &[&[u8]],
     ) -> Result<Self, TlsConfigError> {
-        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
-        Self::finish(config, alpn)
-    }
-
-    fn finish(mut config: rustls::ClientConfig, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         config.enable_early_data = true;
         config.key_log = Arc::new(KeyLogFile::new());

@@ -4,6 +4,7 @@
 //! implements the multipath nonce; their other constructors cover the usual cases. Those honour
 //! `SSLKEYLOGFILE`.
 
+mod authorities;
 mod client;
 mod client_hello;
 mod completed_server;
@@ -20,6 +21,7 @@ mod suites;
 mod tickets;
 mod verifier;
 
+pub use authorities::{ClientAuthorities, ServerAuthorities, roots_in_pem};
 pub use client::QuicClientConfig;
 pub use server::QuicServerConfig;
 pub use shared_tickets::SharedTickets;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mpquic_sim::tls::SERVER_NAME;
 use quinn_proto::ConnectionId;
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, TrustAnchor};
 
 use super::*;
 use crate::crypto::{ClientCrypto, ExportError, KeyPair, Keys, PacketKey, ServerCrypto, Session};
@@ -307,7 +307,14 @@ fn pin_decides() {
 #[test]
 fn rfc_9001_4_8_tls_failures_carry_the_alert() {
     let server = server(&[H3]);
-    let client = QuicClientConfig::with_roots(RootCertStore::empty(), &[H3]).unwrap();
+    assert!(QuicClientConfig::with_roots(RootCertStore::empty(), &[H3]).is_err());
+    let mut others = RootCertStore::empty();
+    others.roots.push(TrustAnchor {
+        subject: b"another".as_slice().into(),
+        subject_public_key_info: b"another".as_slice().into(),
+        name_constraints: None,
+    });
+    let client = QuicClientConfig::with_roots(others, &[H3]).unwrap();
     let error = Pair::new(&Arc::new(client), &server)
         .handshake()
         .unwrap_err();
