@@ -179,6 +179,7 @@ mod static_table;
 mod streams;
 mod units;
 mod varint;
+mod words;
 
 pub use body::Body;
 pub use connect::CONNECT_IP;
@@ -190,6 +191,7 @@ pub use h3_datagram;
 pub use priorities::Priorities;
 pub use priority::Priority;
 pub use streams::{BidiStream, RecvStream, SendStream};
+pub use words::{describe_connection_error, describe_stream_error};
 
 /// The name of HTTP/3 for application-layer protocol negotiation.
 pub const ALPN: &[u8] = b"h3";

@@ -7,7 +7,10 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
-use mpquic_h3::{BidiStream, OpenStreams, RecvStream, SendStream};
+use mpquic_h3::{
+    BidiStream, OpenStreams, RecvStream, SendStream, describe_connection_error,
+    describe_stream_error,
+};
 use mpquic_tokio::{Connection, StreamId, VarInt};
 
 use crate::client::protocol::{self, Ask, RequestError, Response};
@@ -438,14 +441,16 @@ fn failed(connection: &Connection, error: StreamError) -> RequestError {
         StreamError::RemoteTerminate { code, .. } => RequestError::Refused(code.value()),
         StreamError::RemoteClosing => RequestError::Cancelled,
         StreamError::ConnectionError(error) => lost(connection, &error),
-        other => RequestError::Http(other.to_string()),
+        other => RequestError::Http(describe_stream_error(&other)),
     }
 }
 
 fn lost(connection: &Connection, error: &ConnectionError) -> RequestError {
     match (error, connection.close_reason()) {
         // A fault of the server that ended the connection from our side.
-        (ConnectionError::Local { .. }, _) | (_, None) => RequestError::Http(error.to_string()),
+        (ConnectionError::Local { .. }, _) | (_, None) => {
+            RequestError::Http(describe_connection_error(error))
+        }
         (_, Some(reason)) => RequestError::Connection(reason),
     }
 }

@@ -41,7 +41,7 @@ pub(crate) enum RequestError {
     Malformed(&'static str),
     #[error("{0}")]
     Unsupported(&'static str),
-    #[error("HTTP/3: {0}")]
+    #[error("HTTP/3 with the server failed: {0}")]
     Http(String),
     #[error("connection lost: {0}")]
     Connection(#[from] ConnectionError),

@@ -8,7 +8,9 @@ use bytes::{Buf, Bytes};
 use http::Response;
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::server::{self, RequestResolver, RequestStream};
-use mpquic_h3::{Body, Priorities, Priority, RecvStream, SendStream, h3};
+use mpquic_h3::{
+    Body, Priorities, Priority, RecvStream, SendStream, describe_connection_error, h3,
+};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use tokio::sync::mpsc;
 
@@ -70,9 +72,9 @@ where
         Err(error) => Err(error),
     };
     match (ended, connection.close_reason()) {
-        (Err(error @ ConnectionError::Local { .. }), _) => error.to_string(),
+        (Err(error @ ConnectionError::Local { .. }), _) => describe_connection_error(&error),
         (_, Some(reason)) => reason.to_string(),
-        (Err(error), None) => error.to_string(),
+        (Err(error), None) => describe_connection_error(&error),
         (Ok(()), None) => "done".to_owned(),
     }
 }
