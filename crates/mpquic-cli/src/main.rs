@@ -156,8 +156,8 @@ fn list(how: List, rows: impl Iterator<Item = (&'static str, &'static str, &'sta
     let width = width.unwrap_or(0);
     for (name, description, source) in rows {
         match how.json {
-            true => process::screen::print(
-                serde_json::json!({ "name": name, "description": description, "source": source }),
+            true => text::json::print(
+                &serde_json::json!({ "name": name, "description": description, "source": source }),
             ),
             false => {
                 process::screen::print(format_args!("{name:width$}  {description} [{source}]"))

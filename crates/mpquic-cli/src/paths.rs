@@ -363,7 +363,7 @@ impl Start {
 fn print(rows: &[Row], json: bool) {
     if json {
         for row in rows {
-            screen::print(json::line(row));
+            json::print(row);
         }
         return;
     }

@@ -33,6 +33,7 @@ use crate::serve::drain::{CLOSE_TIME, drain};
 use crate::serve::endpoints::Endpoints;
 use crate::serve::{self, Service};
 use crate::text::hex::hex;
+use crate::text::json;
 
 const PATHS: u32 = 2;
 /// Nothing takes so long within a process.
@@ -143,7 +144,7 @@ fn announcement(args: &Demo) -> String {
 fn tell(args: &Demo, report: &Report, outage: Told) -> Result<(), Failure> {
     if args.json {
         let all = All { report, outage };
-        screen::print(serde_json::to_string(&all).map_err(Failure::other)?);
+        json::print(&all);
         return Ok(());
     }
     screen::write(report.table());

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Entry, Listing, file_name, path_of};
+use crate::text::json;
 use crate::text::percent::{percent_decode, percent_encode};
 use crate::text::times;
 
@@ -89,8 +90,7 @@ pub(crate) fn json(listing: &Listing) -> String {
         size: None,
     });
     let listed: Vec<_> = entries.chain(more).collect();
-    // Texts and numbers can always be written.
-    serde_json::to_string(&listed).unwrap_or_default()
+    json::line(&listed)
 }
 
 /// An entry of a directory, for programs.

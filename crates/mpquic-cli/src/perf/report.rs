@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::process::screen;
 use crate::report::latency::{Bufferbloat, Latencies, Spread};
 use crate::report::{Amount, rate, size, state_name};
+use crate::text::json;
 
 /// Something to print.
 #[derive(Debug, Serialize)]
@@ -115,7 +116,7 @@ impl PathFigures {
 /// Prints an event.
 pub(crate) fn tell(event: &Event, json: bool) {
     if json {
-        screen::print(serde_json::to_string(event).unwrap_or_default());
+        json::print(event);
         return;
     }
     match event {

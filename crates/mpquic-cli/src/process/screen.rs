@@ -62,12 +62,12 @@ fn shown(text: &str) -> String {
 
 /// Prints to standard output, with the end of the line.
 pub(crate) fn print(line: impl std::fmt::Display) {
-    show(Text::Output(format!("{line}\n")));
+    show(Text::Output(format!("{}\n", shown(&line.to_string()))));
 }
 
 /// Prints text with line ends to standard output.
 pub(crate) fn write(lines: impl std::fmt::Display) {
-    show(Text::Output(lines.to_string()));
+    show(Text::Output(shown(&lines.to_string())));
 }
 
 fn show(text: Text) {
@@ -159,5 +159,8 @@ pub(crate) mod tests {
         // Messages are for people.
         say("a\u{1b}]0;b\u{7}\u{9b}c\u{202e}\nd");
         assert_eq!(heard.take(), ["", "a ]0;b  c \nd\n"]);
+        print("a\u{1b}[1mb");
+        write("\u{85}c\n");
+        assert_eq!(heard.take(), ["a [1mb\n c\n", ""]);
     }
 }

@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::backup;
 use crate::process::clock;
-use crate::process::failure::Failure;
+use crate::process::failure::{Failure, one_line};
 use crate::process::screen;
 use crate::report::{self, PathReport};
+use crate::text::json;
 
 /// Interval of `--live`.
 const LOOK: Duration = Duration::from_secs(1);
@@ -243,12 +244,14 @@ fn flow_row(flow: &FlowStats) -> FlowRow {
     }
 }
 
-/// Writes rows with columns of one width.
+/// Writes rows with columns of one width, each on its line: names in them are from whoever uses the proxy.
 fn align(text: &mut String, rows: &[Vec<String>]) {
+    let clean = |row: &Vec<String>| row.iter().map(|cell| one_line(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(clean).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<_> = (0..columns).map(width).collect();
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().zip(&widths);
         let cells: Vec<_> = cells
             .map(|(cell, width)| format!("{cell:width$}"))
@@ -262,8 +265,7 @@ pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
     let socket = args.socket.as_deref();
     let status = socket::ask(socket)?;
     if args.json {
-        let json = serde_json::to_string(&status).map_err(Failure::other)?;
-        screen::print(json);
+        json::print(&status);
         return Ok(());
     }
     if !args.live {
@@ -322,6 +324,7 @@ mod socket {
 
     use super::{Role, Status, StatusSocket};
     use crate::process::failure::{Cause, Failure};
+    use crate::text::json;
 
     /// The longest time for an answer.
     const PATIENCE: Duration = Duration::from_secs(5);
@@ -407,9 +410,9 @@ mod socket {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let told = serde_json::to_vec(&status()).unwrap_or_default();
+            let told = json::line(&status());
             // One client after the other: a slow reader delays others for a limited time.
-            let _ = tokio::time::timeout(PATIENCE, stream.write_all(&told)).await;
+            let _ = tokio::time::timeout(PATIENCE, stream.write_all(told.as_bytes())).await;
         }
     }
 
@@ -717,6 +720,23 @@ tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/
         let path = pair.client.path(mpquic_tokio::PathId(0)).unwrap();
         path.set_status(mpquic_core::PathStatus::Backup).unwrap();
         assert_eq!(state(), "backup");
+    }
+
+    /// A name that a user of the proxy asks for makes no row, and moves nothing on a terminal; programs read it as
+    /// it is.
+    #[test]
+    fn names_of_users_stay_in_their_cell() {
+        let name = "a\ntcp forged\u{1b}]0;b\u{7}\u{9b}31m\u{202e}";
+        let mut status = status(5);
+        status.flows[0].target = name.to_owned();
+        let table = status.table(None);
+        assert_eq!(table.lines().count(), 8, "{table}");
+        assert!(table.contains("a tcp forged ]0;b  31m "), "{table}");
+        let json = json::line(&status);
+        let plain = |text: &str| text.chars().all(mpquic_core::PeerText::is_plain);
+        assert!(plain(&json) && table.lines().all(plain));
+        let read: Status = serde_json::from_str(&json).unwrap();
+        assert_eq!(read.flows[0].target, name);
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::report::live::Direction;
 use crate::report::live_terminal::{LiveArgs, beside};
 use crate::report::of_files;
 use crate::report::progress::{Progress, REFRESH};
+use crate::text::json;
 use crate::text::percent::percent_encode;
 use crate::text::times;
 
@@ -220,8 +221,7 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
             Ok(report) => {
                 course.count += 1;
                 if args.json {
-                    let json = serde_json::to_string(&report);
-                    screen::print(json.map_err(Failure::other)?);
+                    json::print(&report);
                 } else if !args.quiet && items.files.len() == 1 {
                     let (summary, table) = (report.summary(), report.table());
                     let url = &item.url;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::report::state_name;
 use crate::serve::endpoints::Endpoints;
 use crate::serve::observer::Observer;
+use crate::text::json;
 
 /// Connections shown at most, those with the most traffic.
 const MAX_CONNECTIONS: usize = 64;
@@ -62,7 +63,7 @@ pub(crate) fn json(observer: &Observer, endpoints: &Endpoints) -> String {
         connections: connections.collect(),
     };
     // All values can be JSON.
-    serde_json::to_string(&now).unwrap_or_default()
+    json::line(&now)
 }
 
 /// Connections with the most traffic, by number.
