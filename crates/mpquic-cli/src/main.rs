@@ -14,6 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::{Cli, Command, List};
+use crate::get::left::Left;
 use crate::process::failure::{Cause, Failure};
 use crate::process::signals::Signals;
 use crate::proxy::args::{Proxy, ProxyServer};
@@ -82,7 +83,13 @@ fn run(command: Command) -> Result<(), Failure> {
     let result = runtime.block_on(async {
         match command {
             Command::Serve(args) => serve::run(args).await,
-            Command::Get(args) => until_interrupted(get::run(args)).await,
+            Command::Get(args) => {
+                let left = Left::default();
+                match until_interrupted(get::run(args, &left)).await {
+                    Err(failure) => Err(left.told_with(failure).await),
+                    done => done,
+                }
+            }
             Command::Put(args) => until_interrupted(put::run(args)).await,
             Command::Proxy(Proxy::Server(args)) => {
                 proxy::server::run(args, proxy_server_again).await
@@ -144,7 +151,7 @@ async fn until_interrupted(
     let mut signals = Signals::new();
     let result = tokio::select! {
         result = command => return result,
-        () = signals.next() => Err(Failure::other("interrupted")),
+        () = signals.next() => Err(Failure::interrupted()),
     };
     // Gives servers the close, so that they need not wait longer.
     tokio::time::sleep(FAREWELL).await;

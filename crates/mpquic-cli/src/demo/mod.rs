@@ -21,6 +21,7 @@ use crate::demo::outage::{Outage, Told};
 use crate::demo::relay::Relay;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::get::download::{Download, Treatment};
+use crate::get::left::Left;
 use crate::get::sink::Destination;
 use crate::options::trust::{Trust, Verifier};
 use crate::options::{Alpn, Cipher};
@@ -82,6 +83,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let url = Uri::from_static("https://localhost/generated");
     let treatment = Treatment {
         total: Arc::default(),
+        left: Left::default(),
         quiet: args.json,
         resume: false,
         replace: true,

@@ -198,7 +198,6 @@ impl Drop for Upload {
         match &self.claim {
             Some(claim) => claim.keep(self.place.path.clone(), bytes),
             None => {
-                // A file that cannot be removed stays: the upload has ended already.
                 let _ = self.place.directory.remove_file(&self.aside);
                 self.place.uploads.give_back(bytes);
             }

@@ -17,8 +17,9 @@ use crate::client::requests::AnyClient;
 use crate::client::retry::Reached;
 use crate::get::count::Count;
 use crate::get::json::JsonOutput;
+use crate::get::left::Left;
 use crate::get::part_file::{Keep, Version};
-use crate::get::sink::{Destination, Kept, Sink};
+use crate::get::sink::{Destination, Sink};
 use crate::options::Alpn;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
@@ -51,6 +52,8 @@ pub(crate) struct Treatment {
     pub(crate) total: Arc<AtomicU64>,
     /// Tells of it as JSON.
     pub(crate) json: Option<Arc<JsonOutput>>,
+    /// Where parts are noted.
+    pub(crate) left: Left,
 }
 
 impl Treatment {
@@ -139,6 +142,7 @@ impl<'a> Download<'a> {
             before: Counters::default(),
             length: None,
         };
+        download.treatment.left.add(download.sink.kept());
         download.count.received.store(have, Ordering::Relaxed);
         if let Some(json) = &download.treatment.json {
             json.add(url, &download.count, have);
@@ -170,7 +174,7 @@ impl<'a> Download<'a> {
 
     /// Ends it as it is, and tells what the user can do with what is there, if anything.
     pub(crate) async fn leave(self) -> Option<String> {
-        rest(&self.sink.leave().await)
+        self.sink.leave().await.hint()
     }
 
     pub(crate) fn have(&self) -> u64 {
@@ -372,7 +376,7 @@ impl<'a> Download<'a> {
             .sink
             .finish(expected)
             .await
-            .map_err(|error| cannot_write(destination, &error).and(rest(&kept)))?;
+            .map_err(|error| cannot_write(destination, &error).and(kept.hint()))?;
         if let Some(expected) = expected.filter(|_| !whole.is_expected) {
             return Err(Cause::Content.failed(format_args!(
                 "its SHA-256 is {}, but {} was expected",
@@ -458,18 +462,6 @@ async fn transfer<B: Body>(
         }
         _ => Ok(()),
     }
-}
-
-/// What the user can do with what is left of a file.
-fn rest(kept: &Kept) -> Option<String> {
-    let bytes = kept.bytes.load(Ordering::Acquire);
-    (bytes > 0).then(|| {
-        let part = kept.part.display();
-        format!(
-            "{} are in {part}, and --continue goes on behind them",
-            size(bytes)
-        )
-    })
 }
 
 fn cannot_write(destination: &Destination, error: &std::io::Error) -> Failure {

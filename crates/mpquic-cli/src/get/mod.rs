@@ -5,6 +5,7 @@ pub(crate) mod count;
 pub(crate) mod download;
 pub(crate) mod fetch;
 pub(crate) mod json;
+pub(crate) mod left;
 pub(crate) mod part_file;
 pub(crate) mod part_name;
 pub(crate) mod sink;
@@ -24,6 +25,7 @@ use crate::get::args::{Get, Reconnect};
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
 use crate::get::json::{Json, JsonOutput};
+use crate::get::left::Left;
 use crate::get::sink::Destination;
 use crate::get::tree::{Place, Tree, is_plain};
 use crate::process::failure::{Cause, Failure};
@@ -38,7 +40,7 @@ use crate::text::percent::percent_decode;
 const PARALLEL: u16 = 64;
 
 /// Fetches every URL, --parallel at a time.
-pub(crate) async fn run(args: Get) -> Result<(), Failure> {
+pub(crate) async fn run(args: Get, left: &Left) -> Result<(), Failure> {
     let mut destinations = Vec::new();
     for url in &args.urls {
         let destination = match args.recursive {
@@ -48,7 +50,8 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         destinations.push((url, destination));
     }
     all_differ(&destinations)?;
-    let plan = plan(&args)?;
+    let mut plan = plan(&args)?;
+    plan.treatment.left = left.clone();
     let purpose = Purpose {
         urls: &args.urls,
         alpn: &args.alpn,
@@ -164,6 +167,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         method: args.method.clone(),
         fields: args.header.iter().cloned().collect(),
         treatment: Treatment {
+            left: Left::default(),
             quiet: args.quiet || parallel > 1 || args.recursive || args.live.is_shown(),
             resume: args.r#continue,
             // A server chooses the names.

@@ -241,8 +241,7 @@ impl PartFile {
     }
 
     fn remove_new(&self) {
-        // A file that cannot be removed stays: the download has ended already.
-        let _ = fs::remove_file(&self.names.new);
+        remove_if_possible(&self.names.new);
     }
 
     /// A full disk has no room for another file, but the old note's place is there.
@@ -274,12 +273,13 @@ impl PartFile {
             return Err(io::Error::other(told));
         }
         // First, while the lock is held: what comes later may be of the next download.
-        let _ = fs::remove_file(&self.names.note);
+        remove_if_possible(&self.names.note);
         match self.replace {
             true => fs::rename(part, &self.path)?,
             false => rename_to_new(part, &self.path)?,
         }
         self.finished = true;
+        self.kept.store(0, Ordering::Release);
         Ok(())
     }
 
@@ -287,6 +287,11 @@ impl PartFile {
     pub(crate) fn discard(&mut self) {
         self.version.stamp = None;
     }
+}
+
+/// Removes what nobody will use. Where that fails, the file stays: the download has an end of its own to tell.
+fn remove_if_possible(path: &Path) {
+    let _ = fs::remove_file(path);
 }
 
 /// Renames a file, unless the new name is taken.
@@ -311,9 +316,8 @@ impl Drop for PartFile {
         }
         self.kept.store(0, Ordering::Release);
         if is_at(&self.file, &self.names.part) {
-            // Files that cannot be removed stay: the download has ended already.
-            let _ = fs::remove_file(&self.names.note);
-            let _ = fs::remove_file(&self.names.part);
+            remove_if_possible(&self.names.note);
+            remove_if_possible(&self.names.part);
         }
     }
 }

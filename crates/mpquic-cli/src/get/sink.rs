@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::get::part_file::{Begun, Keep, PartFile, Version};
+use crate::report::size;
 
 /// Bytes collected before they are handed to the thread.
 const BATCH: usize = 256 << 10;
@@ -115,6 +116,25 @@ pub(crate) struct Kept {
     pub(crate) bytes: Arc<AtomicU64>,
     /// The file that has the bytes.
     pub(crate) part: PathBuf,
+}
+
+impl Kept {
+    /// True until all that arrived is written.
+    pub(crate) fn is_being_written(&self) -> bool {
+        Arc::strong_count(&self.bytes) > 1
+    }
+
+    /// What the user can do with it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let bytes = self.bytes.load(Ordering::Acquire);
+        (bytes > 0).then(|| {
+            let part = self.part.display();
+            format!(
+                "{} are in {part}, and --continue goes on behind them",
+                size(bytes)
+            )
+        })
+    }
 }
 
 impl Sink {

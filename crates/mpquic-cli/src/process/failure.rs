@@ -58,6 +58,11 @@ impl Failure {
         Cause::Other.failed(message)
     }
 
+    /// The user ended the command.
+    pub(crate) fn interrupted() -> Self {
+        Self::other("interrupted")
+    }
+
     /// Puts what the failure is about in front of the message.
     pub(crate) fn about(self, what: impl Display) -> Self {
         match self {

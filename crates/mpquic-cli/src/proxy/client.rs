@@ -57,7 +57,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
             ended = keep(&args, &sessions, &client, &current, route) => ended,
             error = carrier.ended() => Err(device_failed(name, &error)),
             // The terminal is closed: changes have to be undone.
-            () = hangups.next() => Err(Failure::other("interrupted")),
+            () = hangups.next() => Err(Failure::interrupted()),
         };
     }
     keep(&args, &sessions, &client, &current, || Ok(())).await
@@ -128,7 +128,7 @@ async fn keep(
                 let ended = client.run(connection.clone()).await;
                 let reason = match (connection.close_reason(), ended) {
                     (Some(reason), _) => reason.to_string(),
-                    (None, Ok(error) | Err(error)) => error.to_string(),
+                    (None, Ok(error) | Err(error)) => mpquic_h3::describe_connection_error(&error),
                 };
                 show(None);
                 sessions.give_up().await;

@@ -86,7 +86,7 @@ pub(crate) async fn beside(
             result = &mut command => return result,
             _ = ticks.tick() => live.look(clock::now(), seen(&connections())),
             wish = shown.wishes.recv() => match wish {
-                None | Some(Wish::Quit) => return Err(Failure::other("interrupted")),
+                None | Some(Wish::Quit) => return Err(Failure::interrupted()),
                 Some(wish) => act(&mut live, wish, &connections()),
             },
         }

@@ -231,7 +231,11 @@ fn paths_are_shown_and_keys_act_on_them() {
     // What there was before is shown again, with the cursor, and then why it ended.
     let (view, after) = text.rsplit_once("\x1b[?1049l").unwrap();
     assert!(view.contains("\x1b[?1049h") && after.contains("\x1b[?25h"));
-    assert!(after.contains("interrupted"), "{after}");
+    assert!(after.contains("mpquic: interrupted; "), "{after}");
+    assert!(
+        after.contains("copy.part, and --continue goes on behind them"),
+        "{after}"
+    );
     assert!(view.contains("\x1b[38;5;2"), "green: {view:?}");
     assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
 }

@@ -141,6 +141,7 @@ impl Client for Known {
 
 fn treatment() -> Treatment {
     Treatment {
+        left: Left::default(),
         quiet: true,
         resume: true,
         replace: true,
@@ -282,6 +283,19 @@ async fn what_is_longer_than_the_file_is_of_another_one() {
     assert_eq!(download.version, Version::default());
 }
 
+/// Has a download of a file of this length break off behind its beginning.
+async fn break_off(
+    download: &mut Download<'_>,
+    connection: &Connection,
+    length: u64,
+    beginning: &'static [u8],
+) {
+    let mut cut = answer(0, Some(length), "\"1\"", &[&[beginning]]);
+    cut.body.left.push_back(Err(RequestError::Gone));
+    let cut = fetched(download, connection, Method::GET, cut).await;
+    assert_eq!(cut.unwrap_err().cause(), Some(Cause::Broken));
+}
+
 /// A rest that has another length, or none of it, is of another file, whatever its name.
 #[tokio::test]
 async fn a_rest_of_another_length_is_not_taken() {
@@ -291,10 +305,7 @@ async fn a_rest_of_another_length_is_not_taken() {
     let destination = Destination::File(directory.path().join("file"));
     let url = Uri::from_static("https://host/file");
     let mut download = Download::start(&url, &destination, treatment()).unwrap();
-    let mut cut = answer(0, Some(FIRST + 6), "\"1\"", &[&[&BEGINNING]]);
-    cut.body.left.push_back(Err(RequestError::Gone));
-    let cut = fetched(&mut download, &connection, Method::GET, cut).await;
-    assert!(cut.is_err());
+    break_off(&mut download, &connection, FIRST + 6, &BEGINNING).await;
     // What the server told is known to the next run as well.
     download.leave().await;
     let mut download = Download::start(&url, &destination, treatment()).unwrap();
@@ -382,10 +393,7 @@ async fn another_version_begins_anew() {
     let destination = Destination::File(directory.path().join("file"));
     let url = Uri::from_static("https://host/file");
     let mut download = Download::start(&url, &destination, treatment()).unwrap();
-    let mut cut = answer(0, Some(10), "\"1\"", &[&[b"0123"]]);
-    cut.body.left.push_back(Err(RequestError::Gone));
-    let cut = fetched(&mut download, &connection, Method::GET, cut).await;
-    assert_eq!(cut.unwrap_err().cause(), Some(Cause::Broken));
+    break_off(&mut download, &connection, 10, b"0123").await;
     let other = answer(0, Some(3), "\"2\"", &[&[b"abc"]]);
     fetched(&mut download, &connection, Method::GET, other)
         .await
@@ -436,10 +444,11 @@ async fn of_a_head_the_fields_are_shown() {
 fn what_is_left_and_what_cannot_be_written_is_named() {
     let file = Destination::File("a/b".into());
     let kept = |bytes| {
-        rest(&Kept {
+        let kept = crate::sink::Kept {
             bytes: Arc::new(AtomicU64::new(bytes)),
             part: "a/b.part".into(),
-        })
+        };
+        kept.hint()
     };
     assert_eq!(kept(0), None);
     let told = "1 B are in a/b.part, and --continue goes on behind them";

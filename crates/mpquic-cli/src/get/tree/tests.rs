@@ -1,5 +1,6 @@
 use super::*;
 use crate::client::session::Purpose;
+use crate::get::left::Left;
 use crate::options::Alpn;
 use crate::process::screen::tests::Heard;
 use crate::serve::limits::Limits;
@@ -103,6 +104,7 @@ fn plan() -> Plan {
         method: http::Method::GET,
         fields: http::HeaderMap::new(),
         treatment: Treatment {
+            left: Left::default(),
             quiet: false,
             resume: true,
             replace: true,

@@ -1,0 +1,109 @@
+//! Parts of files that a command leaves when the user interrupts it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::get::sink::Kept;
+use crate::process::failure::Failure;
+
+/// How long, and how often, is looked whether all that had arrived is written.
+const LOOKS: usize = 20;
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The parts of the files that a command fetches.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Left(Arc<Mutex<Vec<Kept>>>);
+
+impl Left {
+    /// Another file is being fetched.
+    pub(crate) fn add(&self, kept: Kept) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|kept| kept.is_being_written() || kept.hint().is_some());
+        all.push(kept);
+    }
+
+    /// Adds to the failure of a command that the user interrupted what is kept.
+    pub(crate) async fn told_with(&self, failure: Failure) -> Failure {
+        if failure != Failure::interrupted() {
+            return failure;
+        }
+        for _ in 0..LOOKS {
+            if !self.is_being_written() {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        failure.and(self.hint())
+    }
+
+    fn is_being_written(&self) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(Kept::is_being_written)
+    }
+
+    fn hint(&self) -> Option<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hints = all.iter().filter_map(Kept::hint);
+        let first = hints.next()?;
+        match hints.count() {
+            0 => Some(first),
+            more => Some(format!(
+                "parts of {} files are kept, and --continue goes on behind them",
+                more + 1
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    fn kept(bytes: u64, part: &str) -> Kept {
+        let kept = Kept {
+            part: part.into(),
+            ..Kept::default()
+        };
+        kept.bytes.store(bytes, Ordering::Release);
+        kept
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_interrupts_a_command_learns_what_is_kept() {
+        let told = async |left: &Left, failure| left.told_with(failure).await.message().to_owned();
+        let left = Left::default();
+        assert_eq!(told(&left, Failure::interrupted()).await, "interrupted");
+        left.add(kept(0, "none.part"));
+        left.add(kept(1536, "one.part"));
+        let one = "interrupted; 1.5 KiB are in one.part, and --continue goes on behind them";
+        assert_eq!(told(&left, Failure::interrupted()).await, one);
+        assert_eq!(told(&left, Failure::other("x")).await, "x");
+        left.add(kept(7, "two.part"));
+        let two = "interrupted; parts of 2 files are kept, and --continue goes on behind them";
+        assert_eq!(told(&left, Failure::interrupted()).await, two);
+        let all = left.0.lock().unwrap();
+        assert_eq!(all.len(), 2, "what is whole is forgotten");
+    }
+
+    /// What is still on its way to the disk counts, if it does not take too long.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_written_is_waited_for() {
+        let left = Left::default();
+        let writes = kept(0, "file.part");
+        left.add(writes.clone());
+        let written = async {
+            tokio::time::sleep(LOOK * 3).await;
+            writes.bytes.store(9, Ordering::Release);
+            drop(writes);
+        };
+        let (failure, ()) = tokio::join!(left.told_with(Failure::interrupted()), written);
+        let told = "interrupted; 9 B are in file.part, and --continue goes on behind them";
+        assert_eq!(failure.message(), told);
+        let never = kept(0, "never.part");
+        left.add(never.clone());
+        let failure = left.told_with(Failure::interrupted()).await;
+        assert_eq!(failure.message(), told);
+    }
+}
