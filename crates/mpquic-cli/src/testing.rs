@@ -127,11 +127,11 @@ impl Source for Crowd {
         let entries = (0..self.files).map(|number| Entry {
             name: number.to_string().into(),
             length: Some(1),
-            modified: None,
+            attributes: crate::files::attributes::Attributes::default(),
         });
         Ok(Listing {
             entries: entries.collect(),
-            is_cut: false,
+            more_after: None,
         })
     }
 }

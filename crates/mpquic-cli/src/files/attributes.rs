@@ -36,22 +36,33 @@ impl Attributes {
         }
     }
 
+    /// Those of what is listed.
+    pub(crate) fn of_listed(metadata: &cap_std::fs::Metadata) -> Self {
+        #[cfg(unix)]
+        let mode = Some(cap_std::fs::PermissionsExt::mode(&metadata.permissions()));
+        #[cfg(not(unix))]
+        let mode = None;
+        Self {
+            modified: metadata.modified().ok().map(|time| time.into_std()),
+            mode: mode.map(|mode: u32| mode & PERMISSIONS),
+        }
+    }
+
     /// What a client says. What makes no sense is passed over.
     pub(crate) fn of_fields(fields: &HeaderMap) -> Self {
         let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
         let modified = text(FILE_MODIFIED).and_then(times::of_seconds);
         let date = || httpdate::parse_http_date(text(LAST_MODIFIED)?).ok();
-        let mode = text(FILE_MODE).and_then(|digits| u32::from_str_radix(digits, 8).ok());
         Self {
             modified: modified.or_else(date),
-            mode: mode.map(|mode| mode & PERMISSIONS),
+            mode: text(FILE_MODE).and_then(mode_of),
         }
     }
 
     /// Adds the attributes to the fields of a request.
     pub(crate) fn add_to(&self, fields: &mut HeaderMap) {
         let modified = self.modified.map(times::seconds);
-        let mode = self.mode.map(|mode| format!("{mode:04o}"));
+        let mode = self.mode.map(digits_of);
         for (name, value) in [(FILE_MODIFIED, modified), (FILE_MODE, mode)] {
             if let Some(Ok(value)) = value.map(TryInto::try_into) {
                 fields.insert(name, value);
@@ -59,20 +70,33 @@ impl Attributes {
         }
     }
 
-    /// Sets the attributes of a file that was made with [`Self::mode_to_make`].
+    /// Sets the attributes of a file that was made with [`Self::mode_to_make`]. The umask already removed bits when the
+    /// file was made.
     pub(crate) fn give_to(&self, file: &File) {
-        if let Err(error) = self.try_give_to(file) {
+        self.give_at_most(file, |made_with| made_with);
+    }
+
+    /// The same for a file that was made as any other: those may run it who may read it.
+    pub(crate) fn give_to_plain(&self, file: &File) {
+        self.give_at_most(file, |made_with| made_with | (made_with & 0o444) >> 2);
+    }
+
+    fn give_at_most(&self, file: &File, most: impl Fn(u32) -> u32) {
+        if let Err(error) = self.try_give_to(file, most) {
             tracing::warn!(%error, "the time or the permissions of a file");
         }
     }
 
-    fn try_give_to(&self, file: &File) -> std::io::Result<()> {
+    #[cfg_attr(
+        not(unix),
+        expect(unused_variables, reason = "permissions are those of Unix")
+    )]
+    fn try_give_to(&self, file: &File, most: impl Fn(u32) -> u32) -> std::io::Result<()> {
         #[cfg(unix)]
         if let Some(mode) = self.mode {
             use std::os::unix::fs::PermissionsExt;
             let mut permissions = file.metadata()?.permissions();
-            // The umask already removed bits when the file was made.
-            permissions.set_mode(permissions.mode() & mode);
+            permissions.set_mode(most(permissions.mode()) & mode);
             file.set_permissions(permissions)?;
         }
         self.modified.map_or(Ok(()), |time| file.set_modified(time))
@@ -83,6 +107,17 @@ impl Attributes {
     pub(crate) fn mode_to_make(&self, of_owner: u32) -> Option<u32> {
         self.mode.map(|mode| mode | of_owner)
     }
+}
+
+/// Permissions as octal digits.
+pub(crate) fn digits_of(mode: u32) -> String {
+    format!("{mode:04o}")
+}
+
+/// The permissions that octal digits stand for, without those that lend rights.
+pub(crate) fn mode_of(digits: &str) -> Option<u32> {
+    let mode = u32::from_str_radix(digits, 8).ok()?;
+    Some(mode & PERMISSIONS)
 }
 
 #[cfg(test)]
@@ -109,6 +144,32 @@ mod tests {
             ..Attributes::default()
         };
         assert_eq!(said(attributes).mode, Some(0o711), "no rights are lent");
+    }
+
+    /// Where the umask is the usual one, and where it takes all from others.
+    #[cfg(unix)]
+    #[test]
+    fn who_may_read_a_fetched_file_may_run_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::tempfile().unwrap();
+        for (made_with, wanted, expected) in [
+            (0o644, 0o755, 0o755),
+            (0o644, 0o777, 0o755),
+            (0o644, 0o600, 0o600),
+            (0o600, 0o755, 0o700),
+            (0o644, 0o4755, 0o755),
+        ] {
+            file.set_permissions(std::fs::Permissions::from_mode(made_with))
+                .unwrap();
+            let attributes = Attributes {
+                modified: times::of_seconds("-1.25"),
+                mode: mode_of(&digits_of(wanted)),
+            };
+            attributes.give_to_plain(&file);
+            let there = file.metadata().unwrap();
+            assert_eq!(there.permissions().mode() & 0o7777, expected);
+            assert_eq!(there.modified().ok(), attributes.modified);
+        }
     }
 
     #[test]

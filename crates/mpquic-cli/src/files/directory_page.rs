@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attributes::{Attributes, digits_of, mode_of};
 use crate::files::{Entry, Listing, file_name, path_of};
+use crate::files::list_pages::query_after;
 use crate::text::json;
 use crate::text::percent::{percent_decode, percent_encode};
 use crate::text::times;
@@ -58,37 +60,35 @@ pub(crate) fn page(target: &str, listing: &Listing) -> String {
     if listing.entries.is_empty() {
         page.push_str("<li class=\"none\">Nothing here.</li>\n");
     }
-    if listing.is_cut {
-        page.push_str("<li class=\"none\">There is more, which is not shown.</li>\n");
+    if let Some(after) = &listing.more_after {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            page,
+            "<li><a href=\"?{}\"><span class=\"name\">There is more.</span></a></li>",
+            query_after(after)
+        );
     }
     page.push_str("</ul>\n</body>\n</html>\n");
     page
 }
 
-/// The list for programs: JSON objects as other servers have them. The last object says if entries
-/// are missing.
+/// The list for programs: JSON objects as other servers have them. If entries follow, the last object has the
+/// name behind which the next page begins.
 pub(crate) fn json(listing: &Listing) -> String {
     let entries = listing.entries.iter().map(|entry| Listed {
-        name: entry.name.to_string_lossy().into_owned(),
-        encoded: entry
-            .name
-            .to_str()
-            .is_none()
-            .then(|| encode_name(&entry.name)),
-        kind: match entry.length {
-            Some(_) => Kind::File,
-            None => Kind::Directory,
-        },
-        mtime: entry.modified.and_then(times::http_date),
+        mtime: entry.attributes.modified.and_then(times::http_date),
+        modified: entry.attributes.modified.map(times::seconds),
+        mode: entry.attributes.mode.map(digits_of),
         size: entry.length,
+        ..Listed::named(
+            &entry.name,
+            match entry.length {
+                Some(_) => Kind::File,
+                None => Kind::Directory,
+            },
+        )
     });
-    let more = listing.is_cut.then(|| Listed {
-        name: String::new(),
-        encoded: None,
-        kind: Kind::More,
-        mtime: None,
-        size: None,
-    });
+    let more = (listing.more_after.as_ref()).map(|after| Listed::named(after, Kind::More));
     let listed: Vec<_> = entries.chain(more).collect();
     json::line(&listed)
 }
@@ -106,6 +106,12 @@ pub(crate) struct Listed {
     /// Time of the last change, in HTTP's format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mtime: Option<String>,
+    /// The same in seconds since 1970 with nine digits behind the point, negative before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) modified: Option<String>,
+    /// The permissions of Unix, as octal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<String>,
     /// Bytes of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<u64>,
@@ -117,7 +123,7 @@ pub(crate) struct Listed {
 pub(crate) enum Kind {
     File,
     Directory,
-    /// Stands for all entries that are not shown.
+    /// Stands for all entries behind this name, or, without a name, for all entries that are not shown.
     More,
     #[serde(other)]
     Other,
@@ -149,7 +155,7 @@ fn row(page: &mut String, entry: &Entry) {
         Some(length) => ("", "name", size(length)),
         None => ("/", "name dir", String::new()),
     };
-    let date = entry.modified.and_then(times::http_date);
+    let date = entry.attributes.modified.and_then(times::http_date);
     // "Sun, 06 Nov 1994 08:49:37 GMT": the day and the minute are enough.
     let date = date.as_deref().and_then(|date| date.get(5..22));
     // Writing to a string cannot fail.
@@ -192,6 +198,29 @@ pub(crate) fn encode_name(name: &OsStr) -> String {
 struct Escaped<'a>(&'a str);
 
 impl Listed {
+    /// An entry with nothing but a name and a kind.
+    fn named(name: &OsStr, kind: Kind) -> Self {
+        Self {
+            name: name.to_string_lossy().into_owned(),
+            encoded: name.to_str().is_none().then(|| encode_name(name)),
+            kind,
+            mtime: None,
+            modified: None,
+            mode: None,
+            size: None,
+        }
+    }
+
+    /// Time of the last change and permissions, as far as the server names them.
+    pub(crate) fn attributes(&self) -> Attributes {
+        let exact = self.modified.as_deref().and_then(times::of_seconds);
+        let date = || httpdate::parse_http_date(self.mtime.as_deref()?).ok();
+        Attributes {
+            modified: exact.or_else(date),
+            mode: self.mode.as_deref().and_then(mode_of),
+        }
+    }
+
     /// The name of the file, if this system can represent it.
     pub(crate) fn file_name(&self) -> Option<std::ffi::OsString> {
         match &self.encoded {
@@ -227,14 +256,17 @@ mod tests {
         Entry {
             name: name.into(),
             length: Some(length),
-            modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)),
+            attributes: Attributes {
+                modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)),
+                mode: Some(0o640),
+            },
         }
     }
 
     fn listing(entries: Vec<Entry>) -> Listing {
         Listing {
             entries,
-            is_cut: false,
+            more_after: None,
         }
     }
 
@@ -274,14 +306,15 @@ mod tests {
     fn the_root_has_no_way_up_and_a_part_is_called_one() {
         let cut = Listing {
             entries: vec![file("a", 1)],
-            is_cut: true,
+            more_after: Some("a&\"b".into()),
         };
         let page = page("/", &cut);
         assert!(
             page.contains("<h1>/</h1>") && !page.contains("../"),
             "{page}"
         );
-        assert!(page.contains("There is more"), "{page}");
+        let more = "<a href=\"?after=a%26%22b\"><span class=\"name\">There is more.";
+        assert!(page.contains(more), "{page}");
     }
 
     #[test]
@@ -291,18 +324,19 @@ mod tests {
             ..file("a \"b\"", 0)
         };
         let mut listing = listing(vec![directory, file("c", 5)]);
-        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let times = "\"mtime\":\"Sun, 06 Nov 1994 08:49:37 GMT\",\
+                     \"modified\":\"784111777.000000000\",\"mode\":\"0640\"";
         assert_eq!(
             json(&listing),
             format!(
-                "[{{\"name\":\"a \\\"b\\\"\",\"type\":\"directory\",\"mtime\":\"{date}\"}},\
-                 {{\"name\":\"c\",\"type\":\"file\",\"mtime\":\"{date}\",\"size\":5}}]"
+                "[{{\"name\":\"a \\\"b\\\"\",\"type\":\"directory\",{times}}},\
+                 {{\"name\":\"c\",\"type\":\"file\",{times},\"size\":5}}]"
             )
         );
-        listing.is_cut = true;
+        listing.more_after = Some("c".into());
         let listed: Vec<Listed> = serde_json::from_str(&json(&listing)).unwrap();
         assert_eq!(listed.len(), 3);
-        assert_eq!(listed[2].kind, Kind::More);
+        assert_eq!((listed[2].kind, &*listed[2].name), (Kind::More, "c"));
     }
 
     #[test]
@@ -333,7 +367,7 @@ mod tests {
     fn a_page_has_a_row_for_each_entry() {
         let directory = Entry {
             length: None,
-            modified: None,
+            attributes: Attributes::default(),
             ..file("sub", 0)
         };
         let page = page("/a/b", &listing(vec![directory, file("x", 1)]));

@@ -3,12 +3,14 @@
 pub(crate) mod attributes;
 pub(crate) mod beneath;
 pub(crate) mod directory_page;
+pub(crate) mod list_pages;
 pub(crate) mod resuming;
 pub(crate) mod selection;
 pub(crate) mod unfinished;
 pub(crate) mod upload;
 pub(crate) mod uploads;
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,16 +20,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use cap_std::fs::Dir;
 use thiserror::Error;
 
 use crate::files::attributes::Attributes;
 use crate::files::beneath::{Root, options};
+use crate::files::list_pages::after_of;
 use crate::files::unfinished::{Token, is_unfinished};
 use crate::files::upload::{Place, Upload, UploadError};
 use crate::files::uploads::Uploads;
 use crate::text::percent::percent_decode;
 
-/// Entries of a directory that are listed, at most.
+/// Entries of a directory on one page of its list, at most.
 const MAX_ENTRIES: usize = 10_000;
 
 /// The most bytes of their names together.
@@ -59,8 +63,8 @@ impl Reader for File {
 pub(crate) struct Listing {
     /// By name, directories first.
     pub(crate) entries: Vec<Entry>,
-    /// There are more.
-    pub(crate) is_cut: bool,
+    /// There are more, whose names come behind this one: none of `entries` does.
+    pub(crate) more_after: Option<OsString>,
 }
 
 /// A file or directory in a directory.
@@ -69,7 +73,7 @@ pub(crate) struct Entry {
     pub(crate) name: OsString,
     /// Length of a file; `None` for a directory.
     pub(crate) length: Option<u64>,
-    pub(crate) modified: Option<SystemTime>,
+    pub(crate) attributes: Attributes,
 }
 
 /// Why there is no file to send.
@@ -135,6 +139,8 @@ pub(crate) struct Directory {
     /// May be a link, which is followed for each request.
     root: PathBuf,
     dot_files: bool,
+    /// The most entries on one page of a list.
+    page_length: usize,
     taking: Option<Taking>,
 }
 
@@ -153,8 +159,18 @@ impl Directory {
         Ok(Self {
             root,
             dot_files,
+            page_length: MAX_ENTRIES,
             taking: None,
         })
+    }
+
+    /// Lists directories in shorter pages.
+    #[cfg(test)]
+    pub(crate) fn page_length(self, page_length: usize) -> Self {
+        Self {
+            page_length,
+            ..self
+        }
     }
 
     /// Accepts uploads of at most this number of bytes; `None` accepts none.
@@ -204,52 +220,57 @@ impl Directory {
             .any(|name| is_unfinished(name) || (!self.dot_files && has_dot(name)))
     }
 
-    /// At most `most` entries of the requested directory.
-    fn listing(&self, target: &str, most: usize) -> Result<Listing, OpenError> {
+    /// One page of the requested directory: the first page, or the page behind the name in the query.
+    fn listing(&self, target: &str) -> Result<Listing, OpenError> {
         let (root, path) = self.resolve(target)?.ok_or(OpenError::NotFound)?;
         let directory = root.directory(&path).map_err(not_found)?;
         let above = Above::new(target, &root);
-        let (mut entries, mut is_cut, mut names) = (Vec::new(), false, 0);
+        let mut names = FirstNames::new(after_of(target), self.page_length);
         for entry in directory.entries()? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let below = path.join(&name);
-            if !self.is_shown(&below) {
-                continue;
+            let name = entry?.file_name();
+            if self.is_shown(&path.join(&name)) {
+                names.add(name);
             }
-            let mut metadata = entry.metadata();
-            if metadata
-                .as_ref()
-                .is_ok_and(|metadata| metadata.is_symlink())
-            {
-                let Some(found) = root.resolve(&below).filter(|found| self.is_shown(found)) else {
-                    continue;
-                };
-                // A directory that contains itself has no end.
-                if above.has(&found) {
-                    continue;
-                }
-                let parent = root.parent(&found);
-                metadata = parent.and_then(|(parent, name)| parent.symlink_metadata(name));
-            }
-            // The entry may be gone by now.
-            let Ok(metadata) = metadata else { continue };
-            if !metadata.is_file() && !metadata.is_dir() {
-                continue;
-            }
-            names += name.len();
-            is_cut = entries.len() == most || names > MAX_NAMES;
-            if is_cut {
-                break;
-            }
-            entries.push(Entry {
-                name,
-                length: metadata.is_file().then_some(metadata.len()),
-                modified: metadata.modified().ok().map(|time| time.into_std()),
-            });
         }
+        let entries = names.names.iter();
+        let entries = entries.filter_map(|name| self.entry(&root, &path, name, &directory, &above));
+        let mut entries: Vec<_> = entries.collect();
         entries.sort_by(|a, b| (a.length.is_some(), &a.name).cmp(&(b.length.is_some(), &b.name)));
-        Ok(Listing { entries, is_cut })
+        let last = names.names.pop_last().filter(|_| names.is_cut);
+        Ok(Listing {
+            entries,
+            more_after: last,
+        })
+    }
+
+    /// What has this name in a directory; `None` if it is gone, or not shown.
+    fn entry(
+        &self,
+        root: &Root,
+        path: &Path,
+        name: &OsStr,
+        directory: &Dir,
+        above: &Above<'_>,
+    ) -> Option<Entry> {
+        let mut metadata = directory.symlink_metadata(name).ok()?;
+        if metadata.is_symlink() {
+            let found = root.resolve(&path.join(name));
+            let found = found.filter(|found| self.is_shown(found))?;
+            // A directory that has itself in it has no end.
+            if above.has(&found) {
+                return None;
+            }
+            let (parent, name) = root.parent(&found).ok()?;
+            metadata = parent.symlink_metadata(name).ok()?;
+        }
+        if !metadata.is_file() && !metadata.is_dir() {
+            return None;
+        }
+        Some(Entry {
+            name: name.to_owned(),
+            length: metadata.is_file().then_some(metadata.len()),
+            attributes: Attributes::of_listed(&metadata),
+        })
     }
 
     /// The place for a new file or directory `path`, if it may be made.
@@ -326,7 +347,41 @@ impl Source for Directory {
     }
 
     fn list(&self, path: &str) -> Result<Listing, OpenError> {
-        self.listing(path, MAX_ENTRIES)
+        self.listing(path)
+    }
+}
+
+/// The first names of a directory in the order of their bytes, or the first ones behind a name: at most so
+/// many, with at most [`MAX_NAMES`] bytes.
+struct FirstNames {
+    after: Option<OsString>,
+    most: usize,
+    names: BTreeSet<OsString>,
+    bytes: usize,
+    is_cut: bool,
+}
+
+impl FirstNames {
+    fn new(after: Option<OsString>, most: usize) -> Self {
+        Self {
+            after,
+            most,
+            names: BTreeSet::new(),
+            bytes: 0,
+            is_cut: false,
+        }
+    }
+
+    fn add(&mut self, name: OsString) {
+        if self.after.as_ref().is_some_and(|after| name <= *after) {
+            return;
+        }
+        self.bytes += name.len();
+        self.names.insert(name);
+        while self.names.len() > self.most || self.bytes > MAX_NAMES {
+            self.is_cut = true;
+            self.bytes -= self.names.pop_last().map_or(0, |name| name.len());
+        }
     }
 }
 

@@ -101,19 +101,56 @@ fn directories_are_listed_by_name_and_without_what_is_not_found() {
     assert!(names(&directory, "/").contains(&named(".hidden", Some(1))));
 }
 
+/// Page by page, whatever the length of a page, all of it is listed, each entry once.
 #[test]
-fn very_large_directory_is_listed_in_part() {
-    let (_outside, directory) = directory();
-    let listing = |most| directory.listing("/", most).unwrap();
-    let empty = directory.root.join("empty");
-    fs::create_dir(&empty).unwrap();
-    assert!(!directory.listing("/empty/", 1).unwrap().is_cut);
-    fs::remove_dir(&empty).unwrap();
-    // There are two.
-    for (most, listed, is_cut) in [(1, 1, true), (2, 2, false), (3, 2, false)] {
-        let listing = listing(most);
-        assert_eq!((listing.entries.len(), listing.is_cut), (listed, is_cut));
+fn very_large_directory_is_listed_page_by_page() {
+    let root = tempfile::tempdir().unwrap();
+    let page = |after: &str, most| {
+        let directory = Directory::new(root.path(), false).unwrap();
+        let listing = directory.page_length(most).list(&format!("/{after}"));
+        listing.unwrap()
+    };
+    assert_eq!(page("", 1).more_after, None, "there is nothing");
+    let mut all: Vec<String> = (0..40).map(|number| format!("n {number} ä&?#%")).collect();
+    for name in &all {
+        fs::write(root.path().join(name), "").unwrap();
     }
+    fs::write(root.path().join(".hidden"), "").unwrap();
+    fs::create_dir(root.path().join("z")).unwrap();
+    all.push("z".to_owned());
+    all.sort();
+    for most in [1, 2, 7, 40, 41, 42] {
+        let (mut found, mut after, mut count) = (Vec::new(), String::new(), 0);
+        loop {
+            let listing = page(&after, most);
+            assert!(listing.entries.len() <= most);
+            count += 1;
+            let names = listing.entries.iter().map(|entry| &entry.name);
+            found.extend(names.map(|name| name.to_str().unwrap().to_owned()));
+            let Some(last) = listing.more_after else {
+                break;
+            };
+            after = format!("?{}", crate::files::list_pages::query_after(&last));
+        }
+        // On a page, directories come first.
+        found.sort();
+        assert_eq!(found, all);
+        assert_eq!(count, all.len().div_ceil(most));
+    }
+}
+
+/// Names take no more room than they may, however long they are.
+#[test]
+fn the_names_of_a_page_are_bounded_in_bytes() {
+    let mut names = FirstNames::new(None, usize::MAX);
+    let name = |number: usize| format!("{number:0255}").into();
+    let most = MAX_NAMES / 255;
+    for number in (0..most + 9).rev() {
+        names.add(name(number));
+    }
+    assert!(names.is_cut && names.bytes <= MAX_NAMES);
+    assert_eq!(names.names.len(), most);
+    assert_eq!(names.names.pop_last(), Some(name(most - 1)));
 }
 
 #[tokio::test]
@@ -317,10 +354,9 @@ fn files_of_any_time_are_found_and_listed() {
         assert!(version.etag().is_some() && version.last_modified().is_none());
         let listing = directory.list("/").unwrap();
         let json = crate::files::directory_page::json(&listing);
-        assert!(
-            json.contains("{\"name\":\"a.txt\",\"type\":\"file\",\"size\":1}"),
-            "{json}"
-        );
+        let seconds = crate::text::times::seconds(time);
+        let listed = format!("{{\"name\":\"a.txt\",\"type\":\"file\",\"modified\":\"{seconds}\",");
+        assert!(json.contains(&listed), "{json}");
         assert!(crate::files::directory_page::page("/", &listing).contains("a.txt"));
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use http::{Method, Uri};
+use tokio::sync::Mutex;
 
 use crate::client::session::{Purpose, Sessions};
 use crate::get::args::{Get, Reconnect};
@@ -140,6 +141,7 @@ async fn fetch_trees(
             dot_files: args.dot_files,
             quiet: args.quiet,
             is_live: args.live.is_shown(),
+            long_lists: Mutex::default(),
         };
         result = result.and(tree.fetch().await);
     }

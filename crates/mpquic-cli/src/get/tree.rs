@@ -7,16 +7,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::SystemTime;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::header::ACCEPT;
 use http::{HeaderValue, Uri};
 use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
 
 use crate::client::session::Sessions;
+use crate::files::attributes::Attributes;
 use crate::files::directory_page::{Kind, Listed, encode_name};
+use crate::files::list_pages::Pages;
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
 use crate::get::part_name::not_followed;
@@ -26,6 +28,7 @@ use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::report::progress::{Progress, REFRESH};
 use crate::report::{Report, of_files};
+use crate::text::times;
 
 /// Longest list of a directory, bytes.
 const MAX_LIST: usize = 16 << 20;
@@ -56,6 +59,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) quiet: bool,
     /// The live view tells how it goes.
     pub(crate) is_live: bool,
+    /// Held by who reads a list of several pages: one such list at a time is in memory.
+    pub(crate) long_lists: Mutex<()>,
 }
 
 /// A listed directory below the requested one. Its waiting entries share this value, so that they
@@ -63,7 +68,7 @@ pub(crate) struct Tree<'a> {
 struct Dir {
     /// The parent directory and the name in it; `None` for the requested directory.
     within: Option<(Arc<Dir>, Box<OsStr>)>,
-    /// The SHA-256 of its list.
+    /// The SHA-256 of its list, or of the first page of it.
     list: [u8; 32],
 }
 
@@ -84,7 +89,8 @@ struct Job {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    List,
+    /// With the permissions of the directory.
+    List(Option<u32>),
     Fetch(Entry),
 }
 
@@ -111,7 +117,7 @@ impl Waiting {
     fn new() -> Self {
         let root = Job {
             entry: None,
-            what: What::List,
+            what: What::List(None),
         };
         Self {
             files: Vec::new(),
@@ -135,22 +141,35 @@ impl Waiting {
     fn extend(&mut self, jobs: Vec<Job>) -> Result<(), Failure> {
         self.seen += jobs.len();
         self.bytes += jobs.iter().map(Job::size).sum::<usize>();
-        if self.seen > MAX_ENTRIES {
-            let many = format!("more than {MAX_ENTRIES} files and directories");
-            return Err(Cause::Refused.failed(many));
-        }
-        if self.bytes > MAX_WAITING {
-            let many = format!("more than {} MiB of names to fetch", MAX_WAITING >> 20);
-            return Err(Cause::Refused.failed(many));
-        }
+        bounded(self.seen, self.bytes)?;
         for job in jobs {
             match job.what {
-                What::List => self.directories.push(job),
+                What::List(_) => self.directories.push(job),
                 What::Fetch(_) => self.files.push(job),
             }
         }
         Ok(())
     }
+}
+
+/// Refuses what is too much: so many files and directories, so many bytes of what is to be done with them.
+fn bounded(seen: usize, bytes: usize) -> Result<(), Failure> {
+    if seen > MAX_ENTRIES {
+        let many = format!("more than {MAX_ENTRIES} files and directories");
+        return Err(Cause::Refused.failed(many));
+    }
+    if bytes > MAX_WAITING {
+        let many = format!("more than {} MiB of names to fetch", MAX_WAITING >> 20);
+        return Err(Cause::Refused.failed(many));
+    }
+    Ok(())
+}
+
+/// One page of the list of a directory.
+struct Page {
+    listed: Vec<Listed>,
+    /// The SHA-256 of its text.
+    digest: [u8; 32],
 }
 
 /// A file or directory, there and here.
@@ -164,7 +183,7 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     size: Option<u64>,
-    modified: Option<SystemTime>,
+    attributes: Attributes,
 }
 
 /// What came of it.
@@ -198,7 +217,7 @@ impl Tree<'_> {
             while running.len() < self.parallel
                 && let Some(job) = waiting.pop(listing)
             {
-                listing += usize::from(matches!(job.what, What::List));
+                listing += usize::from(matches!(job.what, What::List(_)));
                 running.push(self.run(job, &lists));
             }
             let (about, was_list, done) = tokio::select! {
@@ -285,13 +304,13 @@ impl Tree<'_> {
     }
 
     async fn run(&self, job: Job, lists: &Plan) -> (Uri, bool, Result<Done, Failure>) {
-        let is_list = matches!(job.what, What::List);
+        let is_list = matches!(job.what, What::List(_));
         let at = match self.place(&job) {
             Ok(at) => at,
             Err(failure) => return (self.root.url.clone(), is_list, Err(failure)),
         };
         let done = match job.what {
-            What::List => self.list(&at, job.entry, lists).await,
+            What::List(mode) => self.list(&at, mode, job.entry, lists).await,
             What::Fetch(entry) => self.file(&at, entry).await,
         };
         (at.url, is_list, done)
@@ -314,7 +333,7 @@ impl Tree<'_> {
         }
         path.push(&**name);
         target += &encode_name(name);
-        if let What::List = job.what {
+        if let What::List(_) = job.what {
             target.push('/');
         }
         let mut parts = self.root.url.clone().into_parts();
@@ -326,35 +345,40 @@ impl Tree<'_> {
     async fn list(
         &self,
         at: &Place,
+        mode: Option<u32>,
         within: Option<(Arc<Dir>, Box<OsStr>)>,
         lists: &Plan,
     ) -> Result<Done, Failure> {
-        let memory = Memory::new(MAX_LIST);
-        let fetch = Fetch {
-            plan: lists,
-            sessions: self.sessions,
-            url: &at.url,
-            destination: Destination::Memory(memory.clone()),
-        };
-        fetch.run().await?;
-        let text = memory.take();
-        let listed: Vec<Listed> = serde_json::from_slice(&text).map_err(|error| {
-            Cause::Content.failed(format_args!(
-                "the server sends no list of the directory in JSON ({error})"
-            ))
-        })?;
-        make_directory(&at.path, within.is_none())?;
+        let mut pages = Pages::new(at.url.clone());
+        let mut page = self.page(&pages, lists).await?;
+        make_directory(&at.path, mode, within.is_none())?;
         let dir = Arc::new(Dir {
             within,
-            list: Sha256::digest(&text).into(),
+            list: page.digest,
         });
         let mut names: HashSet<Vec<u8>> = HashSet::new();
-        let (mut jobs, mut failures) = (Vec::new(), Vec::new());
-        for entry in &listed {
-            match self.job(&dir, entry, &mut names) {
-                Ok(job) => jobs.extend(job),
-                Err(failure) => failures.push(failure),
+        let (mut jobs, mut failures, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut one_long_list = None;
+        loop {
+            let turned = pages.turn(&mut page.listed);
+            for entry in &page.listed {
+                match self.job(&dir, entry, &mut names) {
+                    Ok(job) => {
+                        bytes += job.as_ref().map_or(0, Job::size);
+                        jobs.extend(job);
+                    }
+                    Err(failure) => failures.push(failure),
+                }
             }
+            let is_more = turned.map_err(|told| Cause::Content.failed(told))?;
+            if !is_more {
+                break;
+            }
+            bounded(jobs.len() + failures.len(), bytes)?;
+            if one_long_list.is_none() {
+                one_long_list = Some(self.long_lists.lock().await);
+            }
+            page = self.page(&pages, lists).await?;
         }
         // No file is another one's part, whichever comes first.
         jobs.retain(|job| {
@@ -373,6 +397,28 @@ impl Tree<'_> {
             !is_part
         });
         Ok(Done::Listed(jobs, failures))
+    }
+
+    /// One page of a list.
+    async fn page(&self, pages: &Pages, lists: &Plan) -> Result<Page, Failure> {
+        let memory = Memory::new(MAX_LIST);
+        let fetch = Fetch {
+            plan: lists,
+            sessions: self.sessions,
+            url: &pages.url(),
+            destination: Destination::Memory(memory.clone()),
+        };
+        fetch.run().await?;
+        let text = memory.take();
+        let listed = serde_json::from_slice(&text).map_err(|error| {
+            Cause::Content.failed(format_args!(
+                "the server sends no list of the directory in JSON ({error})"
+            ))
+        })?;
+        Ok(Page {
+            listed,
+            digest: Sha256::digest(&text).into(),
+        })
     }
 
     /// The task for an entry of a directory, with its path.
@@ -422,10 +468,10 @@ impl Tree<'_> {
         Ok(Some(Job {
             entry: Some((dir.clone(), name.into())),
             what: match is_directory {
-                true => What::List,
+                true => What::List(entry.attributes().mode),
                 false => What::Fetch(Entry {
                     size: entry.size,
-                    modified: modified(entry),
+                    attributes: entry.attributes(),
                 }),
             },
         }))
@@ -459,11 +505,9 @@ impl Tree<'_> {
             destination: Destination::File(at.path.clone()),
         };
         let report = fetch.run().await?;
-        if let Some(modified) = entry.modified {
-            // `--continue` recognises the file by its time. If the time cannot be set, the file is
-            // fetched again.
-            let file = not_followed(File::options().write(true)).open(&at.path);
-            let _ = file.and_then(|file| file.set_modified(modified));
+        // `--continue` recognises the file by its time. If the time cannot be set, the file is fetched again.
+        if let Ok(file) = not_followed(File::options().write(true)).open(&at.path) {
+            entry.attributes.give_to_plain(&file);
         }
         Ok(Done::Fetched(Box::new(report)))
     }
@@ -474,23 +518,30 @@ fn is_here(path: &Path, entry: Entry) -> bool {
     let Ok(there) = fs::symlink_metadata(path) else {
         return false;
     };
-    let same_time = entry.modified.is_some() && there.modified().ok() == entry.modified;
+    let times = entry.attributes.modified.zip(there.modified().ok());
+    let same_time = times.is_some_and(|(listed, here)| times::are_equal(listed, here));
     there.is_file() && entry.size == Some(there.len()) && same_time
 }
 
-fn modified(entry: &Listed) -> Option<SystemTime> {
-    httpdate::parse_http_date(entry.mtime.as_deref()?).ok()
-}
-
 /// Makes a directory unless it exists. Only the user may choose a link.
-fn make_directory(path: &Path, is_chosen: bool) -> Result<(), Failure> {
+#[cfg_attr(
+    not(unix),
+    expect(unused_mut, unused_variables, reason = "permissions are those of Unix")
+)]
+fn make_directory(path: &Path, mode: Option<u32>, is_chosen: bool) -> Result<(), Failure> {
     let cannot_make = |error: io::Error| {
         Cause::File.failed(format_args!("cannot make {}: {error}", path.display()))
     };
     if is_chosen {
         return fs::create_dir_all(path).map_err(cannot_make);
     }
-    match fs::create_dir(path) {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    if let Some(mode) = mode {
+        // Files are still to come.
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, mode | 0o700);
+    }
+    match builder.create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             match fs::symlink_metadata(path) {
                 Ok(there) if there.is_dir() => Ok(()),

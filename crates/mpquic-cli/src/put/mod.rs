@@ -3,7 +3,7 @@
 pub(crate) mod sending;
 pub(crate) mod sources;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,7 +25,7 @@ use crate::process::clock;
 use crate::process::failure::{Cause, Failure, one_line};
 use crate::process::screen;
 use crate::put::sending::{Sending, Total};
-use crate::put::sources::{Directory, Item, Items};
+use crate::put::sources::{Item, Items};
 use crate::rate::Rate;
 use crate::rate::pace::Pace;
 use crate::report::live::Direction;
@@ -197,7 +197,7 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
         course.fail(failure);
     }
     let parallel = usize::from(args.parallel);
-    let there = make_directories(sending, &items.directories, parallel, &mut course).await?;
+    let there = make_directories(sending, items, parallel, &mut course).await?;
     let mut wanted = Vec::new();
     for item in &items.files {
         if course.is_lost(&item.url) {
@@ -247,13 +247,13 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
 /// Makes the directories, and lists those that already exist.
 async fn make_directories(
     sending: &Sending<'_>,
-    directories: &[Directory],
+    items: &Items,
     parallel: usize,
     course: &mut Course,
 ) -> Result<HashMap<String, Listed>, Failure> {
     let mut old = Vec::new();
     // Parent directories first.
-    for directories in directories.chunk_by(|a, b| a.depth == b.depth) {
+    for directories in items.directories.chunk_by(|a, b| a.depth == b.depth) {
         let wanted: Vec<_> = directories
             .iter()
             .filter(|it| !course.is_lost(&it.url))
@@ -278,35 +278,46 @@ async fn make_directories(
             }
         }
     }
-    let listed = old.into_iter().map(|url| async move {
-        let listed = sending.list(url).await;
-        listed.map(|listed| (url, listed))
+    // No more of the server's lists is kept than what a file here may be equal to.
+    let sent: HashSet<&str> = items.files.iter().map(|item| item.url.path()).collect();
+    let is_sent = |url: &Uri, entry: &Listed| sent.contains(&*path_in(url, entry));
+    let listed = old.into_iter().map(|url| {
+        let is_sent = &is_sent;
+        async move {
+            let listed = sending.list(url, |entry| is_sent(url, entry)).await;
+            listed.map(|listed| (url, listed))
+        }
     });
     let mut listed = pin!(stream::iter(listed).buffer_unordered(parallel));
     let mut there = HashMap::new();
     while let Some(listed) = listed.next().await {
         let (url, listed) = listed?;
-        for entry in listed {
-            let name = match &entry.encoded {
-                Some(encoded) => encoded.clone(),
-                None => percent_encode(&entry.name),
-            };
-            there.insert(format!("{}{name}", url.path()), entry);
-        }
+        there.extend(
+            listed
+                .into_iter()
+                .map(|entry| (path_in(url, &entry), entry)),
+        );
     }
     Ok(there)
 }
 
-/// True if the server seems to have a file: one of the same size and time, to the second.
+/// The path of what a directory has in it.
+fn path_in(directory: &Uri, entry: &Listed) -> String {
+    let name = match &entry.encoded {
+        Some(encoded) => encoded.clone(),
+        None => percent_encode(&entry.name),
+    };
+    format!("{}{name}", directory.path())
+}
+
+/// True if the server seems to have a file: one of the same size and time.
 fn is_there(item: &Item, there: &HashMap<String, Listed>) -> bool {
     let (Some(found), Some(entry)) = (&item.found, there.get(item.url.path())) else {
         return false;
     };
-    let date = found.modified.and_then(times::http_date);
-    entry.kind == Kind::File
-        && entry.size == Some(found.length)
-        && date.is_some()
-        && entry.mtime == date
+    let times = found.modified.zip(entry.attributes().modified);
+    let same_time = times.is_some_and(|(here, listed)| times::are_equal(here, listed));
+    entry.kind == Kind::File && entry.size == Some(found.length) && same_time
 }
 
 /// Progress of all files.

@@ -24,6 +24,7 @@ use crate::client::retry::{Reached, Retry};
 use crate::client::session::{Connected, Sessions};
 use crate::files::attributes::Attributes;
 use crate::files::directory_page::Listed;
+use crate::files::list_pages::Pages;
 use crate::files::resuming;
 use crate::options::Alpn;
 use crate::process::clock;
@@ -138,13 +139,26 @@ impl Sending<'_> {
         }
     }
 
-    /// The content of a directory; empty if the server does not list it.
-    pub(crate) async fn list(&self, url: &Uri) -> Result<Vec<Listed>, Failure> {
+    /// The wanted content of a directory; empty if the server does not list the directory.
+    pub(crate) async fn list(
+        &self,
+        url: &Uri,
+        is_wanted: impl Fn(&Listed) -> bool,
+    ) -> Result<Vec<Listed>, Failure> {
         let mut tries = Tries::new(self.retry);
+        let (mut pages, mut all) = (Pages::new(url.clone()), Vec::new());
         loop {
-            let failed = match self.try_to_list(&mut tries, url).await {
-                Ok(listed) => return Ok(listed),
-                Err(failed) if !failed.is_temporary => return Ok(Vec::new()),
+            let failed = match self.try_to_list(&mut tries, &pages.url()).await {
+                Ok(mut listed) => {
+                    let turned = pages.turn(&mut listed);
+                    all.extend(listed.into_iter().filter(&is_wanted));
+                    match turned {
+                        Ok(true) => continue,
+                        // What else is there is sent again.
+                        Ok(false) | Err(_) => return Ok(all),
+                    }
+                }
+                Err(failed) if !failed.is_temporary => return Ok(all),
                 Err(failed) => failed,
             };
             self.next_try(&mut tries, failed, url, true).await?;

@@ -221,10 +221,9 @@ impl<E: Exchange> Answer<'_, E> {
 
     /// The list of the directory. HEAD reads nothing, because it costs the client nearly nothing.
     async fn list(&self) -> Result<Option<Listing>, Refusal> {
-        let (source, path) = (
-            self.session.source.clone(),
-            self.request.uri().path().to_owned(),
-        );
+        let source = self.session.source.clone();
+        let target = self.request.uri().path_and_query();
+        let path = target.map_or("/", |target| target.as_str()).to_owned();
         let is_head = self.request.method() == Method::HEAD;
         let listed = tokio::task::spawn_blocking(move || match is_head {
             true => source

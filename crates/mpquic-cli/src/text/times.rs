@@ -41,6 +41,14 @@ pub(crate) fn of_seconds(text: &str) -> Option<SystemTime> {
     }
 }
 
+/// True for times that are the same, if one of them may be of a file system that has whole seconds only.
+pub(crate) fn are_equal(one: SystemTime, other: SystemTime) -> bool {
+    let (one, other) = (seconds(one), seconds(other));
+    let whole = |text: &str| text.split_once('.').map(|(whole, _)| whole.to_owned());
+    let is_whole = one.ends_with(".000000000") || other.ends_with(".000000000");
+    one == other || is_whole && whole(&one) == whole(&other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,12 +42,21 @@ fn file_with_listed_size_and_time_is_here() {
         encoded: None,
         kind: Kind::File,
         mtime: Some(mtime.to_owned()),
+        modified: None,
+        mode: None,
         size,
     };
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-    let modified = modified(&listed(None, date));
-    let entry = |size, modified| Entry { size, modified };
-    let known = entry(Some(3), modified);
+    let modified = listed(None, date).attributes().modified;
+    let entry = |size, modified| Entry {
+        size,
+        attributes: Attributes {
+            modified,
+            mode: None,
+        },
+    };
+    let known_at = |modified| entry(Some(3), modified);
+    let known = known_at(modified);
     assert!(!is_here(&path, known), "nothing is");
     fs::write(&path, "123").unwrap();
     assert!(!is_here(&path, known), "it is of another time");
@@ -66,21 +75,34 @@ fn file_with_listed_size_and_time_is_here() {
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(!is_here(&link, known));
     }
-    assert_eq!(super::modified(&listed(None, "yesterday")), None);
+    assert_eq!(listed(None, "yesterday").attributes().modified, None);
+    // The fraction counts, unless one of both systems has none.
+    let exact = |text| known_at(times::of_seconds(text));
+    file.set_modified(times::of_seconds("784111777.5").unwrap())
+        .unwrap();
+    assert!(is_here(&path, exact("784111777.5")) && is_here(&path, known));
+    assert!(!is_here(&path, exact("784111777.25")));
 }
 
 #[test]
 fn existing_directories_are_not_made_again() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);
-    make_directory(&path("a/b"), true).unwrap();
-    make_directory(&path("a/b"), true).unwrap();
-    make_directory(&path("a/c"), false).unwrap();
-    make_directory(&path("a/c"), false).unwrap();
+    make_directory(&path("a/b"), None, true).unwrap();
+    make_directory(&path("a/b"), None, true).unwrap();
+    make_directory(&path("a/c"), None, false).unwrap();
+    make_directory(&path("a/c"), None, false).unwrap();
     assert!(path("a/b").is_dir() && path("a/c").is_dir());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        make_directory(&path("private"), Some(0o500), false).unwrap();
+        let mode = fs::metadata(path("private")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700);
+    }
     // Only the user may name a directory whose parents do not exist.
     let refused = |name| {
-        let failure = make_directory(&path(name), false).unwrap_err();
+        let failure = make_directory(&path(name), None, false).unwrap_err();
         let told = format!("cannot make {}: ", path(name).display());
         assert!(
             failure.message().starts_with(&told),
@@ -95,7 +117,7 @@ fn existing_directories_are_not_made_again() {
     {
         std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
         refused("link");
-        make_directory(&path("link"), true).unwrap();
+        make_directory(&path("link"), None, true).unwrap();
     }
 }
 
@@ -143,6 +165,7 @@ fn entries_of_a_list_are_fetched_or_told() {
         dot_files,
         quiet: true,
         is_live: false,
+        long_lists: Mutex::default(),
     };
     // A nested directory, with equal lists if requested.
     let dir = |depth: usize, same: bool| {
@@ -161,6 +184,8 @@ fn entries_of_a_list_are_fetched_or_told() {
             encoded: encoded.map(str::to_owned),
             kind,
             mtime: None,
+            modified: None,
+            mode: None,
             size: Some(7),
         };
         let mut names = HashSet::from([b"seen".to_vec()]);
@@ -169,7 +194,7 @@ fn entries_of_a_list_are_fetched_or_told() {
             Ok(Some(job)) => {
                 let at = tree.place(&job).unwrap();
                 let size = match job.what {
-                    What::List => None,
+                    What::List(_) => None,
                     What::Fetch(entry) => entry.size,
                 };
                 format!("{} {:?} {size:?}", at.url, at.path)
@@ -275,7 +300,7 @@ fn waiting_names_are_bounded() {
     });
     let entry = Entry {
         size: None,
-        modified: None,
+        attributes: Attributes::default(),
     };
     let jobs = |count: usize, name: &str, what: What| -> Vec<Job> {
         let job = || Job {
@@ -288,18 +313,21 @@ fn waiting_names_are_bounded() {
     let mut waiting = Waiting::new();
     assert!(waiting.pop(0).is_some_and(|root| root.entry.is_none()));
     assert_eq!((waiting.bytes, waiting.seen), (0, 0));
-    waiting.extend(jobs(2, "d", What::List)).unwrap();
+    waiting.extend(jobs(2, "d", What::List(None))).unwrap();
     waiting.extend(jobs(1, "f", What::Fetch(entry))).unwrap();
     // Files come first; only a limited number of lists is fetched at a time.
     assert!(matches!(waiting.pop(LISTS).unwrap().what, What::Fetch(_)));
     assert!(waiting.pop(LISTS).is_none());
-    assert!(matches!(waiting.pop(LISTS - 1).unwrap().what, What::List));
+    assert!(matches!(
+        waiting.pop(LISTS - 1).unwrap().what,
+        What::List(_)
+    ));
     waiting.pop(0).unwrap();
     assert_eq!((waiting.bytes, waiting.seen), (0, 3));
 
     let told = |result: Result<(), Failure>| result.unwrap_err().message().to_owned();
     let many = MAX_WAITING / LONGEST_NAME;
-    let refused = waiting.extend(jobs(many, &long, What::List));
+    let refused = waiting.extend(jobs(many, &long, What::List(None)));
     assert_eq!(told(refused), "more than 64 MiB of names to fetch");
     // Even with one entry at a time.
     let mut waiting = Waiting::new();
@@ -309,6 +337,49 @@ fn waiting_names_are_bounded() {
         waiting.pop(0);
     }
     assert_eq!(told(result), "more than 1000000 files and directories");
+}
+
+/// A directory whose list has several pages is fetched with all that is in it, and so are those in it; and a file
+/// that has the name of another one's part is told, though both are on different pages.
+#[tokio::test]
+async fn all_pages_of_a_list_are_fetched() {
+    let (root, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(root.path().join("d")).unwrap();
+    let files = (0..9).flat_map(|number| [format!("{number} ?&"), format!("d/{number}")]);
+    let files: Vec<_> = files.chain(["a".into(), "a!".into()]).collect();
+    for name in files.iter().chain(["a.part".into()].iter()) {
+        fs::write(root.path().join(name), name).unwrap();
+    }
+    let source = crate::files::Directory::new(root.path(), false).unwrap();
+    let served = Served::start(source.page_length(2), Limits::default(), Alpn::H3);
+    let (url, reach) = (served.url("/"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let heard = Heard::begin();
+    let plan = plan();
+    let here = target.path().join("here");
+    let tree = Tree {
+        plan: &plan,
+        sessions: &sessions,
+        root: Place {
+            url: url.clone(),
+            path: here.clone(),
+        },
+        parallel: 4,
+        max_depth: 4,
+        dot_files: false,
+        quiet: true,
+        is_live: false,
+        long_lists: Mutex::default(),
+    };
+    let result = soon(tree.fetch()).await;
+    let [_, said] = heard.take();
+    let told = "`a.part` is left out: a part of another file has that name here";
+    assert_eq!(said, format!("mpquic: {url}: {told}\n"));
+    assert!(matches!(result, Err(Failure::Reported(Cause::File))));
+    for name in &files {
+        assert_eq!(fs::read_to_string(here.join(name)).unwrap(), *name);
+    }
 }
 
 /// Fetched and existing files are counted on one line; failures are reported separately.
@@ -341,6 +412,7 @@ async fn directory_is_fetched_with_all_entries() {
             dot_files: false,
             quiet,
             is_live: false,
+            long_lists: Mutex::default(),
         };
         let result = soon(tree.fetch()).await;
         let mut view = Progress::new(String::new(), None, clock::now(), true, &[]);

@@ -1,0 +1,155 @@
+//! A list of a long directory comes in pages, in the order of the bytes of the names: each says with which name
+//! it ends, and the next one begins behind that name.
+
+use std::ffi::{OsStr, OsString};
+
+use http::Uri;
+
+use crate::files::directory_page::{Kind, Listed, encode_name};
+use crate::files::file_name;
+use crate::text::percent::percent_decode;
+
+/// The most pages of one directory: a server has a million entries in far fewer.
+const MAX_PAGES: usize = 1000;
+
+/// The field of a query that says behind which name a page begins.
+const AFTER: &str = "after=";
+
+/// The query of the page that begins behind a name.
+pub(crate) fn query_after(name: &OsStr) -> String {
+    format!("{AFTER}{}", encode_name(name))
+}
+
+/// The name behind which the page begins that a target asks for; `None` for the first page.
+pub(crate) fn after_of(target: &str) -> Option<OsString> {
+    let (_, query) = target.split_once('?')?;
+    let after = query.split('&').find_map(|field| field.strip_prefix(AFTER));
+    after.and_then(percent_decode).and_then(file_name)
+}
+
+/// The pages of one directory, as a client asks for them.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    first: Uri,
+    /// Where the page before ends.
+    after: Option<OsString>,
+    count: usize,
+}
+
+impl Pages {
+    pub(crate) fn new(first: Uri) -> Self {
+        Self {
+            first,
+            after: None,
+            count: 0,
+        }
+    }
+
+    /// The page to ask for.
+    pub(crate) fn url(&self) -> Uri {
+        let Some(after) = &self.after else {
+            return self.first.clone();
+        };
+        let mut parts = self.first.clone().into_parts();
+        let target = self
+            .first
+            .path_and_query()
+            .map_or("/", |target| target.as_str());
+        let separator = if target.contains('?') { '&' } else { '?' };
+        let target = format!("{target}{separator}{}", query_after(after));
+        // What has been a URL is one with a longer query.
+        parts.path_and_query = target.try_into().ok();
+        Uri::from_parts(parts).unwrap_or_else(|_| self.first.clone())
+    }
+
+    /// Takes out of a page what it says of the next one; true if there is one. A page whose names do not
+    /// lie behind those of the page before is an error, and so are pages without end.
+    pub(crate) fn turn(&mut self, listed: &mut Vec<Listed>) -> Result<bool, &'static str> {
+        let ends = |entry: &Listed| entry.kind == Kind::More && !entry.name.is_empty();
+        let next = match listed.last().is_some_and(ends) {
+            true => listed.pop().and_then(|entry| entry.file_name()),
+            false => None,
+        };
+        self.count += 1;
+        let is_behind = |name: &OsStr| {
+            let after = self.after.as_deref();
+            after.is_none_or(|after| after.as_encoded_bytes() < name.as_encoded_bytes())
+        };
+        let entries = listed.iter().filter(|entry| entry.kind != Kind::More);
+        let names = entries.filter_map(Listed::file_name);
+        if !names.chain(next.clone()).all(|name| is_behind(&name)) {
+            return Err("the server lists the directory in pages that are not in order");
+        }
+        if next.is_some() && self.count == MAX_PAGES {
+            return Err("the server lists the directory in too many pages");
+        }
+        self.after = next;
+        Ok(self.after.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(name: &str, kind: Kind) -> Listed {
+        Listed {
+            name: name.to_owned(),
+            encoded: None,
+            kind,
+            mtime: None,
+            modified: None,
+            mode: None,
+            size: None,
+        }
+    }
+
+    #[test]
+    fn the_next_page_begins_where_the_one_before_ends() {
+        for (first, next) in [
+            ("https://host/d/", "https://host/d/?after=a%26%20%C3%A4"),
+            ("https://host/d/?q", "https://host/d/?q&after=a%26%20%C3%A4"),
+        ] {
+            let mut pages = Pages::new(first.parse().unwrap());
+            assert_eq!(pages.url(), first);
+            let mut list = vec![listed("a", Kind::File), listed("a& ä", Kind::More)];
+            assert_eq!(pages.turn(&mut list), Ok(true));
+            assert_eq!(list, [listed("a", Kind::File)]);
+            assert_eq!(pages.url(), next);
+            assert_eq!(after_of(next), Some("a& ä".into()));
+            assert_eq!(pages.turn(&mut vec![listed("b", Kind::File)]), Ok(false));
+        }
+        for target in ["/d/", "/d/?q", "/d/?after=%4", "/after=x"] {
+            assert_eq!(after_of(target), None, "{target}");
+        }
+    }
+
+    /// A page that says there is more, but not where, is left as it is: the list has no end that can be had.
+    #[test]
+    fn pages_that_lead_nowhere_are_refused() {
+        let begun = || {
+            let mut pages = Pages::new("https://host/".parse().unwrap());
+            assert_eq!(pages.turn(&mut vec![listed("m", Kind::More)]), Ok(true));
+            pages
+        };
+        let mut list = vec![listed("n", Kind::File), listed("", Kind::More)];
+        assert_eq!(begun().turn(&mut list), Ok(false));
+        assert_eq!(list.len(), 2);
+        for again in [
+            listed("m", Kind::More),
+            listed("a", Kind::More),
+            listed("m", Kind::File),
+        ] {
+            assert!(begun().turn(&mut vec![again]).is_err());
+        }
+        let mut pages = begun();
+        let mut turned = (0..).map(|number| {
+            let name = format!("n{number:09}");
+            pages.turn(&mut vec![listed(&name, Kind::More)])
+        });
+        assert_eq!(
+            turned.position(|turned| turned.is_err()),
+            Some(MAX_PAGES - 2)
+        );
+    }
+}
