@@ -16,13 +16,13 @@ use mpquic_h3::h3::client::{self as h3_client, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::{BidiStream, OpenStreams, Priority, RecvStream, SendStream};
-use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
+use mpquic_tokio::{Connection, SendDatagramError, StreamId, StreamWatch, VarInt};
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::capsule::{Capsules, DATAGRAM, udp_payload};
+use crate::capsule::{Capsules, DATAGRAM, udp_capsule, udp_payload};
 use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, Seen, UdpSender};
 use crate::credentials::Credential;
@@ -32,7 +32,7 @@ use crate::giving_way::Use;
 use crate::ip_capsule::{Told, parse};
 use crate::ip_scope::EVERYTHING;
 use crate::relay::{Passing, Unchanged, relay, until_idle};
-use crate::streams::Incoming;
+use crate::streams::{Incoming, Outgoing};
 use crate::target::Target;
 use crate::transport::seek_large_packets;
 use crate::turns::Turns;
@@ -52,6 +52,8 @@ const DNS: u16 = 53;
 const DNS_IDLE: Duration = Duration::from_secs(10);
 /// A UDP flow without an answer ends after this time, as in the NATs of Linux.
 const UNANSWERED: Duration = Duration::from_secs(30);
+/// The most payloads of a flow that wait for its stream.
+const LARGE: usize = 64;
 /// Longest time until a proxy has sent its settings.
 const SETTINGS: Duration = Duration::from_secs(5);
 
@@ -89,7 +91,7 @@ impl ClientOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoFlow {
-    /// There is no connection to the proxy at the moment.
+    /// There is no connection to the proxy at the moment, or the proxy is about to end.
     #[error("no connection to the proxy")]
     Unconnected,
     /// The target refused.
@@ -116,7 +118,7 @@ pub struct ClientStats {
     pub open_udp: u64,
     /// Open flows of IP packets.
     pub open_ip: u64,
-    /// UDP payloads and IP packets that were too large for the paths, or had no room.
+    /// UDP payloads and IP packets that had no room.
     pub dropped_payloads: u64,
     /// UDP flows that ended to make room for new ones.
     pub displaced_udp: u64,
@@ -227,6 +229,8 @@ impl Client {
     /// Opens flows over this connection to the proxy until the connection ends; returns the reason
     /// of the end. The connection must have negotiated `h3`, and nobody else may speak HTTP/3 on
     /// it.
+    /// Once the proxy says that it is about to end, no flow is opened over the connection any more: open flows go on,
+    /// and new flows may use another connection.
     ///
     /// # Errors
     ///
@@ -253,20 +257,36 @@ impl Client {
             carries_udp,
             turns: Arc::default(),
         }));
-        // The driver reads the proxy's settings, so they may be there after each step.
+        // The driver reads the proxy's settings, so they may be there after each step. It also reads that the proxy
+        // is about to end and takes no more flows (RFC 9114 section 5.2). Open flows go on.
         let driving = std::future::poll_fn(|cx| {
             let step = driver.poll_close(cx);
             let known = settings.settings();
             let carries_udp = known.enable_extended_connect() && known.enable_datagram();
             announce.send_if_modified(|old| carries_udp && !std::mem::replace(old, true));
+            if settings.is_closing() {
+                self.leave(&demux);
+            }
             step
         });
         let error = tokio::select! {
             error = driving => error,
             _ = demux.run(&connection) => driver.wait_idle().await,
         };
-        self.0.session.send_replace(None);
+        self.leave(&demux);
         Ok(error)
+    }
+
+    /// Opens no more flows over the connection of this demultiplexer.
+    fn leave(&self, demux: &Arc<Demux>) {
+        let is_left = |session: &Session| Arc::ptr_eq(&session.demux, demux);
+        self.0.session.send_if_modified(|session| {
+            let is_left = session.as_ref().is_some_and(is_left);
+            if is_left {
+                *session = None;
+            }
+            is_left
+        });
     }
 
     /// Asks the proxy for a flow.
@@ -290,9 +310,8 @@ impl Client {
             Ok(Err(NoFlow::Broken))
         };
         let asked = timeout(PATIENCE, asking).await;
-        let (response, mut accepted) = asked
-            .map_err(|_| NoFlow::Broken)?
-            .map_err(|_| NoFlow::Broken)??;
+        let (response, mut accepted) = (asked.map_err(|_| NoFlow::Broken)?)
+            .map_err(|error| self.unasked(session, &error))??;
         if response.status().is_success() {
             return Ok(accepted);
         }
@@ -304,6 +323,23 @@ impl Client {
         match reason.is_some_and(|reason| reason.contains("error=connection_refused")) {
             true => Err(NoFlow::ConnectionRefused),
             false => Err(NoFlow::Refused(response.status())),
+        }
+    }
+
+    /// Why there is no answer to a request. A proxy that is about to end has done nothing for it: another connection
+    /// may open the flow.
+    fn unasked(&self, session: &Session, error: &StreamError) -> NoFlow {
+        let is_rejected = match error {
+            StreamError::RemoteClosing => true,
+            StreamError::RemoteTerminate { code, .. } => *code == Code::H3_REQUEST_REJECTED,
+            _ => false,
+        };
+        match is_rejected && session.requests.is_closing() {
+            true => {
+                self.leave(&session.demux);
+                NoFlow::Unconnected
+            }
+            false => NoFlow::Broken,
         }
     }
 
@@ -403,7 +439,9 @@ impl Client {
         let id = stream.id();
         let registered = session.demux.register(id, deliver.clone());
         let (send, recv) = stream.split();
+        let (large, waiting) = mpsc::channel(LARGE);
         let mut ending = Ending {
+            large: waiting,
             send,
             recv,
             watch,
@@ -421,6 +459,7 @@ impl Client {
         }
         wanted.count(&self.0).fetch_add(1, Ordering::Relaxed);
         Ok(DatagramFlow {
+            large,
             client: self.clone(),
             wanted: wanted.clone(),
             idle: target.map_or(self.0.options.udp_idle, |target| {
@@ -559,6 +598,8 @@ pub(super) struct DatagramFlow {
     /// The flow ends after this idle time.
     idle: Duration,
     sender: UdpSender,
+    /// Capsules with what no packet of the paths has room for: the stream carries payloads of any size.
+    large: mpsc::Sender<Bytes>,
     ending: Mutex<Option<Ending>>,
     flow: OpenFlow,
     deliver: Arc<Counted>,
@@ -571,11 +612,12 @@ struct Ending {
     recv: RequestStream<RecvStream, Bytes>,
     watch: StreamWatch,
     capsules: Capsules,
+    large: mpsc::Receiver<Bytes>,
 }
 
 impl Ending {
-    /// Reads capsules until the proxy ends the flow or sends a malformed one: false; or with
-    /// `until_assigned`, until the proxy has assigned addresses: true.
+    /// Reads capsules, and sends payloads that are too large for a packet, until the proxy ends the flow or sends a
+    /// malformed one: false; or with `until_assigned`, until the proxy has assigned addresses: true.
     async fn read(&mut self, deliver: &dyn Deliver, until_assigned: bool) -> bool {
         loop {
             while let Some((kind, value)) = match self.capsules.take() {
@@ -605,9 +647,16 @@ impl Ending {
                     }
                 }
             }
-            match self.recv.recv().await {
-                Ok(Some(piece)) => self.capsules.push(piece),
-                Ok(None) | Err(_) => return false,
+            tokio::select! {
+                piece = self.recv.recv() => match piece {
+                    Ok(Some(piece)) => self.capsules.push(piece),
+                    Ok(None) | Err(_) => return false,
+                },
+                Some(capsule) = self.large.recv() => {
+                    if self.send.send(capsule).await.is_err() {
+                        return false;
+                    }
+                }
             }
         }
     }
@@ -627,15 +676,22 @@ impl Drop for DatagramFlow {
 }
 
 impl DatagramFlow {
-    /// Sends a payload, behind a byte with the value 0. A payload too large for the paths, or
-    /// without room, is lost, as in UDP.
+    /// Sends a payload behind a zero byte. Without room for a payload, the payload is lost, as in UDP.
     pub(super) fn send(&self, payload: &[u8]) {
         let Some(payload) = self.deliver.prepare(payload) else {
             return;
         };
         let bytes = payload.len().saturating_sub(1) as u64;
         (self.flow.carried.to_stream).fetch_add(bytes, Ordering::Relaxed);
-        if self.sender.send(&payload).is_err() {
+        let sent = match self.sender.send(&payload) {
+            // RFC 9297 section 3.5
+            Err(SendDatagramError::TooLarge) => {
+                let capsule = udp_capsule(payload.get(1..).unwrap_or_default());
+                self.large.try_send(capsule).is_ok()
+            }
+            sent => sent.is_ok(),
+        };
+        if !sent {
             (self.client.0.dropped_payloads).fetch_add(1, Ordering::Relaxed);
         }
     }

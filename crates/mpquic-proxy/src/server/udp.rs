@@ -83,7 +83,7 @@ impl Joined {
         dropped: &AtomicU64,
     ) -> Result<(), Code> {
         let takes_datagrams = sender.max_size();
-        let size = takes_datagrams.map_or(LARGEST, |largest| largest.max(BUFFER));
+        let mut size = takes_datagrams.map_or(LARGEST, |largest| largest.max(BUFFER));
         // The first byte is the context ID of UDP payloads, 0, and one is left to see what is too large.
         let mut buffer = vec![0; size + 2];
         loop {
@@ -92,14 +92,22 @@ impl Joined {
                 tokio::task::yield_now().await;
                 continue;
             };
+            if count > size {
+                // This one was cut off. Few targets send such: only these have a buffer for more.
+                size = LARGEST;
+                buffer.resize(size + 2, 0);
+                dropped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             let payload = &buffer[..=count];
-            let sent = match takes_datagrams {
-                Some(_) => sender.send(payload),
-                None => {
+            let sent = match takes_datagrams.map(|_| sender.send(payload)) {
+                // The client takes no DATAGRAMs, or this one is too large for a packet of the paths.
+                None | Some(Err(SendDatagramError::TooLarge)) => {
                     let sent = send.send(udp_capsule(&payload[1..])).await;
                     sent.map_err(|_: StreamError| Code::H3_CONNECT_ERROR)?;
                     Ok(())
                 }
+                Some(sent) => sent,
             };
             match sent {
                 Ok(()) => {

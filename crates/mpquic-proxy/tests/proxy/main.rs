@@ -2,6 +2,7 @@
 
 mod early;
 mod entrances;
+mod going_away;
 mod harness;
 #[cfg(target_os = "linux")]
 mod ip;

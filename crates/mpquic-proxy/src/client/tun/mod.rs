@@ -21,7 +21,7 @@ use http::StatusCode;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use tun_rs::{AsyncDevice, DeviceBuilder};
 
 use super::datagram_flows::{DatagramFlows, MOST};
@@ -286,11 +286,18 @@ fn on_segment(shared: &Arc<Shared>, opening: &mut JoinSet<()>, packet: &Packet, 
 /// Opens a flow for an application's connection, and only then lets the handshake begin: the
 /// application learns of a refusal as if connected to the target itself.
 async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16) {
-    // A short time without the proxy is a network's delay.
-    let _ = timeout(PATIENCE, shared.client.connected()).await;
     let target = Target::from(packet.destination);
     let marked = Class::from_dscp(packet.dscp(&frame));
-    match shared.client.connect_marked(&target, marked).await {
+    // A short time without the proxy is a network's delay.
+    let latest = Instant::now() + PATIENCE;
+    let flow = loop {
+        let connected = timeout_at(latest, shared.client.connected()).await;
+        match shared.client.connect_marked(&target, marked).await {
+            Err(NoFlow::Unconnected) if connected.is_ok() => {}
+            done => break done,
+        }
+    };
+    match flow {
         Ok(flow) => {
             shared.tcp().on_flow(port, flow, Instant::now());
             shared.pass(&packet, &mut frame, port);

@@ -1,0 +1,97 @@
+//! A proxy that is about to end.
+
+use std::net::SocketAddr;
+
+use mpquic_proxy::{Client, ClientOptions, NoFlow, Server, Target};
+use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, default_transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::harness::{
+    Error, Setup, TestResult, connect, echo, exchange, loopback, open, target, within,
+};
+
+/// Answers the requests of its first connection until it is told to end, and goes on with those that are open.
+async fn ends_when_told(
+    listening: Endpoint,
+    server: Server,
+    told: tokio::sync::oneshot::Receiver<()>,
+) -> TestResult {
+    let connection = listening.accept().await.ok_or("closed")?.await?;
+    let requests = server.connection(&connection);
+    let quic = mpquic_h3::Connection::new(connection);
+    let mut http = Server::http().build(quic).await?;
+    tokio::pin!(told);
+    loop {
+        tokio::select! {
+            request = http.accept() => {
+                let (request, requests) = (request?.ok_or("no request")?, requests.clone());
+                tokio::spawn(async move { requests.answer(request).await });
+            }
+            _ = &mut told => break,
+        }
+    }
+    http.shutdown(0).await?;
+    while let Some(request) = http.accept().await? {
+        drop(request);
+    }
+    Ok(())
+}
+
+/// Flows that are open go on, and those that nobody takes any more can be opened over the next connection: they do
+/// not fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_flows_wait_for_the_next_connection() -> TestResult {
+    let next = Setup::new(open()).await?;
+    let mut transport = default_transport();
+    mpquic_proxy::adapt(&mut transport, mpquic_proxy::STREAMS_OF_STRANGERS);
+    let transport = transport.build()?;
+    let (config, _) = ServerConfig::self_signed(&["localhost"], &[mpquic_h3::ALPN])?;
+    let listening = Endpoint::server(config.transport_config(transport.clone()), loopback())?;
+    let address: SocketAddr = listening.local_addr()?;
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let ending = tokio::spawn(ends_when_told(listening, Server::new(open()), told));
+    let config = ClientConfig::dangerous_insecure(&[mpquic_h3::ALPN])?;
+    let endpoint = Endpoint::builder()
+        .bind(loopback())
+        .client(config.transport_config(transport))
+        .build()?;
+    let client = Client::new(ClientOptions::new(address.to_string().parse()?));
+    let old = connect(&endpoint, address, &client).await?;
+
+    let target = Target::from(target(echo).await?);
+    let entrance = mpquic_proxy::Entrance::Tcp(target.clone());
+    let entrance = client.listen(entrance, loopback()).await?;
+    let mut flow = tokio::net::TcpStream::connect(entrance.address()).await?;
+    let mut heard = [0; 6];
+    flow.write_all(b"before").await?;
+    within("echo", flow.read_exact(&mut heard)).await??;
+    tell.send(()).map_err(|()| "it has ended")?;
+    let is_left = async {
+        // At first the proxy has not said so.
+        while !matches!(client.connect(&target).await, Err(NoFlow::Unconnected)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("its word", is_left).await?;
+    flow.write_all(b"during").await?;
+    within("echo", flow.read_exact(&mut heard)).await??;
+    assert_eq!(&heard, b"during");
+
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.connected().await }
+    });
+    let _new = connect(&endpoint, next.address, &client).await?;
+    within("the next connection", waiting).await??;
+    let other = tokio::net::TcpStream::connect(entrance.address()).await?;
+    assert_eq!(exchange(other, b"after").await?, b"after");
+    flow.write_all(b"behind").await?;
+    within("echo", flow.read_exact(&mut heard)).await??;
+    assert_eq!(&heard, b"behind");
+    // The end of the old connection is none of the new one.
+    old.close(0u32.into(), b"");
+    let _ = within("its end", ending).await?;
+    let other = tokio::net::TcpStream::connect(entrance.address()).await?;
+    assert_eq!(exchange(other, b"last").await?, b"last");
+    Ok::<_, Error>(())
+}
