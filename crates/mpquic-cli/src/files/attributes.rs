@@ -76,7 +76,7 @@ impl Attributes {
         self.give_at_most(file, |made_with| made_with);
     }
 
-    /// The same for a file that was made as any other: those may run it who may read it.
+    /// The same for a file with the default permissions of new files: users who may read the file may run it.
     pub(crate) fn give_to_plain(&self, file: &File) {
         self.give_at_most(file, |made_with| made_with | (made_with & 0o444) >> 2);
     }
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(said(attributes).mode, Some(0o711), "no rights are lent");
     }
 
-    /// Where the umask is the usual one, and where it takes all from others.
+    /// With the usual umask, and with an umask that leaves no permission for group and others.
     #[cfg(unix)]
     #[test]
     fn who_may_read_a_fetched_file_may_run_it() {

@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attributes::{Attributes, digits_of, mode_of};
-use crate::files::{Entry, Listing, file_name, path_of};
-use crate::files::list_pages::query_after;
+use crate::files::attributes::{Attributes, digits_of, mode_of};
+use crate::files::list_query::query_after;
+use crate::files::{Entry, Listing, path_of};
 use crate::text::json;
-use crate::text::percent::{percent_decode, percent_encode};
+use crate::text::percent::{encode_name, file_name, percent_decode};
 use crate::text::times;
 
 /// Looks and sizes: one column that fits a phone, light or dark as the reader likes it.
@@ -187,11 +187,6 @@ fn size(bytes: u64) -> String {
         _ if value < 10.0 => format!("{value:.1} {unit}"),
         _ => format!("{value:.0} {unit}"),
     }
-}
-
-/// The name of a file as one segment of a URL, byte for byte.
-pub(crate) fn encode_name(name: &OsStr) -> String {
-    percent_encode(name.as_encoded_bytes())
 }
 
 /// Text without special characters of HTML.

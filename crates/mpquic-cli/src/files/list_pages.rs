@@ -5,27 +5,11 @@ use std::ffi::{OsStr, OsString};
 
 use http::Uri;
 
-use crate::files::directory_page::{Kind, Listed, encode_name};
-use crate::files::file_name;
-use crate::text::percent::percent_decode;
+use crate::files::directory_page::{Kind, Listed};
+use crate::files::list_query::query_after;
 
 /// The most pages of one directory: a server has a million entries in far fewer.
 const MAX_PAGES: usize = 1000;
-
-/// The field of a query that says behind which name a page begins.
-const AFTER: &str = "after=";
-
-/// The query of the page that begins behind a name.
-pub(crate) fn query_after(name: &OsStr) -> String {
-    format!("{AFTER}{}", encode_name(name))
-}
-
-/// The name behind which the page begins that a target asks for; `None` for the first page.
-pub(crate) fn after_of(target: &str) -> Option<OsString> {
-    let (_, query) = target.split_once('?')?;
-    let after = query.split('&').find_map(|field| field.strip_prefix(AFTER));
-    after.and_then(percent_decode).and_then(file_name)
-}
 
 /// The pages of one directory, as a client asks for them.
 #[derive(Debug)]
@@ -116,15 +100,11 @@ mod tests {
             assert_eq!(pages.turn(&mut list), Ok(true));
             assert_eq!(list, [listed("a", Kind::File)]);
             assert_eq!(pages.url(), next);
-            assert_eq!(after_of(next), Some("a& ä".into()));
             assert_eq!(pages.turn(&mut vec![listed("b", Kind::File)]), Ok(false));
-        }
-        for target in ["/d/", "/d/?q", "/d/?after=%4", "/after=x"] {
-            assert_eq!(after_of(target), None, "{target}");
         }
     }
 
-    /// A page that says there is more, but not where, is left as it is: the list has no end that can be had.
+    /// An entry of type `more` without a name stays in the page: the next page has no address.
     #[test]
     fn pages_that_lead_nowhere_are_refused() {
         let begun = || {

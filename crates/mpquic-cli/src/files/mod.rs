@@ -4,6 +4,7 @@ pub(crate) mod attributes;
 pub(crate) mod beneath;
 pub(crate) mod directory_page;
 pub(crate) mod list_pages;
+pub(crate) mod list_query;
 pub(crate) mod resuming;
 pub(crate) mod selection;
 pub(crate) mod unfinished;
@@ -25,11 +26,11 @@ use thiserror::Error;
 
 use crate::files::attributes::Attributes;
 use crate::files::beneath::{Root, options};
-use crate::files::list_pages::after_of;
+use crate::files::list_query::after_of;
 use crate::files::unfinished::{Token, is_unfinished};
 use crate::files::upload::{Place, Upload, UploadError};
 use crate::files::uploads::Uploads;
-use crate::text::percent::percent_decode;
+use crate::text::percent::{file_name, percent_decode};
 
 /// Entries of a directory on one page of its list, at most.
 const MAX_ENTRIES: usize = 10_000;
@@ -256,7 +257,7 @@ impl Directory {
         if metadata.is_symlink() {
             let found = root.resolve(&path.join(name));
             let found = found.filter(|found| self.is_shown(found))?;
-            // A directory that has itself in it has no end.
+            // A directory inside itself has no end.
             if above.has(&found) {
                 return None;
             }
@@ -457,14 +458,6 @@ fn plain_name(name: Vec<u8>) -> Option<OsString> {
         _ => false,
     };
     is_plain.then_some(name)
-}
-
-/// The name of a file, of these bytes: on Unix any, elsewhere UTF-8.
-pub(crate) fn file_name(name: Vec<u8>) -> Option<OsString> {
-    #[cfg(unix)]
-    return Some(std::os::unix::ffi::OsStringExt::from_vec(name));
-    #[cfg(not(unix))]
-    return String::from_utf8(name).ok().map(OsString::from);
 }
 
 /// The path of a request's target.

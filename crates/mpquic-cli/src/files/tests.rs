@@ -130,7 +130,7 @@ fn very_large_directory_is_listed_page_by_page() {
             let Some(last) = listing.more_after else {
                 break;
             };
-            after = format!("?{}", crate::files::list_pages::query_after(&last));
+            after = format!("?{}", crate::files::list_query::query_after(&last));
         }
         // On a page, directories come first.
         found.sort();
@@ -139,7 +139,7 @@ fn very_large_directory_is_listed_page_by_page() {
     }
 }
 
-/// Names take no more room than they may, however long they are.
+/// The names of a page take at most `MAX_NAMES` bytes, also if every name is long.
 #[test]
 fn the_names_of_a_page_are_bounded_in_bytes() {
     let mut names = FirstNames::new(None, usize::MAX);

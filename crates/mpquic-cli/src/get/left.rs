@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(all.len(), 2, "what is whole is forgotten");
     }
 
-    /// What is still on its way to the disk counts, if it does not take too long.
+    /// Bytes on their way to the disk count, if the disk takes them within 0.2 s.
     #[tokio::test(start_paused = true)]
     async fn what_is_being_written_is_waited_for() {
         let left = Left::default();

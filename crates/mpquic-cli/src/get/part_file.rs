@@ -289,7 +289,7 @@ impl PartFile {
     }
 }
 
-/// Removes what nobody will use. Where that fails, the file stays: the download has an end of its own to tell.
+/// Removes a file that nobody will use. If that fails, the file stays: the download reports its own end.
 fn remove_if_possible(path: &Path) {
     let _ = fs::remove_file(path);
 }

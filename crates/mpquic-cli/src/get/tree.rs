@@ -17,7 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::client::session::Sessions;
 use crate::files::attributes::Attributes;
-use crate::files::directory_page::{Kind, Listed, encode_name};
+use crate::files::directory_page::{Kind, Listed};
 use crate::files::list_pages::Pages;
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
@@ -28,6 +28,7 @@ use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::report::progress::{Progress, REFRESH};
 use crate::report::{Report, of_files};
+use crate::text::percent::encode_name;
 use crate::text::times;
 
 /// Longest list of a directory, bytes.
@@ -152,7 +153,7 @@ impl Waiting {
     }
 }
 
-/// Refuses what is too much: so many files and directories, so many bytes of what is to be done with them.
+/// Refuses too many files and directories, and too many bytes of jobs for them.
 fn bounded(seen: usize, bytes: usize) -> Result<(), Failure> {
     if seen > MAX_ENTRIES {
         let many = format!("more than {MAX_ENTRIES} files and directories");

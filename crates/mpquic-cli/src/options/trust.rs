@@ -405,7 +405,7 @@ mod tests {
         }
         let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
         let start = format!("--ca {}: ", path.display());
-        // One that is broken, or has no end, does not take the others with it.
+        // A broken certificate, or a certificate without an end, leaves the other certificates alone.
         let cut = &pem[..pem.len() / 2];
         for text in [
             format!("{broken}{pem}"),

@@ -278,7 +278,7 @@ async fn make_directories(
             }
         }
     }
-    // No more of the server's lists is kept than what a file here may be equal to.
+    // Of the server's lists, only entries are kept that a local file may be equal to.
     let sent: HashSet<&str> = items.files.iter().map(|item| item.url.path()).collect();
     let is_sent = |url: &Uri, entry: &Listed| sent.contains(&*path_in(url, entry));
     let listed = old.into_iter().map(|url| {

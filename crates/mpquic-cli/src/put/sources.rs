@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use http::Uri;
 
-use crate::files::directory_page::encode_name;
 use crate::process::failure::{Cause, Failure};
+use crate::text::percent::encode_name;
 
 /// All that is sent.
 #[derive(Debug, Default)]

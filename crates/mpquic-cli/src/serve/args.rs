@@ -58,8 +58,12 @@ pub(crate) struct Serve {
         conflicts_with = "perf"
     )]
     pub(crate) alt_svc: Option<Option<SocketAddr>>,
+    /// Accept only clients with a certificate that one of the certificates in this file has issued, or that
+    /// is in the file itself (`mpquic get --client-cert`)
+    #[arg(long, value_name = "PEM", conflicts_with = "alt_svc")]
+    pub(crate) client_ca: Option<PathBuf>,
     /// Let PUT create and replace files in the directory. Everybody who can reach the server may do
-    /// that
+    /// that, unless --client-ca restricts the clients
     #[arg(long)]
     pub(crate) allow_put: bool,
     /// Refuse larger files, MiB

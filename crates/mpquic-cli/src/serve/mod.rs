@@ -64,6 +64,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// Runs until interrupted, and then until open requests are answered.
 pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     args.listening.workers = args.workers;
+    args.listening.client_ca = args.client_ca.take();
     let directory = Directory::new(&args.dir, args.dot_files)
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
         .max_upload(args.allow_put.then_some(args.max_put_size << 20))

@@ -1,5 +1,6 @@
 //! Percent-encoding of names in URLs (RFC 3986 section 2.1).
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 
 /// A name as one segment of a URL.
@@ -32,4 +33,17 @@ pub(crate) fn percent_decode(segment: &str) -> Option<Vec<u8>> {
         decoded.push((high * 16 + low) as u8);
     }
     (!decoded.contains(&0)).then_some(decoded)
+}
+
+/// The name of a file as one segment of a URL: its bytes, whatever they mean.
+pub(crate) fn encode_name(name: &OsStr) -> String {
+    percent_encode(name.as_encoded_bytes())
+}
+
+/// The name of a file, of these bytes: on Unix any, elsewhere UTF-8.
+pub(crate) fn file_name(name: Vec<u8>) -> Option<OsString> {
+    #[cfg(unix)]
+    return Some(std::os::unix::ffi::OsStringExt::from_vec(name));
+    #[cfg(not(unix))]
+    return String::from_utf8(name).ok().map(OsString::from);
 }

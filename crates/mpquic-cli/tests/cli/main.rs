@@ -2,6 +2,7 @@
 
 mod alt_svc;
 mod backup;
+mod client_cert;
 mod demo;
 mod ending;
 mod exit_codes;

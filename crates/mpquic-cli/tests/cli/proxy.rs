@@ -338,17 +338,7 @@ fn errors_of_a_config_file_are_named() {
 fn certificates_let_clients_in() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let authority = rcgen::KeyPair::generate().unwrap();
-    let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let certificate = params.self_signed(&authority).unwrap();
-    fs::write(at("ca.pem"), certificate.pem()).unwrap();
-    let issuer = rcgen::Issuer::new(params, authority);
-    let key = rcgen::KeyPair::generate().unwrap();
-    let own = rcgen::CertificateParams::new(vec!["alice".to_owned()]).unwrap();
-    let own = own.signed_by(&key, &issuer).unwrap();
-    fs::write(at("alice.pem"), own.pem()).unwrap();
-    fs::write(at("alice.key"), key.serialize_pem()).unwrap();
+    crate::client_cert::issue(directory.path());
     let (ca, log) = (at("ca.pem"), at("log"));
     let command = ["proxy", "server", "--listen", "127.0.0.1:0"];
     let more = [

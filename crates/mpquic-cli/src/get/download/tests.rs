@@ -444,7 +444,7 @@ async fn of_a_head_the_fields_are_shown() {
 fn what_is_left_and_what_cannot_be_written_is_named() {
     let file = Destination::File("a/b".into());
     let kept = |bytes| {
-        let kept = crate::sink::Kept {
+        let kept = crate::get::sink::Kept {
             bytes: Arc::new(AtomicU64::new(bytes)),
             part: "a/b.part".into(),
         };

@@ -339,8 +339,8 @@ fn waiting_names_are_bounded() {
     assert_eq!(told(result), "more than 1000000 files and directories");
 }
 
-/// A directory whose list has several pages is fetched with all that is in it, and so are those in it; and a file
-/// that has the name of another one's part is told, though both are on different pages.
+/// `get -r` fetches the files of every page of a list, also in subdirectories. It names a file whose name is the name
+/// of another file's part, though the pages of both files differ.
 #[tokio::test]
 async fn all_pages_of_a_list_are_fetched() {
     let (root, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
