@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,17 @@ use mpquic_core::{ConnectionError, FourTuple, Side, ZeroRtt};
 use crate::config::ClientConfig;
 use crate::connection::Connection;
 use crate::connection_ref::ConnectionRef;
-use crate::connection_state::SharedEndpoint;
+use crate::connection_state::{ConnectionState, Engine, SharedEndpoint};
 use crate::runtime::Timer;
 use crate::start;
 
 /// Silence on all attempts after which the next one starts beside them. For an attempt that the
 /// server has answered, its probe timeout if that is longer.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
+
+/// Without a datagram for this time since the start, a connection that the application already uses is given up once
+/// another attempt has succeeded: the connection has sent probes twice by then.
+const UNHEARD: Duration = Duration::from_secs(3);
 
 /// A handshake in progress. Await it for the [`Connection`]; drop it to give up. Cancel-safe: it
 /// can be polled by reference and continue later. A connection that ended before it was awaited is
@@ -36,9 +40,17 @@ pub struct Connecting {
 /// One handshake.
 struct Attempt {
     connection: ConnectionRef,
-    /// The number of received datagrams at the last check, and the time at which it last grew.
-    heard: (u64, Option<Instant>),
+    heard: Heard,
     established: Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send + Sync>>,
+}
+
+/// The latest sign of life of the server.
+#[derive(Debug, Default)]
+struct Heard {
+    /// The number of received datagrams at the last check.
+    datagrams: u64,
+    /// The time at which the number last grew.
+    at: Option<Instant>,
 }
 
 /// Addresses to try while the first attempt gets no answer.
@@ -82,7 +94,7 @@ impl Attempt {
         });
         Self {
             connection,
-            heard: (0, None),
+            heard: Heard::default(),
             established,
         }
     }
@@ -91,22 +103,26 @@ impl Attempt {
     fn remote(&self) -> Option<SocketAddr> {
         self.connection.first_path().map(|tuple| tuple.remote)
     }
+}
 
+impl Heard {
     /// True if the server answered recently. Otherwise its link may be dead, and another one is
     /// tried.
-    fn is_answered(&mut self, now: Instant) -> bool {
-        let engine = self.connection.lock();
+    fn is_recent(&mut self, engine: &Engine, now: Instant) -> bool {
         let received = engine.core.stats().datagrams_received;
-        if received > self.heard.0 {
-            self.heard = (received, Some(now));
+        if received > self.datagrams {
+            *self = Self {
+                datagrams: received,
+                at: Some(now),
+            };
         }
         let paths = engine
             .core
             .paths()
             .filter_map(|id| engine.core.path_stats(id));
         let patience = paths.map(|path| path.probe_timeout.max(NEXT_ATTEMPT)).max();
-        let (heard, patience) = (self.heard.1, patience.unwrap_or(NEXT_ATTEMPT));
-        heard.is_some_and(|heard| now < heard + patience)
+        let patience = patience.unwrap_or(NEXT_ATTEMPT);
+        self.at.is_some_and(|heard| now < heard + patience)
     }
 }
 
@@ -163,7 +179,11 @@ impl Connecting {
     /// [`ClientConfig`]. Data is then sent as 0-RTT, which an attacker can replay: send only data
     /// that may safely arrive twice. If the server rejects 0-RTT, streams opened now fail with
     /// `ZeroRttRejected`. The first flight is held back until the application waits for something,
-    /// 20 ms at most, so that data written before leaves with it. On a server, it is always
+    /// 20 ms at most, so that data written before leaves with it. Meanwhile other ways to
+    /// the server are tried, as by an awaited `Connecting`: without a datagram for three seconds, and with
+    /// another way that leads to the server, the connection ends with
+    /// [`ConnectionError::HandshakeTimedOut`], and the next connection with the same configuration begins
+    /// on that way. On a server, it is always
     /// possible; received data may be 0-RTT.
     ///
     /// # Errors
@@ -179,6 +199,16 @@ impl Connecting {
         }
         let attempt = self.attempts.swap_remove(0);
         let connection = Connection::new(attempt.connection.clone());
+        if let Some(others) = &self.others {
+            let runtime = others.endpoint.runtime.clone();
+            runtime.spawn(Box::pin(Rivals {
+                began: others.endpoint.now(),
+                first: attempt.connection.downgrade(),
+                heard: Heard::default(),
+                connecting: self,
+                through: None,
+            }));
+        }
         Ok((connection, ZeroRttAccepted(attempt)))
     }
 
@@ -227,7 +257,6 @@ impl Connecting {
                 Poll::Ready(Ok(())) => {
                     let attempt = self.attempts.swap_remove(index);
                     self.attempts.clear();
-                    self.others = None;
                     return Poll::Ready(Ok(Connection::new(attempt.connection)));
                 }
                 Poll::Ready(Err(error)) => {
@@ -252,7 +281,6 @@ impl Connecting {
                     }
                     if !may_go_on || self.attempts.is_empty() {
                         self.attempts.clear();
-                        self.others = None;
                         return Poll::Ready(Err(error));
                     }
                 }
@@ -269,6 +297,7 @@ impl Future for Connecting {
         let this = &mut *self;
         loop {
             if let Poll::Ready(result) = this.poll_attempts(cx) {
+                this.others = None;
                 return Poll::Ready(result);
             }
             let Some(others) = &mut this.others else {
@@ -281,11 +310,69 @@ impl Future for Connecting {
             others.next.as_mut().reset(now + NEXT_ATTEMPT);
             let mut answered = false;
             for attempt in &mut this.attempts {
-                answered |= attempt.is_answered(now);
+                answered |= attempt.heard.is_recent(&attempt.connection.lock(), now);
             }
             // An attempt that fails starts the next one without the timer.
             if !answered {
                 this.attempts.extend(others.start());
+            }
+        }
+    }
+}
+
+/// The attempts beside a connection that the application uses already. No attempt can take the place of the
+/// connection, for the application's streams belong to the keys of the connection. An attempt that succeeds shows
+/// that the connection waits at a dead address.
+struct Rivals {
+    began: Instant,
+    first: Weak<ConnectionState>,
+    heard: Heard,
+    connecting: Connecting,
+    /// One that is established.
+    through: Option<Connection>,
+}
+
+impl Future for Rivals {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        loop {
+            let Some(first) = this.first.upgrade() else {
+                return Poll::Ready(());
+            };
+            if this.through.is_none() {
+                match this.connecting.poll_attempts(cx) {
+                    Poll::Ready(Ok(connection)) => this.through = Some(connection),
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => {}
+                }
+            }
+            let Some(others) = &mut this.connecting.others else {
+                return Poll::Ready(());
+            };
+            let now = others.endpoint.now();
+            let engine = first.lock();
+            if engine.connected || engine.error.is_some() {
+                return Poll::Ready(());
+            }
+            let is_heard = this.heard.is_recent(&engine, now);
+            drop(engine);
+            if !is_heard && this.through.is_some() && now >= this.began + UNHEARD {
+                first.give_up();
+                return Poll::Ready(());
+            }
+            if others.next.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            others.next.as_mut().reset(now + NEXT_ATTEMPT);
+            let attempts = &mut this.connecting.attempts;
+            let is_answered = attempts.iter_mut().any(|attempt| {
+                let engine = attempt.connection.lock();
+                attempt.heard.is_recent(&engine, now)
+            });
+            if !is_heard && !is_answered && this.through.is_none() {
+                attempts.extend(others.start());
             }
         }
     }

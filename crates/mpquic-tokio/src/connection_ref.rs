@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use mpquic_core::{FourTuple, VarInt};
@@ -30,6 +30,11 @@ impl ConnectionRef {
     /// Exclusive access for a call of the application: see [`ConnectionState::lock_for_call`].
     pub(crate) fn lock(&self) -> LockedConnection<'_> {
         self.0.0.lock_for_call()
+    }
+
+    /// The connection, for somebody who does not keep it open.
+    pub(crate) fn downgrade(&self) -> Weak<ConnectionState> {
+        Arc::downgrade(&self.0.0)
     }
 
     /// The addresses of the first path.

@@ -260,6 +260,17 @@ impl ConnectionState {
         }
     }
 
+    /// Gives up a client's connection whose server is not heard of: for the application the handshake took too
+    /// long.
+    pub(crate) fn give_up(&self) {
+        let mut engine = self.lock();
+        if engine.error.is_none() {
+            engine.broken = true;
+            engine.end(&self.notifications, ConnectionError::HandshakeTimedOut);
+            engine.wake_task(); // It ends.
+        }
+    }
+
     /// Has the peer change to new connection IDs.
     pub(crate) fn replace_connection_ids(&self) {
         let replace = |engine: &mut LockedConnection<'_>| {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::testing::{DELAY, Error, Pair, TestResult, server, transfer};
+use crate::testing::{DELAY, Error, Pair, TestResult, client, server, transfer};
 use crate::{
-    Connecting, Connection, EndpointConfig, Incoming, ReadError, RecvStream, SendStream,
-    default_transport,
+    Connecting, Connection, ConnectionError, EndpointConfig, Incoming, ReadError, RecvStream,
+    SendStream, default_transport,
 };
 
 /// The coarseness of timers.
@@ -242,5 +242,99 @@ async fn handles_of_rejected_streams_leave_the_next_ones_alone() -> TestResult {
     reply.write_all(b"answer").await?;
     reply.finish()?;
     assert_eq!(answer.read_to_end(10).await?, b"answer");
+    Ok(())
+}
+
+/// A client that has been connected before to a server with two addresses, of which the first is dead by now.
+async fn at_a_dead_address() -> Result<Pair, Error> {
+    let configs = (server(default_transport())?, client(default_transport())?);
+    let at_server: &[&str] = &["10.0.0.1:443", "10.0.0.2:443"];
+    let pair = Pair::new((configs.0, at_server), (configs.1, &["10.0.1.1:1"]))?;
+    let (a, b) = pair.connect().await?;
+    transfer(&a, &b, 1000).await?;
+    a.close(0u32.into(), b"");
+    b.closed().await;
+    pair.at_server[0].silence(true);
+    Ok(pair)
+}
+
+/// The request is lost, as its keys are of the first attempt, but not the idle timeout of 30 s; and who tries again
+/// is answered at once.
+#[tokio::test(start_paused = true)]
+async fn a_dead_address_does_not_hold_up_who_takes_0rtt() -> TestResult {
+    let pair = at_a_dead_address().await?;
+    let accepting = pair.server.endpoint.clone();
+    tokio::spawn(async move {
+        while let Some(incoming) = accepting.accept().await {
+            tokio::spawn(async move {
+                let connection = incoming.await?;
+                let (mut send, mut receive) = connection.accept_bi().await?;
+                send.write_all(&receive.read_to_end(10).await?).await?;
+                send.finish()?;
+                connection.closed().await;
+                Ok::<_, Error>(())
+            });
+        }
+    });
+    let ask = async |a: &Connection| {
+        let (mut request, mut response) = a.open_bi().await?;
+        request.write_all(b"early").await?;
+        request.finish()?;
+        Ok::<_, Error>(response.read_to_end(10).await?)
+    };
+    let start = Instant::now();
+    let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    assert!(ask(&a).await.is_err());
+    assert_eq!(a.closed().await, ConnectionError::HandshakeTimedOut);
+    assert!(!accepted.await);
+    let elapsed = start.elapsed();
+    assert!(elapsed <= Duration::from_millis(3500), "{elapsed:?}");
+
+    let start = Instant::now();
+    let a = match pair.start()?.into_0rtt() {
+        Ok((a, _)) => a,
+        Err(connecting) => connecting.await?,
+    };
+    assert_eq!(ask(&a).await?, b"early");
+    let elapsed = start.elapsed();
+    assert!(elapsed <= 6 * DELAY, "{elapsed:?}");
+    Ok(())
+}
+
+/// A server that is far away, and slow besides, is no dead one, though another way is quicker.
+#[tokio::test(start_paused = true)]
+async fn who_takes_0rtt_waits_for_a_server_that_answers_late() -> TestResult {
+    let pair = at_a_dead_address().await?;
+    let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    a.open_uni().await?.write_all(b"e").await?;
+    let accepting = pair.server.endpoint.clone();
+    tokio::spawn(async move {
+        let mut all = Vec::new();
+        while let Some(incoming) = accepting.accept().await {
+            all.push(incoming.accept());
+        }
+    });
+    sleep(Duration::from_millis(900)).await;
+    pair.at_server[0].silence(false);
+    assert!(accepted.await);
+    sleep(Duration::from_secs(10)).await;
+    assert!(a.close_reason().is_none());
+    Ok(())
+}
+
+/// The attempts beside it do not keep a connection that nobody wants any more, and end with it.
+#[tokio::test(start_paused = true)]
+async fn who_takes_0rtt_can_give_up() -> TestResult {
+    let pair = at_a_dead_address().await?;
+    let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    sleep(Duration::from_millis(400)).await;
+    drop((a, accepted));
+    timeout(Duration::from_secs(5), pair.client.endpoint.wait_idle()).await?;
     Ok(())
 }
