@@ -41,7 +41,7 @@ impl Pages {
             .map_or("/", |target| target.as_str());
         let separator = if target.contains('?') { '&' } else { '?' };
         let target = format!("{target}{separator}{}", query_after(after));
-        // What has been a URL is one with a longer query.
+        // A longer query keeps the URL valid.
         parts.path_and_query = target.try_into().ok();
         Uri::from_parts(parts).unwrap_or_else(|_| self.first.clone())
     }

@@ -314,7 +314,7 @@ fn is_of_another_time(error: &rustls::Error) -> bool {
     )
 }
 
-/// Why a certificate is refused that leads to nobody who is trusted.
+/// The reason against a certificate without a trusted issuer.
 const UNKNOWN: &str = "it is self-signed, or its issuer is unknown";
 
 fn reason(error: &rustls::Error) -> &'static str {

@@ -41,7 +41,7 @@ pub(crate) fn of_seconds(text: &str) -> Option<SystemTime> {
     }
 }
 
-/// True for times that are the same, if one of them may be of a file system that has whole seconds only.
+/// True for equal times. A time in whole seconds may come from a file system without fractions.
 pub(crate) fn are_equal(one: SystemTime, other: SystemTime) -> bool {
     let (one, other) = (seconds(one), seconds(other));
     let whole = |text: &str| text.split_once('.').map(|(whole, _)| whole.to_owned());

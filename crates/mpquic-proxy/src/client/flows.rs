@@ -257,8 +257,8 @@ impl Client {
             carries_udp,
             turns: Arc::default(),
         }));
-        // The driver reads the proxy's settings, so they may be there after each step. It also reads that the proxy
-        // is about to end and takes no more flows (RFC 9114 section 5.2). Open flows go on.
+        // The driver reads the settings of the proxy, and its GOAWAY: then the proxy accepts no more flows (RFC 9114
+        // section 5.2), and open flows continue.
         let driving = std::future::poll_fn(|cx| {
             let step = driver.poll_close(cx);
             let known = settings.settings();
@@ -326,8 +326,8 @@ impl Client {
         }
     }
 
-    /// Why there is no answer to a request. A proxy that is about to end has done nothing for it: another connection
-    /// may open the flow.
+    /// The reason for a request without an answer. After GOAWAY, the proxy has done nothing for the request, so another
+    /// connection may open the flow.
     fn unasked(&self, session: &Session, error: &StreamError) -> NoFlow {
         let is_rejected = match error {
             StreamError::RemoteClosing => true,
