@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::congestion::ResumePhase;
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
+use crate::key_exchange::KeyExchangeGroup;
 use crate::memory::MemoryUse;
 use crate::qlog::EcnValidation;
 use crate::server_address::ServerAddress;
@@ -411,6 +412,8 @@ pub struct ConnectionStats {
     pub datagram_frames_unplaced: u64,
     /// Stream bytes received in vain: they had arrived before, or their stream was over.
     pub bytes_received_again: u64,
+    /// How client and server agreed on their secrets; `None` before they have.
+    pub key_exchange: Option<KeyExchangeGroup>,
     /// What the connection keeps in memory now.
     pub memory: MemoryUse,
     /// Frames sent, repeated ones included.

@@ -55,6 +55,7 @@ mod event;
 mod guarded;
 mod handshake;
 mod ids;
+mod key_exchange;
 mod memory;
 mod named;
 mod outbox;
@@ -98,6 +99,7 @@ pub use event::{
     ZeroRtt,
 };
 pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
+pub use key_exchange::KeyExchangeGroup;
 pub use memory::MemoryUse;
 pub use packet::Transmit;
 pub use path::handle::PathMut;

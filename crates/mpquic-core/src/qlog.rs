@@ -13,6 +13,7 @@ use quinn_proto::{ConnectionId, Side};
 use crate::congestion::{ResumePhase, RttSnapshot};
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus, SpaceId};
+use crate::key_exchange::KeyExchangeGroup;
 use crate::version::Version;
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 use frame::FrameIter;
@@ -91,6 +92,8 @@ pub enum Event<'a> {
     ConnectionLost(&'a ConnectionError),
     /// TLS agreed on an application protocol.
     ProtocolChosen(&'a [u8]),
+    /// TLS agreed on the secrets of the connection by this group.
+    KeyExchangeChosen(KeyExchangeGroup),
     /// The version is final.
     VersionChosen {
         /// What we announced.

@@ -19,7 +19,9 @@
 //! - `tuple` in each event of a path: the path ID, and after address changes `ID.1`, `ID.2` and so on,
 //! - the event `mpquic:path_updated` with the members `path_id` and `change`. A change is
 //!   `established`, `suspect` (the path fell silent), `recovered`, `abandoned` (with `initiator`,
-//!   `error` and `error_code`), `discarded`, `peer_available` or `peer_backup`.
+//!   `error` and `error_code`), `discarded`, `peer_available` or `peer_backup`,
+//! - the event `mpquic:key_exchange_information` with the member `chosen_group`, the name of the group
+//!   in the registry of TLS: `X25519MLKEM768`, `x25519`.
 //!
 //! [`schema::check`] reads a log and checks that it follows these rules.
 

@@ -158,14 +158,20 @@ fn protocols_and_phases_of_a_resumed_path_are_logged() {
         old: ResumePhase::Reconnaissance,
         new: ResumePhase::SafeRetreat,
     };
-    let events = logged(1 << 20, &[Event::ProtocolChosen(b"h3"), resumed]);
+    let agreed = Event::KeyExchangeChosen(KeyExchangeGroup::X25519MLKEM768);
+    let events = logged(1 << 20, &[Event::ProtocolChosen(b"h3"), resumed, agreed]);
     assert_eq!(events[0]["name"], "quic:alpn_information");
     let chosen = json!({ "chosen_alpn": { "byte_value": "6833", "string_value": "h3" } });
     assert_eq!(events[0]["data"], chosen);
     assert_eq!(events[1]["name"], "quic:careful_resume_phase_updated");
     let phases = json!({ "old": "reconnaissance", "new": "safe_retreat", "path_id": 1 });
     assert_eq!(events[1]["data"], phases);
-    assert_eq!(events.len(), 2);
+    assert_eq!(events[2]["name"], "mpquic:key_exchange_information");
+    assert_eq!(
+        events[2]["data"],
+        json!({ "chosen_group": "X25519MLKEM768" })
+    );
+    assert_eq!(events.len(), 3);
 }
 
 /// A log is full once its bytes reach the limit, even if the last event before fits exactly.

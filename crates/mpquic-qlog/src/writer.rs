@@ -19,7 +19,7 @@ use crate::{event, frame, parameters};
 /// The byte that begins every record (RFC 7464).
 pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// The schema of the event path_updated, which is not in any draft.
+/// The schema of the events of our own, which are not in any draft.
 pub(crate) const PATH_EVENTS: &str = "https://github.com/mpquic/mpquic#qlog-paths";
 
 /// The default number of bytes after which a log ends early.
@@ -410,6 +410,10 @@ impl<W: Write + Send> Sink for Writer<W> {
                 self.flush();
             }
             Event::ProtocolChosen(protocol) => self.on_protocol(now, protocol),
+            Event::KeyExchangeChosen(group) => {
+                let data = json!({ "chosen_group": group.to_string() });
+                self.write(now, None, "mpquic:key_exchange_information", data);
+            }
             Event::VersionChosen {
                 local,
                 peer,

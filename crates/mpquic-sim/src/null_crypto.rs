@@ -365,6 +365,7 @@ impl Session for NullSession {
         self.peer_parameters.as_ref().map(|_| HandshakeData {
             protocol: Some(self.config.alpn.clone()),
             server_name: self.server_name.clone(),
+            key_exchange: None,
         })
     }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mpquic_core::config::{ClientConfig, ServerConfig, TransportConfig};
-use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use mpquic_core::crypto::rustls::{
+    KeyExchange, QuicClientConfig, QuicServerConfig, TlsConfigError,
+};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -53,6 +55,36 @@ impl Tls {
             (client, server) => {
                 panic!("the test certificate does not work: {client:?}, {server:?}")
             }
+        }
+    }
+
+    /// The same, with these key exchanges instead of [`KeyExchange::Hybrid`].
+    ///
+    /// # Errors
+    ///
+    /// If the server's TLS is not from [`Self::new`].
+    pub fn key_exchange(&self, wanted: KeyExchange) -> Result<Self, TlsConfigError> {
+        Ok(Self {
+            client: Arc::new(self.client.key_exchange(wanted)?),
+            server: Arc::new(self.server.key_exchange(wanted)?),
+        })
+    }
+
+    /// The same client, with a server whose TLS is this.
+    #[must_use]
+    pub fn with_server(&self, server: Arc<QuicServerConfig>) -> Self {
+        Self {
+            client: self.client.clone(),
+            server,
+        }
+    }
+
+    /// The same server, with the client of another configuration.
+    #[must_use]
+    pub fn with_client_of(&self, other: &Self) -> Self {
+        Self {
+            client: other.client.clone(),
+            server: self.server.clone(),
         }
     }
 

@@ -4,6 +4,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::keys::{HeaderKey, KeyPair, Keys, PacketKey};
 use crate::error::TransportError;
+use crate::key_exchange::KeyExchangeGroup;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -86,6 +87,8 @@ pub struct HandshakeData {
     pub protocol: Option<Vec<u8>>,
     /// Server only: the name in the client's SNI.
     pub server_name: Option<String>,
+    /// How both sides agreed on their secrets. `None` if the crypto implementation has no such thing.
+    pub key_exchange: Option<KeyExchangeGroup>,
 }
 
 /// Why no keying material was exported.

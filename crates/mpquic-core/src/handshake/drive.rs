@@ -135,6 +135,10 @@ impl Handshake {
             if let Some(protocol) = &data.protocol {
                 outbox.log.event(|| qlog::Event::ProtocolChosen(protocol));
             }
+            if let Some(group) = data.key_exchange {
+                outbox.log.event(|| qlog::Event::KeyExchangeChosen(group));
+            }
+            outbox.stats.key_exchange = data.key_exchange;
             outbox.event(Event::HandshakeDataReady);
         }
     }

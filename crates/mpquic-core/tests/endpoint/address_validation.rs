@@ -38,16 +38,20 @@ fn rfc_9000_17_2_5_2_only_one_genuine_retry_is_followed() {
     assert!(test.datagrams(&mut client.1).is_empty());
 
     test.give_client(&mut client, retry.clone());
-    let second = test.datagrams(&mut client.1).remove(0);
-    assert_eq!(long_header(&second).0, long_header(&retry).1);
-    assert!(second.len() >= 1200);
+    let second = test.datagrams(&mut client.1);
+    for data in &second {
+        assert_eq!(long_header(data).0, long_header(&retry).1);
+        assert!(data.len() >= 1200);
+    }
 
     // Another genuine one for the first Initial, and one for the second.
     let again = test.give_server(&mut server, initial).unwrap();
     test.give_client(&mut client, again);
     assert!(test.datagrams(&mut client.1).is_empty());
 
-    assert!(test.give_server(&mut server, second).is_none());
+    for data in second {
+        assert!(test.give_server(&mut server, data).is_none());
+    }
     assert_eq!(test.validated, Some(true));
     test.exchange(&mut client, &mut server);
     assert!(!client.1.is_handshaking());

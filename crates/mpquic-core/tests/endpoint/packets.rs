@@ -23,11 +23,15 @@ fn rfc_9000_6_2_version_negotiation_with_our_version_or_too_late_is_ignored() {
     let mut test = Test::new();
     let mut client = test.connect();
     let mut server = None;
-    let initial = test.datagrams(&mut client.1).remove(0);
+    let flight = test.datagrams(&mut client.1);
+    let initial = flight[0].clone();
     test.give_client(&mut client, version_negotiation(&initial, &[7, 1]));
-    assert!(test.give_server(&mut server, initial.clone()).is_none());
-    let answer = test.datagrams(&mut server.as_mut().unwrap().1).remove(0);
-    test.give_client(&mut client, answer);
+    for data in flight {
+        assert!(test.give_server(&mut server, data).is_none());
+    }
+    for data in test.datagrams(&mut server.as_mut().unwrap().1) {
+        test.give_client(&mut client, data);
+    }
     test.give_client(&mut client, version_negotiation(&initial, &[7]));
     test.exchange(&mut client, &mut server);
     assert!(!client.1.is_handshaking());
@@ -132,10 +136,10 @@ fn datagrams_that_overtake_the_start_of_their_connection_are_kept() {
 fn a_connection_that_does_not_start_is_forgotten() {
     let mut test = Test::new();
     let mut client = test.connect();
-    let initial = test.datagrams(&mut client.1).remove(0);
+    let flight = test.datagrams(&mut client.1);
     let four_tuple = FourTuple::new(server_address(), client_address());
     for is_started in [false, true] {
-        let data = initial.clone();
+        let data = flight[0].clone();
         let event = test
             .server
             .handle_datagram(test.now, four_tuple, None, data, &mut test.buf);
@@ -154,7 +158,9 @@ fn a_connection_that_does_not_start_is_forgotten() {
     }
     // The client's next datagram is a new attempt.
     let mut server = None;
-    test.give_server(&mut server, initial);
+    for data in flight {
+        test.give_server(&mut server, data);
+    }
     assert_eq!(test.server.open_connections(), 1);
     test.exchange(&mut client, &mut server);
     assert!(!client.1.is_handshaking());
@@ -223,8 +229,8 @@ fn rfc_9001_5_7_few_packets_that_overtake_the_handshake_are_kept() {
         for data in test.datagrams(&mut client.1) {
             test.give_server(&mut server, data);
         }
-        let first = test.datagrams(&mut server.as_mut().unwrap().1).remove(0);
-        let (_, server_cid) = long_header(&first);
+        let answer = test.datagrams(&mut server.as_mut().unwrap().1);
+        let (_, server_cid) = long_header(&answer[0]);
         let mut forged = BytesMut::from(&[0x40][..]);
         forged.extend_from_slice(&server_cid);
         forged.resize(size, 7);
@@ -234,7 +240,9 @@ fn rfc_9001_5_7_few_packets_that_overtake_the_handshake_are_kept() {
         let dropped = server.as_ref().unwrap().1.stats().packets_dropped;
         assert_eq!(dropped, 20 - kept, "{size} bytes");
         // The handshake goes on.
-        test.give_client(&mut client, first);
+        for data in answer {
+            test.give_client(&mut client, data);
+        }
         test.exchange(&mut client, &mut server);
         assert!(!server.unwrap().1.is_handshaking());
     }

@@ -13,6 +13,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("peer_text", ""),
             ("error", "peer_text"),
             ("ids", ""),
+            ("key_exchange", ""),
             ("memory", ""),
             ("named", ""),
             ("congestion", "ids named"),
@@ -26,10 +27,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("version", ""),
             ("wire", "error ids range_set version"),
             ("unstable_wire", "range_set wire"),
-            ("crypto", "error ids version wire"),
+            ("crypto", "error ids key_exchange version wire"),
             ("packet", "crypto error ids sched version wire"),
             ("cid", "error ids packet random range_set wire"),
-            ("qlog", "congestion error ids version wire"),
+            ("qlog", "congestion error ids key_exchange version wire"),
             (
                 "config",
                 "cid congestion crypto error path_memory qlog sched version wire",
@@ -51,7 +52,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "event",
-                "congestion error ids memory qlog server_address stream wire",
+                "congestion error ids key_exchange memory qlog server_address stream wire",
             ),
             (
                 "outbox",

@@ -212,6 +212,10 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
         ],
     ),
     (
+        "mpquic:key_exchange_information",
+        &[must("chosen_group", Kind::Text)],
+    ),
+    (
         "quic:connection_started",
         &[must("local", ENDPOINT), must("remote", ENDPOINT)],
     ),

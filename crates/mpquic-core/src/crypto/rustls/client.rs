@@ -16,7 +16,7 @@ use super::keys::initial_keys;
 use super::secret_log::{self, SecretLog};
 use super::session::{TlsSession, VersionSwitch};
 use super::suites::{
-    PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
+    KeyExchange, PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
 };
 use super::tickets::{ClientTickets, ConnectionTickets};
 use super::verifier::{PinVerifier, RawKeyVerifier};
@@ -45,7 +45,12 @@ pub struct QuicClientConfig {
     /// Tickets of all versions, unless `v1` has a store of its own.
     tickets: Option<Arc<ClientTickets>>,
     initial: Suite,
+    /// What makes the rustls configuration with another provider, unless somebody else made it.
+    recipe: Option<Recipe>,
 }
+
+type Recipe =
+    Arc<dyn Fn(CryptoProvider) -> Result<rustls::ClientConfig, TlsConfigError> + Send + Sync>;
 
 impl QuicClientConfig {
     /// Wraps a configuration. 0-RTT needs its `enable_early_data`. Its `resumption` is used in
@@ -70,6 +75,7 @@ impl QuicClientConfig {
             v2: Arc::new(v2),
             tickets: None,
             initial,
+            recipe: None,
         })
     }
 
@@ -84,6 +90,20 @@ impl QuicClientConfig {
         self
     }
 
+    /// The same configuration with these key exchanges, instead of [`KeyExchange::Hybrid`], and with its
+    /// own session tickets in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError::KeyExchangeOfProvider`] if the configuration is from [`Self::new`].
+    pub fn key_exchange(&self, wanted: KeyExchange) -> Result<Self, TlsConfigError> {
+        let recipe = self.recipe.clone();
+        Self::made_by(
+            recipe.ok_or(TlsConfigError::KeyExchangeOfProvider(wanted))?,
+            wanted.provider(),
+        )
+    }
+
     /// Trusts servers whose certificate leads to one of `roots`, or is one of them. `alpn` are the application
     /// protocols to offer, the preferred one first.
     ///
@@ -91,10 +111,10 @@ impl QuicClientConfig {
     ///
     /// [`TlsConfigError`] if rustls refuses the configuration, or `roots` is empty.
     pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
-        let provider = provider();
-        let verifier = ServerAuthorities::new(roots, Arc::new(provider.clone()))
-            .map_err(|error| rustls::Error::General(error.to_string()))?;
-        Self::with_verifier(verifier, provider, alpn)
+        Self::verified_by(alpn, move |provider| {
+            let authorities = ServerAuthorities::new(roots.clone(), Arc::new(provider.clone()));
+            Ok(authorities.map_err(|error| rustls::Error::General(error.to_string()))?)
+        })
     }
 
     /// Trusts the server whose certificate has this SHA-256 (see
@@ -105,9 +125,9 @@ impl QuicClientConfig {
     ///
     /// [`TlsConfigError`] if rustls refuses the configuration.
     pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
-        let provider = provider();
-        let verifier = PinVerifier::new(fingerprint, &provider);
-        Self::with_verifier(verifier, provider, alpn)
+        Self::verified_by(alpn, move |provider| {
+            Ok(PinVerifier::new(fingerprint, provider))
+        })
     }
 
     /// Trusts every server: encryption without authentication. For tests and measurements. `alpn` as
@@ -117,9 +137,9 @@ impl QuicClientConfig {
     ///
     /// [`TlsConfigError`] if rustls refuses the configuration.
     pub fn dangerous_trusting_any_certificate(alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
-        let provider = provider();
-        let verifier = PinVerifier::dangerous_trusting_any_certificate(&provider);
-        Self::with_verifier(verifier, provider, alpn)
+        Self::verified_by(alpn, |provider| {
+            Ok(PinVerifier::dangerous_trusting_any_certificate(provider))
+        })
     }
 
     /// Trusts the server with this public key, which it shows without a certificate (RFC 7250). `alpn` as
@@ -132,25 +152,49 @@ impl QuicClientConfig {
         key: SubjectPublicKeyInfoDer<'static>,
         alpn: &[&[u8]],
     ) -> Result<Self, TlsConfigError> {
-        let provider = provider();
-        let verifier = RawKeyVerifier::new(key, &provider);
-        Self::with_verifier(verifier, provider, alpn)
+        Self::verified_by(alpn, move |provider| {
+            Ok(RawKeyVerifier::new(key.clone(), provider))
+        })
     }
 
-    fn with_verifier(
-        verifier: impl ServerCertVerifier + 'static,
-        provider: CryptoProvider,
+    fn verified_by<V: ServerCertVerifier + 'static>(
         alpn: &[&[u8]],
+        verifier: impl Fn(&CryptoProvider) -> Result<V, TlsConfigError> + Send + Sync + 'static,
     ) -> Result<Self, TlsConfigError> {
-        let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
-        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-        config.enable_early_data = true;
-        config.key_log = Arc::new(KeyLogFile::new());
-        Ok(Self::new(Arc::new(config))?.with_sessions(TICKETS))
+        Self::by(alpn, move |provider| {
+            let verifier = verifier(&provider)?;
+            Ok(builder(provider)?
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+                .with_no_client_auth())
+        })
+    }
+
+    /// A configuration that `make` makes with the provider it is given.
+    fn by(
+        alpn: &[&[u8]],
+        make: impl Fn(CryptoProvider) -> Result<rustls::ClientConfig, TlsConfigError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Self, TlsConfigError> {
+        let alpn: Vec<_> = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        let recipe: Recipe = Arc::new(move |provider| {
+            let mut config = make(provider)?;
+            config.alpn_protocols = alpn.clone();
+            config.enable_early_data = true;
+            config.key_log = Arc::new(KeyLogFile::new());
+            Ok(config)
+        });
+        Self::made_by(recipe, provider())
+    }
+
+    fn made_by(recipe: Recipe, provider: CryptoProvider) -> Result<Self, TlsConfigError> {
+        let made = Self::new(Arc::new(recipe(provider)?))?;
+        Ok(Self {
+            recipe: Some(recipe),
+            ..made.with_sessions(TICKETS)
+        })
     }
 
     fn of(&self, version: Version) -> &Arc<rustls::ClientConfig> {
@@ -173,6 +217,13 @@ impl QuicClientConfig {
         });
         (Arc::new(config), VersionSwitch::new(secrets, tickets))
     }
+}
+
+fn builder(
+    provider: CryptoProvider,
+) -> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>, rustls::Error> {
+    rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
 }
 
 impl fmt::Debug for QuicClientConfig {

@@ -25,7 +25,7 @@ pub use authorities::{ClientAuthorities, ServerAuthorities, roots_in_pem};
 pub use client::QuicClientConfig;
 pub use server::QuicServerConfig;
 pub use shared_tickets::SharedTickets;
-pub use suites::{TlsConfigError, provider};
+pub use suites::{KeyExchange, TlsConfigError, provider};
 pub use verifier::{PinVerifier, RawKeyVerifier, certificate_fingerprint};
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::secret_log::{self, SecretLog};
 use super::session::TlsSession;
 use super::shared_tickets::SharedTickets;
 use super::suites::{
-    PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
+    KeyExchange, PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
 };
 use super::tickets::{ServerSessions, ServerTickets, Terms};
 use crate::crypto::{FirstFlight, InitialCrypto, Keys, ServerCrypto, Session};
@@ -38,8 +38,10 @@ use crate::wire::transport_parameters::TransportParameters;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 pub struct QuicServerConfig {
-    inner: Arc<rustls::ServerConfig>,
+    pub(super) inner: Arc<rustls::ServerConfig>,
     initial: Suite,
+    /// Made here, not by somebody who may have asked for more than can be seen in it.
+    is_ours: bool,
 }
 
 impl QuicServerConfig {
@@ -55,7 +57,11 @@ impl QuicServerConfig {
     pub fn new(inner: Arc<rustls::ServerConfig>) -> Result<Self, TlsConfigError> {
         let initial = checked_initial_suite(inner.crypto_provider())?;
         quic::ServerConnection::new(inner.clone(), quic::Version::V1, Vec::new())?;
-        Ok(Self { inner, initial })
+        Ok(Self {
+            inner,
+            initial,
+            is_ours: false,
+        })
     }
 
     /// Identifies the server by this certificate, accepts 0-RTT and speaks the given protocols, the
@@ -83,8 +89,7 @@ impl QuicServerConfig {
         key: PrivateKeyDer<'static>,
         alpn: &[&[u8]],
     ) -> Result<Self, TlsConfigError> {
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])?
+        let config = builder(provider)?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
         Self::finish(config, alpn)
@@ -110,8 +115,7 @@ impl QuicServerConfig {
         let public = public.into_owned();
         let shown = vec![CertificateDer::from(public.to_vec())];
         let shown = CertifiedKey::new(shown, key);
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])?
+        let config = builder(provider)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(
                 shown.into(),
@@ -129,12 +133,50 @@ impl QuicServerConfig {
         self
     }
 
+    /// The same configuration, with these key exchanges of those that its provider has. Sessions and
+    /// tickets are the same.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError::KeyExchangeOfProvider`] if the configuration is from [`Self::new`].
+    pub fn key_exchange(&self, wanted: KeyExchange) -> Result<Self, TlsConfigError> {
+        let before = &self.inner;
+        if !self.is_ours {
+            return Err(TlsConfigError::KeyExchangeOfProvider(wanted));
+        }
+        let mut provider = CryptoProvider::clone(before.crypto_provider());
+        wanted.restrict(&mut provider);
+        let mut config = builder(Arc::new(provider))?
+            .with_no_client_auth()
+            .with_cert_resolver(before.cert_resolver.clone());
+        config.alpn_protocols = before.alpn_protocols.clone();
+        config.max_early_data_size = before.max_early_data_size;
+        config.key_log = before.key_log.clone();
+        config.session_storage = before.session_storage.clone();
+        config.ticketer = before.ticketer.clone();
+        Self::made_here(config)
+    }
+
     fn finish(mut config: rustls::ServerConfig, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         config.max_early_data_size = u32::MAX;
         config.key_log = Arc::new(KeyLogFile::new());
-        Self::new(Arc::new(config))
+        Self::made_here(config)
     }
+
+    fn made_here(config: rustls::ServerConfig) -> Result<Self, TlsConfigError> {
+        Ok(Self {
+            is_ours: true,
+            ..Self::new(Arc::new(config))?
+        })
+    }
+}
+
+fn builder(
+    provider: Arc<CryptoProvider>,
+) -> Result<rustls::ConfigBuilder<rustls::ServerConfig, rustls::WantsVerifier>, rustls::Error> {
+    rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
 }
 
 impl fmt::Debug for QuicServerConfig {

@@ -17,6 +17,7 @@ use super::suites::tls_version;
 use super::tickets::ConnectionTickets;
 use crate::crypto::{ExportError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session};
 use crate::error::{Fault, TlsFailure, TransportError};
+use crate::key_exchange::KeyExchangeGroup;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -98,6 +99,11 @@ impl TlsSession {
         Some(Exporter::new(suite, secret))
     }
 
+    fn key_exchange(&self) -> Option<KeyExchangeGroup> {
+        let group = self.inner.negotiated_key_exchange_group()?;
+        Some(KeyExchangeGroup(group.name().into()))
+    }
+
     fn server_name(&self) -> Option<&str> {
         match &self.inner {
             Connection::Client(_) => None,
@@ -110,10 +116,17 @@ impl Session for TlsSession {
     fn handshake_data(&self) -> Option<HandshakeData> {
         let protocol = self.inner.alpn_protocol();
         let server_name = self.server_name();
-        let is_known = protocol.is_some() || server_name.is_some() || !self.inner.is_handshaking();
+        let key_exchange = self.key_exchange();
+        // The group is the last that a server decides on: it may ask for another ClientHello before that
+        // (HelloRetryRequest). A client learns the protocol later, if there is one.
+        let is_known = match &self.inner {
+            Connection::Client(client) => protocol.is_some() || !client.is_handshaking(),
+            Connection::Server(_) => key_exchange.is_some(),
+        };
         is_known.then(|| HandshakeData {
             protocol: protocol.map(<[u8]>::to_vec),
             server_name: server_name.map(str::to_owned),
+            key_exchange,
         })
     }
 

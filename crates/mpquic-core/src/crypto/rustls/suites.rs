@@ -1,9 +1,10 @@
-//! The provider of TLS, its suites, and whether they do for multipath QUIC.
+//! The provider of TLS, its suites and key exchanges, and whether they do for multipath QUIC.
 
-use rustls::CipherSuite;
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::quic::{self, Suite};
+use rustls::{CipherSuite, NamedGroup};
 
+use crate::key_exchange::KeyExchangeGroup;
 use crate::version::Version;
 
 /// Enough for the transport parameters that we announce, bytes.
@@ -18,13 +19,64 @@ pub enum TlsConfigError {
     /// The provider's keys of this suite do not know path IDs.
     #[error("the TLS provider's {0:?} does not support multipath QUIC")]
     NoMultipath(CipherSuite),
+    /// The configuration was made by rustls, whose provider has decided on the key exchange.
+    #[error(
+        "a TLS configuration that was made elsewhere keeps its key exchange: make it with `KeyExchange::{0:?}.provider()`"
+    )]
+    KeyExchangeOfProvider(KeyExchange),
     /// rustls refuses the configuration.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
 }
 
+/// Which ways to agree on the secrets of a connection a client offers, or a server takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum KeyExchange {
+    /// X25519MLKEM768 first (draft-ietf-tls-ecdhe-mlkem), and elliptic curves for peers that do not
+    /// have it: whoever records a connection cannot read it with a quantum computer later. A client's
+    /// ClientHello takes two datagrams.
+    ///
+    /// The feature `aws-lc-rs` has it. With `ring` alone, this is the same as [`Self::Classical`].
+    #[default]
+    Hybrid,
+    /// Elliptic curves only. A client's ClientHello fits one datagram.
+    Classical,
+}
+
+impl KeyExchange {
+    /// The compiled-in provider of TLS with these key exchanges; otherwise as [`provider`].
+    pub fn provider(self) -> CryptoProvider {
+        let mut provider = provider();
+        self.restrict(&mut provider);
+        provider
+    }
+
+    /// False for [`Self::Hybrid`] if the compiled-in provider does not have it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Hybrid => provider().kx_groups.into_iter().any(is_post_quantum),
+            Self::Classical => true,
+        }
+    }
+
+    /// Leaves these key exchanges to a provider, of those it has.
+    pub(super) fn restrict(self, provider: &mut CryptoProvider) {
+        match self {
+            Self::Hybrid => {
+                (provider.kx_groups).sort_by_key(|group| group.name() != NamedGroup::X25519MLKEM768)
+            }
+            Self::Classical => provider.kx_groups.retain(|group| !is_post_quantum(*group)),
+        }
+    }
+}
+
+fn is_post_quantum(group: &dyn SupportedKxGroup) -> bool {
+    KeyExchangeGroup(group.name().into()).is_post_quantum()
+}
+
 /// The compiled-in provider with the suites of TLS 1.3, AES-128-GCM first: it is the fastest where
-/// the processor helps, and the keys of all suites are strong enough.
+/// the processor helps, and the keys of all suites are strong enough. Its key exchanges are those of
+/// [`KeyExchange::Hybrid`].
 pub fn provider() -> CryptoProvider {
     #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
     let mut provider = rustls::crypto::ring::default_provider();
@@ -36,6 +88,7 @@ pub fn provider() -> CryptoProvider {
     provider
         .cipher_suites
         .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    KeyExchange::Hybrid.restrict(&mut provider);
     provider
 }
 

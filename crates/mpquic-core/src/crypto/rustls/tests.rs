@@ -14,6 +14,7 @@ use crate::ids::PathId;
 use crate::version::Version;
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 
+mod key_exchange;
 mod messages;
 
 const H3: &[u8] = b"h3";
