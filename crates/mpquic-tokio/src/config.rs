@@ -7,7 +7,7 @@ use std::time::Duration;
 use mpquic_core::config::{self, InvalidOption, TransportConfig, TransportOptions};
 use mpquic_core::crypto::RetryTokens;
 use mpquic_core::crypto::rustls::{
-    QuicClientConfig, QuicServerConfig, TlsConfigError, provider, roots_in_pem,
+    KeyExchange, QuicClientConfig, QuicServerConfig, TlsConfigError, provider, roots_in_pem,
 };
 use mpquic_core::{TimeSource, TokenMemoryCache, Version};
 use rustls::RootCertStore;
@@ -110,6 +110,8 @@ pub struct ClientConfig {
     /// What connections with this configuration, and with its clones, have learnt for later
     /// connections.
     pub(crate) ways: Arc<Ways>,
+    /// The TLS configuration, unless it is somebody else's.
+    tls: Option<Arc<QuicClientConfig>>,
 }
 
 impl ClientConfig {
@@ -123,6 +125,15 @@ impl ClientConfig {
             server_addresses: Vec::new(),
             possible_addresses: Vec::new(),
             ways: Arc::default(),
+            tls: None,
+        }
+    }
+
+    fn by(tls: QuicClientConfig) -> Self {
+        let tls = Arc::new(tls);
+        Self {
+            tls: Some(tls.clone()),
+            ..Self::new(tls)
         }
     }
 
@@ -145,7 +156,7 @@ impl ClientConfig {
     /// If there are no roots, no protocol is named, or TLS refuses the configuration.
     pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let crypto = QuicClientConfig::with_roots(roots, protocols(alpn)?)?;
-        Ok(Self::new(Arc::new(crypto)))
+        Ok(Self::by(crypto))
     }
 
     /// Trusts servers whose certificate leads to one of the certificates in a PEM file, or is one of them.
@@ -175,7 +186,7 @@ impl ClientConfig {
     /// If no protocol is named, or TLS refuses the configuration.
     pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let crypto = QuicClientConfig::with_pin(fingerprint, protocols(alpn)?)?;
-        Ok(Self::new(Arc::new(crypto)))
+        Ok(Self::by(crypto))
     }
 
     /// Trusts the server with this public key, which the server shows without a certificate (RFC
@@ -189,7 +200,7 @@ impl ClientConfig {
         alpn: &[&[u8]],
     ) -> Result<Self, ConfigError> {
         let crypto = QuicClientConfig::with_raw_public_key(key, protocols(alpn)?)?;
-        Ok(Self::new(Arc::new(crypto)))
+        Ok(Self::by(crypto))
     }
 
     /// Trusts every server: encryption without authentication. For tests and measurements.
@@ -199,7 +210,34 @@ impl ClientConfig {
     /// If no protocol is named, or TLS refuses the configuration.
     pub fn dangerous_insecure(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let crypto = QuicClientConfig::dangerous_trusting_any_certificate(protocols(alpn)?)?;
-        Ok(Self::new(Arc::new(crypto)))
+        Ok(Self::by(crypto))
+    }
+
+    /// How clients agree with servers on the secrets of a connection: [`KeyExchange::Hybrid`] by default,
+    /// which quantum computers do not break. It takes two datagrams, where [`KeyExchange::Classical`] takes
+    /// one. [`ConnectionStats::key_exchange`](crate::ConnectionStats::key_exchange) tells what a connection
+    /// has agreed on.
+    ///
+    /// # Errors
+    ///
+    /// If the TLS configuration was given to [`Self::new`]: its own provider decides.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mpquic_tokio::{ClientConfig, KeyExchange};
+    ///
+    /// let config = ClientConfig::dangerous_insecure(&[b"hello"])?;
+    /// let config = config.key_exchange(KeyExchange::Classical)?;
+    /// # Ok::<(), mpquic_tokio::ConfigError>(())
+    /// ```
+    pub fn key_exchange(mut self, wanted: KeyExchange) -> Result<Self, ConfigError> {
+        let tls = self.tls.as_ref();
+        let tls = tls.ok_or(TlsConfigError::KeyExchangeOfProvider(wanted))?;
+        let tls = Arc::new(tls.key_exchange(wanted)?);
+        self.core.crypto = tls.clone();
+        self.tls = Some(tls);
+        Ok(self)
     }
 
     /// Replaces the transport configuration, which several configurations may share;
@@ -286,6 +324,8 @@ impl ClientConfig {
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     pub(crate) core: config::ServerOptions,
+    /// The TLS configuration, unless it is somebody else's.
+    tls: Option<Arc<QuicServerConfig>>,
 }
 
 impl ServerConfig {
@@ -297,7 +337,15 @@ impl ServerConfig {
     pub fn new(crypto: Arc<dyn mpquic_core::crypto::ServerCrypto>) -> Result<Self, ConfigError> {
         let transport = default_transport_config();
         let core = config::ServerOptions::new(crypto, transport, random()?);
-        Ok(Self { core })
+        Ok(Self { core, tls: None })
+    }
+
+    fn by(tls: QuicServerConfig) -> Result<Self, ConfigError> {
+        let tls = Arc::new(tls);
+        Ok(Self {
+            tls: Some(tls.clone()),
+            ..Self::new(tls)?
+        })
     }
 
     /// Checks the options; ports of preferred addresses need not be chosen yet.
@@ -328,7 +376,7 @@ impl ServerConfig {
         alpn: &[&[u8]],
     ) -> Result<Self, ConfigError> {
         let crypto = QuicServerConfig::with_certificate(chain, key, protocols(alpn)?)?;
-        Self::new(Arc::new(crypto))
+        Self::by(crypto)
     }
 
     /// Identifies the server by the certificate chain in one PEM file and the private key in
@@ -367,7 +415,7 @@ impl ServerConfig {
         alpn: &[&[u8]],
     ) -> Result<(Self, SubjectPublicKeyInfoDer<'static>), ConfigError> {
         let (crypto, public) = QuicServerConfig::with_raw_public_key(key, protocols(alpn)?)?;
-        Ok((Self::new(Arc::new(crypto))?, public))
+        Ok((Self::by(crypto)?, public))
     }
 
     /// Identifies the server by a new self-signed certificate for these names, which clients have
@@ -388,6 +436,22 @@ impl ServerConfig {
         let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
         let config = Self::with_certificate(vec![certificate.clone()], key.into(), alpn)?;
         Ok((config, certificate))
+    }
+
+    /// How the server agrees with clients on the secrets of a connection, if they offer it:
+    /// [`KeyExchange::Hybrid`] by default, which quantum computers do not break. With
+    /// [`KeyExchange::Classical`], a handshake takes less of the processor.
+    ///
+    /// # Errors
+    ///
+    /// If the TLS configuration was given to [`Self::new`]: its own provider decides.
+    pub fn key_exchange(mut self, wanted: KeyExchange) -> Result<Self, ConfigError> {
+        let tls = self.tls.as_ref();
+        let tls = tls.ok_or(TlsConfigError::KeyExchangeOfProvider(wanted))?;
+        let tls = Arc::new(tls.key_exchange(wanted)?);
+        self.core.crypto = tls.clone();
+        self.tls = Some(tls);
+        Ok(self)
     }
 
     /// Replaces the transport configuration, which several configurations may share;

@@ -61,7 +61,7 @@
 //!
 //! | Feature | What it brings |
 //! |---|---|
-//! | `aws-lc-rs` (default), `ring` | the library that encrypts: choose one of the two. With both, aws-lc-rs is used, which is faster |
+//! | `aws-lc-rs` (default), `ring` | the library that encrypts: choose one of the two. With both, aws-lc-rs is used, which is faster, and has the key exchange X25519MLKEM768 |
 //! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`], [`interface_addresses`] |
 //! | `memory-network` | `MemoryNetwork`: sockets in memory, for tests |
 //! | `metrics` | `Endpoint::report_metrics` |
@@ -168,12 +168,13 @@ pub use mpquic_core::config::{
     AckFrequencyOptions, ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption,
     TransportConfig, TransportOptions,
 };
+pub use mpquic_core::crypto::rustls::KeyExchange;
 pub use mpquic_core::crypto::{ExportError, HandshakeData, RetryTokenKey, RetryTokens};
 pub use mpquic_core::{
     AnnounceError, ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
-    Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathMap, PathState,
+    Fault, FourTuple, FrameCounts, FrameKind, KeyExchangeGroup, MemoryUse, PathEvent, PathId, PathMap, PathState,
     PathStats, PathStatus, ResetAtError, Resumption, SendDatagramError, ServerAddress, Side,
     StdSystemTime, StreamId, TimeSource, TlsFailure, TokenMemoryCache, TokenStore, TransportError,
     TransportErrorCode, VarInt, Version, WrittenChunks, ZeroRtt,

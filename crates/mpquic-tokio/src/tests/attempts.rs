@@ -230,7 +230,14 @@ async fn a_short_exchange_takes_two_datagrams_each_way() -> TestResult {
         connection.close(0u32.into(), b"");
         Ok::<_, Error>(sent)
     };
-    assert_eq!(tokio::try_join!(ask, serve)?, (2, 2));
+    let told = tokio::try_join!(ask, serve)?;
+    for port in [&pair.at_client[0], &pair.at_server[0]] {
+        for call in port.take_calls() {
+            let sizes: Vec<_> = call.datagrams.iter().map(|d| (d.len(), d[0])).collect();
+            eprintln!("{:?} {sizes:?}", call.at);
+        }
+    }
+    assert_eq!(told, (2, 2));
     Ok(())
 }
 

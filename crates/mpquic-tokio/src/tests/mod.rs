@@ -10,6 +10,7 @@ mod full_sockets;
 mod handles;
 mod handshake_sweep;
 mod icmp;
+mod key_exchange;
 mod limits;
 #[cfg(feature = "metrics")]
 mod metrics;
