@@ -19,6 +19,7 @@ use crate::options::reach::Reach;
 use crate::options::{Alpn, Local, parse_url};
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
+use crate::report;
 use crate::text::json;
 
 /// How long a connection is observed for its round trip and its largest datagram.
@@ -97,6 +98,7 @@ struct Reached {
     ecn: &'static str,
     multipath: bool,
     quic_version: String,
+    key_exchange: Option<String>,
     protocol: String,
 }
 
@@ -275,6 +277,7 @@ async fn try_from(
         },
         multipath: connection.is_multipath(),
         quic_version: connection.version().to_string(),
+        key_exchange: report::key_exchange(&connection),
         protocol: String::from_utf8_lossy(&protocol).into_owned(),
     };
     leave(&endpoint, &connection, 0u32.into()).await;
@@ -643,6 +646,7 @@ mod tests {
             ecn: "capable",
             multipath: true,
             quic_version: "v1".to_owned(),
+            key_exchange: Some("x25519".to_owned()),
             protocol: "h3".to_owned(),
         };
         let failed = Cause::Connect.failed("no answer\nat all");
@@ -680,7 +684,7 @@ a          192.0.2.7  usable
             objects,
             [
                 r#"{"round":3,"interface":"lo","address":"::1","left_out":"loopback"}"#,
-                r#"{"round":3,"interface":"eth0","address":"192.0.2.1","left_out":null,"server":"192.0.2.9:443","handshake_ms":1.25,"min_rtt_ms":0.5,"rtt_ms":0.75,"mtu":1452,"ecn":"capable","multipath":true,"quic_version":"v1","protocol":"h3"}"#,
+                r#"{"round":3,"interface":"eth0","address":"192.0.2.1","left_out":null,"server":"192.0.2.9:443","handshake_ms":1.25,"min_rtt_ms":0.5,"rtt_ms":0.75,"mtu":1452,"ecn":"capable","multipath":true,"quic_version":"v1","key_exchange":"x25519","protocol":"h3"}"#,
                 r#"{"round":3,"interface":null,"address":null,"left_out":null,"error":"no answer at all"}"#,
                 r#"{"round":3,"interface":"a","address":"192.0.2.7","left_out":null}"#,
             ]

@@ -17,7 +17,7 @@ use mpquic_tokio::{
 use crate::files::{Content, Entry, Listing, OpenError, Reader, Source};
 use crate::options::reach::Reach;
 use crate::options::trust::{Fingerprint, Trust, Verifier};
-use crate::options::{Alpn, Cipher};
+use crate::options::{Alpn, TlsArgs};
 use crate::rate::controller::limited;
 use crate::serve::drain::{Drain, Draining, drain};
 use crate::serve::endpoints::Endpoints;
@@ -369,7 +369,7 @@ impl Served {
         transport: TransportOptions,
     ) -> (Endpoint, Self, Draining) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+        let (config, pin) = serve::self_signed(&[any], &[alpn.bytes()]).unwrap();
         let config = config.transport_config(transport.build().unwrap());
         let server = builder.server(config).build().unwrap();
         let (drain, draining) = drain();
@@ -442,7 +442,7 @@ impl Served {
         address: SocketAddr,
         window: u64,
     ) -> Result<(Endpoint, Connection), ConnectionError> {
-        let provider = Cipher::provider(None);
+        let provider = TlsArgs::default().provider();
         let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
         let mut transport = mpquic_tokio::default_transport();
         transport.initial_stream_receive_window = window;
@@ -582,7 +582,7 @@ pub(crate) struct Pair {
 /// A connection whose server is played by the test.
 pub(crate) async fn pair(alpn: Alpn) -> Pair {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+    let (config, pin) = serve::self_signed(&[any], &[alpn.bytes()]).unwrap();
     let server = Endpoint::builder().bind(any).server(config);
     let server = server.build().unwrap();
     let config = ClientConfig::with_pin(pin.0, &[alpn.bytes()]).unwrap();

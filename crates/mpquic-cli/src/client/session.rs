@@ -29,7 +29,7 @@ use crate::options::identity::Identity;
 use crate::options::origin::{self, absent};
 use crate::options::reach::Reach;
 use crate::options::trust::{Trust, Verifier};
-use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
+use crate::options::{Alpn, DATAGRAM_BUFFER, Local};
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::rate::Rate;
@@ -175,7 +175,7 @@ impl<'a> Sessions<'a> {
                 ));
             }
         }
-        let provider = Cipher::provider(args.connections.cipher);
+        let provider = args.connections.tls.provider();
         let trust = args.trust.trust();
         let verifier = Verifier::new(&trust, provider)?;
         let known_hosts = match trust {

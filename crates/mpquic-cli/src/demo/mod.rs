@@ -24,7 +24,7 @@ use crate::get::download::{Download, Treatment};
 use crate::get::left::Left;
 use crate::get::sink::Destination;
 use crate::options::trust::{Trust, Verifier};
-use crate::options::{Alpn, Cipher};
+use crate::options::{Alpn, TlsArgs};
 use crate::process::failure::Failure;
 use crate::process::screen;
 use crate::rate::Limit;
@@ -44,7 +44,7 @@ const STALL: Duration = Duration::from_secs(60);
 pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let generated = Arc::new(Generated::new(args.mib << 20));
     let alpn = [Alpn::HqInterop.bytes()];
-    let (config, fingerprint) = serve::self_signed(&[], None, &alpn)?;
+    let (config, fingerprint) = serve::self_signed(&[], &alpn)?;
     let mut transport = args.policy.transport(PATHS);
     if let Limit(Some(rate)) = args.rate {
         transport.controller = limited(transport.controller, rate.bytes_per_second());
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     };
     let relay = Relay::start(second.ip(), second).await;
     let relay = relay.map_err(|error| Failure::other(format!("no link to cut: {error}")))?;
-    let verifier = Verifier::new(&Trust::Pin(fingerprint), Cipher::provider(None))?;
+    let verifier = Verifier::new(&Trust::Pin(fingerprint), TlsArgs::default().provider())?;
     let mut transport = args.policy.transport(PATHS);
     args.qlog.apply(&mut transport)?;
     let transport = transport.build().map_err(Failure::usage)?;

@@ -405,6 +405,7 @@ impl<'a> Download<'a> {
             retries: 0,
             longest_gap_ms: Some(longest_gap.as_secs_f64() * 1e3),
             quic_version: connection.version().to_string(),
+            key_exchange: report::key_exchange(connection),
             protocol: String::from_utf8_lossy(protocol).into_owned(),
             file,
             is_sent: false,

@@ -13,7 +13,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::{Digest, Sha256};
 
-use crate::options::Cipher;
+use crate::options::TlsArgs;
 use crate::options::reach::Reach;
 use crate::options::trust::{Fingerprint, Shown};
 use crate::process::failure::{Cause, Failure};
@@ -125,13 +125,13 @@ impl Identity {
     /// are `clients`, clients need a certificate of them. With `tickets`, 0-RTT data is refused.
     pub(crate) fn config(
         &self,
-        cipher: Option<Cipher>,
+        tls: TlsArgs,
         alpn: &[&[u8]],
         clients: Option<RootCertStore>,
         tickets: Option<Arc<SharedTickets>>,
     ) -> Result<ServerConfig, Failure> {
         let token_key = self.derived_key("mpquic address validation tokens");
-        let mut config = self.tls_config(cipher, alpn, clients)?;
+        let mut config = self.tls_config(tls, alpn, clients)?;
         config.max_early_data_size = u32::MAX;
         config.key_log = Arc::new(rustls::KeyLogFile::new());
         let mut crypto = QuicServerConfig::new(Arc::new(config)).map_err(unusable)?;
@@ -154,20 +154,20 @@ impl Identity {
     /// A configuration with it for TCP.
     pub(crate) fn tls(
         &self,
-        cipher: Option<Cipher>,
+        tls: TlsArgs,
         alpn: &[&[u8]],
     ) -> Result<Arc<rustls::ServerConfig>, Failure> {
-        Ok(Arc::new(self.tls_config(cipher, alpn, None)?))
+        Ok(Arc::new(self.tls_config(tls, alpn, None)?))
     }
 
     /// The common part of both configurations.
     fn tls_config(
         &self,
-        cipher: Option<Cipher>,
+        tls: TlsArgs,
         alpn: &[&[u8]],
         clients: Option<RootCertStore>,
     ) -> Result<rustls::ServerConfig, Failure> {
-        let provider = Arc::new(Cipher::provider(cipher));
+        let provider = Arc::new(tls.provider());
         let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(unusable)?;
@@ -217,7 +217,7 @@ mod tests {
         let identity = Identity::make(&addresses).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(identity.chain[0].clone()).unwrap();
-        let provider = Arc::new(Cipher::provider(None));
+        let provider = Arc::new(TlsArgs::default().provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
         let is_named = |name: &'static str| {

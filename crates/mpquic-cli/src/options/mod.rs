@@ -21,6 +21,7 @@ use http::uri::Authority;
 use mpquic_core::Version;
 use mpquic_core::config::TransportOptions;
 use mpquic_core::congestion::ControllerFactory;
+use mpquic_core::crypto::rustls::KeyExchange;
 use mpquic_core::sched::SchedulerFactory;
 use mpquic_qlog::Directory;
 use rustls::CipherSuite;
@@ -36,9 +37,8 @@ use crate::text::url;
 // replace the help text of the command, here and below.)
 #[derive(Debug, Args)]
 pub(crate) struct Connections {
-    /// Use only this cipher suite
-    #[arg(long, value_name = "NAME")]
-    pub(crate) cipher: Option<Cipher>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) drill: DrillArgs,
     #[command(flatten)]
@@ -219,11 +219,38 @@ impl Cipher {
             Self::Chacha20 => CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
         }
     }
+}
 
-    /// The TLS provider with only this cipher suite, or with all of them.
-    pub(crate) fn provider(wanted: Option<Self>) -> CryptoProvider {
-        let mut provider = mpquic_core::crypto::rustls::provider();
-        if let Some(wanted) = wanted {
+/// How client and server agree on the secrets of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Exchange {
+    /// X25519MLKEM768 first, which quantum computers do not break, and elliptic curves for peers that do not have it
+    #[cfg_attr(not(feature = "aws-lc-rs"), value(skip))]
+    Hybrid,
+    /// Elliptic curves only, whose handshakes take less time and smaller packets
+    Classical,
+}
+
+/// What of TLS can be chosen.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct TlsArgs {
+    /// Use this cipher suite and no other
+    #[arg(long, value_name = "NAME")]
+    cipher: Option<Cipher>,
+    /// Agree on the secrets of connections this way: `hybrid` if it is there, unless `classical` is asked for
+    #[arg(long, value_name = "NAME")]
+    key_exchange: Option<Exchange>,
+}
+
+impl TlsArgs {
+    /// The TLS provider with what was chosen.
+    pub(crate) fn provider(self) -> CryptoProvider {
+        let exchange = match self.key_exchange {
+            None | Some(Exchange::Hybrid) => KeyExchange::Hybrid,
+            Some(Exchange::Classical) => KeyExchange::Classical,
+        };
+        let mut provider = exchange.provider();
+        if let Some(wanted) = self.cipher {
             let suites = &mut provider.cipher_suites;
             suites.retain(|suite| suite.suite() == wanted.suite());
         }
@@ -444,12 +471,32 @@ mod tests {
 
     #[test]
     fn named_cipher_suite_is_the_only_one() {
-        assert_eq!(Cipher::provider(None).cipher_suites.len(), 3);
+        assert_eq!(TlsArgs::default().provider().cipher_suites.len(), 3);
         for cipher in [Cipher::Aes128, Cipher::Aes256, Cipher::Chacha20] {
-            let suites = Cipher::provider(Some(cipher)).cipher_suites;
+            let tls = TlsArgs {
+                cipher: Some(cipher),
+                key_exchange: None,
+            };
+            let suites = tls.provider().cipher_suites;
             let suites: Vec<_> = suites.iter().map(|suite| suite.suite()).collect();
             assert_eq!(suites, [cipher.suite()]);
         }
+    }
+
+    #[cfg(feature = "aws-lc-rs")]
+    #[test]
+    fn the_hybrid_key_exchange_can_be_left_out() {
+        use rustls::NamedGroup;
+        let groups = |options: &[&str]| {
+            let provider = line(options).connections.tls.provider();
+            let groups = provider.kx_groups.iter().map(|group| group.name());
+            groups.collect::<Vec<_>>()
+        };
+        let hybrid = NamedGroup::X25519MLKEM768;
+        assert_eq!(groups(&[])[0], hybrid);
+        assert_eq!(groups(&["--key-exchange", "hybrid"])[0], hybrid);
+        let classical = groups(&["--key-exchange", "classical"]);
+        assert!(classical[0] == NamedGroup::X25519 && !classical.contains(&hybrid));
     }
 
     #[test]

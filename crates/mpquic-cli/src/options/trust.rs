@@ -344,7 +344,7 @@ mod tests {
 
     use super::*;
     use crate::client::session::{Purpose, Sessions};
-    use crate::options::{Alpn, Cipher};
+    use crate::options::{Alpn, TlsArgs};
     use crate::process::failure::Cause;
     use crate::serve::limits::Limits;
     use crate::testing::{Anything, Served, reach, soon};
@@ -432,7 +432,7 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(read().unwrap_err().message().starts_with(&start));
-        let provider = Arc::new(Cipher::provider(None));
+        let provider = Arc::new(TlsArgs::default().provider());
         let none = authorities(RootCertStore::empty(), &provider).unwrap();
         assert!(none.is_none(), "nobody can be trusted");
     }
@@ -482,7 +482,7 @@ mod tests {
         let expired = own_authority("localhost", 2001);
         std::fs::write(&path, trusted.pem() + &expired.pem()).unwrap();
         let trust = Trust::Authorities(path);
-        let verifier = Verifier::new(&trust, Cipher::provider(None)).unwrap();
+        let verifier = Verifier::new(&trust, TlsArgs::default().provider()).unwrap();
         let told = |certificate: &rcgen::Certificate, name: &'static str| {
             let name = ServerName::try_from(name).unwrap();
             let checked =
@@ -512,7 +512,7 @@ mod tests {
     /// Only who trusts servers at first remembers what is met, and for the last one only.
     #[test]
     fn first_use_remembers_the_last_server() {
-        let verifier = |trust: &Trust| Verifier::new(trust, Cipher::provider(None)).unwrap();
+        let verifier = |trust: &Trust| Verifier::new(trust, TlsArgs::default().provider()).unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = made.cert.der();
         let seen = Fingerprint::of(certificate);

@@ -22,7 +22,7 @@ use crate::perf::report::{Connected, Datagrams, Event, Measured, PathFigures, te
 use crate::perf::stream::{Client, HEADER, lost};
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
-use crate::report::Amount;
+use crate::report::{self, Amount};
 use crate::report::latency::{Bufferbloat, Latencies, Spread};
 use crate::report::live::Direction;
 use crate::report::live_terminal::beside;
@@ -71,6 +71,7 @@ async fn measure(args: &Perf, sessions: &Sessions<'_>, server: &str) -> Result<(
         seconds,
         multipath: connection.is_multipath(),
         quic_version: connection.version().to_string(),
+        key_exchange: report::key_exchange(&connection),
     });
     tell(&event, args.json);
     all_paths(&connection).await;

@@ -25,6 +25,7 @@ pub(crate) struct Connected {
     pub(crate) seconds: f64,
     pub(crate) multipath: bool,
     pub(crate) quic_version: String,
+    pub(crate) key_exchange: Option<String>,
 }
 
 /// What was measured in a part of the time, or in all of it.

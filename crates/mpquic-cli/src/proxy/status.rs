@@ -72,6 +72,7 @@ pub(crate) struct Status {
 struct ConnectionRow {
     peer: Option<String>,
     multipath: bool,
+    key_exchange: Option<String>,
     paths: Vec<PathReport>,
 }
 
@@ -218,6 +219,7 @@ fn connection_row(connection: &Connection) -> ConnectionRow {
     ConnectionRow {
         peer: connection.remote_address().map(|peer| peer.to_string()),
         multipath: connection.is_multipath(),
+        key_exchange: report::key_exchange(connection),
         paths,
     }
 }
@@ -605,6 +607,7 @@ mod tests {
         let connection = |peer: &str, paths| ConnectionRow {
             peer: Some(peer.to_owned()),
             multipath: paths != 1,
+            key_exchange: Some("x25519".to_owned()),
             paths: (0..paths).map(|id| path(id, bytes)).collect(),
         };
         Status {
@@ -674,6 +677,7 @@ tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/
         let stranger = ConnectionRow {
             peer: Some("c".to_owned()),
             multipath: true,
+            key_exchange: None,
             paths: Vec::new(),
         };
         assert_eq!(before.of_path(&stranger, &path(0, 1)), [0, 0]);

@@ -401,6 +401,7 @@ fn report_of(connection: &Connection, before: &Counters) -> Report {
         retries: 0,
         longest_gap_ms: None,
         quic_version: connection.version().to_string(),
+        key_exchange: report::key_exchange(connection),
         protocol: String::from_utf8_lossy(Alpn::H3.bytes()).into_owned(),
         file: None,
         is_sent: true,

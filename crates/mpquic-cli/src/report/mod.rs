@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use mpquic_core::{ConnectionStats, PathState, PathStats};
+use mpquic_tokio::Connection;
 use serde::{Deserialize, Serialize};
 
 /// Bytes, and how fast they went.
@@ -55,6 +56,7 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) longest_gap_ms: Option<f64>,
     pub(crate) quic_version: String,
+    pub(crate) key_exchange: Option<String>,
     pub(crate) protocol: String,
     /// Where the file was written; absent for standard output.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +117,12 @@ impl Counters {
             self.extra_received.saturating_sub(earlier.extra_received),
         )
     }
+}
+
+/// The name of the group by which both sides have agreed on their secrets.
+pub(crate) fn key_exchange(connection: &Connection) -> Option<String> {
+    let group = connection.stats().key_exchange;
+    group.map(|group| group.to_string())
 }
 
 /// A path's state in one word.
@@ -322,6 +330,7 @@ mod tests {
             retries: 0,
             longest_gap_ms: Some(12.5),
             quic_version: "v1".to_owned(),
+            key_exchange: Some("X25519MLKEM768".to_owned()),
             protocol: String::new(),
             file: None,
             is_sent: false,
@@ -336,7 +345,7 @@ mod tests {
         assert_eq!(
             json,
             format!(
-                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"extra_bytes_sent":3,"extra_bytes_received":4,"multipath":false,"longest_gap_ms":12.5,"quic_version":"v1","protocol":""}}"#
+                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"extra_bytes_sent":3,"extra_bytes_received":4,"multipath":false,"longest_gap_ms":12.5,"quic_version":"v1","key_exchange":"X25519MLKEM768","protocol":""}}"#
             )
         );
     }

@@ -137,7 +137,7 @@ mod tests {
     const CLIENTS: usize = 8;
 
     fn config() -> (ServerConfig, crate::options::trust::Fingerprint) {
-        serve::self_signed(&[], None, &[Alpn::H3.bytes()]).unwrap()
+        serve::self_signed(&[], &[Alpn::H3.bytes()]).unwrap()
     }
 
     /// All workers treat clients equally.

@@ -145,7 +145,7 @@ mod tests {
         let all = fleet.server.nonces_left().unwrap();
         let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         let alpn = Alpn::HqInterop;
-        let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+        let (config, pin) = serve::self_signed(&[any], &[alpn.bytes()]).unwrap();
         let builder = Endpoint::builder().bind(any).server(config);
         let builder = builder.connection_ids(fleet.connection_ids());
         let endpoint = builder.build().unwrap();

@@ -220,7 +220,7 @@ impl Listening {
             return Err(Failure::usage(error));
         }
         let config = identity
-            .config(self.connections.cipher, alpn, clients, tickets)?
+            .config(self.connections.tls, alpn, clients, tickets)?
             .transport_config(transport)
             .max_connections(most as usize);
         let retry_tokens = self.quic_lb.as_deref().map(fleet::retry_tokens);
@@ -541,7 +541,7 @@ mod tests {
     /// The addresses to announce for this one, by a server that listens on `listen`.
     async fn announced(listen: &str, address: impl Fn(u16) -> String) -> Vec<SocketAddr> {
         let any: SocketAddr = listen.parse().unwrap();
-        let (config, _) = serve::self_signed(&[any], None, &[b"h3"]).unwrap();
+        let (config, _) = serve::self_signed(&[any], &[b"h3"]).unwrap();
         let server = Endpoint::builder().bind(any).server(config);
         let endpoint = server.build().unwrap();
         let port = endpoint.local_addrs()[0].port();
@@ -565,7 +565,7 @@ mod tests {
             assert!(addresses[1].ip().is_loopback(), "{addresses:?}");
         }
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let (config, _) = serve::self_signed(&[any], None, &[b"h3"]).unwrap();
+        let (config, _) = serve::self_signed(&[any], &[b"h3"]).unwrap();
         let server = Endpoint::builder().bind(any).server(config.clone());
         let endpoints = Endpoints::one(server.build().unwrap());
         let unusable = "0.0.0.0:5".parse().unwrap();

@@ -38,7 +38,7 @@ use crate::files::{Directory, Source};
 use crate::options::drill::{self, Step};
 use crate::options::identity::Identity;
 use crate::options::trust::Fingerprint;
-use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER};
+use crate::options::{Alpn, DATAGRAM_BUFFER, TlsArgs};
 use crate::process::clock;
 use crate::process::failure::Failure;
 use crate::process::screen;
@@ -102,8 +102,8 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
         tokio::spawn(tend(uploads));
     }
     let endpoints = server.endpoints.clone();
-    let cipher = listening.connections.cipher;
-    let tls = watch::Sender::new(server.identity.tls(cipher, &tcp::ALPN)?);
+    let chosen = listening.connections.tls;
+    let tls = watch::Sender::new(server.identity.tls(chosen, &tcp::ALPN)?);
     if !tcp.is_empty() {
         let announced = tcp::alternatives(&server.listened);
         let beside = service.over_tcp(tls.subscribe(), announced);
@@ -196,7 +196,7 @@ async fn reload(
             let identity = listening.identity()?;
             let most = args.limits.max_connections;
             let config = listening.config(&identity, &alpn(args), transport(args)?, most)?;
-            let over_tcp = identity.tls(listening.connections.cipher, &tcp::ALPN)?;
+            let over_tcp = identity.tls(listening.connections.tls, &tcp::ALPN)?;
             let replaced = endpoints.set_server_config(config);
             replaced.map_err(Failure::usage)?;
             tls.send_replace(over_tcp);
@@ -394,12 +394,12 @@ impl ClientTask {
 /// A configuration with a new self-signed certificate for the addresses listened on.
 pub(crate) fn self_signed(
     addresses: &[SocketAddr],
-    cipher: Option<Cipher>,
     alpn: &[&[u8]],
 ) -> Result<(ServerConfig, Fingerprint), Failure> {
     let identity = Identity::make(addresses)?;
     let fingerprint = identity.fingerprint()?;
-    Ok((identity.config(cipher, alpn, None, None)?, fingerprint))
+    let config = identity.config(TlsArgs::default(), alpn, None, None)?;
+    Ok((config, fingerprint))
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ mod exit_codes;
 mod http3;
 mod http3_get;
 mod json;
+#[cfg(feature = "aws-lc-rs")]
+mod key_exchange;
 mod lab;
 mod limits;
 #[cfg(target_os = "linux")]

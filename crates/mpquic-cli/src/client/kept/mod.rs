@@ -77,12 +77,12 @@ mod tests {
 
     use super::*;
     use crate::options::trust::{Fingerprint, Trust, Verifier};
-    use crate::options::{Alpn, Cipher};
+    use crate::options::{Alpn, TlsArgs};
     use crate::process::clock;
 
     fn config() -> ClientConfig {
         let pin = Fingerprint::of(&b"any"[..].into());
-        let verifier = Verifier::new(&Trust::Pin(pin), Cipher::provider(None)).unwrap();
+        let verifier = Verifier::new(&Trust::Pin(pin), TlsArgs::default().provider()).unwrap();
         ClientConfig::new(Arc::new(verifier.tls(&[Alpn::H3.bytes()]).unwrap()))
     }
 
