@@ -273,6 +273,7 @@ impl Endpoint {
         };
         buf.clear();
         self.forget(&incoming);
+        self.asked.insert(incoming.initial.dcid);
         self.stats.retries += 1;
         let unproven = Unproven {
             server: &incoming.server,

@@ -1,11 +1,36 @@
 //! [`Pressure`]: whether clients come faster than they can be served.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+use quinn_proto::ConnectionId;
 
 use crate::config::ServerConfig;
 
 /// Handshakes that complete are counted for this long.
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// Clients that are remembered as asked: far more than send their first datagrams between those of one.
+const MOST_ASKED: usize = 64;
+
+/// Clients that were asked for a proof of their address last, by the connection ID of their first packets. A
+/// ClientHello may take several datagrams, and the demand may fall between two of them: a connection for the second
+/// one would wait in vain, as its client goes on with the Retry that answered the first.
+#[derive(Debug, Default)]
+pub(super) struct Asked(VecDeque<ConnectionId>);
+
+impl Asked {
+    pub(super) fn insert(&mut self, dcid: ConnectionId) {
+        if self.0.len() >= MOST_ASKED {
+            self.0.pop_front();
+        }
+        self.0.push_back(dcid);
+    }
+
+    pub(super) fn contains(&self, dcid: &ConnectionId) -> bool {
+        self.0.contains(dcid)
+    }
+}
 
 /// What clients have to do to be let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,7 +14,7 @@ use super::answers::{Answers, Unproven};
 use super::attempts::Attempts;
 use super::incoming::Incoming;
 use super::initial::FirstInitial;
-use super::pressure::{Demand, Pressure};
+use super::pressure::{Asked, Demand, Pressure};
 use super::routes::{ConnectionHandle, InitialRoute, Route, RouteCounts, Routes};
 use super::server::Server;
 use super::stateless_reset::MIN_RESET;
@@ -125,6 +125,7 @@ pub struct Endpoint {
     pub(super) attempts: Attempts,
     pub(super) spent_proofs: SpentProofs,
     pub(super) pressure: Pressure,
+    pub(super) asked: Asked,
     pub(super) answers: Answers,
     pub(super) stats: EndpointStats,
 }
@@ -152,6 +153,7 @@ impl Endpoint {
             attempts: Attempts::new(),
             spent_proofs: SpentProofs::new(SPENT_PROOFS),
             pressure: Pressure::default(),
+            asked: Asked::default(),
             stats: EndpointStats::default(),
         }
     }
@@ -294,6 +296,10 @@ impl Endpoint {
         if tokenless.is_some() && dcid.len() < MIN_INITIAL_DCID {
             return Err(Silent::Dropped);
         }
+        let demand = match self.asked.contains(&dcid) {
+            true => demand.max(Demand::Proof),
+            false => demand,
+        };
         if demand == Demand::Proof
             && self.has_room(&server.config)
             && let Some(peek) = tokenless
@@ -413,6 +419,7 @@ impl Endpoint {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let retry_scid = self.new_cid()?;
+        self.asked.insert(client.dcid);
         self.stats.retries += 1;
         self.stats.retries_on_demand += 1;
         Some(self.answers.retry(now, client, retry_scid, buf))

@@ -90,7 +90,7 @@ impl Handshake {
         opening
     }
 
-    /// Keeps a 1-RTT packet until [`Self::take_buffered`] asks for it.
+    /// Keeps a packet until [`Self::take_buffered`] asks for it.
     pub(crate) fn buffer(&mut self, arrival: &Arrival, packet: &ProtectedPacket) -> Opening {
         if self.buffered.push(arrival, packet) {
             Opening::Buffered
@@ -100,15 +100,19 @@ impl Handshake {
     }
 
     /// The first buffered packet that can be processed now: the handshake is complete, and
-    /// `is_ready` is true for the packet's path.
+    /// `is_ready` is true for the packet's path; or it is a 0-RTT packet, and the ClientHello is there.
     pub(crate) fn take_buffered(
         &mut self,
         is_ready: impl Fn(PathId) -> bool,
     ) -> Option<(Arrival, ProtectedPacket)> {
-        if self.buffered.is_empty() || !self.is_complete() {
+        if self.buffered.is_empty() {
             return None;
         }
-        self.buffered.take(is_ready)
+        let (complete, is_early) = (self.is_complete(), self.first_flight.is_some());
+        self.buffered.take(|arrival, header| match header {
+            Header::ZeroRtt { .. } => !is_early,
+            _ => complete && is_ready(arrival.path),
+        })
     }
 
     /// Opens an Initial, Handshake or 0-RTT packet. `application` is the space of path 0.
@@ -122,6 +126,10 @@ impl Handshake {
             Ok(admitted) => admitted,
             Err(reason) => return Opening::Dropped(reason),
         };
+        // RFC 9001 section 5.7: whether there will be keys depends on the rest of the ClientHello.
+        if packet_type == PacketType::ZeroRtt && self.first_flight.is_some() {
+            return self.buffer(arrival, packet);
+        }
         let level = |space| {
             let level = self.level(space);
             let keys = level.and_then(|level| level.keys_of(version));

@@ -1,9 +1,7 @@
-//! [`BufferedPackets`]: 1-RTT packets that arrived too early. RFC 9001 section 5.7 allows to buffer
-//! them.
+//! [`BufferedPackets`]: packets that arrived too early. RFC 9001 section 5.7 allows to buffer them.
 
-use crate::ids::PathId;
 use crate::packet::arrival::Arrival;
-use crate::wire::header::ProtectedPacket;
+use crate::wire::header::{Header, ProtectedPacket};
 
 /// The most packets kept.
 const MAX_PACKETS: usize = 16;
@@ -12,7 +10,7 @@ const MAX_PACKETS: usize = 16;
 const MAX_BYTES: usize = 32 << 10;
 
 /// 1-RTT packets that came before the handshake was complete, or that open a path before we have a
-/// connection ID to answer with.
+/// connection ID to answer with; and 0-RTT packets that came before all of the ClientHello.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedPackets(Vec<(Arrival, ProtectedPacket)>);
 
@@ -37,12 +35,13 @@ impl BufferedPackets {
         self.0.is_empty()
     }
 
-    /// The first packet of a path that `is_ready`.
+    /// The first packet that `is_ready`.
     pub(crate) fn take(
         &mut self,
-        is_ready: impl Fn(PathId) -> bool,
+        is_ready: impl Fn(&Arrival, &Header) -> bool,
     ) -> Option<(Arrival, ProtectedPacket)> {
-        let ready = |(arrival, _): &(Arrival, ProtectedPacket)| is_ready(arrival.path);
+        let ready =
+            |(arrival, packet): &(Arrival, ProtectedPacket)| is_ready(arrival, &packet.header);
         let index = self.0.iter().position(ready)?;
         Some(self.0.remove(index))
     }

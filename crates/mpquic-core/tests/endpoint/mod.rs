@@ -3,6 +3,8 @@
 mod address_validation;
 mod crowd;
 mod packets;
+#[cfg(feature = "aws-lc-rs")]
+mod two_datagrams;
 mod zero_rtt;
 
 use std::net::SocketAddr;
@@ -66,9 +68,12 @@ struct Test {
 type Hosted = (ConnectionHandle, Connection);
 
 impl Test {
-    #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
     fn new() -> Self {
-        let tls = Tls::new(b"test");
+        Self::of(Tls::new(b"test"))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
+    fn of(tls: Tls) -> Self {
         let transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
         let transport = Arc::new(transport);
         let server = Arc::new(tls.server(transport.clone()));
