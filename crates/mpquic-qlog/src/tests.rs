@@ -9,8 +9,8 @@ use mpquic_core::congestion::ResumePhase;
 use mpquic_core::qlog::frame::{Close, Frame};
 use mpquic_core::qlog::{Event, Sink};
 use mpquic_core::{
-    ApplicationClose, ConnectionClose, ConnectionError, ConnectionId, PathId, PreferredAddress,
-    TransportErrorCode, TransportParameters, VarInt,
+    ApplicationClose, ConnectionClose, ConnectionError, ConnectionId, KeyExchangeGroup, PathId,
+    PreferredAddress, TransportErrorCode, TransportParameters, VarInt,
 };
 use serde_json::{Value, json};
 

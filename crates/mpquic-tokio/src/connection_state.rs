@@ -394,9 +394,12 @@ impl LockedConnection<'_> {
         answers.unwrap_or(false)
     }
 
-    /// Sends due packets after datagrams were received.
+    /// Sends due packets after datagrams were received, unless the application is to run first: the
+    /// end of the peer's flight may have arrived after the datagram that this answers.
     pub(crate) fn answer(&mut self, now: Instant) {
-        self.contain(|engine| engine.flush(now));
+        if !self.yields {
+            self.contain(|engine| engine.flush(now));
+        }
     }
 
     /// Runs code of the core that may panic. A panic ends this connection and no other; returns

@@ -174,10 +174,10 @@ pub use mpquic_core::{
     AnnounceError, ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
-    Fault, FourTuple, FrameCounts, FrameKind, KeyExchangeGroup, MemoryUse, PathEvent, PathId, PathMap, PathState,
-    PathStats, PathStatus, ResetAtError, Resumption, SendDatagramError, ServerAddress, Side,
-    StdSystemTime, StreamId, TimeSource, TlsFailure, TokenMemoryCache, TokenStore, TransportError,
-    TransportErrorCode, VarInt, Version, WrittenChunks, ZeroRtt,
+    Fault, FourTuple, FrameCounts, FrameKind, KeyExchangeGroup, MemoryUse, PathEvent, PathId,
+    PathMap, PathState, PathStats, PathStatus, ResetAtError, Resumption, SendDatagramError,
+    ServerAddress, Side, StdSystemTime, StreamId, TimeSource, TlsFailure, TokenMemoryCache,
+    TokenStore, TransportError, TransportErrorCode, VarInt, Version, WrittenChunks, ZeroRtt,
 };
 /// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
 #[doc(no_inline)]

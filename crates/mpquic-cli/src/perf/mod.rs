@@ -22,10 +22,10 @@ use crate::perf::report::{Connected, Datagrams, Event, Measured, PathFigures, te
 use crate::perf::stream::{Client, HEADER, lost};
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
-use crate::report::{self, Amount};
 use crate::report::latency::{Bufferbloat, Latencies, Spread};
 use crate::report::live::Direction;
 use crate::report::live_terminal::beside;
+use crate::report::{Amount, key_exchange};
 
 /// How long after an answer latency is measured again.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
@@ -71,7 +71,7 @@ async fn measure(args: &Perf, sessions: &Sessions<'_>, server: &str) -> Result<(
         seconds,
         multipath: connection.is_multipath(),
         quic_version: connection.version().to_string(),
-        key_exchange: report::key_exchange(&connection),
+        key_exchange: key_exchange(&connection),
     });
     tell(&event, args.json);
     all_paths(&connection).await;

@@ -243,6 +243,7 @@ impl Endpoint {
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
         self.forget(&incoming);
+        self.answered.insert(incoming.initial.dcid);
         self.stats.refused_handshakes += 1;
         let code = TransportErrorCode::CONNECTION_REFUSED;
         self.close(&incoming.initial, incoming.four_tuple(), code, buf)
@@ -273,7 +274,7 @@ impl Endpoint {
         };
         buf.clear();
         self.forget(&incoming);
-        self.asked.insert(incoming.initial.dcid);
+        self.answered.insert(incoming.initial.dcid);
         self.stats.retries += 1;
         let unproven = Unproven {
             server: &incoming.server,

@@ -10,21 +10,24 @@ use crate::config::ServerConfig;
 /// Handshakes that complete are counted for this long.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Clients that are remembered as asked: far more than send their first datagrams between those of one.
-const MOST_ASKED: usize = 64;
+/// Clients that are remembered as answered: far more than send their first datagrams between those of one.
+const MOST_ANSWERED: usize = 64;
 
-/// Clients that were asked for a proof of their address last, by the connection ID of their first packets. A
-/// ClientHello may take several datagrams, and the demand may fall between two of them: a connection for the second
-/// one would wait in vain, as its client goes on with the Retry that answered the first.
+/// Clients that were asked for a proof of their address last, or refused, by the connection ID of their first packets.
+/// A ClientHello may take several datagrams, and there may be room again after the first one was answered: a
+/// connection for the second one would wait in vain, as its client goes by that answer.
 #[derive(Debug, Default)]
-pub(super) struct Asked(VecDeque<ConnectionId>);
+pub(super) struct Answered(VecDeque<ConnectionId>);
 
-impl Asked {
-    pub(super) fn insert(&mut self, dcid: ConnectionId) {
-        if self.0.len() >= MOST_ASKED {
-            self.0.pop_front();
+impl Answered {
+    /// Remembers a client. False if it was there already.
+    pub(super) fn insert(&mut self, dcid: ConnectionId) -> bool {
+        let is_new = !self.contains(&dcid);
+        if is_new {
+            self.0.truncate(MOST_ANSWERED - 1);
+            self.0.push_front(dcid);
         }
-        self.0.push_back(dcid);
+        is_new
     }
 
     pub(super) fn contains(&self, dcid: &ConnectionId) -> bool {

@@ -14,7 +14,7 @@ use super::answers::{Answers, Unproven};
 use super::attempts::Attempts;
 use super::incoming::Incoming;
 use super::initial::FirstInitial;
-use super::pressure::{Asked, Demand, Pressure};
+use super::pressure::{Answered, Demand, Pressure};
 use super::routes::{ConnectionHandle, InitialRoute, Route, RouteCounts, Routes};
 use super::server::Server;
 use super::stateless_reset::MIN_RESET;
@@ -125,7 +125,7 @@ pub struct Endpoint {
     pub(super) attempts: Attempts,
     pub(super) spent_proofs: SpentProofs,
     pub(super) pressure: Pressure,
-    pub(super) asked: Asked,
+    pub(super) answered: Answered,
     pub(super) answers: Answers,
     pub(super) stats: EndpointStats,
 }
@@ -153,7 +153,7 @@ impl Endpoint {
             attempts: Attempts::new(),
             spent_proofs: SpentProofs::new(SPENT_PROOFS),
             pressure: Pressure::default(),
-            asked: Asked::default(),
+            answered: Answered::default(),
             stats: EndpointStats::default(),
         }
     }
@@ -296,7 +296,7 @@ impl Endpoint {
         if tokenless.is_some() && dcid.len() < MIN_INITIAL_DCID {
             return Err(Silent::Dropped);
         }
-        let demand = match self.asked.contains(&dcid) {
+        let demand = match self.answered.contains(&dcid) {
             true => demand.max(Demand::Proof),
             false => demand,
         };
@@ -334,7 +334,7 @@ impl Endpoint {
         let dcid = initial.dcid;
         let remote = four_tuple.remote;
         let admission = Admission::new(&initial, &token, remote, server, &mut self.spent_proofs);
-        let answer = match self.judge(&server.config, admission, demand) {
+        let answer = match self.judge(&server.config, dcid, admission, demand) {
             Verdict::Take(admission) => {
                 let place = self.attempts.insert(now, dcid);
                 self.routes.insert_attempt(dcid, place.key());
@@ -366,6 +366,7 @@ impl Endpoint {
     fn judge(
         &mut self,
         config: &ServerConfig,
+        dcid: ConnectionId,
         admission: Result<Admission, InvalidToken>,
         demand: Demand,
     ) -> Verdict {
@@ -374,9 +375,11 @@ impl Endpoint {
             return Verdict::Close(TransportErrorCode::INVALID_TOKEN);
         };
         if !self.has_room(config) {
-            self.stats.refused_handshakes += 1;
-            self.stats.refused_at_max_connections += u64::from(self.are_all_open(config));
-            self.stats.refused_at_memory_limit += u64::from(self.memory.is_full());
+            if self.answered.insert(dcid) {
+                self.stats.refused_handshakes += 1;
+                self.stats.refused_at_max_connections += u64::from(self.are_all_open(config));
+                self.stats.refused_at_memory_limit += u64::from(self.memory.is_full());
+            }
             return Verdict::Close(TransportErrorCode::CONNECTION_REFUSED);
         }
         if !admission.address_validated && demand != Demand::Nothing {
@@ -419,7 +422,7 @@ impl Endpoint {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let retry_scid = self.new_cid()?;
-        self.asked.insert(client.dcid);
+        self.answered.insert(client.dcid);
         self.stats.retries += 1;
         self.stats.retries_on_demand += 1;
         Some(self.answers.retry(now, client, retry_scid, buf))

@@ -109,9 +109,11 @@ impl Handshake {
             return None;
         }
         let (complete, is_early) = (self.is_complete(), self.first_flight.is_some());
-        self.buffered.take(|arrival, header| match header {
-            Header::ZeroRtt { .. } => !is_early,
-            _ => complete && is_ready(arrival.path),
+        self.buffered.take(|arrival, header| {
+            if matches!(header, Header::ZeroRtt { .. }) {
+                return !is_early;
+            }
+            complete && is_ready(arrival.path)
         })
     }
 

@@ -348,10 +348,10 @@ fn early_data_survives_what_happens_to_either_datagram() {
         let server = &mut network.server.as_mut().unwrap().1;
         assert_eq!(read(server, id), (text, true), "{case}");
         if number < 2 {
-            // What came while a half was missing was kept: nothing but that half was lost.
+            // What came while a half was missing was kept: nothing but that half is sent again.
             let path = network.client.1.path_stats(mpquic_core::PathId::ZERO);
-            let lost = u64::from(fate().is_empty());
-            assert_eq!(path.unwrap().packets_lost, lost, "{case}");
+            let lost = path.unwrap().packets_lost;
+            assert!(lost <= 1, "{case}: {lost}");
         }
     }
 }
@@ -430,6 +430,35 @@ fn who_is_asked_for_a_proof_is_asked_with_both_halves() {
     assert_eq!(test.validated, Some(true));
 }
 
+/// The application decides about a client once.
+#[test]
+fn who_is_refused_does_not_come_again_with_the_second_half() {
+    let mut test = Test::new();
+    let (mut client, flight) = first_flight(&mut test);
+    let four_tuple = FourTuple::new(server_address(), client_address());
+    let arrive = |test: &mut Test, half: usize| {
+        let data = flight[half].clone();
+        (test.server).handle_datagram(test.now, four_tuple, None, data, &mut test.buf)
+    };
+    let Some(DatagramEvent::NewConnection(incoming)) = arrive(&mut test, 0) else {
+        panic!("no attempt");
+    };
+    let close = test.server.refuse(incoming, &mut test.buf).unwrap();
+    let close = BytesMut::from(&test.buf[..close.size]);
+    let second = arrive(&mut test, 1);
+    assert!(
+        matches!(second, Some(DatagramEvent::Response(_))),
+        "{second:?}"
+    );
+    assert_eq!(test.server.stats().refused_handshakes, 1);
+    assert_eq!(test.server.half_open_connections(), 0);
+    test.give_client(&mut client, close);
+    assert!(matches!(
+        lost(&mut client.1),
+        Some(ConnectionError::ConnectionClosed(_))
+    ));
+}
+
 /// RFC 9369 section 4.1: the version is chosen when the whole ClientHello is there; until then the server answers
 /// in that of the client.
 #[test]
@@ -463,8 +492,9 @@ fn a_half_open_connection_keeps_little_of_half_a_client_hello_and_of_all() {
         });
         let counted = test.server.stats().memory;
         let kept = u64::try_from(kept.bytes_current).unwrap();
-        println!("{halves}: {kept} {counted}");
-        assert!(kept < 32 << 10, "{halves}: {kept}");
+        // Of half a ClientHello, TLS knows nothing yet.
+        let most = [16 << 10, 28 << 10][halves - 1];
+        assert!(kept < most, "{halves}: {kept}");
         assert!(counted * 3 / 2 > kept, "{halves}: {counted} of {kept}");
     }
 }

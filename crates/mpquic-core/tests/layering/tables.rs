@@ -375,7 +375,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("options", "process rate text"),
             ("client", "files options process rate report text"),
             ("pages", "text"),
-            ("paths", "client options process text"),
+            ("paths", "client options process report text"),
             ("perf", "client options process rate report"),
             ("get", "client files options perf process rate report text"),
             ("put", "client files options process rate report text"),
