@@ -109,8 +109,13 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let _ = tokio::time::timeout(CLOSE_TIME, accepting).await;
     tell(&args, &report, outage)?;
     let sent = generated.sha256.get().map(|hash| hex(hash));
+    compare(&args, sent, &report.sha256)
+}
+
+/// Says whether the file arrived as it was sent.
+fn compare(args: &Demo, sent: Option<String>, received: &str) -> Result<(), Failure> {
     match sent {
-        Some(sent) if sent == report.sha256 => {
+        Some(sent) if sent == received => {
             let matching = "SHA-256 of what was sent and of what arrived match";
             if !args.json {
                 screen::print(format_args!("{matching}: {sent}"));
@@ -118,8 +123,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
             Ok(())
         }
         Some(sent) => Err(Failure::other(format!(
-            "SHA-256 differs: sent {sent}, received {}",
-            report.sha256
+            "SHA-256 differs: sent {sent}, received {received}"
         ))),
         None => Err(Failure::other("the data was not sent to its end")),
     }

@@ -246,6 +246,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::text::percent::percent_encode;
 
     fn file(name: &str, length: u64) -> Entry {
         Entry {
