@@ -149,9 +149,17 @@ mod tests {
             (&both[..2], &interface, None),
             (&both[2..], &address(1), None),
             (&both[..2], &address(1), None),
-            (&both[..2], &address(2), Some("expected one of --local")),
+            (
+                &both[..2],
+                &address(2),
+                Some("an address or interface of --local"),
+            ),
             (&[], &interface, Some("unless --local names it")),
-            (&["--exclude", &name], &interface, Some("by --exclude")),
+            (
+                &["--exclude", &name],
+                &interface,
+                Some("--exclude leaves this interface out"),
+            ),
             // It may come.
             (&[], &Local::Interface("absent0".to_owned()), None),
             (

@@ -524,7 +524,7 @@ mod tests {
                 31,
             ),
             ("GET", "/none", &[], 404, "not found\n", 10),
-            ("GET", "/%zz", &[], 400, "the path is not valid\n", 24),
+            ("GET", "/%zz", &[], 400, "the path is not valid\n", 22),
             ("PUT", "/new", &[], 201, "stored\n", 7),
             ("PUT", "/new", &[], 204, "", 0),
             ("MKCOL", "/made", &[], 201, "stored\n", 7),
