@@ -154,7 +154,7 @@ fn left_out(paths: &[PathBuf]) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let told = format!("skipped links, and others that are not files: {names}{more}");
+    let told = format!("skipped links and special files: {names}{more}");
     Some(format!("mpquic: {}", one_line(&told)))
 }
 

@@ -306,7 +306,7 @@ fn links_in_directories_are_left_out_and_that_is_told() {
     let server = Server::start(served.path(), &["--allow-put"]);
     let link = top.join("link");
     let told = format!(
-        "mpquic: skipped links, and others that are not files: {}\n",
+        "mpquic: skipped links and special files: {}\n",
         link.display()
     );
     for (more, expected) in [
@@ -497,7 +497,8 @@ fn special_files_do_not_stop_an_upload() {
     assert_exit(&output, 7);
     let said = stderr(&output);
     assert!(
-        said.contains("left out") && said.contains("/.hidden: the server answered 403"),
+        said.contains("skipped links and special files")
+            && said.contains("/.hidden: the server answered 403"),
         "{said}"
     );
     for (name, mode) in [(OsStr::new("plain"), 0o600), (odd, 0o755)] {

@@ -71,7 +71,7 @@ fn a_directory_arrives_with_all_that_is_in_it_and_only_once() {
     assert_exit(&output, 0);
     let told = stderr(&output);
     assert!(
-        told.contains("0 files, ") && told.contains("204 were here"),
+        told.contains("0 files, ") && told.contains("204 were already here"),
         "{told}"
     );
     fs::write(served.path().join("tree/a b/one"), "changed").unwrap();
