@@ -1,4 +1,5 @@
-//! A file that is not whole yet: `FILE.part`, and `FILE.part.json` that says what it is a part of.
+//! An incomplete download: `FILE.part`, and the note `FILE.part.json` with its URL, version and
+//! length.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek, SeekFrom, Write};
@@ -13,64 +14,64 @@ use crate::get::part_name::{Names, Note, claim, is_at, not_followed};
 use crate::text::hex::hex;
 use crate::text::stamp::Stamp;
 
-/// How often it is written down what is there.
+/// Time between two notes about the written bytes.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// How a file that is not whole is treated.
+/// How an incomplete file is treated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keep<'a> {
-    /// Where it comes from.
+    /// The URL of the file.
     pub(crate) url: &'a str,
-    /// Go on with what an earlier download left.
+    /// Continue the part of an earlier download.
     pub(crate) resume: bool,
-    /// Replace a file that has the name already.
+    /// Replace an existing file of the same name.
     pub(crate) replace: bool,
 }
 
-/// Which version of a file it is, as far as the server says.
+/// The version of a file, as far as the server names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// `None` if nothing of it can be gone on with.
+    /// `None` if no later download can continue this version.
     pub(crate) stamp: Option<Stamp>,
     /// Bytes of the whole file.
     pub(crate) length: Option<u64>,
 }
 
-/// `FILE.part`, which is renamed to `FILE` once it is complete. Dropped earlier it stays, if a
-/// later download can go on with it.
+/// `FILE.part`, which is renamed to `FILE` once it is complete. A part dropped earlier stays if a
+/// later download can continue it.
 pub(crate) struct PartFile {
     file: File,
     path: PathBuf,
     names: Names,
     url: String,
     replace: bool,
-    /// The version that the part is of.
+    /// The version of the part.
     version: Version,
     bytes: u64,
     hash: Sha256,
-    /// Length and time of the file when this was the last to write to it; `None` once somebody else
-    /// has.
+    /// Length and time of the file after this download's last write; `None` once another program
+    /// has written to the file.
     written: Option<(u64, SystemTime)>,
     noted: Option<Instant>,
-    /// So many bytes a later download can go on with.
+    /// The number of bytes from which a later download can continue.
     kept: Arc<AtomicU64>,
     finished: bool,
 }
 
-/// What a download can begin with.
+/// The bytes that a download begins with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Begun {
-    /// So many bytes are there.
+    /// The number of these bytes.
     pub(crate) have: u64,
-    /// Of this version.
+    /// Their version.
     pub(crate) version: Version,
-    /// Why what was there is of no use.
+    /// Why an existing part is of no use.
     pub(crate) useless: Option<&'static str>,
 }
 
 impl PartFile {
-    /// A part of `path`. If that is wanted it begins with what an earlier download left, if that is of
-    /// the same URL and unchanged.
+    /// A part of `path`. On request, it begins with the part of an earlier download, if this part has
+    /// the same URL and is unchanged.
     pub(crate) fn open(path: &Path, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
         let (claimed, useless) = claim(path, keep.resume.then_some(keep.url))?;
         let mut opened = Self {
@@ -107,7 +108,7 @@ impl PartFile {
         Ok((opened, begun))
     }
 
-    /// Reads what is there, or tells why it is of no use.
+    /// Reads the existing part, or tells why the part is of no use.
     fn take_up(&mut self, note: Note) -> io::Result<Result<(), &'static str>> {
         if note.url != self.url {
             return Ok(Err("it is a part of something else"));
@@ -119,7 +120,7 @@ impl PartFile {
         if read < note.bytes || hex(&hash.clone().finalize()) != note.sha256 {
             return Ok(Err("it was changed"));
         }
-        // What is behind it was written, but nobody knows whether all of it.
+        // Bytes behind the noted length were written, but may be incomplete.
         self.file.set_len(note.bytes)?;
         self.hash = hash;
         self.bytes = note.bytes;
@@ -131,7 +132,7 @@ impl PartFile {
         Ok(Ok(()))
     }
 
-    /// Reads so many bytes of the file from its beginning, or what there is.
+    /// Reads this number of bytes from the beginning of the file, fewer from a shorter file.
     fn read(&mut self, most: u64) -> io::Result<(u64, Sha256)> {
         self.file.seek(SeekFrom::Start(0))?;
         let mut hash = Sha256::new();
@@ -151,24 +152,25 @@ impl PartFile {
         Ok((most - left, hash))
     }
 
-    /// How many bytes a later download can go on with, now and after this is dropped.
+    /// The number of bytes from which a later download can continue, now and after the part is
+    /// dropped.
     pub(crate) fn kept(&self) -> Arc<AtomicU64> {
         self.kept.clone()
     }
 
-    /// The name that it has now.
+    /// The present name of the part.
     pub(crate) fn part(&self) -> &Path {
         &self.names.part
     }
 
-    /// Forgets what is there.
+    /// Forgets the existing bytes.
     pub(crate) fn restart(&mut self) -> io::Result<()> {
         self.version = Version::default();
         self.bytes = 0;
         self.hash = Sha256::new();
         self.noted = None;
         self.kept.store(0, Ordering::Release);
-        // From its first moment on something says that the part is ours.
+        // From the first moment on, a note says that the part belongs to this tool.
         self.write_note()?;
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
@@ -176,12 +178,12 @@ impl PartFile {
         Ok(())
     }
 
-    /// What is written from now on is of this version.
+    /// From now on, written bytes are of this version.
     pub(crate) fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// Adds bytes. Once in a while it is written down what is there.
+    /// Adds bytes. From time to time, a note records the written bytes.
     pub(crate) fn write(&mut self, pieces: &[impl AsRef<[u8]>], now: Instant) -> io::Result<()> {
         let is_as_left = self.written.is_some() && self.state() == self.written;
         for piece in pieces.iter().map(AsRef::as_ref) {
@@ -198,13 +200,13 @@ impl PartFile {
         Ok(())
     }
 
-    /// What changes when anybody writes to the file.
+    /// Length and time of the file, which each write changes.
     fn state(&self) -> Option<(u64, SystemTime)> {
         let metadata = self.file.metadata().ok()?;
         Some((metadata.len(), metadata.modified().ok()?))
     }
 
-    /// Replaces the note as a whole, so that it is never half of one.
+    /// Replaces the note as a whole: no reader sees half a note.
     fn write_note(&self) -> io::Result<()> {
         let is_useful = self.version.stamp.is_some();
         let note = Note {
@@ -222,7 +224,7 @@ impl PartFile {
         if written.is_err() {
             self.remove_new();
             if self.overwrite_note(&text).is_err() {
-                // The one before stays, and is right for what it says.
+                // The previous note stays, and is still true of the bytes that it names.
                 return written;
             }
         }
@@ -251,7 +253,7 @@ impl PartFile {
         file.set_len(text.len() as u64)
     }
 
-    /// The SHA-256 of what lies on the disk, and how much that is.
+    /// The SHA-256 of the bytes on the disk, and their number.
     pub(crate) fn sum(&mut self) -> io::Result<(u64, [u8; 32])> {
         let received = self.hash.clone().finalize();
         if self.written.is_none() || self.state() != self.written {
@@ -272,7 +274,8 @@ impl PartFile {
             let told = format!("{} was replaced while it was written", part.display());
             return Err(io::Error::other(told));
         }
-        // First, while the lock is held: what comes later may be of the next download.
+        // The note goes first, while the lock is held: a later note may belong to the next
+        // download.
         remove_if_possible(&self.names.note);
         match self.replace {
             true => fs::rename(part, &self.path)?,
@@ -283,13 +286,13 @@ impl PartFile {
         Ok(())
     }
 
-    /// Leaves nothing behind.
+    /// Removes the part and its note.
     pub(crate) fn discard(&mut self) {
         self.version.stamp = None;
     }
 }
 
-/// Removes a file that nobody will use. If that fails, the file stays: the download reports its own end.
+/// Removes a useless file. If that fails, the file stays: the download reports its own end.
 fn remove_if_possible(path: &Path) {
     let _ = fs::remove_file(path);
 }
@@ -465,7 +468,7 @@ mod tests {
             assert_eq!(part.sum().unwrap().0, 0);
             assert_eq!(fs::metadata(part.part()).unwrap().len(), 0);
             drop(part);
-            // What nobody can tell to be of this tool is not touched.
+            // A file that may be the user's own is not touched.
             let left = match why {
                 "nothing says" | "damaged" => before,
                 _ => Vec::new(),
@@ -491,7 +494,7 @@ mod tests {
         }
     }
 
-    /// What the note says is there.
+    /// The bytes that the note names.
     fn noted(path: &Path) -> Option<u64> {
         let note = fs::read(with_suffix(path, ".part.json")).ok()?;
         Some(serde_json::from_slice::<Note>(&note).unwrap().bytes)
@@ -540,14 +543,14 @@ mod tests {
         part.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), [7; 5]);
 
-        // Of a version that has no name, nothing is of use later.
+        // A version without a name cannot be continued later.
         let (mut part, _) = open(&path, false).unwrap();
         part.write(&[[1; 10]], now()).unwrap();
         let kept = part.kept();
         part.discard();
         drop(part);
         assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, None));
-        // Nor of one that is not wanted any more, though it was noted.
+        // Nor can an unwanted version, even with a note.
         let (mut part, _) = open(&path, false).unwrap();
         part.set_version(version());
         part.write(&[[1; 10]], now()).unwrap();
@@ -556,7 +559,7 @@ mod tests {
         part.discard();
         drop(part);
         assert_eq!((kept.load(Ordering::Acquire), noted(&path)), (0, None));
-        // Nor is a part without a byte; but one is enough.
+        // Nor can a part without a byte; one byte is enough.
         let (mut part, _) = open(&path, false).unwrap();
         part.set_version(version());
         drop(part);
@@ -576,23 +579,23 @@ mod tests {
         let path = directory.path().join("file");
         let (mut part, _) = open(&path, false).unwrap();
         part.set_version(version());
-        // Nothing can be renamed to it, nor written there.
+        // No file can be renamed to this name or written there.
         fs::remove_file(with_suffix(&path, ".part.json")).unwrap();
         fs::create_dir(with_suffix(&path, ".part.json")).unwrap();
         assert!(part.write(&[[1; 10]], now()).is_err());
         assert!(!with_suffix(&path, ".part.json.new").exists());
-        // What says what the part is, as far as anybody knows, keeps it.
+        // The unreadable note may still describe the part, so the part stays.
         drop(part);
         assert!(with_suffix(&path, ".part").exists());
     }
 
-    /// What is told of a file is what is in it.
+    /// The reported bytes are the bytes in the file.
     #[test]
-    fn what_others_write_is_noticed() {
+    fn changes_by_other_programs_are_noticed() {
         type Change = fn(&Path);
         let changes: [(Change, Option<&str>); 4] = [
             (|_| {}, None),
-            // Nothing of the content changes.
+            // The content stays the same.
             (|part| touch(part, |_| {}), None),
             (
                 |part| touch(part, |file| file.set_len(100).unwrap()),
@@ -631,7 +634,7 @@ mod tests {
         }
     }
 
-    /// Changes a file, whose time is another one then.
+    /// Changes a file, and with it the file's time.
     fn touch(path: &Path, change: fn(&mut File)) {
         let mut file = File::options().write(true).open(path).unwrap();
         change(&mut file);

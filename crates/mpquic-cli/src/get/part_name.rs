@@ -1,4 +1,4 @@
-//! The name that a file has while it is not whole: one that nobody else has or takes meanwhile.
+//! The name of an incomplete file: no other file has or takes it meanwhile.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
@@ -10,27 +10,26 @@ use sha2::{Digest, Sha256};
 use crate::text::hex::hex;
 use crate::text::stamp::Stamp;
 
-/// Bytes of the longest name of a file, as most file systems have it.
+/// Bytes of the longest file name on most file systems.
 const LONGEST: usize = 255;
 /// The longest suffix that follows the name of a file.
 const SUFFIX: &str = ".999.part.json.new";
 /// Names that are tried for one part.
 const MOST: usize = 999;
-/// Bytes of a note that are read.
+/// The most bytes of a note that are read.
 const LONGEST_NOTE: u64 = 64 << 10;
 
-/// What is written down of a part. It also says that a part of this name is one of this tool's, and
-/// no file of the user's own.
+/// The note about a part. It also proves that the file belongs to this tool, and not to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) url: String,
-    /// The version that the bytes are of; `None` if nothing of them can be gone on with.
+    /// The version of the bytes; `None` if no later download can continue them.
     #[serde(default)]
     pub(crate) stamp: Option<Stamp>,
     /// Length of the whole file, if the server told it.
     #[serde(default)]
     pub(crate) length: Option<u64>,
-    /// So many bytes are there, with this SHA-256.
+    /// The number of written bytes, and their SHA-256.
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
 }
@@ -40,7 +39,7 @@ pub(crate) struct Note {
 pub(crate) struct Names {
     pub(crate) part: PathBuf,
     pub(crate) note: PathBuf,
-    /// A note that is not whole.
+    /// An incomplete note.
     pub(crate) new: PathBuf,
 }
 
@@ -56,7 +55,7 @@ impl Names {
         Self { part, note, new }
     }
 
-    /// True if one of the names is taken by something that this tool did not write.
+    /// True if a file of another program has one of the names.
     fn are_of_others(&self) -> bool {
         match read(&self.note) {
             Found::Note(_) => false,
@@ -66,16 +65,16 @@ impl Names {
     }
 }
 
-/// A part that is open, and nobody else's as long as it is.
+/// An open part, which no other download can take while it is open.
 pub(crate) struct Claimed {
     pub(crate) names: Names,
     pub(crate) file: File,
-    /// What an earlier download noted of it; `None` of a new one.
+    /// The note of an earlier download; `None` for a new part.
     pub(crate) noted: Option<Note>,
 }
 
-/// Takes the part of `path` that an earlier download of `url` left; else one that nobody uses; else
-/// makes one. Also tells why the part with the first name was not taken, if something is there.
+/// Takes the part of `path` that an earlier download of `url` left, otherwise an unused part,
+/// otherwise a new part. Also tells why an existing part with the first name was not taken.
 pub(crate) fn claim(path: &Path, url: Option<&str>) -> io::Result<(Claimed, Option<&'static str>)> {
     let mut why = None;
     if let Some(url) = url {
@@ -106,14 +105,15 @@ pub(crate) fn claim(path: &Path, url: Option<&str>) -> io::Result<(Claimed, Opti
     Err(io::Error::new(ErrorKind::AlreadyExists, told))
 }
 
-/// Makes a part; `None` if something has its name, or somebody else was faster.
+/// Makes a part; `None` if its name is taken, also in the same moment by another download.
 fn made(names: Names) -> io::Result<Option<Claimed>> {
     let options = || {
         let mut options = File::options();
         options.read(true).write(true);
         options
     };
-    // Nothing is followed or overwritten this way, not even a link that leads nowhere.
+    // Creating the file this way follows no link and overwrites no file, not even a link without a
+    // target.
     let file = match for_us_alone(&mut options())
         .create_new(true)
         .open(&names.part)
@@ -130,7 +130,7 @@ fn made(names: Names) -> io::Result<Option<Claimed>> {
     )
 }
 
-/// Takes the part that an earlier download left, or tells why that is of no use.
+/// Takes the part of an earlier download, or tells why this part is of no use.
 fn left(names: Names) -> io::Result<Result<Claimed, &'static str>> {
     let noted = match read(&names.note) {
         Found::Note(note) => *note,
@@ -148,7 +148,7 @@ fn left(names: Names) -> io::Result<Result<Claimed, &'static str>> {
     if !is_locked(&file)? || !is_at(&file, &names.part) {
         return Ok(Err("another download writes to it"));
     }
-    // Nobody changes it any more: it may have been before the lock.
+    // From now on no download changes the file; before the lock, another download may have.
     Ok(match read(&names.note) {
         Found::Note(note) if *note == noted => Ok(Claimed {
             names,
@@ -162,7 +162,7 @@ fn left(names: Names) -> io::Result<Result<Claimed, &'static str>> {
 enum Found {
     Nothing,
     Note(Box<Note>),
-    /// Something that this tool did not write, or not to its end.
+    /// A file of another program, or with an incomplete note.
     Foreign,
 }
 
@@ -184,7 +184,7 @@ fn read(path: &Path) -> Found {
     }
 }
 
-/// Opens no link's target, and waits for nobody at the other end of a pipe.
+/// Opens no target of a link, and does not wait for the other end of a pipe.
 #[cfg(unix)]
 pub(crate) fn not_followed(options: &mut OpenOptions) -> &mut OpenOptions {
     use rustix::fs::OFlags;
@@ -198,11 +198,11 @@ pub(crate) fn not_followed(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// Nobody else may open the file to write while it is open.
+/// No other program may open the file for writing while it is open.
 #[cfg(windows)]
 fn for_us_alone(options: &mut OpenOptions) -> &mut OpenOptions {
     use std::os::windows::fs::OpenOptionsExt as _;
-    /// FILE_SHARE_READ and FILE_SHARE_DELETE: it is read, and renamed while it is open.
+    /// FILE_SHARE_READ and FILE_SHARE_DELETE: the file is read and renamed while it is open.
     const SHARED: u32 = 1 | 4;
     options.share_mode(SHARED)
 }
@@ -212,7 +212,7 @@ fn for_us_alone(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// Locks the file, unless another process or download has; it is unlocked once it is closed.
+/// Locks the file, unless another process or download has locked it. Closing the file unlocks it.
 #[cfg(unix)]
 fn is_locked(file: &File) -> io::Result<bool> {
     use rustix::fs::{FlockOperation, flock};
@@ -228,7 +228,7 @@ fn is_locked(file: &File) -> io::Result<bool> {
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere it may fail")]
 fn is_locked(_file: &File) -> io::Result<bool> {
-    // Opened for us alone.
+    // The file was opened for this process alone.
     Ok(true)
 }
 
@@ -246,8 +246,8 @@ pub(crate) fn is_at(_file: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// The same path, with so much less of the name as lets suffixes follow, and a hash of all of it
-/// instead.
+/// The same path with a shortened name, which leaves room for suffixes: a hash of the whole name
+/// replaces its end.
 fn shortened(path: &Path) -> PathBuf {
     let Some(name) = path.file_name() else {
         return path.to_owned();
@@ -357,7 +357,8 @@ mod tests {
         assert_eq!(name, "file.part");
     }
 
-    /// In a directory that others write to, such a link would lead to a file that is not theirs.
+    /// In a directory that other users can write to, a link of theirs could lead to a file that only
+    /// this user may write.
     #[cfg(target_os = "linux")]
     #[test]
     fn links_and_pipes_are_neither_followed_nor_waited_for() {
@@ -374,7 +375,7 @@ mod tests {
         ] {
             symlink(at(to), at(name)).unwrap();
         }
-        // What names the first is a note, as a stranger could write one.
+        // The first part's note could be written by a stranger.
         fs::write(at("file.part.json"), note(URL)).unwrap();
         let pipe = at("file.4.part.json");
         rustix::fs::mknodat(

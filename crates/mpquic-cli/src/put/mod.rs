@@ -38,7 +38,7 @@ use crate::text::times;
 
 /// Send files over all paths at once
 ///
-/// Sends HTTP/3 PUT requests. `mpquic serve --allow-put` accepts them, and so do other servers with
+/// Sends HTTP/3 PUT requests. `mpquic serve --allow-put` accepts them, as do other servers with
 /// this method. `mpquic serve` gives a file its name when it is complete.
 #[derive(Debug, Args)]
 #[command(after_help = examples::PUT)]

@@ -50,8 +50,8 @@ fn answer(start: u64, length: Option<u64>, tag: &str, reads: &[&[&'static [u8]]]
     }
 }
 
-/// What came of a transfer of which so much is there already: the end, the bytes in all and of this
-/// transfer, and what was written.
+/// The result of a transfer that continues after `have` bytes: its end, the bytes in all and of
+/// this transfer, and the written bytes.
 async fn transferred(answer: Answer, have: u64) -> (Result<(), String>, u64, u64, Vec<u8>) {
     let memory = Memory::new(100);
     let keep = Keep {
@@ -120,7 +120,7 @@ async fn at_a_rate_less_is_read_at_a_time() {
     }
 }
 
-/// So much is written at once: what is less is not yet there if it is cut.
+/// Bytes that are written at once: of a shorter body, a cut transfer has written nothing yet.
 static BEGINNING: [u8; 256 << 10] = [7; 256 << 10];
 const FIRST: u64 = 256 << 10;
 
@@ -296,7 +296,7 @@ async fn break_off(
     assert_eq!(cut.unwrap_err().cause(), Some(Cause::Broken));
 }
 
-/// A rest that has another length, or none of it, is of another file, whatever its name.
+/// A rest with another or no length belongs to another file, whatever its name.
 #[tokio::test]
 async fn a_rest_of_another_length_is_not_taken() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
