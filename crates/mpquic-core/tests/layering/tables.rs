@@ -232,6 +232,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("qpack_streams", "error streams"),
             ("connection", "error priorities qpack_streams streams"),
             ("datagrams", "connection error varint"),
+            ("words", "error"),
         ],
     ),
     (
