@@ -274,6 +274,10 @@ pub struct PathStats {
     pub four_tuple: FourTuple,
     /// The state of the path.
     pub state: PathState,
+    /// Our status of the path, as the peer was told.
+    pub status: PathStatus,
+    /// The peer's status of the path, if the peer announced one.
+    pub peer_status: Option<PathStatus>,
     /// Smoothed RTT, or the assumed one before the first sample.
     pub rtt: Duration,
     /// Smallest RTT.
@@ -321,6 +325,8 @@ impl PathStats {
             id,
             four_tuple,
             state: PathState::Active,
+            status: PathStatus::Available,
+            peer_status: None,
             rtt,
             min_rtt: rtt,
             probe_timeout: 3 * rtt,

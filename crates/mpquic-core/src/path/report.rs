@@ -6,7 +6,7 @@ use super::Path;
 use super::set::Paths;
 use crate::congestion::Controller;
 use crate::event::{PathState, PathStats};
-use crate::ids::PathId;
+use crate::ids::{PathId, PathStatus};
 use crate::outbox::Outbox;
 use crate::qlog::{EcnValidation, Event, Metrics};
 use crate::recovery::ecn::Validation;
@@ -68,6 +68,9 @@ impl Path {
             id: self.id,
             four_tuple: self.tuple.four_tuple,
             state,
+            // `Paths::stats` sets both: statuses belong to the path ID.
+            status: PathStatus::Available,
+            peer_status: None,
             rtt: rtt.smoothed,
             min_rtt: rtt.min,
             probe_timeout: self.recovery.pto(max_ack_delay),
@@ -111,7 +114,12 @@ impl Paths {
         let controller = slot.abandon.is_none().then_some(controller);
         let max_ack_delay = self.peer_max_ack_delay();
         let path = slot.path.as_ref();
-        path.map(|path| path.stats(controller, max_ack_delay))
+        let statuses = slot.statuses();
+        path.map(|path| PathStats {
+            status: statuses.local(),
+            peer_status: statuses.peer(),
+            ..path.stats(controller, max_ack_delay)
+        })
     }
 }
 
