@@ -10,6 +10,7 @@ use mpquic_core::crypto::rustls::{
     KeyExchange, QuicClientConfig, QuicServerConfig, TlsConfigError, provider, roots_in_pem,
 };
 use mpquic_core::{TimeSource, TokenMemoryCache, Version};
+use mpquic_paths::{KnownWay, PathManagerFactory, Ways};
 use rustls::RootCertStore;
 #[cfg(feature = "self-signed")]
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -18,7 +19,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use thiserror::Error;
 
 use crate::addresses::canonical;
-use crate::ways::{KnownWay, Ways};
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
 
@@ -104,6 +104,8 @@ pub(crate) fn random() -> Result<[u8; 32], ConfigError> {
 pub struct ClientConfig {
     pub(crate) core: config::ClientConfig,
     pub(crate) automatic_paths: bool,
+    /// Decides on the paths, if they are automatic.
+    pub(crate) path_manager: Arc<dyn PathManagerFactory>,
     pub(crate) server_addresses: Vec<SocketAddr>,
     /// Addresses of the server's name; some may belong to other machines.
     pub(crate) possible_addresses: Vec<SocketAddr>,
@@ -122,6 +124,7 @@ impl ClientConfig {
         Self {
             core,
             automatic_paths: true,
+            path_manager: mpquic_paths::default(),
             server_addresses: Vec::new(),
             possible_addresses: Vec::new(),
             ways: Arc::default(),
@@ -307,6 +310,26 @@ impl ClientConfig {
     #[must_use]
     pub fn automatic_paths(mut self, automatic: bool) -> Self {
         self.automatic_paths = automatic;
+        self
+    }
+
+    /// Decides on the paths that open on their own: [`path_managers::Plan`] by default.
+    ///
+    /// [`path_managers::Plan`]: crate::path_managers::Plan
+    ///
+    /// ```
+    /// use mpquic_tokio::ClientConfig;
+    /// use mpquic_tokio::path_managers::{self, Origin, StandBy};
+    ///
+    /// // Paths over the modem carry data only while no others work.
+    /// let modem = Origin::Interface("wwan0".to_owned());
+    /// let manager = StandBy::factory(path_managers::default(), vec![modem]);
+    /// let config = ClientConfig::dangerous_insecure(&[b"example"])?.path_manager(manager);
+    /// # Ok::<(), mpquic_tokio::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn path_manager(mut self, manager: Arc<dyn PathManagerFactory>) -> Self {
+        self.path_manager = manager;
         self
     }
 

@@ -9,6 +9,7 @@ use mpquic_core::{
     ConnectionError, DatagramOptions, Dir, FourTuple, PathEvent, PathId, PathState, PathStatus,
     SendDatagramError, StreamId, TransportErrorCode, VarInt, ZeroRtt,
 };
+use mpquic_paths::Event;
 use thiserror::Error;
 
 use crate::connection_ref::ConnectionRef;
@@ -578,9 +579,7 @@ fn open_path(
     let now = engine.now();
     match engine.core.open_path(now, four_tuple, status) {
         Ok(id) => {
-            if let Some(plan) = &mut engine.plan {
-                plan.on_application(four_tuple, Some(id));
-            }
+            engine.tell_path_manager(&Event::Opened(id, four_tuple), now);
             engine.run(now);
             Ok(Some(id))
         }

@@ -22,11 +22,13 @@ use mpquic_core::{
     ConnectionError, ConnectionHandle, Datagram, Event, PathEvent, PathState, PathStats,
     StreamEvent, StreamId, VarInt, ZeroRtt,
 };
+use mpquic_paths::Event as PathManagerEvent;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tracing::Span;
 
+use crate::automatic_paths::AutomaticPaths;
 use crate::departures::Departures;
 use crate::endpoint_state::EndpointState;
 use crate::error_queue::Unreachable;
@@ -34,7 +36,6 @@ use crate::error_queue::Unreachable;
 use crate::metrics::ConnectionTold;
 use crate::notifications::{Awaited, Notifications, Pollers};
 use crate::path_events::{Listeners, PathEvents};
-use crate::path_plan::PathPlan;
 use crate::path_spans::PathSpans;
 use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::runtime;
@@ -95,8 +96,8 @@ pub(crate) struct Engine {
     pub(crate) finishing: FxHashMap<StreamId, Waker>,
     /// Tasks that poll handles of the connection.
     pub(crate) pollers: Pollers,
-    /// The paths to open; `None` on a server.
-    pub(crate) plan: Option<Box<PathPlan>>,
+    /// The paths that open on their own; `None` on a server, or if the application opens them.
+    pub(crate) paths: Option<Box<AutomaticPaths>>,
     /// Sockets that the endpoint has given up.
     pub(crate) departures: Departures,
     listeners: Listeners,
@@ -145,7 +146,7 @@ impl ConnectionState {
         core: mpquic_core::Connection,
         endpoint: Arc<SharedEndpoint>,
         transport: &TransportConfig,
-        plan: Option<PathPlan>,
+        paths: Option<AutomaticPaths>,
     ) -> Self {
         let sleep = endpoint.runtime.timer(endpoint.now());
         Self {
@@ -165,7 +166,7 @@ impl ConnectionState {
                 writers: FxHashMap::default(),
                 finishing: FxHashMap::default(),
                 pollers: Pollers::default(),
-                plan: plan.map(Box::new),
+                paths: paths.map(Box::new),
                 departures: Departures::default(),
                 listeners: Listeners::default(),
                 path_spans: PathSpans::default(),
@@ -575,9 +576,6 @@ impl LockedConnection<'_> {
         let engine = &mut **self;
         engine.sending.retry_unreachable(&mut engine.core, now);
         engine.take_events(&connection.notifications, now);
-        if !engine.departures.is_empty() {
-            engine.leave_sockets(now);
-        }
         engine.tell_endpoint(connection);
     }
 
@@ -632,9 +630,10 @@ impl Engine {
     /// When the connection has to be run next.
     fn deadline(&self) -> Option<Instant> {
         let core = self.core.poll_timeout().map(|(at, _)| at);
-        let plan = self.plan.as_deref().and_then(PathPlan::next_timeout);
+        let paths = self.paths.as_deref();
+        let paths = paths.and_then(|paths| paths.managed.next_timeout());
         let sending = self.sending.next_timeout();
-        let all = core.into_iter().chain(plan).chain(sending);
+        let all = core.into_iter().chain(paths).chain(sending);
         all.chain(self.held_until).min()
     }
 
@@ -668,9 +667,7 @@ impl Engine {
                 Event::Connected { .. } => {
                     self.connected = true;
                     notifications.connection.notify_waiters();
-                    if let Some(plan) = &mut self.plan {
-                        plan.on_connected(&mut self.core);
-                    }
+                    self.tell_path_manager(&PathManagerEvent::Connected, now);
                     if self.core.zero_rtt() == ZeroRtt::Rejected {
                         self.wake_streams();
                     }
@@ -690,20 +687,30 @@ impl Engine {
                 _ => {}
             }
         }
-        if let Some(plan) = &mut self.plan {
-            plan.open(&mut self.core, now);
+        self.manage_paths(now);
+    }
+
+    /// Paths leave the sockets that the endpoint has given up, as far as they can, and the path
+    /// manager has its way.
+    pub(crate) fn manage_paths(&mut self, now: Instant) {
+        let managed = self.paths.as_mut().map(|paths| &mut paths.managed);
+        if !self.departures.is_empty() {
+            self.departures.follow(&mut self.core, managed, now);
+        } else if let Some(managed) = managed {
+            managed.run(&mut self.core, now, |_| false);
         }
     }
 
-    /// Moves paths away from sockets that the endpoint has given up, where possible.
-    pub(crate) fn leave_sockets(&mut self, now: Instant) {
-        let plan = self.plan.as_deref_mut();
-        self.departures.follow(&mut self.core, plan, now);
+    /// Tells the path manager of an event.
+    pub(crate) fn tell_path_manager(&mut self, event: &PathManagerEvent<'_>, now: Instant) {
+        if let Some(paths) = &mut self.paths {
+            paths.managed.on_event(event, &self.core, now);
+        }
     }
 
     fn note_ways(&self, now: Instant) {
-        if let Some(plan) = &self.plan {
-            plan.on_end(&self.core, now);
+        if let Some(paths) = &self.paths {
+            paths.on_end(&self.core, now);
         }
     }
 
@@ -737,9 +744,7 @@ impl Engine {
         if let PathEvent::Abandoned { .. } = event {
             self.tell_metrics(false); // Soon nothing will be known of it.
         }
-        if let Some(plan) = &mut self.plan {
-            plan.on_event(&event, now);
-        }
+        self.tell_path_manager(&PathManagerEvent::Path(&event), now);
         self.wakers.extend(self.listeners.tell(&event));
         notifications.connection.notify_waiters();
     }
@@ -752,7 +757,7 @@ impl Engine {
         tracing::debug!(%reason, "connection ended");
         self.error = Some(reason);
         self.held_until = None;
-        self.plan = None;
+        self.paths = None;
         self.wakers.extend(self.listeners.end());
         self.wake_streams();
         self.wakers.extend(self.pollers.take_all());

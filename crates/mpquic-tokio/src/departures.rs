@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mpquic_core::{Connection, FourTuple, PathState, Side};
+use mpquic_paths::{Event, Managed, Outcome, move_path};
 
-use crate::path_plan::{Move, PathPlan, move_path};
 use crate::socket::Socket;
 use crate::sockets::Leaving;
 
@@ -58,25 +58,27 @@ impl Departures {
                 self.left.push(Departure { from, to });
             }
         }
-        self.locals = locals;
+        if !self.left.is_empty() {
+            self.locals = locals;
+        }
     }
 
     /// Moves what can move now, and lets go of the sockets that nothing waits at.
     pub(crate) fn follow(
         &mut self,
         core: &mut Connection,
-        mut plan: Option<&mut PathPlan>,
+        mut managed: Option<&mut Managed>,
         now: Instant,
     ) {
         let mut waits = core.side() == Side::Client && !core.is_handshake_confirmed();
         for departure in &self.left {
             if let Some(to) = &departure.to {
-                waits |= self.move_paths(departure, to, core, &mut plan, now);
+                waits |= self.move_paths(departure, to, core, &mut managed, now);
             }
         }
-        if let Some(plan) = plan {
+        if let Some(managed) = managed {
             let may_wait = |tuple: FourTuple| self.left.iter().any(|of| of.from.owns(tuple.local));
-            waits |= plan.follow(core, now, may_wait);
+            waits |= managed.run(core, now, may_wait);
         }
         let paths = core.paths().filter_map(|path| core.path_stats(path));
         let open = paths.filter(|path| path.state != PathState::Abandoned);
@@ -96,7 +98,7 @@ impl Departures {
         departure: &Departure,
         to: &Socket,
         core: &mut Connection,
-        plan: &mut Option<&mut PathPlan>,
+        managed: &mut Option<&mut Managed>,
         now: Instant,
     ) -> bool {
         let mut waits = false;
@@ -114,18 +116,18 @@ impl Departures {
                     .iter()
                     .any(|left| left.is_lost(&self.locals, tuple))
             };
-            let moved = match core.path_mut(path) {
-                Ok(path) if to.reaches(four_tuple.remote) => move_path(path, now, local, is_lost),
-                Ok(_) | Err(_) => Move::Never,
+            let moved = match to.reaches(four_tuple.remote) {
+                true => move_path(core, now, (path, local), is_lost),
+                false => Outcome::Refused,
             };
-            if moved == Move::Later {
+            if moved == Outcome::Later {
                 waits = true;
                 continue;
             }
             // Fails only if the path was abandoned, which sends nothing anyway.
-            let _ = core.set_path_usable(now, path, moved == Move::Done);
-            if let (Move::Done, Some(plan)) = (moved, &mut *plan) {
-                plan.on_local_changed(path, local);
+            let _ = core.set_path_usable(now, path, moved == Outcome::Done);
+            if let (Outcome::Done, Some(managed)) = (moved, &mut *managed) {
+                managed.on_event(&Event::Moved(path, local), core, now);
             }
         }
         waits

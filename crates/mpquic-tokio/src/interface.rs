@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use if_addrs::IfOperStatus;
+use mpquic_paths::{fit, label};
 
 use crate::address_flags::{AddressFlags, prefers_temporary};
-use crate::addresses::{fit, label};
 use crate::connection_state::SharedEndpoint;
 use crate::interface_changes::InterfaceChanges;
 use crate::{local_addresses, start};

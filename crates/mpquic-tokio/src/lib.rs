@@ -81,6 +81,7 @@
 #[cfg(feature = "interfaces")]
 mod address_flags;
 mod addresses;
+mod automatic_paths;
 mod backups;
 mod builder;
 mod config;
@@ -113,7 +114,6 @@ mod metrics;
 mod notifications;
 mod path;
 mod path_events;
-mod path_plan;
 mod path_spans;
 mod receive_buffers;
 mod recv_stream;
@@ -131,7 +131,6 @@ mod stream_watch;
 mod testing;
 #[cfg(test)]
 mod tests;
-mod ways;
 mod worker_socket;
 mod workers;
 
@@ -157,7 +156,6 @@ pub use runtime::{Runtime, RuntimeSocket, Timer, TokioRuntime};
 pub use send_stream::{BindStreamError, SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 pub use stream_watch::StreamWatch;
-pub use ways::KnownWay;
 pub use workers::Worker;
 
 /// The congestion controllers that are built in, also by their names:
@@ -182,6 +180,10 @@ pub use mpquic_core::{
 /// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
 #[doc(no_inline)]
 pub use mpquic_core::{congestion, path_memory, sched};
+/// Path managers, those that are built in and the trait for writing your own.
+#[doc(no_inline)]
+pub use mpquic_paths as path_managers;
+pub use mpquic_paths::KnownWay;
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
 /// The built-in schedulers, also by name: `mpquic_tokio::schedulers::by_name("lrf")`.

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "interfaces")]
+use mpquic_paths::Event;
+
 use crate::connection_state::SharedEndpoint;
 use crate::socket::Socket;
 use crate::sockets::Leaving;
@@ -17,17 +20,18 @@ pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Leaving>], new: &
 }
 
 fn replace(endpoint: &SharedEndpoint, old: &[Arc<Leaving>], new: Option<&Arc<Socket>>) {
-    let locals = endpoint.sockets.all();
+    let (locals, places) = (endpoint.sockets.all(), endpoint.sockets.places());
     let connections = endpoint.lock().connections();
     let now = endpoint.now();
     for connection in connections {
         connection.lock().contain(|engine| {
             let engine = &mut **engine;
-            if let Some(plan) = &mut engine.plan {
-                plan.set_locals(locals.clone());
+            if let Some(paths) = &mut engine.paths {
+                let managed = &mut paths.managed;
+                managed.set_locals(places.clone(), &engine.core, now);
             }
             engine.departures.add(old, new, locals.clone());
-            engine.leave_sockets(now);
+            engine.manage_paths(now);
             engine.wake_task();
         });
     }
@@ -42,8 +46,11 @@ pub(crate) fn retry(endpoint: &SharedEndpoint) {
         connection.lock().contain(|engine| {
             let engine = &mut **engine;
             let mut is_due = engine.sending.retry_at_once(now);
-            if let Some(plan) = &mut engine.plan {
-                is_due |= plan.retry_soon();
+            if let Some(paths) = &mut engine.paths {
+                let managed = &mut paths.managed;
+                let before = managed.next_timeout();
+                managed.on_event(&Event::NetworkChanged, &engine.core, now);
+                is_due |= managed.next_timeout() != before;
             }
             if is_due {
                 engine.wake_task();

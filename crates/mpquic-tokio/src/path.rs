@@ -7,6 +7,8 @@ use mpquic_core::{
     TransportErrorCode,
 };
 
+use mpquic_paths::Event;
+
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::Engine;
 
@@ -113,8 +115,8 @@ impl Path {
         let stats = engine.core.path_stats(self.id);
         let now = engine.now();
         engine.core.close_path(now, self.id, error_code)?;
-        if let (Some(plan), Some(stats)) = (&mut engine.plan, stats) {
-            plan.on_application(stats.four_tuple, None);
+        if let Some(stats) = stats {
+            engine.tell_path_manager(&Event::Closed(stats.four_tuple), now);
         }
         engine.run(now);
         Ok(())

@@ -1,10 +1,11 @@
 //! [`Socket`]: one UDP socket, bound to one local address or interface.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, OnceLock};
 
 use mpquic_core::{EcnCodepoint, FourTuple, Transmit};
+use mpquic_paths::Local;
 use quinn_udp::RecvMeta;
 use tokio::sync::Notify;
 use tracing::{debug, trace};
@@ -20,10 +21,8 @@ use crate::worker_socket::{Place, WorkerSocket};
 #[derive(Debug)]
 pub(crate) struct Socket {
     io: Io,
-    local: SocketAddr,
-    interface: Option<String>,
-    /// True if the socket is bound to all addresses of IPv6, and to none of IPv4.
-    is_v6_only: bool,
+    /// Its address and interface.
+    place: Local,
     /// Paths from here carry data only while no others work. Set once the endpoint has the socket.
     is_backup: OnceLock<bool>,
     closed: Notify,
@@ -105,7 +104,7 @@ impl Socket {
             debug!(name, %error, "cannot bind to the interface, only to its address");
         }
         socket.bind(&local.into())?;
-        Self::from_std(runtime, socket.into(), interface.map(str::to_owned))
+        Self::from_std(runtime, socket.into(), interface)
     }
 
     /// Binds to an address beside `all` others, and lets further sockets of this process share it if that
@@ -131,11 +130,7 @@ impl Socket {
     pub(crate) fn of_worker(socket: std::net::UdpSocket, place: Place) -> io::Result<Self> {
         let is_v6_only = is_v6_only(&socket);
         let socket = WorkerSocket::new(socket, place)?;
-        let socket = Self::new(Io::Worker(socket), None)?;
-        Ok(Self {
-            is_v6_only,
-            ..socket
-        })
+        Ok(Self::new(Io::Worker(socket), None)?.of_v6_only(is_v6_only))
     }
 
     /// Wraps a socket that the application has bound.
@@ -152,15 +147,12 @@ impl Socket {
     fn from_std(
         runtime: &dyn Runtime,
         socket: std::net::UdpSocket,
-        interface: Option<String>,
+        interface: Option<&str>,
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let is_v6_only = is_v6_only(&socket);
-        let socket = Self::new(runtime.socket(socket)?.0, interface)?;
-        Ok(Self {
-            is_v6_only,
-            ..socket
-        })
+        let io = runtime.socket(socket)?.0;
+        Ok(Self::new(io, interface)?.of_v6_only(is_v6_only))
     }
 
     /// Makes one of what the application has in the place of a socket.
@@ -168,38 +160,41 @@ impl Socket {
         Self::new(Io::Abstract(socket), None)
     }
 
-    fn new(io: Io, interface: Option<String>) -> io::Result<Self> {
+    fn new(io: Io, interface: Option<&str>) -> io::Result<Self> {
+        let place = Local::new(io.local_addr()?);
         Ok(Self {
-            local: io.local_addr()?,
+            place: match interface {
+                Some(name) => place.on(name),
+                None => place,
+            },
             io,
-            interface,
-            is_v6_only: false,
             is_backup: OnceLock::new(),
             closed: Notify::new(),
         })
     }
 
+    /// Notes whether the socket is bound to IPv6 addresses only.
+    fn of_v6_only(mut self, is_v6_only: bool) -> Self {
+        if is_v6_only {
+            self.place = self.place.v6_only();
+        }
+        self
+    }
+
     /// Makes one of a socket in memory.
     #[cfg(test)]
     pub(crate) fn simulated(port: &Arc<crate::testing::Port>) -> Self {
-        Self::simulated_on(port, None)
-    }
-
-    /// Makes one of a socket in memory that belongs to an interface.
-    #[cfg(test)]
-    pub(crate) fn simulated_on(port: &Arc<crate::testing::Port>, interface: Option<&str>) -> Self {
-        let interface = interface.map(str::to_owned);
-        Self::new(Io::Simulated(port.clone()), interface).expect("it has an address")
+        Self::new(Io::Simulated(port.clone()), None).expect("it has an address")
     }
 
     /// The address to which the socket is bound.
     pub(crate) fn local(&self) -> SocketAddr {
-        self.local
+        self.place.address()
     }
 
     /// The interface to which the socket is bound.
     pub(crate) fn interface(&self) -> Option<&str> {
-        self.interface.as_deref()
+        self.place.interface()
     }
 
     /// Says whether paths from here stand by. Only the first word counts.
@@ -217,39 +212,27 @@ impl Socket {
         self.io.max_segments()
     }
 
-    /// True if it can carry datagrams to `remote`'s address family, and beyond its link if need be.
+    /// What path managers know of it.
+    pub(crate) fn place(&self) -> Local {
+        match self.is_backup() {
+            true => self.place.clone().backup(),
+            false => self.place.clone(),
+        }
+    }
+
+    /// See [`Local::reaches`].
     pub(crate) fn reaches(&self, remote: SocketAddr) -> bool {
-        match (self.local, remote) {
-            (SocketAddr::V4(_), _) => remote.is_ipv4(),
-            (SocketAddr::V6(_), SocketAddr::V4(_)) => self.is_dual(),
-            (SocketAddr::V6(local), SocketAddr::V6(remote)) => {
-                local.ip().is_unspecified() || link(local) == link(remote)
-            }
-        }
+        self.place.reaches(remote)
     }
 
-    /// True if the socket carries datagrams of both IP versions.
-    fn is_dual(&self) -> bool {
-        self.local.is_ipv6() && self.local.ip().is_unspecified() && !self.is_v6_only
-    }
-
-    /// The local half of a four-tuple towards `remote`.
+    /// See [`Local::towards`].
     pub(crate) fn local_towards(&self, remote: SocketAddr) -> SocketAddr {
-        if self.local.ip().is_unspecified() && remote.is_ipv4() {
-            SocketAddr::new(IpAddr::from([0, 0, 0, 0]), self.local.port())
-        } else {
-            self.local
-        }
+        self.place.towards(remote)
     }
 
-    /// True if datagrams from `local` leave by this socket.
+    /// See [`Local::owns`].
     pub(crate) fn owns(&self, local: SocketAddr) -> bool {
-        let is_any = || {
-            let is_alike = self.local.is_ipv4() == local.is_ipv4();
-            self.local.ip().is_unspecified() && (is_alike || self.is_dual())
-        };
-        self.local == local
-            || (self.local.port() == local.port() && (self.local.ip() == local.ip() || is_any()))
+        self.place.owns(local)
     }
 
     /// Ends the task that reads the socket.
@@ -297,8 +280,8 @@ impl Socket {
     pub(crate) fn four_tuple(&self, meta: &RecvMeta) -> FourTuple {
         let remote = canonical(meta.addr);
         let local = match meta.dst_ip {
-            Some(ip) if self.local.ip().is_unspecified() => {
-                SocketAddr::new(ip.to_canonical(), self.local.port())
+            Some(ip) if self.local().ip().is_unspecified() => {
+                SocketAddr::new(ip.to_canonical(), self.local().port())
             }
             _ => self.local_towards(remote),
         };
@@ -327,12 +310,12 @@ impl Socket {
                     debug!(%error, "segmentation offload does not work, sending one by one");
                 }
                 Err(error) if is_unreachable(&error) => {
-                    debug!(%error, local = %self.local, remote = %transmit.four_tuple.remote, "unreachable");
+                    debug!(%error, local = %self.local(), remote = %transmit.four_tuple.remote, "unreachable");
                     return Sent::Unreachable;
                 }
                 // The datagram is too large for the link (an MTU probe), or the error will pass.
                 Err(error) => {
-                    trace!(%error, local = %self.local, "datagram not sent");
+                    trace!(%error, local = %self.local(), "datagram not sent");
                     from = end;
                 }
             }
@@ -342,7 +325,7 @@ impl Socket {
 
     fn send_part(&self, transmit: &Transmit, contents: &[u8], segment: usize) -> io::Result<()> {
         let source = transmit.four_tuple.local.ip();
-        let wildcard = self.local.ip().is_unspecified();
+        let wildcard = self.local().ip().is_unspecified();
         let transmit = quinn_udp::Transmit {
             destination: self.destination(transmit.four_tuple.remote),
             ecn: transmit
@@ -356,7 +339,7 @@ impl Socket {
     }
 
     fn destination(&self, remote: SocketAddr) -> SocketAddr {
-        match (self.local, remote) {
+        match (self.local(), remote) {
             (SocketAddr::V6(_), SocketAddr::V4(v4)) => {
                 let ip: Ipv6Addr = v4.ip().to_ipv6_mapped();
                 SocketAddrV6::new(ip, v4.port(), 0, 0).into()
@@ -400,12 +383,6 @@ fn new_socket(
     Ok(socket)
 }
 
-/// The number of the link of an address that is good on one link only.
-fn link(address: SocketAddrV6) -> Option<u32> {
-    let is_link_local = address.ip().is_unicast_link_local();
-    is_link_local.then_some(address.scope_id())
-}
-
 /// Whether a socket for all addresses has those of IPv6 only.
 fn is_v6_only(socket: &std::net::UdpSocket) -> bool {
     let is_v6 = socket.local_addr().is_ok_and(|local| local.is_ipv6());
@@ -439,6 +416,8 @@ const NO_SUCH_DEVICE: i32 = 19;
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
     use crate::runtime::TokioRuntime;
 
@@ -533,27 +512,6 @@ mod tests {
             }
         }
         Ok(())
-    }
-
-    /// RFC 6724 section 5, rule 2: answers from other links would not come back.
-    #[test]
-    fn addresses_of_a_link_reach_those_of_the_same_link() {
-        let network = crate::testing::Network::default();
-        let reaches = |local: &str, remote: &str| {
-            let [local, remote] = [local, remote].map(|text| text.parse().expect("it is one"));
-            Socket::simulated(&network.bind(local)).reaches(remote)
-        };
-        for (local, remote, expected) in [
-            ("[fe80::1%2]:1", "[fe80::2%2]:1", true),
-            ("[fe80::1%2]:1", "[fe80::2%3]:1", false),
-            ("[fe80::1%2]:1", "[2001:db8::1]:1", false),
-            ("[2001:db8::1]:1", "[fe80::2%2]:1", false),
-            ("[2001:db8::1]:1", "[fd00::1]:1", true),
-            ("[::]:1", "[fe80::2%2]:1", true),
-            ("10.0.0.1:1", "[fe80::2%2]:1", false),
-        ] {
-            assert_eq!(reaches(local, remote), expected, "{local} {remote}");
-        }
     }
 
     /// Otherwise the routing table decides by which interface packets leave.

@@ -6,6 +6,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use mpquic_paths::Local;
+
 use crate::backups::Backups;
 use crate::runtime::Runtime;
 use crate::send_queues::SendQueues;
@@ -106,6 +108,11 @@ impl Sockets {
         let mut all = open.clone();
         all.sort_by_key(|socket| socket.is_backup());
         all
+    }
+
+    /// What path managers know of all of them.
+    pub(crate) fn places(&self) -> Arc<[Local]> {
+        self.all().iter().map(|socket| socket.place()).collect()
     }
 
     /// The addresses of all sockets, in the order of binding.

@@ -6,13 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use mpquic_core::{ConnectionError, FourTuple, Incoming};
+use mpquic_paths::{Managed, Start, address_pairs};
 use thiserror::Error;
 
+use crate::automatic_paths::AutomaticPaths;
 use crate::config::ClientConfig;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::{ConnectionState, SharedEndpoint, message_of};
 use crate::connection_task::ConnectionTask;
-use crate::path_plan::{PathPlan, address_pairs};
 use crate::socket::Socket;
 use crate::socket_task::read_socket;
 
@@ -64,7 +65,7 @@ pub(crate) fn ways(
     config: &ClientConfig,
     remotes: &[SocketAddr],
 ) -> Vec<FourTuple> {
-    let mut ways = address_pairs(&endpoint.sockets.all(), remotes);
+    let mut ways = address_pairs(&endpoint.sockets.places(), remotes);
     // The preferred address comes first, even where a socket of the other IP version was bound before.
     let is_preferred = |way: &FourTuple| Some(&way.remote) == remotes.first();
     if let Some(first) = ways.iter().position(is_preferred) {
@@ -88,12 +89,12 @@ pub(crate) fn connect(
 ) -> Result<ConnectionRef, ConnectError> {
     endpoint.sockets.watch_errors();
     let now = endpoint.now();
-    let plan = config.automatic_paths.then(|| {
-        let mut plan = PathPlan::new(four_tuple, &config.server_addresses);
-        plan.set_possible(&config.possible_addresses);
-        plan.set_locals(endpoint.sockets.all());
-        plan.teach(config.ways, now);
-        plan
+    let paths = config.automatic_paths.then(|| {
+        let start = Start::new(four_tuple, endpoint.sockets.places())
+            .remotes(&config.server_addresses)
+            .possible(&config.possible_addresses);
+        let managed = Managed::new(&*config.path_manager, &start);
+        AutomaticPaths::new(managed, config.ways, now)
     });
     let transport = config.core.transport.clone();
     let mut registry = endpoint.lock();
@@ -102,7 +103,7 @@ pub(crate) fn connect(
     }
     let core = &mut registry.core;
     let (handle, core) = core.connect(now, config.core, four_tuple, server_name)?;
-    let connection = ConnectionState::new(handle, core, endpoint.clone(), &transport, plan);
+    let connection = ConnectionState::new(handle, core, endpoint.clone(), &transport, paths);
     let connection = Arc::new(connection);
     registry.insert(handle, connection.clone());
     drop(registry);

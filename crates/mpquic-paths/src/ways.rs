@@ -4,17 +4,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mpquic_core::FourTuple;
 use mpquic_core::path_memory::LIFETIME;
+use mpquic_core::{Connection, FourTuple};
 
 /// The most ways that are known; the oldest make room.
 const MOST: usize = 256;
 /// Ways that differ by less are alike.
-pub(crate) const STEP: Duration = Duration::from_millis(100);
+const STEP: Duration = Duration::from_millis(100);
 
-/// How long it took to hear of a server from a local address: what
-/// [`ClientConfig::known_ways`](crate::ClientConfig::known_ways) has learnt, and what
-/// [`ClientConfig::add_known_ways`](crate::ClientConfig::add_known_ways) can be told, as by an earlier process.
+/// How long it took to hear of a server from a local address. `ClientConfig` of `mpquic-tokio` gives
+/// those that it has learnt (`known_ways`), and takes those of an earlier process (`add_known_ways`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownWay {
@@ -51,17 +50,29 @@ impl KnownWay {
 /// What connections of a client have learnt of the ways to its servers, so that the next one begins where it
 /// hears of the server first.
 #[derive(Debug, Default)]
-pub(crate) struct Ways(Mutex<Vec<KnownWay>>);
+pub struct Ways(Mutex<Vec<KnownWay>>);
 
 impl Ways {
     /// A connection has seen this round-trip time, or nothing that came back.
-    pub(crate) fn note(&self, four_tuple: FourTuple, rtt: Option<Duration>, now: Instant) {
+    pub fn note(&self, four_tuple: FourTuple, rtt: Option<Duration>, now: Instant) {
         let local = four_tuple.local.ip();
         self.add(KnownWay::new(local, four_tuple.remote, rtt, now));
     }
 
+    /// Notes what a connection that began at `since` and ends now has seen of its paths.
+    pub fn learn(&self, connection: &Connection, since: Instant, now: Instant) {
+        let paths = connection.paths();
+        for path in paths.filter_map(|path| connection.path_stats(path)) {
+            if path.packets_received > 0 {
+                self.note(path.four_tuple, Some(path.min_rtt), now);
+            } else if now.saturating_duration_since(since) >= STEP {
+                self.note(path.four_tuple, None, now);
+            }
+        }
+    }
+
     /// Replaces what is known of the same way.
-    pub(crate) fn add(&self, way: KnownWay) {
+    pub fn add(&self, way: KnownWay) {
         let mut ways = self.lock();
         ways.retain(|known| (known.local, known.remote) != (way.local, way.remote));
         if ways.len() == MOST {
@@ -71,13 +82,13 @@ impl Ways {
     }
 
     /// All that is known, the latest last.
-    pub(crate) fn all(&self) -> Vec<KnownWay> {
+    pub fn all(&self) -> Vec<KnownWay> {
         self.lock().clone()
     }
 
     /// Puts those behind that are known to take longer, or that nothing came back from. Ways that are
     /// not known may be as good as any.
-    pub(crate) fn sort(&self, four_tuples: &mut [FourTuple], now: Instant) {
+    pub fn sort(&self, four_tuples: &mut [FourTuple], now: Instant) {
         let ways = self.lock();
         four_tuples.sort_by_key(|four_tuple| {
             let mut known = ways.iter().filter(|way| way.is_good(now));
@@ -98,7 +109,7 @@ impl Ways {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::{Runtime, TokioRuntime};
+    use crate::testing::epoch;
 
     fn way(local: u8) -> FourTuple {
         let address = |ip: [u8; 4], port| SocketAddr::from((ip, port));
@@ -117,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_known_to_be_slow_or_silent_comes_last() {
-        let (ways, now) = (Ways::default(), TokioRuntime.now());
+        let (ways, now) = (Ways::default(), epoch());
         assert_eq!(sorted(&ways, now), [1, 2, 3]);
         let ms = Duration::from_millis;
         ways.note(way(1), Some(ms(600)), now);
@@ -137,7 +148,7 @@ mod tests {
 
     #[test]
     fn they_differ_by_local_and_remote_address_and_are_limited() {
-        let (ways, now) = (Ways::default(), TokioRuntime.now());
+        let (ways, now) = (Ways::default(), epoch());
         let mut elsewhere = way(1);
         elsewhere.remote.set_port(444);
         ways.note(elsewhere, None, now);

@@ -1,0 +1,209 @@
+//! [`Local`]: a local address from which paths can start, and [`Origin`]: a name for some of them.
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
+
+use crate::source_address::fit;
+
+/// A local address from which paths can start: one socket of a driver.
+///
+/// ```
+/// use mpquic_paths::Local;
+///
+/// let cable = Local::new("192.0.2.1:40000".parse()?);
+/// let modem = Local::new("198.51.100.1:40000".parse()?).on("wwan0").backup();
+/// let server = "203.0.113.1:443".parse()?;
+/// assert!(cable.reaches(server) && modem.reaches(server));
+/// assert_eq!(modem.interface(), Some("wwan0"));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Local {
+    address: SocketAddr,
+    interface: Option<Arc<str>>,
+    is_v6_only: bool,
+    is_backup: bool,
+}
+
+impl Local {
+    /// An address of no named interface. An unspecified IPv6 address stands for those of both IP
+    /// versions; [`Self::v6_only`] changes that.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            interface: None,
+            is_v6_only: false,
+            is_backup: false,
+        }
+    }
+
+    /// The same address, bound to a network interface.
+    #[must_use]
+    pub fn on(mut self, interface: &str) -> Self {
+        self.interface = Some(interface.into());
+        self
+    }
+
+    /// The same address, without IPv4.
+    #[must_use]
+    pub fn v6_only(mut self) -> Self {
+        self.is_v6_only = true;
+        self
+    }
+
+    /// The same address, from which paths carry data only while no others work.
+    #[must_use]
+    pub fn backup(mut self) -> Self {
+        self.is_backup = true;
+        self
+    }
+
+    /// The address and port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The network interface that the address is bound to.
+    pub fn interface(&self) -> Option<&str> {
+        self.interface.as_deref()
+    }
+
+    /// True if paths from here carry data only while no others work.
+    pub fn is_backup(&self) -> bool {
+        self.is_backup
+    }
+
+    /// True if datagrams from `local` leave from here.
+    pub fn owns(&self, local: SocketAddr) -> bool {
+        let is_any = || {
+            let is_alike = self.address.is_ipv4() == local.is_ipv4();
+            self.address.ip().is_unspecified() && (is_alike || self.is_dual())
+        };
+        self.address == local
+            || (self.address.port() == local.port()
+                && (self.address.ip() == local.ip() || is_any()))
+    }
+
+    /// True if datagrams from here can have `remote`'s IP version, and leave their link if `remote`
+    /// is on another one.
+    pub fn reaches(&self, remote: SocketAddr) -> bool {
+        match (self.address, remote) {
+            (SocketAddr::V4(_), _) => remote.is_ipv4(),
+            (SocketAddr::V6(_), SocketAddr::V4(_)) => self.is_dual(),
+            (SocketAddr::V6(local), SocketAddr::V6(remote)) => {
+                local.ip().is_unspecified() || link(local) == link(remote)
+            }
+        }
+    }
+
+    /// The local half of a four-tuple towards `remote`.
+    pub fn towards(&self, remote: SocketAddr) -> SocketAddr {
+        if self.address.ip().is_unspecified() && remote.is_ipv4() {
+            SocketAddr::new(IpAddr::from([0, 0, 0, 0]), self.address.port())
+        } else {
+            self.address
+        }
+    }
+
+    /// True if a path to `remote` may start here, and at no other address of the same interface that
+    /// suits `remote` better (RFC 6724).
+    pub fn suits(&self, remote: SocketAddr, all: &[Self]) -> bool {
+        let fit = |local: &Self| fit(local.address.ip(), remote.ip());
+        let is_better = |other: &Self| {
+            let name = other.interface();
+            name.is_some()
+                && name == self.interface()
+                && other.reaches(remote)
+                && fit(other) > fit(self)
+        };
+        self.reaches(remote) && !all.iter().any(is_better)
+    }
+
+    /// True if it carries datagrams of both IP versions.
+    fn is_dual(&self) -> bool {
+        self.address.is_ipv6() && self.address.ip().is_unspecified() && !self.is_v6_only
+    }
+}
+
+/// The number of the link of an address that is good on one link only.
+fn link(address: SocketAddrV6) -> Option<u32> {
+    let is_link_local = address.ip().is_unicast_link_local();
+    is_link_local.then_some(address.scope_id())
+}
+
+/// Where paths start: a name for one or several local addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// An IP address, whatever the port.
+    Address(IpAddr),
+    /// All addresses that are bound to a network interface.
+    Interface(String),
+}
+
+impl Origin {
+    /// True if paths from `local` start there.
+    pub fn is(&self, local: &Local) -> bool {
+        match self {
+            Self::Address(ip) => local.address.ip() == *ip,
+            Self::Interface(name) => local.interface() == Some(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("it is one")
+    }
+
+    /// RFC 6724 section 5, rule 2: their answers would not come back.
+    #[test]
+    fn addresses_of_a_link_reach_those_of_the_same_link() {
+        for (local, remote, expected) in [
+            ("[fe80::1%2]:1", "[fe80::2%2]:1", true),
+            ("[fe80::1%2]:1", "[fe80::2%3]:1", false),
+            ("[fe80::1%2]:1", "[2001:db8::1]:1", false),
+            ("[2001:db8::1]:1", "[fe80::2%2]:1", false),
+            ("[2001:db8::1]:1", "[fd00::1]:1", true),
+            ("[::]:1", "[fe80::2%2]:1", true),
+            ("10.0.0.1:1", "[fe80::2%2]:1", false),
+        ] {
+            let reaches = Local::new(address(local)).reaches(address(remote));
+            assert_eq!(reaches, expected, "{local} {remote}");
+        }
+    }
+
+    #[test]
+    fn unspecified_addresses_own_those_of_their_port_and_version() {
+        let any_v4 = Local::new(address("0.0.0.0:5"));
+        let any = Local::new(address("[::]:5"));
+        let any_v6 = any.clone().v6_only();
+        let one = Local::new(address("192.0.2.1:5"));
+        for (local, expected) in [
+            ("192.0.2.1:5", [true, true, false, true]),
+            ("192.0.2.2:5", [true, true, false, false]),
+            ("192.0.2.1:6", [false, false, false, false]),
+            ("[2001:db8::1]:5", [false, true, true, false]),
+        ] {
+            let owns = [&any_v4, &any, &any_v6, &one].map(|of| of.owns(address(local)));
+            assert_eq!(owns, expected, "{local}");
+        }
+        let v4 = address("203.0.113.1:443");
+        assert_eq!(any.towards(v4), address("0.0.0.0:5"));
+        assert_eq!(one.towards(v4), one.address());
+        let reach = [&any_v4, &any, &any_v6, &one].map(|of| of.reaches(v4));
+        assert_eq!(reach, [true, true, false, true]);
+    }
+
+    #[test]
+    fn an_origin_is_an_address_or_all_of_an_interface() {
+        let modem = Local::new(address("192.0.2.1:5")).on("wwan0");
+        let cable = Local::new(address("192.0.2.2:5"));
+        let is = |origin: Origin| [&modem, &cable].map(|local| origin.is(local));
+        assert_eq!(is(Origin::Interface("wwan0".to_owned())), [true, false]);
+        assert_eq!(is(Origin::Interface("eth0".to_owned())), [false, false]);
+        assert_eq!(is(Origin::Address([192, 0, 2, 2].into())), [false, true]);
+    }
+}

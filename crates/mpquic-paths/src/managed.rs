@@ -1,0 +1,176 @@
+//! [`Managed`]: a path manager at work on a connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mpquic_core::{
+    ClosePathError, Connection, FourTuple, MigrateError, OpenPathError, PathId, TransportErrorCode,
+};
+
+use crate::local::Local;
+use crate::manager::{Action, Event, Outcome, PathManager, PathManagerFactory, Start};
+use crate::view::View;
+
+/// A timeout that has passed already is put off by this time.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// A path manager at work: tells it of events, asks it, and does to the connection what it says. For
+/// drivers: `mpquic-tokio` and the simulator have one for each connection of a client.
+///
+/// A driver calls [`Self::on_event`] for every event, then [`Self::run`], and `run` again whenever the
+/// connection was run and at [`Self::next_timeout`].
+#[derive(Debug)]
+pub struct Managed {
+    manager: Box<dyn PathManager>,
+    locals: Arc<[Local]>,
+    ran: Option<Instant>,
+}
+
+impl Managed {
+    /// After this many actions in a row, the manager is not asked until the next [`Self::run`].
+    pub const MOST_ACTIONS: usize = 256;
+
+    /// The manager of a connection that starts now.
+    pub fn new(factory: &dyn PathManagerFactory, start: &Start) -> Self {
+        Self {
+            manager: factory.build(start),
+            locals: start.locals.clone(),
+            ran: None,
+        }
+    }
+
+    /// Something happened.
+    pub fn on_event(&mut self, event: &Event<'_>, connection: &Connection, now: Instant) {
+        self.manager.on_event(event, &View::new(connection, now));
+    }
+
+    /// Paths can start at these local addresses from now on, and at no others.
+    pub fn set_locals(&mut self, locals: Arc<[Local]>, connection: &Connection, now: Instant) {
+        self.on_event(&Event::Locals(&locals), connection, now);
+        self.locals = locals;
+    }
+
+    /// When [`Self::run`] has to be called even if nothing happens.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let timeout = self.manager.next_timeout()?;
+        let is_late = |ran: &Instant| timeout <= *ran;
+        Some(match self.ran.filter(is_late) {
+            Some(ran) => ran + SHORTEST_WAIT,
+            None => timeout,
+        })
+    }
+
+    /// Does all that the manager wants done. A path that cannot move yet goes on at its addresses if
+    /// it `may_wait` there, and is suspended otherwise. True if a path waits.
+    pub fn run(
+        &mut self,
+        connection: &mut Connection,
+        now: Instant,
+        may_wait: impl Fn(FourTuple) -> bool,
+    ) -> bool {
+        self.ran = Some(now);
+        let mut waits = false;
+        for _ in 0..Self::MOST_ACTIONS {
+            let Some(action) = self.manager.poll(&View::new(connection, now)) else {
+                return waits;
+            };
+            let outcome = self.apply(action, connection, now, &may_wait);
+            waits |= outcome == Outcome::Later && matches!(action, Action::Move { .. });
+            tracing::trace!(manager = self.manager.name(), ?action, ?outcome);
+            let applied = Event::Applied(action, outcome);
+            self.on_event(&applied, connection, now);
+        }
+        tracing::debug!(manager = self.manager.name(), "too many actions");
+        waits
+    }
+
+    fn apply(
+        &self,
+        action: Action,
+        connection: &mut Connection,
+        now: Instant,
+        may_wait: &impl Fn(FourTuple) -> bool,
+    ) -> Outcome {
+        match action {
+            Action::Open { four_tuple, status } => {
+                opened(connection.open_path(now, four_tuple, status))
+            }
+            Action::Close { path } => {
+                let reason = TransportErrorCode::APPLICATION_ABANDON_PATH;
+                match connection.close_path(now, path, reason) {
+                    Ok(()) | Err(ClosePathError::NoSuchPath) => Outcome::Done,
+                    Err(_) => Outcome::Refused,
+                }
+            }
+            Action::Move { path, local } => {
+                let is_lost = |old: FourTuple| !self.locals.iter().any(|of| of.owns(old.local));
+                let moved = move_path(connection, now, (path, local), is_lost);
+                let waits = |path| {
+                    let stats = connection.path_stats(path);
+                    stats.is_some_and(|stats| may_wait(stats.four_tuple))
+                };
+                match moved {
+                    Outcome::Later if waits(path) => Outcome::Later,
+                    Outcome::Done => set_usable(connection, now, path, true),
+                    _ => {
+                        set_usable(connection, now, path, false);
+                        Outcome::Refused
+                    }
+                }
+            }
+            Action::Suspend { path } => set_usable(connection, now, path, false),
+            Action::SetStatus { path, status } => match connection.path_mut(path) {
+                Ok(mut path) => {
+                    path.set_status(status);
+                    Outcome::Done
+                }
+                Err(_) => Outcome::Refused,
+            },
+        }
+    }
+}
+
+fn opened(result: Result<PathId, OpenPathError>) -> Outcome {
+    match result {
+        Ok(path) => Outcome::Opened(path),
+        Err(
+            OpenPathError::PathsBlocked
+            | OpenPathError::NoConnectionId
+            | OpenPathError::HandshakeIncomplete,
+        ) => Outcome::Later,
+        Err(OpenPathError::AddressForbidden) => Outcome::Refused,
+        Err(_) => Outcome::Never,
+    }
+}
+
+fn set_usable(connection: &mut Connection, now: Instant, path: PathId, usable: bool) -> Outcome {
+    match connection.set_path_usable(now, path, usable) {
+        Ok(()) => Outcome::Done,
+        // It was abandoned: nothing is sent on it anyway.
+        Err(_) => Outcome::Refused,
+    }
+}
+
+/// Moves a path to a local address: [`Outcome::Done`], [`Outcome::Refused`], or [`Outcome::Later`] if
+/// it can move once the handshake is confirmed or the peer has issued another connection ID. If the
+/// address that the path leaves is lost, the path does not return there.
+pub fn move_path(
+    connection: &mut Connection,
+    now: Instant,
+    (path, local): (PathId, SocketAddr),
+    is_lost: impl Fn(FourTuple) -> bool,
+) -> Outcome {
+    let Ok(mut path) = connection.path_mut(path) else {
+        return Outcome::Refused;
+    };
+    let outcome = match path.set_local_address(now, local) {
+        Ok(()) => Outcome::Done,
+        Err(MigrateError::NotConfirmed | MigrateError::NoConnectionId) => Outcome::Later,
+        Err(_) => Outcome::Refused,
+    };
+    if path.previous_addresses().is_some_and(is_lost) {
+        path.forget_previous_addresses();
+    }
+    outcome
+}

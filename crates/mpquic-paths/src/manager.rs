@@ -1,0 +1,257 @@
+//! [`PathManager`]: which paths a client's connection has.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mpquic_core::{FourTuple, PathEvent, PathId, PathStatus};
+
+use crate::local::Local;
+use crate::view::View;
+
+/// Decides which paths a client's connection has: between which addresses they open, and when; when
+/// they close, move to another local address, or are tried again; which of them stand by. One object
+/// per connection, beside its scheduler and its congestion controller.
+///
+/// [`Managed`](crate::Managed) asks it and does what it says. The manager is told of every
+/// [`Event`], and is polled after each of them, whenever the connection was run, and at
+/// [`Self::next_timeout`].
+///
+/// ```
+/// use mpquic_core::{PathEvent, PathStatus};
+/// use mpquic_paths::{Action, Event, Outcome, PathManager, View, address_pairs, factory};
+///
+/// /// Opens a path from every local address, once.
+/// #[derive(Debug)]
+/// struct Once {
+///     missing: Vec<mpquic_core::FourTuple>,
+///     may_open: bool,
+/// }
+///
+/// impl PathManager for Once {
+///     fn on_event(&mut self, event: &Event<'_>, _: &View<'_>) {
+///         match event {
+///             Event::Path(PathEvent::Available) => self.may_open = true,
+///             Event::Applied(_, Outcome::Later) => self.may_open = false,
+///             Event::Applied(Action::Open { four_tuple, .. }, _) => {
+///                 self.missing.retain(|missing| missing != four_tuple);
+///             }
+///             _ => {}
+///         }
+///     }
+///
+///     fn poll(&mut self, _: &View<'_>) -> Option<Action> {
+///         let four_tuple = *self.missing.first().filter(|_| self.may_open)?;
+///         let status = PathStatus::Available;
+///         Some(Action::Open { four_tuple, status })
+///     }
+///
+///     fn name(&self) -> &'static str {
+///         "once"
+///     }
+/// }
+///
+/// // What `ClientConfig::path_manager` of `mpquic-tokio` takes.
+/// let factory = factory("once", |start| {
+///     let mut missing = address_pairs(&start.locals, &[start.first.remote]);
+///     missing.retain(|four_tuple| *four_tuple != start.first);
+///     Box::new(Once { missing, may_open: false })
+/// });
+/// ```
+///
+/// # What becomes of wrong answers
+///
+/// A wrong manager costs paths, never correctness:
+///
+/// - The last open path is not closed: [`Outcome::Refused`].
+/// - A path that opens is validated before it carries data, and the peer limits the number of paths.
+/// - After [`Managed::MOST_ACTIONS`](crate::Managed::MOST_ACTIONS) actions in a row the manager is not
+///   asked until the connection runs again.
+/// - A timeout that has passed counts as one in a millisecond.
+pub trait PathManager: fmt::Debug + Send {
+    /// Something happened. `view` is the connection after it.
+    fn on_event(&mut self, event: &Event<'_>, view: &View<'_>);
+
+    /// The next thing to do; `None` if nothing is due. What came of it is told as
+    /// [`Event::Applied`], and then the manager is asked again.
+    fn poll(&mut self, view: &View<'_>) -> Option<Action>;
+
+    /// When to call [`Self::poll`] even if nothing happens.
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// A name for logs.
+    fn name(&self) -> &'static str;
+}
+
+/// Something that a path manager is told.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The handshake is complete.
+    Connected,
+    /// Paths can start at these local addresses from now on, and at no others. Paths that start
+    /// elsewhere have lost their address.
+    Locals(&'a [Local]),
+    /// The routes of the machine may have changed: paths that failed may work now.
+    NetworkChanged,
+    /// Something happened to a path of the connection, or to the addresses of its server.
+    Path(&'a PathEvent),
+    /// The application opened a path.
+    Opened(PathId, FourTuple),
+    /// The application closed a path between these addresses.
+    Closed(FourTuple),
+    /// The driver moved a path to this local address, because the path's socket was replaced.
+    Moved(PathId, SocketAddr),
+    /// An action of the manager was tried, with this outcome.
+    Applied(Action, Outcome),
+}
+
+/// Something that a path manager wants done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Opens a path.
+    Open {
+        /// The path's addresses.
+        four_tuple: FourTuple,
+        /// How both sides are to use the path.
+        status: PathStatus,
+    },
+    /// Closes a path, and tells the peer.
+    Close {
+        /// The path.
+        path: PathId,
+    },
+    /// Moves a path to another local address.
+    Move {
+        /// The path.
+        path: PathId,
+        /// The address.
+        local: SocketAddr,
+    },
+    /// Nothing can be sent on a path, which has no local address. A path that moves is in use again.
+    Suspend {
+        /// The path.
+        path: PathId,
+    },
+    /// Says how both sides are to use a path.
+    SetStatus {
+        /// The path.
+        path: PathId,
+        /// How.
+        status: PathStatus,
+    },
+}
+
+impl Action {
+    /// The open path that the action changes; `None` for [`Self::Open`].
+    pub fn path(&self) -> Option<PathId> {
+        match self {
+            Self::Open { .. } => None,
+            Self::Close { path }
+            | Self::Move { path, .. }
+            | Self::Suspend { path }
+            | Self::SetStatus { path, .. } => Some(*path),
+        }
+    }
+}
+
+/// What came of an [`Action`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// The path was opened, with this ID.
+    Opened(PathId),
+    /// It cannot be done yet. An opening has to wait for [`PathEvent::Available`]; a move for the end
+    /// of the handshake, or for a connection ID of the peer, while the path goes on where it is.
+    Later,
+    /// It cannot be done: the peer forbids the address, the path is gone, or it is the last one. A
+    /// path that could not move is suspended.
+    Refused,
+    /// No path can be opened at all: the peer does not speak multipath QUIC, or the connection ends.
+    Never,
+}
+
+/// A connection at its start.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Start {
+    /// The addresses of path 0, which carries the handshake.
+    pub first: FourTuple,
+    /// The local addresses. [`Event::Locals`] tells of changes.
+    pub locals: Arc<[Local]>,
+    /// The server's addresses that the application has named, that of path 0 first.
+    pub remotes: Vec<SocketAddr>,
+    /// The other addresses of the server's name. Other machines may have them.
+    pub possible: Vec<SocketAddr>,
+}
+
+impl Start {
+    /// A connection whose handshake runs on `first`, to a server without further addresses.
+    pub fn new(first: FourTuple, locals: impl Into<Arc<[Local]>>) -> Self {
+        Self {
+            first,
+            locals: locals.into(),
+            remotes: vec![first.remote],
+            possible: Vec::new(),
+        }
+    }
+
+    /// The server has these addresses as well.
+    #[must_use]
+    pub fn remotes(mut self, addresses: &[SocketAddr]) -> Self {
+        for address in addresses {
+            if !self.remotes.contains(address) {
+                self.remotes.push(*address);
+            }
+        }
+        self
+    }
+
+    /// These addresses may be the server's.
+    #[must_use]
+    pub fn possible(mut self, addresses: &[SocketAddr]) -> Self {
+        self.possible = addresses.to_vec();
+        self
+    }
+}
+
+/// Makes one path manager per connection.
+pub trait PathManagerFactory: fmt::Debug + Send + Sync {
+    /// The manager of a connection that starts now.
+    fn build(&self, start: &Start) -> Box<dyn PathManager>;
+}
+
+/// A closure that makes path managers, with a name for `Debug`.
+struct Named<F> {
+    name: &'static str,
+    make: F,
+}
+
+impl<F> fmt::Debug for Named<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl<F> PathManagerFactory for Named<F>
+where
+    F: Fn(&Start) -> Box<dyn PathManager> + Send + Sync,
+{
+    fn build(&self, start: &Start) -> Box<dyn PathManager> {
+        (self.make)(start)
+    }
+}
+
+/// Wraps a closure as a [`PathManagerFactory`].
+pub fn factory<F>(name: &'static str, make: F) -> Arc<dyn PathManagerFactory>
+where
+    F: Fn(&Start) -> Box<dyn PathManager> + Send + Sync + 'static,
+{
+    Arc::new(Named { name, make })
+}

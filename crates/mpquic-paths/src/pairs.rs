@@ -1,0 +1,71 @@
+//! Which local addresses and which addresses of a server make a path.
+
+use std::net::SocketAddr;
+
+use mpquic_core::FourTuple;
+
+use crate::local::Local;
+
+/// Every pair of a local address and a server address of one IP version. The pairs of an offset are
+/// (local 0, remote 0 + offset), (local 1, remote 1 + offset) and so on, for each version: even a few
+/// pairs from the start use as many addresses of both sides as possible.
+pub fn address_pairs(locals: &[Local], remotes: &[SocketAddr]) -> Vec<FourTuple> {
+    let mut pairs = Vec::new();
+    for offset in 0..remotes.len() {
+        for (index, local) in locals.iter().enumerate() {
+            let is_ipv4 = local.address().is_ipv4();
+            let alike = |other: &&Local| other.address().is_ipv4() == is_ipv4;
+            let index = locals.iter().take(index).filter(alike).count();
+            let reached = || (remotes.iter()).filter(|remote| local.suits(**remote, locals));
+            if offset >= reached().count() {
+                continue;
+            }
+            if let Some(remote) = reached().cycle().nth(index + offset) {
+                let pair = FourTuple::new(local.towards(*remote), *remote);
+                if !pairs.contains(&pair) {
+                    pairs.push(pair);
+                }
+            }
+        }
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local(address: &str) -> Local {
+        Local::new(address.parse().expect("it is one"))
+    }
+
+    #[test]
+    fn pairs_cover_all_addresses_of_both_sides_first() {
+        let locals = [local("127.0.0.1:1"), local("127.0.0.2:1")];
+        let remotes = ["127.0.0.3:1", "127.0.0.4:1", "[::1]:1"];
+        let remotes = remotes.map(|address| address.parse().expect("it is one"));
+        let pairs = address_pairs(&locals, &remotes);
+        assert_eq!(pairs.len(), 4, "IPv6 cannot be reached: {pairs:?}");
+        assert_ne!(pairs[0].local, pairs[1].local);
+        assert_ne!(pairs[0].remote, pairs[1].remote);
+    }
+
+    /// RFC 6724: of a link with several addresses, each destination has the one that suits it.
+    #[test]
+    fn paths_of_an_interface_start_at_the_address_that_suits() {
+        let locals = [
+            local("[fd77::1]:1").on("eth0"),
+            local("[2001:db8::1]:1").on("eth0"),
+            local("[fd78::1]:1").on("eth1"),
+            local("[fd79::1]:1"),
+        ];
+        let starts = |remote: &str| -> Vec<String> {
+            let pairs = address_pairs(&locals, &[remote.parse().expect("it is one")]);
+            let locals = pairs.iter().map(|pair| pair.local.ip().to_string());
+            locals.collect()
+        };
+        // An address that was named stays, and one network may translate addresses.
+        assert_eq!(starts("[2600::1]:5"), ["2001:db8::1", "fd78::1", "fd79::1"]);
+        assert_eq!(starts("[fd00::1]:5"), ["fd77::1", "fd78::1", "fd79::1"]);
+    }
+}

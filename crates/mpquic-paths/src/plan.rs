@@ -1,0 +1,588 @@
+//! [`Plan`]: a path from every local address to every address of the server.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mpquic_core::{FourTuple, PathEvent, PathId, PathState, PathStatus, ServerAddress};
+
+use crate::local::Local;
+use crate::manager::{Action, Event, Outcome, PathManager, Start};
+use crate::pairs::address_pairs;
+use crate::view::View;
+
+/// How long after its first failure a path is tried again; the time doubles with each failure.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// The longest such time.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// A connection that has carried this many bytes since a path was tried need not wait longer than for the
+/// first time: trying again costs less than a hundredth of it.
+const WORTH_A_TRY: u64 = 1 << 20;
+
+/// A path to an unsure address that never worked is not tried more often: the server may have announced
+/// the address of somebody else, and a name may be that of several machines.
+const ATTEMPTS_IF_UNSURE: u32 = 3;
+
+/// The default path manager: every local address gets a path to every address of the server, those
+/// that the server announces and those of its name among them.
+///
+/// The order is such that even with few paths as many addresses of both sides as possible are in use.
+/// The plan opens missing paths, waits while the peer allows no more, and tries failed paths again
+/// after 1 s, 2 s and so on up to 60 s; after 1 s if the connection has carried a mebibyte since. Paths
+/// to unsure addresses that never worked are given up after three attempts. A path whose local address
+/// is gone closes, or moves if it is the last one. Paths from a local address that stands by, and those
+/// to such an address of the server, have the status [`PathStatus::Backup`].
+#[derive(Debug)]
+pub struct Plan {
+    remotes: Vec<SocketAddr>,
+    /// The other addresses of the server's name.
+    possible: Vec<SocketAddr>,
+    /// The addresses that the server announces besides.
+    announced: Vec<ServerAddress>,
+    /// Addresses that the server has withdrawn, with paths that are to be closed.
+    withdrawn: Vec<SocketAddr>,
+    /// The local addresses, those last that stand by.
+    locals: Vec<Local>,
+    targets: Vec<Target>,
+    /// True once the handshake is complete, unless it turned out that no path can be opened at all.
+    is_multipath: bool,
+    /// True while the peer allows no more paths.
+    is_blocked: bool,
+    /// The server's address in the handshake, and the one it prefers, once a path moved there.
+    preferred: Option<(SocketAddr, SocketAddr)>,
+    /// Local addresses have changed, and not all paths have followed.
+    follows: bool,
+    round: Round,
+}
+
+/// How far the plan has gone through its targets since it last had nothing to do.
+#[derive(Debug, Default)]
+struct Round {
+    step: Step,
+    /// Index of the target that is next.
+    at: usize,
+    /// A path has a local address that is there; `None` before that was looked at.
+    has_local: Option<bool>,
+    /// The last open path: it cannot be closed.
+    last: Option<PathId>,
+    /// A path cannot move yet.
+    waits: bool,
+}
+
+/// The parts of a round, in their order.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Paths follow the changes of local addresses.
+    #[default]
+    Follow,
+    /// Paths are told their status.
+    Status,
+    /// Paths leave the addresses that the server has withdrawn.
+    Leave,
+    /// Missing paths open.
+    Open,
+}
+
+/// One four-tuple that should have a path.
+#[derive(Debug)]
+struct Target {
+    four_tuple: FourTuple,
+    path: Option<PathId>,
+    rest: Option<Rest>,
+    backoff: Duration,
+    /// How often it failed, until it first worked; `None` from then on.
+    failures: Option<u32>,
+    /// The status that the plan gave the path.
+    status: PathStatus,
+    /// The path may have to be told another status.
+    has_news: bool,
+    /// Bytes that the connection had carried when the path was last tried.
+    carried: u64,
+    /// The peer will never accept such a path, or the application does not want it.
+    is_impossible: bool,
+    /// It failed too often for an unsure address.
+    is_given_up: bool,
+}
+
+/// The path failed, and is not to be tried again at once.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    /// When it may be tried if there is much to carry.
+    earliest: Instant,
+    /// When it is tried in any case.
+    end: Instant,
+}
+
+impl Target {
+    fn new(four_tuple: FourTuple) -> Self {
+        Self {
+            four_tuple,
+            path: None,
+            rest: None,
+            backoff: FIRST_BACKOFF,
+            failures: Some(0),
+            status: PathStatus::Available,
+            has_news: false,
+            carried: 0,
+            is_impossible: false,
+            is_given_up: false,
+        }
+    }
+
+    /// `carried` are the bytes that the connection has carried.
+    fn is_due(&self, now: Instant, carried: impl FnOnce() -> u64) -> bool {
+        self.path.is_none()
+            && !self.is_impossible
+            && !self.is_given_up
+            && self.rest.is_none_or(|rest| {
+                let is_worth_it = || carried().saturating_sub(self.carried) >= WORTH_A_TRY;
+                rest.end <= now || rest.earliest <= now && is_worth_it()
+            })
+    }
+
+    /// The path failed. If its address is unsure, it is given up some time.
+    fn start_rest(&mut self, now: Instant, is_unsure: bool) {
+        self.path = None;
+        if let Some(failures) = &mut self.failures {
+            *failures += 1;
+            self.is_given_up = is_unsure && *failures >= ATTEMPTS_IF_UNSURE;
+        }
+        self.rest = Some(Rest {
+            earliest: now + FIRST_BACKOFF,
+            end: now + self.backoff,
+        });
+        self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+    }
+}
+
+impl PathManager for Plan {
+    fn on_event(&mut self, event: &Event<'_>, view: &View<'_>) {
+        match event {
+            Event::Connected => self.on_connected(view.is_multipath()),
+            Event::Locals(locals) => {
+                self.set_locals(locals);
+                self.follows = true;
+            }
+            Event::NetworkChanged => self.retry_soon(),
+            Event::Path(event) => self.on_path_event(event, view.now),
+            Event::Opened(path, four_tuple) => self.on_application(*four_tuple, Some(*path)),
+            Event::Closed(four_tuple) => self.on_application(*four_tuple, None),
+            Event::Moved(path, local) => self.on_local_changed(*path, *local),
+            Event::Applied(action, outcome) => self.on_applied(*action, *outcome),
+        }
+    }
+
+    fn poll(&mut self, view: &View<'_>) -> Option<Action> {
+        loop {
+            let (action, next) = match self.round.step {
+                Step::Follow => (self.follow(view), Step::Status),
+                Step::Status => (self.tell_status(), Step::Leave),
+                Step::Leave => (self.leave_withdrawn(view), Step::Open),
+                Step::Open => (self.open(view), Step::Follow),
+            };
+            if action.is_some() {
+                return action;
+            }
+            (self.round.step, self.round.at) = (next, 0);
+            if next == Step::Follow {
+                self.round = Round::default();
+                return None;
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        if !self.is_multipath || self.is_blocked {
+            return None;
+        }
+        // One with a path does not rest.
+        let is_missing = |target: &&Target| !target.is_impossible && !target.is_given_up;
+        let missing = self.targets.iter().filter(is_missing);
+        missing.filter_map(|target| Some(target.rest?.end)).min()
+    }
+
+    fn name(&self) -> &'static str {
+        "plan"
+    }
+}
+
+impl Plan {
+    /// The plan of a connection that starts now.
+    pub fn new(start: &Start) -> Self {
+        let mut target = Target::new(start.first);
+        target.path = Some(PathId::ZERO);
+        let mut plan = Self {
+            remotes: start.remotes.clone(),
+            possible: start.possible.clone(),
+            announced: Vec::new(),
+            withdrawn: Vec::new(),
+            locals: Vec::new(),
+            targets: vec![target],
+            is_multipath: false,
+            is_blocked: false,
+            preferred: None,
+            follows: false,
+            round: Round::default(),
+        };
+        plan.set_locals(&start.locals);
+        plan
+    }
+
+    /// Sets the local addresses that exist now. This adapts targets without a path;
+    /// [`Self::follow`] does so for paths.
+    fn set_locals(&mut self, locals: &[Local]) {
+        self.locals = locals.to_vec();
+        self.locals.sort_by_key(Local::is_backup);
+        self.review_targets();
+    }
+
+    /// Drops targets without a path between addresses that are gone, and adds those for new ones.
+    fn review_targets(&mut self) {
+        let mut remotes = self.remotes.clone();
+        let announced = self.announced.iter().map(|server| server.address);
+        remotes.extend(announced.filter(|address| !self.remotes.contains(address)));
+        let mut pairs = address_pairs(&self.locals, &remotes);
+        let possible = address_pairs(&self.locals, &self.possible).into_iter();
+        let possible: Vec<_> = possible.filter(|pair| !pairs.contains(pair)).collect();
+        pairs.extend(possible);
+        self.targets
+            .retain(|target| target.path.is_some() || pairs.contains(&target.four_tuple));
+        for four_tuple in pairs {
+            if !self
+                .targets
+                .iter()
+                .any(|target| target.four_tuple == four_tuple)
+            {
+                self.targets.push(Target::new(four_tuple));
+            }
+        }
+    }
+
+    /// Closes the next path whose local address is gone. The last path moves to another local address
+    /// instead. Nothing happens before the handshake is confirmed (RFC 9000 section
+    /// 9): the other paths need the first one.
+    fn follow(&mut self, view: &View<'_>) -> Option<Action> {
+        if !self.follows || !view.is_confirmed() {
+            return None;
+        }
+        let mut used = self.targets.iter().filter(|target| target.path.is_some());
+        let has_local = self
+            .round
+            .has_local
+            .unwrap_or_else(|| used.any(|target| self.is_there(target)));
+        self.round.has_local = Some(has_local);
+        while let Some(target) = self.targets.get(self.round.at) {
+            self.round.at += 1;
+            let Some(path) = target.path.filter(|_| !self.is_there(target)) else {
+                continue;
+            };
+            // Rather than let the path fail: closing it tells the peer at once, over a path that
+            // works.
+            if has_local && self.round.last != Some(path) {
+                return Some(Action::Close { path });
+            }
+            let remote = target.four_tuple.remote;
+            let mut locals = self.locals.iter();
+            let next = locals.find(|local| local.suits(remote, &self.locals));
+            return Some(match next.map(|local| local.towards(remote)) {
+                Some(local) => Action::Move { path, local },
+                None => Action::Suspend { path },
+            });
+        }
+        self.follows = self.round.waits;
+        let used = self.targets.iter().filter(|target| target.path.is_some());
+        let used: Vec<_> = used.map(|target| target.four_tuple).collect();
+        let locals = &self.locals;
+        let is_there = |target: &Target| locals.iter().any(|of| of.owns(target.four_tuple.local));
+        self.targets.retain(|target| {
+            target.path.is_some() || is_there(target) && !used.contains(&target.four_tuple)
+        });
+        None
+    }
+
+    /// True if the target's local address is there.
+    fn is_there(&self, target: &Target) -> bool {
+        let mut locals = self.locals.iter();
+        locals.any(|local| local.owns(target.four_tuple.local))
+    }
+
+    /// The handshake is complete: paths may be opened if the peer supports multipath, once it has
+    /// issued connection IDs for them.
+    fn on_connected(&mut self, is_multipath: bool) {
+        self.is_multipath = is_multipath;
+        self.is_blocked = true;
+        self.review_statuses();
+    }
+
+    fn review_statuses(&mut self) {
+        for target in &mut self.targets {
+            target.has_news = true;
+        }
+    }
+
+    /// The next path that has another status where it starts now. A status that the application has
+    /// set stays otherwise.
+    fn tell_status(&mut self) -> Option<Action> {
+        if !self.is_multipath {
+            return None;
+        }
+        let Self {
+            locals, announced, ..
+        } = self;
+        for target in self.targets.iter_mut().filter(|target| target.has_news) {
+            target.has_news = false;
+            let status = status_between(target.four_tuple, locals, announced);
+            if let Some(path) = target.path.filter(|_| target.status != status) {
+                return Some(Action::SetStatus { path, status });
+            }
+        }
+        None
+    }
+
+    /// An action was tried.
+    fn on_applied(&mut self, action: Action, outcome: Outcome) {
+        let index = match action {
+            Action::Open { four_tuple, .. } => {
+                let is_it =
+                    |target: &Target| target.four_tuple == four_tuple && target.path.is_none();
+                self.targets.iter().position(is_it)
+            }
+            _ => {
+                let path = action.path();
+                self.targets.iter().position(|target| target.path == path)
+            }
+        };
+        let Some((index, target)) = index.and_then(|at| Some((at, self.targets.get_mut(at)?)))
+        else {
+            return;
+        };
+        match (action, outcome) {
+            (Action::Open { status, .. }, Outcome::Opened(path)) => {
+                (target.path, target.status, target.rest) = (Some(path), status, None);
+            }
+            (Action::Open { .. }, Outcome::Later) => self.is_blocked = true,
+            (Action::Open { .. }, Outcome::Refused) => target.is_impossible = true,
+            (Action::Open { .. }, Outcome::Never) => self.is_multipath = false,
+            (Action::Close { .. }, Outcome::Done) => target.path = None,
+            (Action::Close { path }, _) if self.round.step == Step::Follow => {
+                (self.round.last, self.round.at) = (Some(path), index);
+            }
+            (Action::Move { local, .. }, Outcome::Done) => {
+                target.four_tuple.local = local;
+                target.has_news = true;
+                self.round.has_local = Some(true);
+            }
+            (Action::Move { .. }, Outcome::Later) => {
+                (self.round.has_local, self.round.waits) = (Some(true), true);
+            }
+            (Action::SetStatus { status, .. }, Outcome::Done) => target.status = status,
+            _ => {}
+        }
+    }
+
+    /// The server has announced these addresses, and no others any more.
+    fn on_server_addresses(&mut self, addresses: &[ServerAddress]) {
+        let before = std::mem::replace(&mut self.announced, addresses.to_vec());
+        self.withdrawn
+            .extend(before.iter().map(|server| server.address));
+        // Those that the application has named stay.
+        let stays = |address: &SocketAddr| {
+            let mut announced = self.announced.iter();
+            self.remotes.contains(address) || announced.any(|server| server.address == *address)
+        };
+        let has_path = |address: &SocketAddr| {
+            let mut used = self.targets.iter().filter(|target| target.path.is_some());
+            used.any(|target| target.four_tuple.remote == *address)
+        };
+        let is_to_be_left = |address: &SocketAddr| !stays(address) && has_path(address);
+        self.withdrawn.retain(is_to_be_left);
+        self.review_statuses();
+        self.review_targets();
+    }
+
+    /// The next path to an address that was withdrawn: it closes as soon as another path works.
+    fn leave_withdrawn(&mut self, view: &View<'_>) -> Option<Action> {
+        let withdrawn = &self.withdrawn;
+        let is_withdrawn = |target: &Target| withdrawn.contains(&target.four_tuple.remote);
+        let works = |target: &Target| {
+            let path = target.path.and_then(|path| view.path(path));
+            path.is_some_and(|path| path.state == PathState::Active)
+        };
+        let mut targets = self.targets.iter();
+        let has_other = |target: &Target| !is_withdrawn(target) && works(target);
+        if withdrawn.is_empty() || self.round.at == 0 && !targets.any(has_other) {
+            return None;
+        }
+        while let Some(target) = self.targets.get(self.round.at) {
+            self.round.at += 1;
+            if let Some(path) = target.path.filter(|_| is_withdrawn(target)) {
+                return Some(Action::Close { path });
+            }
+        }
+        self.targets.retain(|target| !is_withdrawn(target));
+        self.withdrawn.clear();
+        None
+    }
+
+    /// Something happened to a path.
+    fn on_path_event(&mut self, event: &PathEvent, now: Instant) {
+        match event {
+            PathEvent::Available => self.is_blocked = false,
+            PathEvent::Established(path) => {
+                if let Some(target) = self.target(*path) {
+                    target.backoff = FIRST_BACKOFF;
+                    target.failures = None;
+                    let local = target.four_tuple.local;
+                    self.try_given_up(local);
+                }
+            }
+            PathEvent::Abandoned { path, .. } => {
+                let preferred = self.preferred;
+                let (remotes, possible) = (&self.remotes, &self.possible);
+                let mut announced = self.announced.iter();
+                let mut targets = self.targets.iter_mut();
+                if let Some(target) = targets.find(|target| target.path == Some(*path)) {
+                    let remote = target.four_tuple.remote;
+                    let is_unsure = !remotes.contains(&remote)
+                        && (possible.contains(&remote)
+                            || announced.any(|server| server.address == remote));
+                    target.start_rest(now, is_unsure);
+                    if let Some((before, after)) = preferred
+                        && target.four_tuple.remote == before
+                    {
+                        target.four_tuple.remote = after;
+                    }
+                }
+            }
+            PathEvent::Migrated(path, four_tuple) => self.on_migrated(*path, *four_tuple),
+            PathEvent::ServerAddresses(addresses) => self.on_server_addresses(addresses),
+            _ => {}
+        }
+    }
+
+    /// The network at this local address works: what failed there may have failed because it did not.
+    fn try_given_up(&mut self, local: SocketAddr) {
+        let given_up =
+            |target: &&mut Target| target.is_given_up && target.four_tuple.local == local;
+        for target in self.targets.iter_mut().filter(given_up) {
+            target.is_given_up = false;
+            target.failures = Some(0);
+        }
+    }
+
+    /// A path has a new local address, because its socket was replaced.
+    fn on_local_changed(&mut self, path: PathId, local: SocketAddr) {
+        if let Some(target) = self.target(path) {
+            target.four_tuple.local = local;
+        }
+        self.drop_duplicates();
+    }
+
+    /// A path moved. If it moved to the server's preferred address, further paths lead there as
+    /// well: the server's former address may not work for long (MP-019).
+    fn on_migrated(&mut self, path: PathId, four_tuple: FourTuple) {
+        let Some(target) = self.target(path) else {
+            return;
+        };
+        let before = std::mem::replace(&mut target.four_tuple, four_tuple).remote;
+        let after = four_tuple.remote;
+        if before == after {
+            return;
+        }
+        self.preferred = Some((before, after));
+        let is_known = self.remotes.contains(&after);
+        self.remotes.retain(|remote| *remote != before || !is_known);
+        for remote in &mut self.remotes {
+            if *remote == before {
+                *remote = after;
+            }
+        }
+        for target in self
+            .targets
+            .iter_mut()
+            .filter(|target| target.path.is_none())
+        {
+            if target.four_tuple.remote == before {
+                target.four_tuple.remote = after;
+            }
+        }
+        self.drop_duplicates();
+    }
+
+    /// Drops targets with the same addresses as another one.
+    fn drop_duplicates(&mut self) {
+        let all: Vec<_> = self
+            .targets
+            .iter()
+            .map(|target| target.four_tuple)
+            .collect();
+        let mut index = 0;
+        self.targets.retain(|target| {
+            let mut others = all.iter().enumerate();
+            let is_first = |other: &(usize, &FourTuple)| *other.1 == target.four_tuple;
+            let first = others.find(is_first).map(|(first, _)| first);
+            let keep = target.path.is_some() || first == Some(index);
+            index += 1;
+            keep
+        });
+    }
+
+    fn target(&mut self, path: PathId) -> Option<&mut Target> {
+        self.targets
+            .iter_mut()
+            .find(|target| target.path == Some(path))
+    }
+
+    /// The application opened or closed a path itself: the plan respects that.
+    fn on_application(&mut self, four_tuple: FourTuple, path: Option<PathId>) {
+        self.targets
+            .retain(|target| target.four_tuple != four_tuple);
+        let mut target = Target::new(four_tuple);
+        target.is_impossible = path.is_none();
+        target.path = path;
+        self.targets.push(target);
+    }
+
+    /// The network changed: each failed path waits no longer than after its first failure.
+    fn retry_soon(&mut self) {
+        for target in &mut self.targets {
+            if let Some(rest) = &mut target.rest {
+                rest.end = rest.earliest;
+                target.backoff = FIRST_BACKOFF;
+            }
+        }
+    }
+
+    /// The next path that is missing and due.
+    fn open(&mut self, view: &View<'_>) -> Option<Action> {
+        if !self.is_multipath || self.is_blocked {
+            return None;
+        }
+        while let Some(target) = self.targets.get_mut(self.round.at) {
+            self.round.at += 1;
+            if target.is_due(view.now, || view.bytes_carried()) {
+                target.carried = view.bytes_carried();
+                let four_tuple = target.four_tuple;
+                let status = status_between(four_tuple, &self.locals, &self.announced);
+                return Some(Action::Open { four_tuple, status });
+            }
+        }
+        None
+    }
+}
+
+/// How paths between two addresses are to be used.
+fn status_between(
+    FourTuple { local, remote }: FourTuple,
+    locals: &[Local],
+    announced: &[ServerAddress],
+) -> PathStatus {
+    let from = locals.iter().find(|of| of.owns(local));
+    let is_backup = from.is_some_and(Local::is_backup);
+    match is_backup || announced.contains(&ServerAddress::new(remote).backup()) {
+        true => PathStatus::Backup,
+        false => PathStatus::Available,
+    }
+}
+
+#[cfg(test)]
+mod tests;
