@@ -11,8 +11,10 @@ use http::Uri;
 use http::uri::Authority;
 use mpquic_core::config::TransportOptions;
 use mpquic_sched::{SplitRatio, SplitWeights};
+use mpquic_tokio::path_managers::{self, Costs, PathManagerFactory, Shares};
 use mpquic_tokio::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointBuilder, VarInt, ZeroRttAccepted,
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointBuilder, PathId, VarInt,
+    ZeroRttAccepted, interface_addresses,
 };
 use tokio::sync::{Mutex, TryLockError};
 
@@ -21,8 +23,8 @@ use crate::client::kept::Kept;
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
 use crate::client::requests::Clients;
-use crate::client::weight::{self, Weight};
-use crate::options::cost::{self, Cost};
+use crate::client::weight::{Weight, shares};
+use crate::options::cost::{Cost, prices};
 use crate::options::drill;
 use crate::options::hosts;
 use crate::options::identity::Identity;
@@ -102,6 +104,7 @@ pub(crate) struct Sessions<'a> {
     kept: Option<Kept>,
     config: ClientConfig,
     /// The weights of the current paths.
+    #[cfg(test)]
     weights: SplitWeights,
     current: Mutex<Option<Session>>,
     /// The endpoint of the last connection that ended well, and its server: the next connection may
@@ -148,6 +151,22 @@ impl Session {
         let code = self.clients.no_error();
         leave(&self.endpoint, &self.connection, code).await;
     }
+}
+
+/// Decides which paths are used, as the options say. The scheduler follows `weights`.
+fn path_manager(purpose: &Purpose<'_>, weights: &SplitWeights) -> Arc<dyn PathManagerFactory> {
+    let mut manager = path_managers::default();
+    let listed = interface_addresses().unwrap_or_default();
+    if !purpose.costs.is_empty() {
+        let wanted = purpose.rate.map(Rate::bytes_per_second);
+        manager = Costs::factory(manager, prices(purpose.costs, &listed), wanted);
+    }
+    if !purpose.weights.is_empty() {
+        let weights = weights.clone();
+        let set = move |all: &[(PathId, f64)]| weights.set(all.iter().copied());
+        manager = Shares::factory(manager, shares(purpose.weights, &listed), set);
+    }
+    manager
 }
 
 impl<'a> Sessions<'a> {
@@ -205,7 +224,8 @@ impl<'a> Sessions<'a> {
         let shown = Identity::shown_by(args)?;
         let mut config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
             .transport_config(transport)
-            .use_alternative_addresses(true);
+            .use_alternative_addresses(true)
+            .path_manager(path_manager(&purpose, &weights));
         if let Some(kept) = &kept {
             config = kept.configure(config);
         }
@@ -216,6 +236,7 @@ impl<'a> Sessions<'a> {
             known_hosts,
             kept,
             config,
+            #[cfg(test)]
             weights,
             current: Mutex::new(None),
             idle: StdMutex::default(),
@@ -331,14 +352,6 @@ impl<'a> Sessions<'a> {
         let (endpoint, connection, zero_rtt) = connected;
         if zero_rtt.is_none() {
             self.warn_if_single_path(&connection);
-        }
-        if !self.purpose.costs.is_empty() {
-            let costs = self.purpose.costs.to_vec();
-            cost::follow(&connection, costs, self.purpose.rate);
-        }
-        if !self.purpose.weights.is_empty() {
-            let weights = self.weights.clone();
-            weight::follow(&connection, self.purpose.weights.to_vec(), weights);
         }
         let steps = self.reach.connections.drill.steps.clone();
         drill::start(&connection, Some(&endpoint), steps);

@@ -1,13 +1,11 @@
 //! Shares of paths: `--weight`.
 
-use mpquic_sched::SplitWeights;
-use mpquic_tokio::{Connection, interface_addresses};
+use mpquic_tokio::InterfaceAddress;
+use mpquic_tokio::path_managers::Share;
 
-use crate::options::origin::starts_from;
+use crate::options::origin::origins;
 use crate::options::{Local, parse_local};
 
-/// The share of other paths.
-const REST: f64 = 1.0;
 /// The largest weight.
 const MOST: f64 = 1000.0;
 
@@ -29,25 +27,13 @@ pub(crate) fn parse_weight(text: &str) -> Result<Weight, String> {
     })
 }
 
-/// Sets the weights of a connection's paths as they come and go, on a task that ends with it.
-pub(crate) fn follow(connection: &Connection, wanted: Vec<Weight>, weights: SplitWeights) {
-    let connection = connection.clone();
-    let mut events = connection.path_events();
-    tokio::spawn(async move {
-        loop {
-            let listed = interface_addresses().unwrap_or_default();
-            let set = connection.path_stats().into_iter().map(|path| {
-                let ip = path.four_tuple.local.ip();
-                let is_it = |wanted: &&Weight| starts_from(&wanted.from, ip, &listed);
-                let wanted = wanted.iter().find(is_it);
-                (path.id, wanted.map_or(REST, |wanted| wanted.weight))
-            });
-            weights.set(set);
-            if events.next().await.is_none() {
-                return;
-            }
-        }
+/// The shares for a path manager.
+pub(crate) fn shares(weights: &[Weight], listed: &[InterfaceAddress]) -> Vec<Share> {
+    let shares = weights.iter().flat_map(|weight| {
+        let origins = origins(&weight.from, listed);
+        origins.map(|from| Share::new(from, weight.weight))
     });
+    shares.collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use mpquic_tokio::path_managers::Origin;
 use mpquic_tokio::{InterfaceAddress, LeftOutReason, interface_addresses};
 
 use crate::options::Local;
@@ -22,6 +23,19 @@ pub(crate) fn starts_from(origin: &Local, ip: IpAddr, listed: &[InterfaceAddress
             listed.any(|listed| listed.ip == ip && listed.name == *name)
         }
     }
+}
+
+/// An option for a path manager. Sockets of --local ADDR are bound to no interface, so the addresses that an
+/// interface has now are named as well.
+pub(crate) fn origins(origin: &Local, listed: &[InterfaceAddress]) -> impl Iterator<Item = Origin> {
+    let (named, interface) = match origin {
+        Local::Address(address) => (Origin::Address(*address), None),
+        Local::Interface(name) => (Origin::Interface(name.clone()), Some(name)),
+    };
+    let of_it = move |listed: &&InterfaceAddress| Some(&listed.name) == interface;
+    let addresses = listed.iter().filter(of_it);
+    let addresses = addresses.map(|listed| Origin::Address(listed.ip));
+    std::iter::once(named).chain(addresses)
 }
 
 /// The interfaces among these without a usable address, each once.
@@ -76,6 +90,22 @@ mod tests {
         assert_eq!(interface("none"), [false; 4]);
         let address = starts(Local::Address(ips[3].parse().unwrap()));
         assert_eq!(address, [false, false, false, true]);
+    }
+
+    #[test]
+    fn path_managers_know_interfaces_by_their_addresses_as_well() {
+        let mut one = listed().unwrap().remove(0);
+        (one.name, one.ip) = ("eth0".to_owned(), [192, 0, 2, 1].into());
+        let listed = [one];
+        let address = Origin::Address(listed[0].ip);
+        let of = |origin: Local| origins(&origin, &listed).collect::<Vec<_>>();
+        let eth0 = Origin::Interface("eth0".to_owned());
+        assert_eq!(
+            of(Local::Interface("eth0".to_owned())),
+            [eth0, address.clone()]
+        );
+        assert_eq!(of(Local::Interface("wlan0".to_owned())).len(), 1);
+        assert_eq!(of(Local::Address(listed[0].ip)), [address]);
     }
 
     #[test]

@@ -388,7 +388,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("report", "process"),
             ("text", ""),
             ("files", "process text"),
-            ("options", "process rate text"),
+            ("options", "process text"),
             ("client", "files options process rate report text"),
             ("pages", "text"),
             ("paths", "client options process report text"),
