@@ -1,6 +1,7 @@
 //! [`Host`]: an endpoint, its connections and the applications on them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,8 @@ use mpquic_core::{
     ConnectError, Connection, ConnectionHandle, DatagramEvent, Endpoint, Event, FourTuple,
     Incoming, RouteCounts, Transmit,
 };
+
+use mpquic_paths::{Event as PathManagerEvent, Local, Managed};
 
 use crate::application::Application;
 use crate::invariants::Invariants;
@@ -57,11 +60,41 @@ pub struct Hosted<A> {
     events: Vec<(Instant, Event)>,
     drained: bool,
     dirty: bool,
+    /// Opens and closes paths, if the application does not.
+    paths: Option<Managed>,
     /// The time of the requested wake-up. It is outdated if the connection's next timeout is later
     /// by now.
     wake: Option<Instant>,
     pub(crate) invariants: Invariants,
     observer: Observer,
+}
+
+impl<A: Application> Hosted<A> {
+    /// Tells the path manager and the application of the connection's events.
+    fn take_events(&mut self, now: Instant) {
+        while let Some(event) = self.connection.poll() {
+            if let Some(paths) = &mut self.paths {
+                let told = match &event {
+                    Event::Connected { .. } => Some(PathManagerEvent::Connected),
+                    Event::Path(event) => Some(PathManagerEvent::Path(event)),
+                    _ => None,
+                };
+                if let Some(told) = told {
+                    paths.on_event(&told, &self.connection, now);
+                }
+            }
+            self.application.on_event(now, &mut self.connection, &event);
+            if !matches!(event, Event::Stream(_) | Event::DatagramReceived) {
+                self.events.push((now, event));
+            }
+        }
+    }
+
+    fn manage_paths(&mut self, now: Instant) {
+        if let Some(paths) = &mut self.paths {
+            paths.run(&mut self.connection, now, |_| false);
+        }
+    }
 }
 
 impl<A> Hosted<A> {
@@ -91,6 +124,8 @@ pub struct Host<A> {
     up: bool,
     /// Packets that wait for the process while it is stopped.
     stopped: Option<SocketBuffer>,
+    /// The addresses that the host has; `None` for all.
+    locals: Option<Arc<[Local]>>,
     /// By how much the host's clock is ahead of the network's clock.
     ahead: Duration,
     checks: bool,
@@ -119,6 +154,7 @@ impl<A: Application> Host<A> {
             block: BytesMut::new(),
             up: true,
             stopped: None,
+            locals: None,
             ahead: Duration::ZERO,
             checks: true,
             shows_queues: false,
@@ -220,6 +256,30 @@ impl<A: Application> Host<A> {
         Ok(self.insert(handle, connection, Observer::default()))
     }
 
+    /// Lets a path manager decide on the paths of a connection that has just begun.
+    pub fn manage_paths(&mut self, index: usize, manager: Managed) {
+        self.connections[index].paths = Some(manager);
+    }
+
+    /// The host has these addresses from now on, and no others: it neither receives nor sends
+    /// anything at others, and path managers hear of the change.
+    pub fn set_locals(&mut self, now: Instant, locals: Arc<[Local]>) {
+        let now = self.time(now);
+        for index in 0..self.connections.len() {
+            let hosted = &mut self.connections[index];
+            if let Some(paths) = &mut hosted.paths {
+                paths.set_locals(locals.clone(), &hosted.connection, now);
+                mark(&mut self.connections, &mut self.dirty, index);
+            }
+        }
+        self.locals = Some(locals);
+    }
+
+    fn has_address(&self, address: SocketAddr) -> bool {
+        let is_one = |locals: &Arc<[Local]>| locals.iter().any(|local| local.owns(address));
+        self.locals.as_ref().is_none_or(is_one)
+    }
+
     /// All connections ever made, by index.
     pub fn connections(&self) -> &[Hosted<A>] {
         &self.connections
@@ -260,6 +320,7 @@ impl<A: Application> Host<A> {
             events: Vec::new(),
             drained: false,
             dirty: false,
+            paths: None,
             wake: None,
             invariants: Invariants::default(),
             observer,
@@ -271,7 +332,7 @@ impl<A: Application> Host<A> {
 
     /// Takes a packet from the network.
     pub(crate) fn receive(&mut self, now: Instant, packet: Packet, network: &mut Network) {
-        if !self.up {
+        if !self.up || !self.has_address(packet.destination) {
             return;
         }
         if let Some(waiting) = &mut self.stopped {
@@ -375,7 +436,8 @@ impl<A: Application> Host<A> {
         if application {
             hosted.application.on_timeout(now, &mut hosted.connection);
         }
-        if timeout || application {
+        let paths = hosted.paths.as_ref().and_then(Managed::next_timeout);
+        if timeout || application || is_due(paths) {
             mark(&mut self.connections, &mut self.dirty, index);
         } else {
             self.arm(index);
@@ -440,7 +502,8 @@ impl<A: Application> Host<A> {
     fn arm(&mut self, index: usize) {
         let hosted = &mut self.connections[index];
         let timeout = hosted.connection.poll_timeout().map(|(time, _)| time);
-        let next = [timeout, hosted.application.next_timeout()];
+        let paths = hosted.paths.as_ref().and_then(Managed::next_timeout);
+        let next = [timeout, hosted.application.next_timeout(), paths];
         let next = next.into_iter().flatten().min();
         // In the network's time.
         if let Some(next) = next.and_then(|next| next.checked_sub(self.ahead))
@@ -452,15 +515,11 @@ impl<A: Application> Host<A> {
     }
 
     fn poll_events(&mut self, now: Instant, index: usize) {
+        self.connections[index].take_events(now);
+        self.connections[index].manage_paths(now);
+        // Those of the paths that were closed.
+        self.connections[index].take_events(now);
         let hosted = &mut self.connections[index];
-        while let Some(event) = hosted.connection.poll() {
-            hosted
-                .application
-                .on_event(now, &mut hosted.connection, &event);
-            if !matches!(event, Event::Stream(_) | Event::DatagramReceived) {
-                hosted.events.push((now, event));
-            }
-        }
         while let Some(event) = hosted.connection.poll_endpoint_event() {
             if event.is_drained() {
                 hosted.drained = true;
@@ -485,6 +544,9 @@ impl<A: Application> Host<A> {
     fn send_batch(&mut self, transmit: &Transmit, buffer: &[u8], network: &mut Network) {
         let now = network.now();
         let FourTuple { local, remote } = transmit.four_tuple;
+        if !self.has_address(local) {
+            return;
+        }
         let route = network.route(local, remote);
         let bytes = &buffer[..transmit.size];
         let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);

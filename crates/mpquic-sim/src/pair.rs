@@ -25,6 +25,7 @@ use crate::tls::{SERVER_NAME, Tls};
 use crate::topology::{PathLinks, Topology};
 use crate::transfers::{Incoming, Outgoing, Transfers};
 
+mod path_manager;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]

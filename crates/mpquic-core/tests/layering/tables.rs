@@ -439,7 +439,10 @@ pub(crate) const CRATES: &[Row] = &[
     ("mpquic-cc", "mpquic_core"),
     ("mpquic-paths", "mpquic_core"),
     ("mpquic-qlog", "mpquic_core"),
-    ("mpquic-sim", "mpquic_cc mpquic_core mpquic_sched"),
+    (
+        "mpquic-sim",
+        "mpquic_cc mpquic_core mpquic_paths mpquic_sched",
+    ),
     ("mpquic-lab", "mpquic_sim"),
     ("mpquic-lb", "mpquic_core"),
     (

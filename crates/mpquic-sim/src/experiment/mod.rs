@@ -30,6 +30,7 @@ mod csv;
 mod failure;
 mod feed;
 mod informed;
+mod interfaces;
 mod measure;
 mod plan;
 mod player;

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use mpquic_core::{
-    Connection, Dir, Event, PathEvent, PathId, PathStatus, ReadStreamError, StreamEvent, StreamId,
-    ZeroRtt,
+    Connection, Dir, Event, PathEvent, PathId, ReadStreamError, StreamEvent, StreamId, ZeroRtt,
 };
 
 use super::feed::{self, Feed};
@@ -45,12 +44,23 @@ impl Gap {
     }
 }
 
-/// Paths that a client opens as soon as the peer allows it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct PathsToOpen {
-    pub(super) wanted: Vec<(mpquic_core::FourTuple, PathStatus)>,
-    pub(super) opened: BTreeMap<PathId, usize>,
+/// The further paths of a client, beside that of the handshake.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FurtherPaths {
+    /// As many there are.
+    pub(super) wanted: usize,
+    /// As many have been established.
     pub(super) established: usize,
+}
+
+impl FurtherPaths {
+    /// As many are wanted.
+    pub(super) fn new(wanted: usize) -> Self {
+        Self {
+            wanted,
+            established: 0,
+        }
+    }
 }
 
 /// The plan of a client and its progress.
@@ -59,7 +69,7 @@ pub(super) struct Client {
     pub(super) plan: Plan,
     pub(super) upload: bool,
     pub(super) wait_for_paths: bool,
-    pub(super) paths: PathsToOpen,
+    pub(super) paths: FurtherPaths,
     /// One entry per object of the plan; for videos and endless plans, one entry per request.
     pub(super) progress: Vec<Progress>,
     streams: BTreeMap<StreamId, usize>,
@@ -69,7 +79,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(plan: Plan, upload: bool, wait_for_paths: bool, paths: PathsToOpen) -> Self {
+    pub(super) fn new(plan: Plan, upload: bool, wait_for_paths: bool, paths: FurtherPaths) -> Self {
         let objects = match &plan {
             Plan::Objects(objects) => objects.len(),
             Plan::Stream(..) | Plan::Video(_) => 0,
@@ -134,7 +144,7 @@ impl Player {
     /// A client that opens paths and lets an inner connection do its transfers.
     pub(super) fn client_of_tunnel(client: Client, inner: &Setup) -> Self {
         let inside = Client {
-            paths: PathsToOpen::default(),
+            paths: FurtherPaths::default(),
             wait_for_paths: false,
             ..client.clone()
         };
@@ -186,36 +196,13 @@ impl Player {
         self.advance(now, connection);
     }
 
-    /// Opens paths that are not open yet, if the peer allows it.
-    fn open_paths(&mut self, now: Instant, connection: &mut Connection) {
-        let Some(Client { paths, .. }) = &mut self.client else {
-            return;
-        };
-        for (index, (four_tuple, status)) in paths.wanted.iter().enumerate() {
-            if paths.opened.values().any(|opened| *opened == index) {
-                continue;
-            }
-            // The peer allows no path now; an event will tell when to try again.
-            let Ok(id) = connection.open_path(now, *four_tuple, *status) else {
-                return;
-            };
-            paths.opened.insert(id, index);
-        }
-    }
-
     fn on_path_event(&mut self, now: Instant, connection: &mut Connection, event: &PathEvent) {
-        if let Some(Client { paths, .. }) = &mut self.client {
-            match event {
-                PathEvent::Established(id) if paths.opened.contains_key(id) => {
-                    paths.established += 1;
-                }
-                PathEvent::Abandoned { path, .. } => {
-                    paths.opened.remove(path);
-                }
-                _ => {}
-            }
+        if let Some(Client { paths, .. }) = &mut self.client
+            && let PathEvent::Established(id) = event
+            && *id != PathId::ZERO
+        {
+            paths.established += 1;
         }
-        self.open_paths(now, connection);
         self.advance(now, connection);
     }
 
@@ -225,7 +212,7 @@ impl Player {
             return;
         };
         let paths = &client.paths;
-        let ready = !client.wait_for_paths || paths.established >= paths.wanted.len();
+        let ready = !client.wait_for_paths || paths.established >= paths.wanted;
         let may_ask = self.connected.is_some() || self.is_early;
         if !may_ask || !(ready || client.begun.is_some()) {
             return;
@@ -440,7 +427,6 @@ impl Application for Player {
                 }
                 self.advance(now, connection);
             }
-            Event::HandshakeConfirmed => self.open_paths(now, connection),
             Event::Path(event) => self.on_path_event(now, connection, event),
             Event::ConnectionLost { reason } => self.fail(reason.to_string()),
             Event::DatagramReceived => {
@@ -490,7 +476,7 @@ mod tests {
 
     #[test]
     fn client_has_progress_for_each_object_of_its_plan() {
-        let client = |plan| Client::new(plan, false, false, PathsToOpen::default());
+        let client = |plan| Client::new(plan, false, false, FurtherPaths::default());
         let plan = Plan::competitor(None);
         assert!(client(plan).progress.is_empty());
         assert!(client(Plan::Objects(Vec::new())).progress.is_empty());

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_core::sched::SchedulerFactory;
-use mpquic_core::{FourTuple, PathId, PathStats, PathStatus, Side, VarInt};
+use mpquic_core::{FourTuple, PathId, PathStats, Side, VarInt};
+use mpquic_paths::{Managed, Start};
 
 use super::informed::Informed;
+use super::interfaces::Interfaces;
 use super::plan::Plan;
-use super::player::{Client, PathsToOpen, Player};
+use super::player::{Client, FurtherPaths, Player};
 use crate::host::{Host, Hosted};
 use crate::lab::{Lab, epoch};
 use crate::link::LinkConfig;
@@ -56,6 +58,8 @@ pub(super) struct Flow {
     inner: Option<Setup>,
     connected: bool,
     stopped: bool,
+    /// The client's addresses on the paths that the connection has from the start.
+    interfaces: Interfaces,
 }
 
 impl Flow {
@@ -94,11 +98,14 @@ fn address(flow: usize, path: usize, host: u8) -> IpAddr {
     Ipv4Addr::new(10, flow as u8, path as u8, host).into()
 }
 
-fn four_tuple(flow: usize, path: usize) -> FourTuple {
-    FourTuple::new(
-        SocketAddr::new(address(flow, path, 1), CLIENT_PORT),
-        SocketAddr::new(address(flow, path, 2), SERVER_PORT),
-    )
+/// The client's address on a path.
+fn client_address(flow: usize, path: usize) -> SocketAddr {
+    SocketAddr::new(address(flow, path, 1), CLIENT_PORT)
+}
+
+/// The server's address, which is the same on all paths.
+fn server_address(flow: usize) -> SocketAddr {
+    SocketAddr::new(address(flow, 0, 2), SERVER_PORT)
 }
 
 impl Stage {
@@ -264,25 +271,18 @@ impl Stage {
             inner: None,
             connected: false,
             stopped: false,
+            interfaces: Interfaces::default(),
         }
     }
 
     fn add_flow(&mut self, scenario: &Scenario, mut flow: Flow, plan: Plan, wait_for_paths: bool) {
         let index = self.flows.len();
         let further = flow.paths.iter().take(flow.starts_with).skip(1);
-        let wanted = further.map(|path| {
-            let backup = scenario.paths[*path].backup;
-            let status = if backup {
-                PathStatus::Backup
-            } else {
-                PathStatus::Available
-            };
-            (four_tuple(index, *path), status)
-        });
-        let paths = PathsToOpen {
-            wanted: wanted.collect(),
-            ..PathsToOpen::default()
-        };
+        let paths = FurtherPaths::new(further.count());
+        for path in flow.paths.iter().take(flow.starts_with) {
+            let address = client_address(index, *path);
+            flow.interfaces.add(address, &scenario.paths[*path]);
+        }
         let inner = flow.inner.clone();
         let inside = inner.clone();
         let client = Client::new(plan, flow.upload, wait_for_paths, paths);
@@ -335,27 +335,11 @@ impl Stage {
     fn add_routes(&mut self, flow: usize) {
         let Flow { client, server, .. } = self.flows[flow];
         for path in 0..self.vias.len() {
-            let (near, far) = (address(flow, path, 1), address(flow, path, 2));
+            let (near, far) = (client_address(flow, path).ip(), server_address(flow).ip());
             let [up, down] = self.hops(path);
             self.lab.network.add_route(near, far, up, server);
             self.lab.network.add_route(far, near, down, client);
         }
-        if let Some(Migration { to, .. }) = self.flows[flow].migration {
-            self.add_way_back(flow, to);
-        }
-    }
-
-    /// Adds routes between the client's address on a path and the server's address on the first
-    /// path.
-    fn add_way_back(&mut self, flow: usize, path: usize) {
-        let Flow { client, server, .. } = self.flows[flow];
-        let Some(first) = self.flows[flow].paths.first() else {
-            return;
-        };
-        let (near, far) = (address(flow, path, 1), address(flow, *first, 2));
-        let [up, down] = self.hops(path);
-        self.lab.network.add_route(near, far, up, server);
-        self.lab.network.add_route(far, near, down, client);
     }
 
     /// Virtual time since the start.
@@ -381,10 +365,15 @@ impl Stage {
                 .iter()
                 .filter(|flow| flow.connected && !flow.stopped);
             let moves = self.flows.iter().filter_map(|flow| flow.migration);
+            let changes = self
+                .flows
+                .iter()
+                .filter_map(|flow| flow.interfaces.next_change());
             let next = starts
                 .map(|flow| flow.start)
                 .chain(stops.filter_map(|flow| flow.stop))
                 .chain(moves.map(|migration| migration.at))
+                .chain(changes)
                 .min();
             let until = next.map_or(end, |next| next.min(end));
             self.lab.drive(until.saturating_sub(self.lab.elapsed()));
@@ -394,6 +383,7 @@ impl Stage {
             for flow in 0..self.flows.len() {
                 self.start_or_stop(flow)?;
                 self.migrate(flow)?;
+                self.change_interfaces(flow);
             }
         }
     }
@@ -406,8 +396,15 @@ impl Stage {
             let path = flow.paths.first().copied().unwrap_or(0);
             let host = self.lab.host_mut(flow.client);
             let config = flow.setup.client_config();
-            host.connect(now, config, four_tuple(index, path), SERVER_NAME)
+            let four_tuple = FourTuple::new(client_address(index, path), server_address(index));
+            let connection = host
+                .connect(now, config, four_tuple, SERVER_NAME)
                 .map_err(|error| error.to_string())?;
+            if flow.starts_with > 1 {
+                let start = Start::new(four_tuple, flow.interfaces.locals(elapsed));
+                let manager = Managed::new(&*mpquic_paths::default(), &start);
+                host.manage_paths(connection, manager);
+            }
             if flow.is_early {
                 let Hosted {
                     connection,
@@ -435,7 +432,7 @@ impl Stage {
         let Some(Migration { to, .. }) = flow.migration.take_if(|one| one.at <= elapsed) else {
             return Ok(());
         };
-        let local = SocketAddr::new(address(index, to, 1), CLIENT_PORT);
+        let local = client_address(index, to);
         let connection = &mut self.lab.host_mut(flow.client).connection_mut(0).connection;
         let path = connection.path_mut(PathId::ZERO);
         let mut path = path.map_err(|error| error.to_string())?;
@@ -443,9 +440,19 @@ impl Stage {
             .map_err(|error| error.to_string())
     }
 
+    /// Gives the client of a flow the addresses that it should have by now.
+    fn change_interfaces(&mut self, index: usize) {
+        let (now, elapsed) = (self.lab.now(), self.lab.elapsed());
+        let flow = &mut self.flows[index];
+        if let Some(locals) = flow.interfaces.take_change(elapsed) {
+            self.lab.host_mut(flow.client).set_locals(now, locals);
+        }
+    }
+
     /// True if no further event will ever come.
     pub(super) fn is_over(&mut self) -> bool {
-        self.lab.next_event().is_none() && self.flows.iter().all(|flow| flow.connected)
+        let is_over = |flow: &Flow| flow.connected && flow.interfaces.next_change().is_none();
+        self.lab.next_event().is_none() && self.flows.iter().all(is_over)
     }
 
     fn hosted(&self, host: HostId) -> Option<&Hosted<Player>> {

@@ -146,6 +146,7 @@ static FILES: &[BuiltIn] = files! {
     "zero-rtt"
     "zero-rtt-answer"
     "migration"
+    "interface-goes"
 };
 
 /// All built-in scenarios.

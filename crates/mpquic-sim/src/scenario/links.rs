@@ -406,14 +406,7 @@ impl LinkPair {
         };
         for outage in item.tables()? {
             let outage = outage.named(&format!("{}blackhole", table.place()));
-            let from = outage.required("from")?.duration(SECONDS, 1.0)?;
-            let to = outage.optional("to").map(|item| {
-                let to = item.duration(SECONDS, 1.0)?;
-                let late = to > from;
-                late.then_some(to)
-                    .ok_or_else(|| item.error("must be later than `from`"))
-            });
-            let to = to.transpose()?;
+            let (from, to) = read_span(&outage)?;
             let (up, down) = read_direction(&outage)?;
             outage.finish()?;
             for (spec, concerned) in [(&mut self.up, up), (&mut self.down, down)] {
@@ -505,4 +498,30 @@ pub(crate) fn take_over(config: &mut LinkConfig, other: &LinkConfig, time: Durat
     ];
     let changes = changes.into_iter().chain(queue);
     config.schedule.extend(changes.map(|change| (time, change)));
+}
+
+/// The fields `from` and `to` of a table; `to` is optional.
+fn read_span(table: &Table<'_>) -> Result<(Duration, Option<Duration>)> {
+    let from = table.required("from")?.duration(SECONDS, 1.0)?;
+    let to = table.optional("to").map(|item| {
+        let to = item.duration(SECONDS, 1.0)?;
+        let late = to > from;
+        late.then_some(to)
+            .ok_or_else(|| item.error("must be later than `from`"))
+    });
+    Ok((from, to.transpose()?))
+}
+
+/// When the client has no address on a path.
+pub(super) fn read_absences(table: &Table<'_>) -> Result<Vec<(Duration, Option<Duration>)>> {
+    let Some(item) = table.optional("absent") else {
+        return Ok(Vec::new());
+    };
+    let mut absences = Vec::new();
+    for absence in item.tables()? {
+        let absence = absence.named(&format!("{}absent", table.place()));
+        absences.push(read_span(&absence)?);
+        absence.finish()?;
+    }
+    Ok(absences)
 }

@@ -85,6 +85,8 @@ pub struct PathSpec {
     pub via: Vec<usize>,
     /// True if the path is a backup, used only while no other path works.
     pub backup: bool,
+    /// When the client has no address on the path, because the interface is gone: from, and to.
+    pub absent: Vec<(Duration, Option<Duration>)>,
 }
 
 /// A swap of the links of two paths.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::contender::{
     Competitor, Contender, read_competitors, read_contenders, read_cross_traffic,
 };
-use super::links::LinkPair;
+use super::links::{LinkPair, read_absences};
 use super::model::{Draw, PathSpec, Scenario, SharedLink, Swap, Transport, default_baseline};
 use super::number::{Limits, Source};
 use super::published::{read_forms, read_published};
@@ -251,6 +251,7 @@ fn read_paths(root: &Table<'_>, links: &[SharedLink]) -> Result<Vec<PathSpec>> {
             backup: table
                 .optional("backup")
                 .map_or(Ok(false), |item| item.boolean())?,
+            absent: read_absences(&table)?,
         });
         table.finish()?;
     }

@@ -254,6 +254,15 @@ fn impossible_paths_are_refused() {
             "blackhole = [{ from = 2, to = 1 }]",
             "must be later than `from`",
         ),
+        (
+            "absent = [{ from = 2, to = 2 }]",
+            "must be later than `from`",
+        ),
+        ("absent = [{ to = 2 }]", "path b: absent: `from` is missing"),
+        (
+            "absent = [{ from = 2, dir = \"c2s\" }]",
+            "unknown field `dir`",
+        ),
         ("via = \"x\"", "path b: via: \"x\" is not possible"),
         ("name = \"a\"", "\"a\" is there already"),
         ("jitter_dist = \"odd\"", "uniform, normal"),
@@ -379,6 +388,19 @@ fn directions_and_later_values_override() {
         outage,
     ];
     assert_eq!(down.schedule, expected);
+}
+
+#[test]
+fn interfaces_go_and_come() {
+    let text = file("") + "absent = [{ from = 3, to = 4.5 }, { from = 9 }]\n";
+    let scenario = Scenario::parse("x.toml", &text).unwrap();
+    let absent = [(3000 * MS, Some(4500 * MS)), (9000 * MS, None)];
+    assert_eq!(scenario.paths[0].absent, absent);
+    let words = &scenario.words().paths[0];
+    let expected = "; without an address from 3 to 4.5 s; without an address from 9 s";
+    assert!(words.ends_with(expected), "{words}");
+    let none = Scenario::parse("x.toml", &file("")).unwrap();
+    assert_eq!(none.paths[0].absent, []);
 }
 
 #[test]

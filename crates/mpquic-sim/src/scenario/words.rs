@@ -40,7 +40,12 @@ impl Scenario {
                 .iter()
                 .map(|path| {
                     let backup = if path.backup { "; a backup" } else { "" };
-                    path.links.words(&self.parameters) + backup
+                    let absences = path.absent.iter().map(|(from, to)| {
+                        let to = to.map(|to| format!(" to {}", to.as_secs_f64()));
+                        let to = to.unwrap_or_default();
+                        format!("; without an address from {}{to} s", from.as_secs_f64())
+                    });
+                    path.links.words(&self.parameters) + backup + &absences.collect::<String>()
                 })
                 .collect(),
             links: links

@@ -1,67 +1,14 @@
-//! The paths a client opens on its own, again and elsewhere.
+//! Paths that open on their own, as sockets come and go. `mpquic-paths` tests the plan itself.
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::backups::Backups;
-use crate::testing::{DELAY, Host, Pair, TestResult, client, server, transfer};
-use crate::{
-    EndpointConfig, PathEvent, PathId, PathState, PathStatus, default_transport, local_addresses,
-};
+use crate::testing::{DELAY, Host, Pair, TestResult, client, transfer};
+use crate::{PathEvent, PathId, PathState, PathStatus};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A path that worked is opened again after a second, however often the peer closes it.
-#[tokio::test(start_paused = true)]
-async fn a_path_that_worked_is_opened_again_after_a_second() -> TestResult {
-    let pair = Pair::with_paths(2)?;
-    let (a, b) = pair.connect_over(2).await?;
-    let mut events = a.path_events();
-    for _ in 0..4 {
-        let path = b.paths().pop().ok_or("no path")?;
-        path.close()?;
-        let mut abandoned = None;
-        let opened = loop {
-            match events.next().await.ok_or("closed")? {
-                PathEvent::Abandoned { by_peer, .. } => {
-                    assert!(by_peer);
-                    abandoned = Some(Instant::now());
-                }
-                PathEvent::Established(_) => break Instant::now(),
-                _ => {}
-            }
-        };
-        let rest = opened - abandoned.ok_or("never abandoned")?;
-        let expected = SECOND + 2 * DELAY;
-        assert!(rest >= expected, "{rest:?}");
-        assert!(rest <= expected + DELAY, "{rest:?}");
-        sleep(2 * DELAY).await;
-    }
-    Ok(())
-}
-
-/// A path that never works is tried after 1, 2 and 4 seconds.
-#[tokio::test(start_paused = true)]
-async fn a_path_that_does_not_work_is_tried_less_and_less() -> TestResult {
-    let pair = Pair::with_paths(2)?;
-    let port = &pair.at_client[1];
-    port.silence(true);
-    let (a, _b) = pair.connect_over(1).await?;
-    let mut events = a.path_events();
-    for rest in [1, 2, 4] {
-        while !matches!(
-            events.next().await.ok_or("closed")?,
-            PathEvent::Abandoned { .. }
-        ) {}
-        port.take_calls();
-        sleep(SECOND * rest - Duration::from_millis(1)).await;
-        assert!(port.take_calls().is_empty(), "before {rest} s");
-        sleep(Duration::from_millis(3)).await;
-        assert!(!port.take_calls().is_empty(), "after {rest} s");
-    }
-    Ok(())
-}
 
 /// The plan knows the path's new address, and opens no second path there.
 #[tokio::test(start_paused = true)]
@@ -196,34 +143,6 @@ async fn handshake_over_a_backup_moves_to_another_path() -> TestResult {
     Ok(())
 }
 
-/// Paths are abandoned only while another path works that can tell the peer. If all addresses
-/// disappear at once, all paths wait, and the first one with an address reports that the others are
-/// closed.
-#[tokio::test(start_paused = true)]
-async fn paths_that_all_lose_their_addresses_at_once_wait_for_another() -> TestResult {
-    let pair = Pair::with_paths(2)?;
-    let (a, b) = pair.connect_over(2).await?;
-    let state = &pair.client.state;
-    state.sockets.remove(|_| true);
-    local_addresses::follow(state);
-    let states = || -> Vec<_> {
-        let paths = a.path_stats().into_iter();
-        paths.map(|path| path.state).collect()
-    };
-    sleep(SECOND).await;
-    assert_eq!(states(), [PathState::Suspect; 2]);
-    let port = pair.client.bind("10.0.9.1:9")?;
-    transfer(&a, &b, 10_000).await?;
-    sleep(SECOND).await;
-    let paths = a.path_stats();
-    assert!(
-        matches!(&paths[..], [path] if path.four_tuple.local == port.local()),
-        "{paths:?}"
-    );
-    assert_eq!(states(), [PathState::Active]);
-    Ok(())
-}
-
 /// A path that moves to a backup address becomes a backup.
 #[tokio::test(start_paused = true)]
 async fn a_path_stands_by_where_it_moves_to() -> TestResult {
@@ -246,28 +165,6 @@ async fn a_path_stands_by_where_it_moves_to() -> TestResult {
     let backup = PathStatus::Backup;
     assert_eq!(status(&a), Some((backup, None)));
     assert!(matches!(status(&b), Some((_, Some(told))) if told == backup));
-    Ok(())
-}
-
-/// The peer allows two paths; a third one opens as soon as there is room.
-#[tokio::test(start_paused = true)]
-async fn paths_wait_until_the_peer_allows_them() -> TestResult {
-    let mut pair = Pair::with_paths(3)?;
-    let mut transport = default_transport();
-    transport.max_concurrent_paths = 2;
-    pair.restart_server(server(transport)?, EndpointConfig::new([1; 32]))?;
-    let (a, b) = pair.connect_over(2).await?;
-    sleep(10 * SECOND).await;
-    assert_eq!(a.path_stats().len(), 2);
-    pair.client.endpoint.remove_local(pair.at_client[1].local());
-    sleep(SECOND).await;
-    let locals: Vec<_> = a
-        .paths()
-        .iter()
-        .filter_map(|path| path.local_address())
-        .collect();
-    assert_eq!(locals, [0, 2].map(|index| pair.at_client[index].local()));
-    transfer(&a, &b, 1 << 20).await?;
     Ok(())
 }
 

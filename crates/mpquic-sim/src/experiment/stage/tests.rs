@@ -1,5 +1,7 @@
 //! The parts of a stage, and its events.
 
+use mpquic_core::PathStatus;
+
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -173,9 +175,8 @@ fn flows_have_hosts_addresses_and_seeds_of_their_own() {
         .map(|flow| flow.setup.client.max_concurrent_paths)
         .collect();
     assert!(most[0] > 0 && most[1] > 0 && most[2] == 0, "{most:?}");
-    let FourTuple { local, remote } = four_tuple(2, 1);
-    assert_eq!(local.to_string(), "10.2.1.1:50000");
-    assert_eq!(remote.to_string(), "10.2.1.2:4433");
+    assert_eq!(client_address(2, 1).to_string(), "10.2.1.1:50000");
+    assert_eq!(server_address(2).to_string(), "10.2.0.2:4433");
     let sides = |flow: usize| (stage.flows[flow].sender().0, stage.flows[flow].receiver().0);
     assert_eq!((sides(0), sides(2)), ((1, 0), (4, 5)));
 }
@@ -186,19 +187,36 @@ fn further_paths_are_opened_with_their_status() {
     stage.run_until(SECOND).unwrap();
     let client = stage.player(0, Side::Client).unwrap();
     let paths = &client.client.as_ref().unwrap().paths;
-    let wanted = [
-        (four_tuple(0, 1), PathStatus::Backup),
-        (four_tuple(0, 2), PathStatus::Available),
-    ];
-    assert_eq!((&paths.wanted[..], paths.established), (&wanted[..], 2));
+    assert_eq!((paths.wanted, paths.established), (2, 2));
     let stats = stage.path_stats(0);
     assert_eq!(stats.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
     for (path, [sender, receiver]) in stats {
         let (sender, receiver) = (sender.unwrap(), receiver.unwrap());
-        assert_eq!(receiver.four_tuple, four_tuple(0, path));
-        assert_eq!(sender.four_tuple.remote, four_tuple(0, path).local);
+        let four_tuple = FourTuple::new(client_address(0, path), server_address(0));
+        assert_eq!(receiver.four_tuple, four_tuple);
+        assert_eq!(sender.four_tuple.remote, four_tuple.local);
+        assert_eq!(receiver.status == PathStatus::Backup, path == 1, "{path}");
         // The server sends, but not on the backup.
         assert_eq!(sender.bytes_sent > 100_000, path != 1, "{path}");
+    }
+}
+
+/// The plan closes the path of an interface that goes, and opens it again when the interface is back.
+#[test]
+fn paths_go_and_come_with_their_interfaces() {
+    let mut scenario = scenario("");
+    scenario.paths[2].absent = vec![(SECOND, Some(3 * SECOND)), (5 * SECOND, None)];
+    let mut stage = stage(&scenario);
+    let mut carried = 0;
+    for (at, is_there) in [(10, true), (29, false), (40, true), (70, false)] {
+        stage.run_until(100 * MS * at).unwrap();
+        let stats = stage.path_stats(0);
+        let client = stats.get(&2).and_then(|[_, client]| client.clone());
+        let open = client.filter(|path| path.state != mpquic_core::PathState::Abandoned);
+        assert_eq!(open.is_some(), is_there, "{at}");
+        let received = stage.receiver(0).unwrap().received;
+        assert!(received > carried, "the other paths carry on");
+        carried = received;
     }
 }
 
@@ -279,7 +297,7 @@ fn a_client_that_moves_keeps_its_port() {
     let stats = stage.path_stats(0);
     assert_eq!(stats.keys().copied().collect::<Vec<_>>(), [2]);
     let client = stats[&2][0].as_ref().unwrap().four_tuple.remote;
-    assert_eq!(client, four_tuple(0, 2).local);
+    assert_eq!(client, client_address(0, 2));
 }
 
 #[test]

@@ -1,0 +1,4 @@
+//! Path managers on connections in virtual time.
+
+mod plan;
+mod wrong_managers;
