@@ -209,6 +209,11 @@ pub mod crypto {
 }
 
 /// The example of the documentation, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/own-path-manager.md")]
+struct OwnPathManager;
+
+/// The example of the documentation, compiled as a test.
 #[cfg(all(doctest, feature = "metrics"))]
 #[doc = include_str!("../../../docs/observability.md")]
 struct Observability;
