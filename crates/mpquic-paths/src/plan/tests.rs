@@ -69,7 +69,7 @@ fn announced_addresses_that_never_answer_are_given_up() {
     let announced = ServerAddress::new("127.0.0.4:1".parse().unwrap());
     let named = [announced.address];
     for (has_worked, named) in [(false, &[][..]), (true, &[]), (false, &named)] {
-        let mut plan = plan_with(first, named, &[local.clone()]);
+        let mut plan = plan_with(first, named, std::slice::from_ref(&local));
         plan.is_multipath = true;
         plan.on_path_event(&PathEvent::ServerAddresses([announced].into()), now);
         assert_eq!(plan.targets.len(), 2);
@@ -224,7 +224,7 @@ fn mp_019_the_preferred_address_takes_the_place_of_the_former_one() {
         let mut plan = plan_with(
             FourTuple::new(local.address(), handshake),
             known,
-            &[local.clone()],
+            std::slice::from_ref(&local),
         );
         let moved = FourTuple::new(local.address(), preferred);
         plan.on_path_event(&PathEvent::Migrated(PathId::ZERO, moved), epoch());

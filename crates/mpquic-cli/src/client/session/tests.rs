@@ -168,7 +168,7 @@ fn connections_are_made_for_a_purpose() {
     assert_eq!(transport(&[], slow).initial_receive_window, 100_000);
     assert_ne!(usual.initial_receive_window, 100_000);
     let name = |transport: &TransportOptions| transport.scheduler.build().name();
-    let weights = [crate::weight::parse_weight("127.0.0.1=3").unwrap()];
+    let weights = [crate::client::weight::parse_weight("127.0.0.1=3").unwrap()];
     let weighted = Purpose {
         weights: &weights,
         ..look
@@ -387,7 +387,7 @@ async fn paths_that_cost_something_stand_by_and_have_their_weights() {
         from: Local::Address([127, 0, 0, 2].into()),
         cost: 5,
     }];
-    let weights = [crate::weight::parse_weight("127.0.0.2=7").unwrap()];
+    let weights = [crate::client::weight::parse_weight("127.0.0.2=7").unwrap()];
     let purpose = Purpose {
         costs: &costs,
         weights: &weights,
