@@ -711,7 +711,7 @@ mod tests_on_linux {
             Ok(())
         };
         let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 10_000), end)?;
-        // It is asked whether it works, answers, and carries the data.
+        // The path is probed, answers, and carries the data.
         assert_eq!(elapsed, gone + 3 * DELAY);
         Ok(())
     }

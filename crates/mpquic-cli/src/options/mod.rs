@@ -234,7 +234,7 @@ pub(crate) enum Exchange {
 /// What of TLS can be chosen.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct TlsArgs {
-    /// Use this cipher suite and no other
+    /// Use only this cipher suite
     #[arg(long, value_name = "NAME")]
     cipher: Option<Cipher>,
     /// Agree on the secrets of connections this way: `hybrid` if it is there, unless `classical` is asked for

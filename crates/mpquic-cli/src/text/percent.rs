@@ -35,7 +35,7 @@ pub(crate) fn percent_decode(segment: &str) -> Option<Vec<u8>> {
     (!decoded.contains(&0)).then_some(decoded)
 }
 
-/// The name of a file as one segment of a URL: its bytes, whatever they mean.
+/// The name of a file as one segment of a URL, byte for byte.
 pub(crate) fn encode_name(name: &OsStr) -> String {
     percent_encode(name.as_encoded_bytes())
 }

@@ -63,7 +63,7 @@ const SETTINGS: Duration = Duration::from_secs(5);
 pub struct ClientOptions {
     /// The proxy's host and port, as requests name it.
     pub authority: Authority,
-    /// What the proxy is shown.
+    /// The credential for the proxy.
     pub credential: Option<Credential>,
     /// A TCP connection is closed after this idle time, or up to twice as long.
     pub tcp_idle: Duration,
@@ -108,7 +108,7 @@ pub enum NoFlow {
     Broken,
 }
 
-/// What a client did, and has open.
+/// Counters of a client, and its open flows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientStats {
@@ -147,7 +147,7 @@ struct Session {
     connection: Connection,
     requests: SendRequest<OpenStreams, Bytes>,
     demux: Arc<Demux>,
-    /// The proxy has announced that it carries UDP.
+    /// True once the proxy has announced UDP.
     carries_udp: watch::Receiver<bool>,
     turns: Arc<Turns>,
 }
@@ -211,7 +211,7 @@ impl Client {
         }
     }
 
-    /// The flows that are open.
+    /// The open flows.
     pub fn flows(&self) -> Vec<FlowStats> {
         self.0.flows.stats()
     }
@@ -552,7 +552,7 @@ impl TcpFlow {
     }
 }
 
-/// Counts what is delivered, and delivers it once.
+/// Counts delivered payloads, and delivers each once.
 struct Counted {
     inner: Arc<dyn Deliver>,
     flow: Arc<Flow>,

@@ -1,11 +1,11 @@
 //! [`Tun`]: a network device whose TCP connections, UDP datagrams and other packets go through the proxy.
 //!
-//! The TCP that ends here is the kernel's own: a segment of an application is given another source and
-//! our listener as its destination, and written back to the device; so is what the listener answers, the
-//! other way round. So windows, acknowledgements and repetitions are those of the system, segments of
-//! 64 KiB pass in one piece with their checksums left to be computed by nobody, and behind the listener
-//! there is an ordinary socket. (What was looked at instead: `ipstack` announces windows of 64 KiB at
-//! most and queues packets without a limit; `smoltcp` reserves both buffers of every socket in advance.)
+//! TCP ends in the kernel here: a program's segment gets another source and our listener as its
+//! destination, and is written back to the device; segments of the listener go the other way. So
+//! windows, acknowledgements and retransmissions are the kernel's, segments of 64 KiB pass whole
+//! without computed checksums, and an ordinary socket is behind the listener. (Alternatives:
+//! `ipstack` announces windows of at most 64 KiB and queues packets without a limit; `smoltcp`
+//! reserves both buffers of every socket in advance.)
 
 mod outside;
 mod packet;
@@ -40,13 +40,13 @@ const MAX_FRAME: usize = FRAME_HEADER + 40 + u16::MAX as usize;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Resets of connections reach applications within this time.
 const LAST_WORDS: Duration = Duration::from_millis(50);
-/// How often it is looked for what is over.
+/// Interval of the search for ended flows.
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// A TUN device of Linux. The device vanishes once this value and its [`Carrier`]s are dropped.
 ///
-/// Opening it takes the capability `CAP_NET_ADMIN`. It has neither addresses nor routes: what to give it
-/// is the caller's choice, and `ip address add`, `ip link set` and `ip route add` do it.
+/// Opening it needs the capability `CAP_NET_ADMIN`. It has neither addresses nor routes: the caller
+/// adds them, with `ip address add`, `ip link set` and `ip route add`.
 ///
 /// ```no_run
 /// use mpquic_proxy::{Client, Tun};
@@ -83,7 +83,7 @@ impl Tun {
         let builder = builder.with(|linux| {
             linux.offload(true);
         });
-        // Up it comes with its addresses.
+        // The device comes up together with its addresses.
         let device = Arc::new(builder.enable(false).build_async()?);
         Ok(Self { device })
     }
@@ -137,7 +137,7 @@ struct Side {
     peer: IpAddr,
 }
 
-/// The address after this one.
+/// The next address.
 fn next(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits().wrapping_add(1)).into(),
@@ -346,7 +346,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             Some(flow) => {
                 open.spawn(join(shared.clone(), flow, tcp, from.port()));
             }
-            // Somebody knocks who did not come through the device.
+            // The connection did not come through the device.
             None => {
                 let _ = tcp.set_zero_linger();
             }
