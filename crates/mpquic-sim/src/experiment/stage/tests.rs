@@ -208,7 +208,7 @@ fn paths_go_and_come_with_their_interfaces() {
     scenario.paths[2].absent = vec![(SECOND, Some(3 * SECOND)), (5 * SECOND, None)];
     let mut stage = stage(&scenario);
     let mut carried = 0;
-    for (at, is_there) in [(10, true), (29, false), (40, true), (70, false)] {
+    for (at, is_there) in [(9, true), (29, false), (40, true), (70, false)] {
         stage.run_until(100 * MS * at).unwrap();
         let stats = stage.path_stats(0);
         let client = stats.get(&2).and_then(|[_, client]| client.clone());
