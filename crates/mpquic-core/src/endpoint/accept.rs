@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::answers::Unproven;
 use super::attempts::Place;
 use super::incoming::Incoming;
+use super::pressure::Answer;
 use super::routes::ConnectionHandle;
 use super::routing::Endpoint;
 use super::unrouted::UnroutedDatagram;
@@ -243,7 +244,7 @@ impl Endpoint {
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
         self.forget(&incoming);
-        self.answered.insert(incoming.initial.dcid);
+        self.answered.insert(incoming.initial.dcid, Answer::Refusal);
         self.stats.refused_handshakes += 1;
         let code = TransportErrorCode::CONNECTION_REFUSED;
         self.close(&incoming.initial, incoming.four_tuple(), code, buf)
@@ -274,7 +275,7 @@ impl Endpoint {
         };
         buf.clear();
         self.forget(&incoming);
-        self.answered.insert(incoming.initial.dcid);
+        self.answered.insert(incoming.initial.dcid, Answer::Retry);
         self.stats.retries += 1;
         let unproven = Unproven {
             server: &incoming.server,

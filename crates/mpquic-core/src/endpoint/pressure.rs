@@ -17,21 +17,30 @@ const MOST_ANSWERED: usize = 64;
 /// A ClientHello may take several datagrams, and there may be room again after the first one was answered: a
 /// connection for the second one would wait in vain, as its client goes by that answer.
 #[derive(Debug, Default)]
-pub(super) struct Answered(VecDeque<ConnectionId>);
+pub(super) struct Answered(VecDeque<(ConnectionId, Answer)>);
+
+/// The answer that a client got instead of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Retry,
+    Refusal,
+}
 
 impl Answered {
-    /// Remembers a client. False if it was there already.
-    pub(super) fn insert(&mut self, dcid: ConnectionId) -> bool {
-        let is_new = !self.contains(&dcid);
-        if is_new {
-            self.0.truncate(MOST_ANSWERED - 1);
-            self.0.push_front(dcid);
+    /// Remembers the answer to a client. False if the client's last answer was the same.
+    pub(super) fn insert(&mut self, dcid: ConnectionId, answer: Answer) -> bool {
+        match self.0.iter_mut().find(|(known, _)| *known == dcid) {
+            Some((_, last)) => std::mem::replace(last, answer) != answer,
+            None => {
+                self.0.truncate(MOST_ANSWERED - 1);
+                self.0.push_front((dcid, answer));
+                true
+            }
         }
-        is_new
     }
 
     pub(super) fn contains(&self, dcid: &ConnectionId) -> bool {
-        self.0.contains(dcid)
+        self.0.iter().any(|(known, _)| known == dcid)
     }
 }
 

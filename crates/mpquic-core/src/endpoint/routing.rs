@@ -14,7 +14,7 @@ use super::answers::{Answers, Unproven};
 use super::attempts::Attempts;
 use super::incoming::Incoming;
 use super::initial::FirstInitial;
-use super::pressure::{Answered, Demand, Pressure};
+use super::pressure::{Answer, Answered, Demand, Pressure};
 use super::routes::{ConnectionHandle, InitialRoute, Route, RouteCounts, Routes};
 use super::server::Server;
 use super::stateless_reset::MIN_RESET;
@@ -375,7 +375,7 @@ impl Endpoint {
             return Verdict::Close(TransportErrorCode::INVALID_TOKEN);
         };
         if !self.has_room(config) {
-            if self.answered.insert(dcid) {
+            if self.answered.insert(dcid, Answer::Refusal) {
                 self.stats.refused_handshakes += 1;
                 self.stats.refused_at_max_connections += u64::from(self.are_all_open(config));
                 self.stats.refused_at_memory_limit += u64::from(self.memory.is_full());
@@ -422,7 +422,7 @@ impl Endpoint {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let retry_scid = self.new_cid()?;
-        self.answered.insert(client.dcid);
+        self.answered.insert(client.dcid, Answer::Retry);
         self.stats.retries += 1;
         self.stats.retries_on_demand += 1;
         Some(self.answers.retry(now, client, retry_scid, buf))

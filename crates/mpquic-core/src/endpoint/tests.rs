@@ -307,7 +307,8 @@ fn attempts_are_bounded_and_expire() {
     );
 
     test.later(Duration::from_secs(31));
-    let third = test.incoming(initial(dcid(3), b""));
+    // Another client: one that was refused goes by that answer.
+    let third = test.incoming(initial(dcid(4), b""));
     assert_eq!(test.endpoint.attempts.waiting(), 1);
     // Deciding late is harmless.
     test.endpoint.ignore(first);
