@@ -349,7 +349,8 @@ impl PathManager for Costs {
                 return self.inner.on_event(&Event::Locals(&locals), view);
             }
             Event::Connected => {
-                self.next_look = Some(view.now);
+                // Cheaper paths have this long to open; a path that costs something is a backup until then.
+                self.next_look = Some(view.now + LOOK);
                 self.carried = Some(Carried::new(view.now));
             }
             Event::Path(PathEvent::Discarded(path)) => {
