@@ -23,6 +23,7 @@ mod process;
 #[path = "../../crates/mpquic-cli/src/text/mod.rs"]
 mod text;
 
+use files::attributes::Attributes;
 use files::directory_page;
 use files::selection::{Selection, Version};
 use files::{Entry, Listing, is_well_formed, path_of};
@@ -216,16 +217,16 @@ fn check_page(input: &Input) {
     let entries = input.names.iter().take(8).map(|name| Entry {
         name: name.clone().into(),
         length: (name.len() % 2 == 0).then_some(input.length),
-        modified: None,
+        attributes: Attributes::default(),
     });
     let listing = Listing {
         entries: entries.collect(),
-        is_cut: false,
+        more_after: None,
     };
     let page = directory_page::page(&input.target, &listing);
     let empty = Listing {
         entries: Vec::new(),
-        is_cut: false,
+        more_after: None,
     };
     let plain = directory_page::page("/", &empty);
     let tags = |page: &str, tag: &str| page.matches(tag).count();

@@ -395,6 +395,7 @@ impl Table {
                 }
                 None
             }
+            Some(other) => panic!("{other:?} is not known here"),
             None => None,
         };
         if let Some(transmit) = response {
