@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,8 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+#[cfg(unix)]
+use crate::ending::signal;
 use crate::http3;
 use crate::{Server, assert_exit, data, directories, run, stderr, wait_until};
 
@@ -280,13 +281,6 @@ async fn slow_clients_are_turned_away() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }
 
-#[cfg(unix)]
-fn signal(server: &Server, name: &str) {
-    let id = server.child.id().to_string();
-    let sent = Command::new("kill").args([name, &id]).status();
-    assert!(sent.unwrap().success());
-}
-
 /// What is open may finish; then the server ends, and waits for nobody who asks for nothing.
 #[cfg(unix)]
 #[tokio::test]
@@ -300,7 +294,7 @@ async fn the_end_waits_for_answers_over_tcp() {
     let _idle = Client::new(&server, "http/1.1").await;
     let mut client = Client::new(&server, "h2").await;
     let response = client.send("GET", "/file", &[], "").await.unwrap();
-    signal(&server, "-TERM");
+    signal(&server.child, "-TERM");
     let body = response.into_body().collect().await.unwrap().to_bytes();
     assert!(body == content);
     let status = server.child.wait().unwrap();
@@ -324,11 +318,11 @@ async fn certificates_are_read_again() {
     assert_exit(&server.get("/file", &["-o", "-", "-q"]), 0);
 
     fs::write(&kept, "nothing").unwrap();
-    signal(&server, "-HUP");
+    signal(&server.child, "-HUP");
     assert_exit(&server.get("/file", &["-o", "-", "-q"]), 0);
     fs::copy(at("other/serve.pem"), &kept).unwrap();
     let old = server.pin.clone();
-    signal(&server, "-HUP");
+    signal(&server.child, "-HUP");
     server.pin = new;
     let get = |server: &Server| server.get("/file", &["-o", "-", "-q"]).status.code();
     wait_until("the new certificate", || get(&server) == Some(0));

@@ -1,13 +1,14 @@
-//! How `mpquic serve` ends.
+//! How `mpquic serve` and interrupted downloads end.
 #![cfg(unix)]
 
 use std::fs;
+use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::{Server, assert_exit, data, directories, mpquic, names, stderr};
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
     let status = Command::new("kill").args([name, &id]).status().unwrap();
     assert!(status.success());
@@ -73,4 +74,55 @@ fn open_requests_have_a_limit_of_time_and_a_second_signal_waits_for_none() {
         assert!(stderr(&output).contains("the server ends"), "{output:?}");
         assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
     }
+}
+
+#[test]
+fn an_interrupted_server_ends_in_order() {
+    let (served, _) = directories(b"x");
+    let mut server = Server::start(served.path(), &[]);
+    signal(&server.child, "-INT");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_interrupted_download_leaves_no_file_that_looks_whole() {
+    let (served, target) = directories(b"");
+    // Large, without taking up space.
+    let large = fs::File::create(served.path().join("large")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let server = Server::start(served.path(), &[]);
+    let file = target.path().join("copy");
+    let url = server.url("/large");
+    let mut child = mpquic(&[
+        "get",
+        "--pin",
+        &server.pin,
+        &url,
+        "-o",
+        file.to_str().unwrap(),
+    ])
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let part = target.path().join("copy.part");
+    while fs::metadata(&part).map_or(0, |metadata| metadata.len()) < 1 << 20 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    signal(&child, "-INT");
+    let mut told = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut told)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let (_, told) = told.split_once("mpquic: interrupted; ").unwrap();
+    let kept = format!(
+        " are in {}, and --continue goes on behind them\n",
+        part.display()
+    );
+    assert!(told.ends_with(&kept), "{told}");
+    assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
 }

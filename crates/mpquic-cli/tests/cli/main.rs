@@ -32,7 +32,7 @@ mod workers;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -725,66 +725,6 @@ fn tls_secrets_are_logged_on_request() {
     assert_exit(&output, 0);
     let keys = fs::read_to_string(log).unwrap();
     assert!(keys.contains("CLIENT_TRAFFIC_SECRET_0"), "{keys}");
-}
-
-#[cfg(unix)]
-fn interrupt(child: &Child) {
-    let id = child.id().to_string();
-    let status = Command::new("kill").args(["-INT", &id]).status().unwrap();
-    assert!(status.success());
-}
-
-#[cfg(unix)]
-#[test]
-fn an_interrupted_server_ends_in_order() {
-    let (served, _) = directories(b"x");
-    let mut server = Server::start(served.path(), &[]);
-    interrupt(&server.child);
-    assert_eq!(server.child.wait().unwrap().code(), Some(0));
-}
-
-#[cfg(unix)]
-#[test]
-fn an_interrupted_download_leaves_no_file_that_looks_whole() {
-    let (served, target) = directories(b"");
-    // Large, without taking up space.
-    let large = fs::File::create(served.path().join("large")).unwrap();
-    large.set_len(1 << 40).unwrap();
-    let server = Server::start(served.path(), &[]);
-    let file = target.path().join("copy");
-    let url = server.url("/large");
-    let mut child = mpquic(&[
-        "get",
-        "--pin",
-        &server.pin,
-        &url,
-        "-o",
-        file.to_str().unwrap(),
-    ])
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    let part = target.path().join("copy.part");
-    while fs::metadata(&part).map_or(0, |metadata| metadata.len()) < 1 << 20 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended early");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    interrupt(&child);
-    let mut told = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut told)
-        .unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let (_, told) = told.split_once("mpquic: interrupted; ").unwrap();
-    let kept = format!(
-        " are in {}, and --continue goes on behind them\n",
-        part.display()
-    );
-    assert!(told.ends_with(&kept), "{told}");
-    assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
+#[cfg(unix)]
+use crate::ending::signal;
 use crate::http3::Client;
 use crate::operating::relay;
 use crate::{Server, assert_exit, data, directories, mpquic, names, reports, run, stderr};
@@ -157,11 +159,7 @@ fn a_file_that_ends_early_is_not_stored() {
     };
     eventually(2);
     assert_eq!(fs::read(served.path().join("file")).unwrap(), b"old");
-    let id = child.id().to_string();
-    let interrupt = std::process::Command::new("kill")
-        .args(["-INT", &id])
-        .status();
-    assert!(interrupt.unwrap().success());
+    signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(1));
     eventually(1);
     assert_eq!(fs::read(served.path().join("file")).unwrap(), b"old");
