@@ -476,7 +476,7 @@ fn the_version_may_change_after_half_a_client_hello() {
     }
 }
 
-/// What docs/memory.md says of it. More is not kept of somebody who may be anybody.
+/// What docs/memory.md says of it. The server keeps no more for an unproven address.
 #[test]
 fn a_half_open_connection_keeps_little_of_half_a_client_hello_and_of_all() {
     for halves in [1, 2] {
