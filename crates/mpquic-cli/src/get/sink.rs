@@ -526,21 +526,26 @@ mod tests {
     async fn a_pipe_without_a_reader_is_given_up() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("pipe");
-        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let mut sink = create(&Destination::File(path.clone()));
+        let pipe = |name| {
+            let path = directory.path().join(name);
+            mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+            path
+        };
+        let mut sink = create(&Destination::File(pipe("unread")));
         sink.write(Bytes::from_static(b"word")).await.unwrap();
         let finished = sink.finish(None);
         let waited = tokio::time::timeout(std::time::Duration::from_millis(50), finished).await;
         assert!(waited.is_err());
 
-        // A reader that appears gets the data.
+        // A reader that appears gets the data. The thread of the sink above still waits for a
+        // reader of its pipe: in one pipe, its end could be the end that this reader sees.
+        let path = pipe("read");
         let mut sink = create(&Destination::File(path.clone()));
         sink.write(Bytes::from_static(b"word")).await.unwrap();
         let read = tokio::task::spawn_blocking(move || fs::read(path).unwrap());
         let (received, read) = tokio::join!(sink.finish(None), read);
         assert_eq!(received.unwrap().bytes, 4);
-        assert!(read.unwrap().ends_with(b"word"));
+        assert_eq!(read.unwrap(), b"word");
     }
 
     /// Discarded data is hashed as well.
