@@ -602,6 +602,7 @@ fn defaults_are_as_documented() {
     assert_eq!(defaults.initial_rtt, ms(333));
     assert_eq!((defaults.initial_mtu, defaults.max_mtu), (1200, 1452));
     assert_eq!(defaults.max_ack_delay, ms(25));
+    assert_eq!(defaults.timer_lateness, Duration::ZERO);
     assert_eq!(defaults.ack_eliciting_threshold, 2);
     assert_eq!(defaults.min_ack_delay, Some(ms(1)));
     // RFC 9002 section 6.1

@@ -25,6 +25,10 @@ pub use mpquic_core::crypto::rustls::certificate_fingerprint;
 /// Servers whose tokens are kept in memory.
 const SERVERS: u32 = 256;
 
+/// How late timers of tokio may fire: they fire at whole milliseconds, not before they are due, and the task then waits
+/// for its turn. Beside a loaded machine, acknowledgements were 1 to 3 ms late.
+const TIMER_LATENESS: Duration = Duration::from_millis(4);
+
 /// The reason why a configuration could not be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -77,13 +81,15 @@ pub enum ConfigError {
 /// # Ok::<(), mpquic_tokio::ConfigError>(())
 /// ```
 pub fn default_transport() -> TransportOptions {
-    TransportOptions::new(mpquic_sched::default(), mpquic_cc::default())
+    let mut options = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
+    options.timer_lateness = TIMER_LATENESS;
+    options
 }
 
 /// The options of [`default_transport`] as a configuration.
 fn default_transport_config() -> Arc<TransportConfig> {
     let (scheduler, controller) = (mpquic_sched::default(), mpquic_cc::default());
-    Arc::new(TransportConfig::new(scheduler, controller))
+    Arc::new(TransportConfig::new(scheduler, controller).with_timer_lateness(TIMER_LATENESS))
 }
 
 /// 32 random bytes from the TLS library.

@@ -61,6 +61,13 @@ impl TransportConfig {
         Self(TransportOptions::new(scheduler, controller))
     }
 
+    /// The same configuration with another [`TransportOptions::timer_lateness`].
+    #[must_use]
+    pub fn with_timer_lateness(mut self, lateness: Duration) -> Self {
+        self.0.timer_lateness = lateness;
+        self
+    }
+
     /// The options it was built from, for example to build a similar configuration.
     pub fn options(&self) -> &TransportOptions {
         &self.0

@@ -114,6 +114,10 @@ pub struct TransportOptions {
     /// Longest delay of our acknowledgements, announced as `max_ack_delay`; at most 16,383 ms (RFC
     /// 9000 section 18.2).
     pub max_ack_delay: Duration,
+    /// How late the timers of the driver may fire. An acknowledgement that waits is due this much
+    /// before `max_ack_delay` is over, because the peer's probe timeout has no room for a late
+    /// acknowledgement (RFC 9000 section 18.2). Zero by default; mpquic-tokio sets 4 ms.
+    pub timer_lateness: Duration,
     /// Ack-eliciting packets received before an acknowledgement is sent at once, at least 1 (RFC
     /// 9000 section 13.2.2 asks for 2; larger values save CPU on fast paths).
     pub ack_eliciting_threshold: u64,
@@ -196,6 +200,7 @@ impl TransportOptions {
             initial_mtu: 1200,
             max_mtu: 1452,
             max_ack_delay: Duration::from_millis(25),
+            timer_lateness: Duration::ZERO,
             ack_eliciting_threshold: 2,
             min_ack_delay: Some(Duration::from_millis(1)),
             ack_on_fastest_path: true,

@@ -21,6 +21,8 @@ const ACKS_PER_WINDOW: u64 = 4;
 pub(crate) struct AckFrequencies {
     /// How we acknowledge.
     policy: AckPolicy,
+    /// How late our timers may fire.
+    timer_lateness: Duration,
     /// Our `min_ack_delay`, if we announced one.
     min_delay: Option<Duration>,
     /// The largest sequence number the peer used.
@@ -50,6 +52,7 @@ impl AckFrequencies {
     pub(crate) fn new(config: &TransportConfig, announced: &TransportParameters) -> Self {
         Self {
             policy: AckPolicy::from_config(config),
+            timer_lateness: config.timer_lateness,
             min_delay: announced.min_ack_delay,
             largest_sequence: None,
             peer_min_delay: None,
@@ -106,7 +109,7 @@ impl AckFrequencies {
         self.largest_sequence = Some(asked.sequence_number);
         self.policy = AckPolicy {
             ack_eliciting_threshold: asked.ack_eliciting_threshold.saturating_add(1),
-            max_ack_delay: delay(asked),
+            max_ack_delay: delay(asked).saturating_sub(self.timer_lateness),
             reordering_threshold: asked.reordering_threshold,
             // Section 6.3
             every_ce: asked.ack_eliciting_threshold <= 1,

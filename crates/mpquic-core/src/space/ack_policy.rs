@@ -31,7 +31,8 @@ impl AckPolicy {
     pub(crate) fn from_config(config: &TransportConfig) -> Self {
         Self {
             ack_eliciting_threshold: config.ack_eliciting_threshold,
-            max_ack_delay: config.max_ack_delay,
+            // RFC 9000 section 18.2
+            max_ack_delay: config.max_ack_delay.saturating_sub(config.timer_lateness),
             reordering_threshold: 1,
             every_ce: true,
         }

@@ -114,6 +114,26 @@ fn rfc_9000_13_2_1_one_packet_is_acknowledged_within_the_announced_delay() {
     }
 }
 
+/// A driver with timers that may fire 4 ms late sets them 4 ms earlier.
+#[test]
+fn rfc_9000_18_2_the_delay_leaves_time_for_late_timers() {
+    for (lateness, expected) in [(0, 25), (4, 21), (30, 0)] {
+        let options = Options::default();
+        let options = options.transport(|transport| transport.timer_lateness = lateness * MS);
+        let mut net = Net::connected(options);
+        let sent = ping(&mut net, Side::Client);
+        let number = packets(&sent)[0].number;
+        net.give_all(sent);
+        let arrived = net.now;
+        let answer = match expected {
+            0 => net.take(Side::Server),
+            _ => net.fire(Side::Server),
+        };
+        assert_eq!(acks(&answer)[0].largest_acknowledged, number);
+        assert_eq!(net.now - arrived, expected * MS);
+    }
+}
+
 /// Packets with only acknowledgements or padding are not acknowledged on their own.
 #[test]
 fn rfc_9000_13_2_1_packets_that_elicit_no_ack_get_no_answer() {

@@ -1,7 +1,11 @@
 //! Silent paths, and paths without their interface.
 
+use std::time::Duration;
+
 use mpquic_core::unstable_wire::frame::Frame;
-use mpquic_core::{Fault, PathId, PathState, PathStatus, Side, TransportErrorCode};
+use mpquic_core::{
+    Event, Fault, PathEvent, PathId, PathState, PathStatus, Side, SpaceId, TransportErrorCode,
+};
 
 use super::harness::{MS, Net, Options, SECOND, SIDES, Sent, address};
 
@@ -38,6 +42,57 @@ fn mp_064_the_only_path_acknowledges_although_it_is_suspect() {
             && sent.has(|frame| matches!(frame, Frame::PathAck(ack) if ack.path_id == ONE))
     };
     assert!(sent.iter().any(acknowledges), "{sent:?}");
+}
+
+/// Sends one packet over a network of 20 ms each way. The server's timer, due when the packet has to be acknowledged,
+/// fires `late`.
+fn lone_packet(net: &mut Net, late: Duration) {
+    net.client().inject(SpaceId::Data(ZERO), &[1]);
+    let packet = net.take(Side::Client);
+    net.now += 20 * MS;
+    net.give_all(packet);
+    let (due, _) = net.server().poll_timeout().unwrap();
+    net.now = due + late;
+    net.tick(Side::Server);
+    let acknowledgement = net.take(Side::Server);
+    let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_) | Frame::PathAck(_));
+    assert!(acknowledgement[0].has(is_ack), "{acknowledgement:?}");
+    net.now += 20 * MS;
+    net.tick(Side::Client);
+    net.give_all(acknowledgement);
+    net.take(Side::Client);
+}
+
+/// How often the client took path 0 for silent.
+fn suspicions(net: &mut Net) -> usize {
+    let suspect = Event::Path(PathEvent::Suspect(ZERO));
+    let events = net.events(Side::Client).iter();
+    events.filter(|event| **event == suspect).count()
+}
+
+/// RFC 9000 section 18.2: the announced delay of acknowledgements includes how late timers fire. Round trips without
+/// variance leave the peer's probe timeout no other room: without it, the peer takes a path for silent which lost
+/// nothing.
+#[test]
+fn late_timers_make_no_path_suspect() {
+    for (lateness, is_suspect) in [(Duration::ZERO, true), (4 * MS, false)] {
+        let options = Options::default();
+        let options = options.transport(|transport| transport.timer_lateness = lateness);
+        let mut net = Net::with_two_paths(options);
+        net.wait(SECOND);
+        for _ in 0..36 {
+            lone_packet(&mut net, Duration::ZERO);
+        }
+        // The first round trips differ from those of the handshake.
+        let before = suspicions(&mut net);
+        lone_packet(&mut net, 4 * MS);
+        let stats = net.client().path_stats(ZERO);
+        assert_eq!(
+            suspicions(&mut net) > before,
+            is_suspect,
+            "{lateness:?}, {stats:?}"
+        );
+    }
 }
 
 /// MP-115: a backup path stands in when no available path answers, not when one of them does not.
