@@ -13,12 +13,19 @@ use std::time::{Duration, SystemTime};
 use mpquic_core::PeerText;
 use serde::Serialize;
 
+use crate::process::clock;
 use crate::text::json;
 use crate::text::times;
 
 /// Lines that may wait for the disk. Further lines are counted and dropped, because requests do not
 /// wait.
 const MAX_WAITING: usize = 10_000;
+
+/// How long the end of the server waits until waiting lines are written: who reads standard output may have
+/// stopped reading.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two looks at whether they are written.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How the lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -136,13 +143,25 @@ impl AccessLog {
         sender.is_some_and(|sender| sender.try_send(message).is_ok())
     }
 
-    /// Writes the waiting lines. Later lines are only counted.
+    /// Writes the waiting lines, for [`PATIENCE`] at most. Later lines are only counted.
     pub(crate) fn finish(&self) {
+        self.finish_within(PATIENCE);
+    }
+
+    fn finish_within(&self, patience: Duration) {
         let writer = self.writer.lock();
         let writer = writer.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Writer { sender, thread }) = writer {
             drop(sender);
-            let _ = thread.join();
+            let until = clock::now() + patience;
+            while !thread.is_finished() && clock::now() < until {
+                thread::sleep(LOOK_EVERY);
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            } else {
+                tracing::warn!("nobody reads the access log: its last lines are not written");
+            }
         }
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -294,6 +313,24 @@ mod tests {
             .collect();
         assert_eq!(targets, ["/1", "/2"]);
         assert!(AccessLog::open(directory.path(), Format::Json).is_err());
+    }
+
+    /// A full pipe takes no lines, and the end of the server does not wait for its reader.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_reader_that_stopped_reading_holds_nothing_up() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let mut options = File::options();
+        let _reader = options.read(true).write(true).open(&path).unwrap();
+        let log = AccessLog::open(&path, Format::Common).unwrap();
+        // More than pipe and buffer take.
+        log.add(entry(&"/x".repeat(200_000)));
+        let told = logged(|| log.finish_within(Duration::from_millis(50)));
+        let expected = "nobody reads the access log: its last lines are not written";
+        assert!(told.contains(expected), "{told}");
     }
 
     #[cfg(unix)]
