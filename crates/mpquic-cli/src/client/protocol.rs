@@ -1,6 +1,7 @@
 //! Requests and answers, independent of the application protocol.
 
 use std::future::Future;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
@@ -14,6 +15,11 @@ use crate::text::stamp::Stamp;
 const NO_ERROR: [u64; 2] = [0x100, 0];
 /// H3_REQUEST_REJECTED: the server did nothing for the request.
 const REJECTED: u64 = 0x10b;
+/// H3_REQUEST_CANCELLED: the server gave up the answer, for instance because other answers went before it for too
+/// long.
+const GIVEN_UP: u64 = 0x10c;
+/// CRYPTO_ERROR: another handshake would fail in the same way (RFC 9000 section 20.1).
+const CRYPTO_ERRORS: RangeInclusive<u64> = 0x100..=0x1ff;
 
 /// Why a request was not answered in full.
 #[derive(Debug, Error)]
@@ -22,7 +28,7 @@ pub(crate) enum RequestError {
     NotFound,
     #[error("the server could not read the file to its end")]
     ServerFailed,
-    #[error("the server refused the request (code {0:#x})")]
+    #[error("the server refused the request (code {0:#x}{meaning})", meaning = meaning(*.0))]
     Refused(u64),
     #[error("the server redirects to {location} ({status})")]
     Redirected {
@@ -57,6 +63,18 @@ pub(crate) enum RequestError {
     Cancelled,
 }
 
+/// The meaning of an error code of HTTP/3 (RFC 9114 section 8.1), for people.
+fn meaning(code: u64) -> &'static str {
+    match code {
+        0x102 => ", an error in the server",
+        0x107 => ", too many requests",
+        REJECTED => ", nothing was done for it",
+        GIVEN_UP => ", the server gave it up",
+        0x10e => ", it was not well-formed",
+        _ => "",
+    }
+}
+
 impl RequestError {
     /// True if the same request may succeed later: the server did not answer, and reported no error
     /// of the request.
@@ -66,14 +84,16 @@ impl RequestError {
                 ConnectionError::ApplicationClosed(close) => {
                     NO_ERROR.contains(&close.error_code.into_inner())
                 }
+                ConnectionError::ConnectionClosed(close) => {
+                    !CRYPTO_ERRORS.contains(&close.code.to_u64())
+                }
                 ConnectionError::TimedOut
                 | ConnectionError::Reset
-                | ConnectionError::ConnectionClosed(_)
                 | ConnectionError::TransportError(_)
                 | ConnectionError::HandshakeTimedOut => true,
                 _ => false,
             },
-            Self::Refused(code) => *code == REJECTED,
+            Self::Refused(code) => matches!(*code, REJECTED | GIVEN_UP),
             Self::Status(status) => matches!(status.as_u16(), 429 | 502..=504),
             Self::Stalled(_) | Self::Gone | Self::Cancelled => true,
             _ => false,
@@ -160,16 +180,28 @@ pub(crate) trait Body: Send {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpquic_core::{ConnectionClose, TransportErrorCode};
 
     #[test]
     fn some_failures_are_temporary() {
         let status = |code| RequestError::Status(StatusCode::from_u16(code).unwrap());
+        let closed = |code: u64| {
+            let close = ConnectionClose {
+                code: TransportErrorCode::from_u64(code),
+                frame_type: 0,
+                reason: Bytes::new(),
+            };
+            RequestError::Connection(ConnectionError::ConnectionClosed(close))
+        };
         for (error, is_temporary, cause) in [
             (RequestError::Stalled(1), true, Cause::Broken),
             (RequestError::Gone, true, Cause::Broken),
             (RequestError::Cancelled, true, Cause::Broken),
             (RequestError::Refused(REJECTED), true, Cause::Refused),
-            (RequestError::Refused(REJECTED + 1), false, Cause::Refused),
+            (RequestError::Refused(GIVEN_UP), true, Cause::Refused),
+            (RequestError::Refused(GIVEN_UP + 1), false, Cause::Refused),
+            (closed(0x100 + 116), false, Cause::Broken),
+            (closed(0x2), true, Cause::Broken),
             (status(429), true, Cause::Refused),
             (status(500), false, Cause::Refused),
             (status(502), true, Cause::Refused),
