@@ -91,7 +91,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         stall: STALL,
         json: None,
     };
-    let mut download = Download::start(&url, &Destination::Nowhere, treatment)?;
+    let mut download = Download::start(&url, &Destination::Nowhere, treatment).await?;
     download.length = Some(generated.length);
     let client = Clients::new(connection.clone()).established().await?;
     let mut outage = Outage::new(&args, relay, &connection, download.count.clone());

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Method, Uri};
 use mpquic_core::{PathStats, PeerText};
 use mpquic_tokio::{Connection, VarInt};
+use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
 
 use crate::client::backup;
@@ -113,18 +114,28 @@ impl From<Ended> for Failure {
 
 impl<'a> Download<'a> {
     /// Starts the clock, and makes sure that the destination can be written to.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         url: &'a Uri,
         destination: &'a Destination,
         treatment: Treatment,
     ) -> Result<Self, Failure> {
-        let keep = Keep {
-            url: &url.to_string(),
-            resume: treatment.resume,
-            replace: treatment.replace,
-        };
-        let (sink, begun) =
-            Sink::create(destination, &keep).map_err(|error| cannot_write(destination, &error))?;
+        let (named, to) = (url.to_string(), destination.clone());
+        let Treatment {
+            resume, replace, ..
+        } = treatment;
+        // Reading a long part again takes minutes, in which the user may end the program.
+        let created = spawn_blocking(move || {
+            let keep = Keep {
+                url: &named,
+                resume,
+                replace,
+            };
+            Sink::create(&to, &keep)
+        });
+        let (sink, begun) = created
+            .await
+            .map_err(Failure::other)?
+            .map_err(|error| cannot_write(destination, &error))?;
         let started = clock::now();
         let have = begun.have;
         let download = Self {
@@ -181,26 +192,36 @@ impl<'a> Download<'a> {
         self.have
     }
 
-    /// Asks for what is not there yet, and takes what comes.
+    /// Requests the missing bytes and receives them.
     pub(crate) async fn fetch(
         &mut self,
         ask: &Ask,
         connection: &Connection,
         client: AnyClient,
     ) -> Result<(), Ended> {
+        match &client {
+            AnyClient::Http(client) => {
+                self.protocol = Some(Alpn::H3);
+                self.fetch_all(ask, connection, client).await
+            }
+            AnyClient::Hq(client) => {
+                self.protocol = Some(Alpn::HqInterop);
+                self.fetch_all(ask, connection, client).await
+            }
+        }
+    }
+
+    /// Requests the rest until the whole file is received.
+    async fn fetch_all(
+        &mut self,
+        ask: &Ask,
+        connection: &Connection,
+        client: &impl Client,
+    ) -> Result<(), Ended> {
         let mut ask = ask.clone();
         loop {
             ask.have = self.gone_on_with();
-            let ended = match &client {
-                AnyClient::Http(client) => {
-                    self.protocol = Some(Alpn::H3);
-                    self.fetch_with(&ask, connection, client).await
-                }
-                AnyClient::Hq(client) => {
-                    self.protocol = Some(Alpn::HqInterop);
-                    self.fetch_with(&ask, connection, client).await
-                }
-            };
+            let ended = self.fetch_with(&ask, connection, client).await;
             if ask.have.is_none() {
                 return ended;
             }
@@ -213,8 +234,9 @@ impl<'a> Download<'a> {
                     self.restart("the file has changed on the server").await?;
                 }
                 Err(Ended::Request(RequestError::NotTheRest(why))) => self.restart(why).await?,
-                // RFC 9110 section 15.3.7: it was less than the rest.
-                Ok(()) if self.version.length.is_some_and(|length| self.have < length) => {}
+                // RFC 9110 section 15.3.7: the part was less than the rest, or does not tell
+                // whether it was.
+                Ok(()) if self.version.length.is_none_or(|length| self.have < length) => {}
                 _ => return ended,
             }
         }
@@ -255,31 +277,47 @@ impl<'a> Download<'a> {
         if ask.method == Method::HEAD {
             return self.show_head(&response).await;
         }
-        if let Some(length) = response.length.filter(|_| ask.have.is_some())
-            && response.stamp.is_some()
-            && response.stamp == self.version.stamp
-            && self.version.length.is_some_and(|known| known != length)
-        {
+        let is_whole = response.start == 0;
+        let is_same = response.stamp.is_some() && response.stamp == self.version.stamp;
+        let known = self.version.length.filter(|_| is_same || !is_whole);
+        let told = response.length.filter(|_| ask.have.is_some() && is_same);
+        if known.zip(told).is_some_and(|(known, told)| known != told) {
             let told = "another length of the same version of the file";
             return Err(RequestError::NotTheRest(told).into());
         }
         if response.start != self.have {
-            let why = match response.stamp.is_some() && response.stamp == self.version.stamp {
+            let why = match is_same {
                 true => "the server sends no parts of files",
                 false if self.version.stamp.is_none() => "the server sends no parts of this file",
                 false => "the file has changed on the server",
             };
             self.restart(why).await?;
         }
-        if response.start == 0 {
-            self.version = Version {
-                stamp: response.stamp.clone(),
-                length: response.length,
-            };
-            let told = self.sink.set_version(self.version.clone()).await;
-            told.map_err(|error| self.cannot_write(&error))?;
+        if is_whole {
+            self.version.stamp.clone_from(&response.stamp);
         }
-        self.receive(response, connection).await
+        self.version.length = response.length.or(known);
+        let told = self.sink.set_version(self.version.clone()).await;
+        told.map_err(|error| self.cannot_write(&error))?;
+        self.receive(response, connection).await?;
+        self.check_length(is_whole)
+    }
+
+    /// Compares the received bytes with the length that an earlier answer told of this version.
+    fn check_length(&mut self, is_whole: bool) -> Result<(), Ended> {
+        let received = self.have;
+        match self.version.length {
+            Some(length) if is_whole && received < length => {
+                return Err(RequestError::Truncated { length, received }.into());
+            }
+            Some(length) if received > length => {
+                return Err(RequestError::TooLong(length).into());
+            }
+            // An answer with the whole file ends where the file ends.
+            None if is_whole => self.version.length = Some(received),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Status and fields, for people and scripts.

@@ -45,7 +45,8 @@ struct Done {
 impl Fetch<'_> {
     pub(crate) async fn run(&self) -> Result<Report, Failure> {
         let plan = self.plan;
-        let mut download = Download::start(self.url, &self.destination, plan.treatment.clone())?;
+        let started = Download::start(self.url, &self.destination, plan.treatment.clone());
+        let mut download = started.await?;
         let mut ask = Ask {
             method: plan.method.clone(),
             fields: plan.fields.clone(),

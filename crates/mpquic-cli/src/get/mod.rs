@@ -27,6 +27,7 @@ use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
 use crate::get::json::{Json, JsonOutput};
 use crate::get::left::Left;
+use crate::get::part_name::wholes;
 use crate::get::sink::Destination;
 use crate::get::tree::{Place, Tree, is_plain};
 use crate::process::failure::{Cause, Failure};
@@ -142,6 +143,7 @@ async fn fetch_trees(
             quiet: args.quiet,
             is_live: args.live.is_shown(),
             long_lists: Mutex::default(),
+            equal_lists: Mutex::default(),
         };
         result = result.and(tree.fetch().await);
     }
@@ -283,6 +285,19 @@ fn all_differ(destinations: &[(&Uri, Destination)]) -> Result<(), Failure> {
         {
             return Err(Failure::usage(format_args!(
                 "{other} and {url} would both be written to {}; fetch one of them alone, with -o FILE",
+                path.display()
+            )));
+        }
+    }
+    // Not one is written where another has its part.
+    let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
+    let names: BTreeMap<_, _> = seen.iter().map(|(path, url)| (bytes(path), url)).collect();
+    for (path, url) in &seen {
+        let name = bytes(path);
+        if let Some(other) = wholes(&name).find_map(|whole| names.get(whole)) {
+            return Err(Failure::usage(format_args!(
+                "{url} would be written to {}, where the part of {other} is kept meanwhile; fetch one of \
+                 them alone",
                 path.display()
             )));
         }
@@ -443,6 +458,12 @@ mod tests {
         for other in ["https://host/x/a", "https://other/a", "https://host/%61"] {
             let told = told(&[ONE, TWO, other]).unwrap();
             let expected = format!("{ONE} and {other} would both be written to a; ");
+            assert!(told.starts_with(&expected), "{told}");
+        }
+        for part in ["a.part", "a.part.json", "a.3.part"] {
+            let other = format!("https://host/{part}");
+            let told = told(&[&other, ONE]).unwrap();
+            let expected = format!("{other} would be written to {part}, where the part of {ONE} ");
             assert!(told.starts_with(&expected), "{told}");
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use crate::get::part_name::{Names, Note, claim, is_at, not_followed};
+use crate::get::part_name::{Names, Note, claim, is_at, is_begun_note, not_followed};
 use crate::text::hex::hex;
 use crate::text::stamp::Stamp;
 
@@ -43,6 +43,8 @@ pub(crate) struct PartFile {
     file: File,
     path: PathBuf,
     names: Names,
+    /// The last note, as long as no other file has taken its name.
+    note: Option<File>,
     url: String,
     replace: bool,
     /// The version of the part.
@@ -77,6 +79,9 @@ impl PartFile {
         let mut opened = Self {
             file: claimed.file,
             path: path.to_owned(),
+            note: not_followed(File::options().read(true))
+                .open(&claimed.names.note)
+                .ok(),
             names: claimed.names,
             url: keep.url.to_owned(),
             replace: keep.replace,
@@ -206,8 +211,20 @@ impl PartFile {
         Some((metadata.len(), metadata.modified().ok()?))
     }
 
-    /// Replaces the note as a whole: no reader sees half a note.
-    fn write_note(&self) -> io::Result<()> {
+    /// True unless another download or program has given the name of the note to its own file.
+    fn owns_note(&self) -> bool {
+        let at = &self.names.note;
+        let is_free = fs::symlink_metadata(at).is_err();
+        is_free || self.note.as_ref().is_some_and(|note| is_at(note, at))
+    }
+
+    /// Replaces the note as a whole: no reader sees half a note. Without a name of its own, there is no
+    /// note, and no later download continues the part.
+    fn write_note(&mut self) -> io::Result<()> {
+        if !self.owns_note() {
+            self.kept.store(0, Ordering::Release);
+            return Ok(());
+        }
         let is_useful = self.version.stamp.is_some();
         let note = Note {
             url: self.url.clone(),
@@ -218,14 +235,18 @@ impl PartFile {
         };
         let text = serde_json::to_vec(&note).map_err(io::Error::from)?;
         let new = &self.names.new;
-        let written = self
-            .write_new(&text)
-            .and_then(|()| fs::rename(new, &self.names.note));
-        if written.is_err() {
-            self.remove_new();
-            if self.overwrite_note(&text).is_err() {
-                // The previous note stays, and is still true of the bytes that it names.
-                return written;
+        let written = self.write_new(&text).and_then(|note| {
+            fs::rename(new, &self.names.note)?;
+            Ok(note)
+        });
+        match written {
+            Ok(note) => self.note = Some(note),
+            Err(error) => {
+                self.remove_new();
+                if self.overwrite_note(&text).is_err() {
+                    // The previous note stays, and is still true of the bytes that it names.
+                    return Err(error);
+                }
             }
         }
         if is_useful {
@@ -234,16 +255,25 @@ impl PartFile {
         Ok(())
     }
 
-    fn write_new(&self, text: &[u8]) -> io::Result<()> {
+    fn write_new(&self, text: &[u8]) -> io::Result<File> {
         // An earlier download was killed while it wrote.
         self.remove_new();
         let mut options = File::options();
         let mut file = options.write(true).create_new(true).open(&self.names.new)?;
-        file.write_all(text)
+        file.write_all(text)?;
+        Ok(file)
     }
 
     fn remove_new(&self) {
-        remove_if_possible(&self.names.new);
+        if is_begun_note(&self.names.new) {
+            remove_if_possible(&self.names.new);
+        }
+    }
+
+    fn remove_note(&self) {
+        if self.owns_note() {
+            remove_if_possible(&self.names.note);
+        }
     }
 
     /// A full disk has no room for another file, but the old note's place is there.
@@ -276,7 +306,7 @@ impl PartFile {
         }
         // The note goes first, while the lock is held: a later note may belong to the next
         // download.
-        remove_if_possible(&self.names.note);
+        self.remove_note();
         match self.replace {
             true => fs::rename(part, &self.path)?,
             false => rename_to_new(part, &self.path)?,
@@ -313,13 +343,13 @@ impl Drop for PartFile {
         if self.finished {
             return;
         }
-        let is_useful = self.version.stamp.is_some() && self.bytes > 0;
+        let is_useful = self.version.stamp.is_some() && self.bytes > 0 && self.owns_note();
         if is_useful && (self.write_note().is_ok() || self.names.note.exists()) {
             return;
         }
         self.kept.store(0, Ordering::Release);
         if is_at(&self.file, &self.names.part) {
-            remove_if_possible(&self.names.note);
+            self.remove_note();
             remove_if_possible(&self.names.part);
         }
     }
@@ -370,6 +400,31 @@ mod tests {
         part.write(&[[1; 1000]], now()).unwrap();
         part.write(&[[2; 2000]], now()).unwrap();
         path
+    }
+
+    /// Another download may have a file whose name is the name of the note.
+    #[test]
+    fn a_file_that_takes_the_name_of_the_note_stays() {
+        for is_finished in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = left(&directory);
+            let (mut part, _) = open(&path, true).unwrap();
+            let note = with_suffix(&path, ".part.json");
+            let other = directory.path().join("other");
+            fs::write(&other, "of another download").unwrap();
+            fs::rename(&other, &note).unwrap();
+            part.write(&[[3; 1000]], now() + 2 * NOTE_EVERY).unwrap();
+            let kept = part.kept();
+            if is_finished {
+                part.finish().unwrap();
+            }
+            drop(part);
+            assert_eq!(kept.load(Ordering::Acquire), 0);
+            assert_eq!(fs::read(&note).unwrap(), b"of another download");
+            let length = fs::metadata(&path).ok().map(|file| file.len());
+            assert_eq!(length, is_finished.then_some(4000));
+            assert!(!with_suffix(&path, ".part").exists());
+        }
     }
 
     #[test]
@@ -574,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_cannot_be_written_leaves_none_of_its_own() {
+    fn without_a_name_for_its_note_a_part_is_not_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let (mut part, _) = open(&path, false).unwrap();
@@ -582,11 +637,11 @@ mod tests {
         // No file can be renamed to this name or written there.
         fs::remove_file(with_suffix(&path, ".part.json")).unwrap();
         fs::create_dir(with_suffix(&path, ".part.json")).unwrap();
-        assert!(part.write(&[[1; 10]], now()).is_err());
+        part.write(&[[1; 10]], now()).unwrap();
         assert!(!with_suffix(&path, ".part.json.new").exists());
-        // The unreadable note may still describe the part, so the part stays.
         drop(part);
-        assert!(with_suffix(&path, ".part").exists());
+        assert!(!with_suffix(&path, ".part").exists());
+        assert!(with_suffix(&path, ".part.json").is_dir());
     }
 
     /// The reported bytes are the bytes in the file.

@@ -16,6 +16,8 @@ const LONGEST: usize = 255;
 const SUFFIX: &str = ".999.part.json.new";
 /// Names that are tried for one part.
 const MOST: usize = 999;
+/// The first bytes of each [`Note`].
+const NOTE_START: &[u8] = b"{\"url\":";
 /// The most bytes of a note that are read.
 const LONGEST_NOTE: u64 = 64 << 10;
 
@@ -265,6 +267,34 @@ fn shortened(path: &Path) -> PathBuf {
     }
     shown.truncate(room);
     path.with_file_name(format!("{shown}~{hash}"))
+}
+
+/// The names of the files whose part, or the note about it, may have this name.
+pub(crate) fn wholes(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let note = name.strip_suffix(b".new").unwrap_or(name);
+    let part = match note.strip_suffix(b".json") {
+        Some(part) => part,
+        None => name,
+    };
+    let of = part.strip_suffix(b".part");
+    let numbered = of.and_then(|of| {
+        let digits = of.iter().rev().take_while(|byte| byte.is_ascii_digit());
+        let (whole, _) = of.split_at_checked(of.len() - digits.count())?;
+        whole.strip_suffix(b".")
+    });
+    of.into_iter().chain(numbered)
+}
+
+/// True for an empty file and for a file that begins as notes do: a download was killed while it wrote.
+pub(crate) fn is_begun_note(path: &Path) -> bool {
+    let begins = || -> io::Result<bool> {
+        let file = not_followed(File::options().read(true)).open(path)?;
+        let mut text = Vec::new();
+        let is_file = file.metadata()?.is_file();
+        file.take(NOTE_START.len() as u64).read_to_end(&mut text)?;
+        Ok(is_file && NOTE_START.starts_with(&text))
+    };
+    begins().unwrap_or(false)
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

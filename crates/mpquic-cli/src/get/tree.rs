@@ -1,6 +1,6 @@
 //! A directory of a server, with everything below it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -21,7 +21,7 @@ use crate::files::directory_page::{Kind, Listed};
 use crate::files::list_pages::Pages;
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
-use crate::get::part_name::not_followed;
+use crate::get::part_name::{not_followed, wholes};
 use crate::get::sink::{Destination, Memory};
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
@@ -44,6 +44,10 @@ const LONGEST_NAME: usize = 255;
 /// This number of nested directories with equal lists shows a link that leads back.
 const REPEATED: usize = 3;
 
+/// This number of directories with equal lists of directories shows links that lead to one directory: twenty such
+/// directories with two links each would be a million.
+const EQUAL: usize = 256;
+
 /// How directories are fetched.
 pub(crate) struct Tree<'a> {
     /// For files.
@@ -62,6 +66,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) is_live: bool,
     /// Held by who reads a list of several pages: one such list at a time is in memory.
     pub(crate) long_lists: Mutex<()>,
+    /// How often each list with directories was read, by its SHA-256.
+    pub(crate) equal_lists: Mutex<HashMap<[u8; 32], usize>>,
 }
 
 /// A listed directory below the requested one. Its waiting entries share this value, so that they
@@ -381,6 +387,9 @@ impl Tree<'_> {
             }
             page = self.page(&pages, lists).await?;
         }
+        if jobs.iter().any(|job| matches!(job.what, What::List(_))) {
+            self.count_list(dir.list).await?;
+        }
         // No file is another one's part, whichever comes first.
         jobs.retain(|job| {
             let Some(name) = job.entry.as_ref().map(|(_, name)| name) else {
@@ -398,6 +407,21 @@ impl Tree<'_> {
             !is_part
         });
         Ok(Done::Listed(jobs, failures))
+    }
+
+    /// Refuses a list of directories that very many directories have.
+    async fn count_list(&self, list: [u8; 32]) -> Result<(), Failure> {
+        let mut lists = self.equal_lists.lock().await;
+        let count = lists.entry(list).or_default();
+        *count += 1;
+        if *count > EQUAL {
+            let told = format!(
+                "it is left out: {EQUAL} directories have the same list, as where many links lead to one \
+                 directory"
+            );
+            return Err(Cause::Refused.failed(told));
+        }
+        Ok(())
     }
 
     /// One page of a list.
@@ -565,13 +589,9 @@ fn is_plain_name(name: &OsStr) -> bool {
     name.len() <= LONGEST_NAME && is_plain(&name.to_string_lossy())
 }
 
-/// True for the name that a part of another file has while it is fetched.
+/// True for a name that the part of another file, or the note about it, may have meanwhile.
 fn is_part(name: &OsStr, names: &HashSet<Vec<u8>>) -> bool {
-    let name = name.as_encoded_bytes();
-    let of = name
-        .strip_suffix(b".part")
-        .or_else(|| name.strip_suffix(b".part.json"));
-    of.is_some_and(|of| names.contains(of))
+    wholes(name.as_encoded_bytes()).any(|whole| names.contains(whole))
 }
 
 #[cfg(test)]

@@ -175,10 +175,13 @@ async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
     let path = directory.path().join("file");
     let destination = Destination::File(path.clone());
     let url = Uri::from_static("https://host/file");
-    let begin = || Download::start(&url, &destination, treatment()).unwrap();
+    let begin = async || {
+        let started = Download::start(&url, &destination, treatment());
+        started.await.unwrap()
+    };
     let whole = [&BEGINNING[..], b"456789"].concat();
 
-    let mut download = begin();
+    let mut download = begin().await;
     assert_eq!(
         (download.have(), download.reached.at),
         (0, download.started)
@@ -194,7 +197,7 @@ async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
     );
     assert_eq!(download.leave().await, Some(told));
 
-    let mut download = begin();
+    let mut download = begin().await;
     assert_eq!((download.have(), download.count.received()), (FIRST, FIRST));
     let rest = answer(FIRST, Some(FIRST + 6), "\"1\"", &[&[b"456"], &[b"789"]]);
     fetched(&mut download, &connection, Method::GET, rest)
@@ -240,16 +243,19 @@ async fn if_all_of_it_is_there_nothing_more_is_needed() {
     let path = directory.path().join("file");
     let destination = Destination::File(path.clone());
     let url = Uri::from_static("https://localhost/file");
-    let begin = || Download::start(&url, &destination, treatment()).unwrap();
+    let begin = async || {
+        let started = Download::start(&url, &destination, treatment());
+        started.await.unwrap()
+    };
     let (connection, client) = of_past_end(&FIRST.to_string()).await;
-    let mut download = begin();
+    let mut download = begin().await;
     assert_eq!(download.gone_on_with(), None);
     let cut = answer(0, Some(FIRST + 1), "\"1\"", &[&[&BEGINNING]]);
     let cut = fetched(&mut download, &connection, Method::GET, cut).await;
     assert!(cut.is_err());
     download.leave().await;
 
-    let mut download = begin();
+    let mut download = begin().await;
     let tag = Stamp::Etag("\"1\"".to_owned());
     assert_eq!(download.gone_on_with(), Some((FIRST, tag.clone())));
     download.have = 1;
@@ -273,7 +279,8 @@ async fn what_is_longer_than_the_file_is_of_another_one() {
     let destination = Destination::File(directory.path().join("file"));
     let url = Uri::from_static("https://localhost/file");
     let (connection, client) = of_past_end("5").await;
-    let mut download = Download::start(&url, &destination, treatment()).unwrap();
+    let started = Download::start(&url, &destination, treatment());
+    let mut download = started.await.unwrap();
     download.have = FIRST;
     download.version.stamp = Some(Stamp::Etag("\"1\"".to_owned()));
     let ended = soon(download.fetch(&Ask::get(&url), &connection, client)).await;
@@ -296,6 +303,69 @@ async fn break_off(
     assert_eq!(cut.unwrap_err().cause(), Some(Cause::Broken));
 }
 
+/// A part of the file that begins at `start`; `length` is the length of the whole file, if told.
+fn part(start: u64, bytes: &'static [u8], length: Option<u64>) -> Answer {
+    let mut part = answer(start, length, "\"1\"", &[&[bytes]]);
+    part.end = Some(start + bytes.len() as u64);
+    part
+}
+
+/// The file after its first answer, which told no length, broke off behind [`BEGINNING`], and these answers followed:
+/// the bytes behind the beginning, or the failure.
+async fn completed(answers: Vec<Answer>) -> Result<Vec<u8>, String> {
+    let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+    let connection = served.connect(1 << 20).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let destination = Destination::File(path.clone());
+    let url = Uri::from_static("https://localhost/file");
+    let started = Download::start(&url, &destination, treatment());
+    let mut download = started.await.unwrap();
+    let mut cut = answer(0, None, "\"1\"", &[&[&BEGINNING]]);
+    cut.body.left.push_back(Err(RequestError::Gone));
+    let cut = fetched(&mut download, &connection, Method::GET, cut).await;
+    assert_eq!(cut.unwrap_err().cause(), Some(Cause::Broken));
+    let client = Known(Mutex::new(answers.into()));
+    let ask = Ask::get(&url);
+    let ended = download.fetch_all(&ask, &connection, &client).await;
+    ended.map_err(|ended| Failure::from(ended).message().to_owned())?;
+    download.finish(&connection, None).await.unwrap();
+    let mut file = std::fs::read(&path).unwrap();
+    Ok(file.split_off(BEGINNING.len()))
+}
+
+/// Only an answer that tells the length shows whether the file is whole.
+#[tokio::test]
+async fn parts_are_requested_until_the_whole_file_is_there() {
+    let of_ten = |start, bytes| part(FIRST + start, bytes, Some(FIRST + 10));
+    let parts = vec![of_ten(0, b"01234"), of_ten(5, b"56789")];
+    assert_eq!(completed(parts).await.unwrap(), b"0123456789");
+    let unknown = |start, bytes| part(FIRST + start, bytes, None);
+    let parts = vec![unknown(0, b"01234"), of_ten(5, b"56789")];
+    assert_eq!(completed(parts).await.unwrap(), b"0123456789");
+    // Known answers nothing else: a request for more follows.
+    let parts = vec![unknown(0, b"01234")];
+    let told = "not found on the server";
+    assert_eq!(completed(parts).await.unwrap_err(), told);
+}
+
+/// A server that sends the whole file again cannot make it shorter than it is.
+#[tokio::test]
+async fn a_version_has_one_length() {
+    let told = || part(FIRST, b"01234", Some(FIRST + 10));
+    let whole = |bytes| answer(0, None, "\"1\"", &[&[bytes]]);
+    let short = completed(vec![told(), whole(&BEGINNING)]).await;
+    let expected = "the answer ended after 262144 of 262154 bytes";
+    assert_eq!(short.unwrap_err(), expected);
+    let mut long = whole(&BEGINNING);
+    long.body.left.push_back(Ok(vec![b"0123456789a"]));
+    let expected = "the answer is longer than the 262154 bytes that were announced";
+    assert_eq!(completed(vec![told(), long]).await.unwrap_err(), expected);
+    let mut right = whole(&BEGINNING);
+    right.body.left.push_back(Ok(vec![b"0123456789"]));
+    assert_eq!(completed(vec![told(), right]).await.unwrap(), b"0123456789");
+}
+
 /// A rest with another or no length belongs to another file, whatever its name.
 #[tokio::test]
 async fn a_rest_of_another_length_is_not_taken() {
@@ -304,11 +374,13 @@ async fn a_rest_of_another_length_is_not_taken() {
     let directory = tempfile::tempdir().unwrap();
     let destination = Destination::File(directory.path().join("file"));
     let url = Uri::from_static("https://host/file");
-    let mut download = Download::start(&url, &destination, treatment()).unwrap();
+    let started = Download::start(&url, &destination, treatment());
+    let mut download = started.await.unwrap();
     break_off(&mut download, &connection, FIRST + 6, &BEGINNING).await;
     // What the server told is known to the next run as well.
     download.leave().await;
-    let mut download = Download::start(&url, &destination, treatment()).unwrap();
+    let started = Download::start(&url, &destination, treatment());
+    let mut download = started.await.unwrap();
     let ask = Ask {
         have: download.gone_on_with(),
         ..Ask::get(&url)
@@ -357,7 +429,8 @@ async fn a_body_of_which_nothing_comes_is_given_up() {
         stall: Duration::ZERO,
         ..treatment()
     };
-    let mut download = Download::start(&url, &Destination::Nowhere, treatment).unwrap();
+    let started = Download::start(&url, &Destination::Nowhere, treatment);
+    let mut download = started.await.unwrap();
     // The request before was given up while it wrote.
     download.count.writing.store(true, Ordering::Relaxed);
     let Response {
@@ -392,7 +465,8 @@ async fn another_version_begins_anew() {
     let directory = tempfile::tempdir().unwrap();
     let destination = Destination::File(directory.path().join("file"));
     let url = Uri::from_static("https://host/file");
-    let mut download = Download::start(&url, &destination, treatment()).unwrap();
+    let started = Download::start(&url, &destination, treatment());
+    let mut download = started.await.unwrap();
     break_off(&mut download, &connection, 10, b"0123").await;
     let other = answer(0, Some(3), "\"2\"", &[&[b"abc"]]);
     fetched(&mut download, &connection, Method::GET, other)
@@ -425,7 +499,8 @@ async fn of_a_head_the_fields_are_shown() {
     let memory = Memory::new(100);
     let destination = Destination::Memory(memory.clone());
     let url = Uri::from_static("https://host/file");
-    let mut download = Download::start(&url, &destination, treatment()).unwrap();
+    let started = Download::start(&url, &destination, treatment());
+    let mut download = started.await.unwrap();
     let mut head = answer(0, Some(10), "", &[]);
     let value = "b\u{9b}31m\u{202e}c".as_bytes();
     let value = HeaderValue::from_bytes(value).unwrap();

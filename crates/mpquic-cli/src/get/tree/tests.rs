@@ -1,3 +1,5 @@
+use std::time::{Duration, SystemTime};
+
 use super::*;
 use crate::client::session::Purpose;
 use crate::get::left::Left;
@@ -28,6 +30,14 @@ fn no_file_is_another_ones_part() {
         ("a.part", true),
         ("b.part", false),
         ("c.part.json", true),
+        ("c.part.json.new", true),
+        ("a.2.part", true),
+        ("a.2.part.json", true),
+        ("b.2.part", false),
+        ("a.2x.part", false),
+        ("a.new", false),
+        ("a.part.new", false),
+        ("a.json", false),
     ] {
         assert_eq!(is_part(OsStr::new(name), &names), expected, "{name}");
     }
@@ -166,6 +176,7 @@ fn entries_of_a_list_are_fetched_or_told() {
         quiet: true,
         is_live: false,
         long_lists: Mutex::default(),
+        equal_lists: Mutex::default(),
     };
     // A nested directory, with equal lists if requested.
     let dir = |depth: usize, same: bool| {
@@ -371,6 +382,7 @@ async fn all_pages_of_a_list_are_fetched() {
         quiet: true,
         is_live: false,
         long_lists: Mutex::default(),
+        equal_lists: Mutex::default(),
     };
     let result = soon(tree.fetch()).await;
     let [_, said] = heard.take();
@@ -380,6 +392,61 @@ async fn all_pages_of_a_list_are_fetched() {
     for name in &files {
         assert_eq!(fs::read_to_string(here.join(name)).unwrap(), *name);
     }
+}
+
+/// Links make no circle, but each directory doubles the copies of the next one.
+#[cfg(unix)]
+#[tokio::test]
+async fn links_that_multiply_a_directory_are_left_out() {
+    let (root, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for level in 0..10 {
+        let directory = root.path().join(format!("d{level}"));
+        fs::create_dir(&directory).unwrap();
+        for name in ["a", "b"] {
+            let to = format!("../d{}", level + 1);
+            std::os::unix::fs::symlink(to, directory.join(name)).unwrap();
+        }
+    }
+    fs::create_dir(root.path().join("d10")).unwrap();
+    fs::write(root.path().join("d10/file"), "1").unwrap();
+    // The lists differ by these times, or links would seem to lead back.
+    for level in 0..=10 {
+        let directory = File::open(root.path().join(format!("d{level}"))).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(level);
+        directory.set_modified(time).unwrap();
+    }
+    let source = crate::files::Directory::new(root.path(), false).unwrap();
+    let served = Served::start(source, Limits::default(), Alpn::H3);
+    let (url, reach) = (served.url("/d0/"), served.reach(&[]));
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = sessions.that_forget();
+    let heard = Heard::begin();
+    let plan = plan();
+    let tree = Tree {
+        plan: &plan,
+        sessions: &sessions,
+        root: Place {
+            url: url.clone(),
+            path: target.path().join("here"),
+        },
+        parallel: 8,
+        max_depth: 20,
+        dot_files: false,
+        quiet: true,
+        is_live: false,
+        long_lists: Mutex::default(),
+        equal_lists: Mutex::default(),
+    };
+    let result = soon(tree.fetch()).await;
+    assert!(matches!(result, Err(Failure::Reported(Cause::Refused))));
+    let [_, said] = heard.take();
+    let told = format!("it is left out: {EQUAL} directories have the same list, ");
+    // Each of 512 directories has two links to the last one.
+    let others: Vec<_> = said.lines().filter(|line| !line.contains(&told)).collect();
+    assert_eq!(others, [""; 0]);
+    assert_eq!(said.matches(&told).count(), 512 - EQUAL);
+    let bytes = plan.treatment.total.load(Relaxed);
+    assert_eq!(bytes, 2 * EQUAL as u64);
 }
 
 /// Fetched and existing files are counted on one line; failures are reported separately.
@@ -413,6 +480,7 @@ async fn directory_is_fetched_with_all_entries() {
             quiet,
             is_live: false,
             long_lists: Mutex::default(),
+            equal_lists: Mutex::default(),
         };
         let result = soon(tree.fetch()).await;
         let mut view = Progress::new(String::new(), None, clock::now(), true, &[]);
