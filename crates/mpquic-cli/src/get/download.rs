@@ -159,10 +159,10 @@ impl<'a> Download<'a> {
             json.add(url, &download.count, have);
         }
         if let Some(why) = begun.useless {
-            download.say_restart(&format!("what is there cannot be gone on with, {why}"));
+            download.say_restart(&format!("the existing part cannot be continued, {why}"));
         } else if have > 0 {
             download.say(format_args!(
-                "going on behind the {} that are there",
+                "continuing after the {} that are there",
                 size(have)
             ));
         }

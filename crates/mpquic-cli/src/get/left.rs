@@ -48,7 +48,7 @@ impl Left {
         match hints.count() {
             0 => Some(first),
             more => Some(format!(
-                "parts of {} files are kept, and --continue goes on behind them",
+                "parts of {} files are kept, and --continue fetches the rest",
                 more + 1
             )),
         }
@@ -77,11 +77,11 @@ mod tests {
         assert_eq!(told(&left, Failure::interrupted()).await, "interrupted");
         left.add(kept(0, "none.part"));
         left.add(kept(1536, "one.part"));
-        let one = "interrupted; 1.5 KiB are in one.part, and --continue goes on behind them";
+        let one = "interrupted; 1.5 KiB are in one.part, and --continue fetches the rest";
         assert_eq!(told(&left, Failure::interrupted()).await, one);
         assert_eq!(told(&left, Failure::other("x")).await, "x");
         left.add(kept(7, "two.part"));
-        let two = "interrupted; parts of 2 files are kept, and --continue goes on behind them";
+        let two = "interrupted; parts of 2 files are kept, and --continue fetches the rest";
         assert_eq!(told(&left, Failure::interrupted()).await, two);
         let all = left.0.lock().unwrap();
         assert_eq!(all.len(), 2, "what is whole is forgotten");
@@ -99,7 +99,7 @@ mod tests {
             drop(writes);
         };
         let (failure, ()) = tokio::join!(left.told_with(Failure::interrupted()), written);
-        let told = "interrupted; 9 B are in file.part, and --continue goes on behind them";
+        let told = "interrupted; 9 B are in file.part, and --continue fetches the rest";
         assert_eq!(failure.message(), told);
         let never = kept(0, "never.part");
         left.add(never.clone());

@@ -136,8 +136,8 @@ fn made(names: Names) -> io::Result<Option<Claimed>> {
 fn left(names: Names) -> io::Result<Result<Claimed, &'static str>> {
     let noted = match read(&names.note) {
         Found::Note(note) => *note,
-        Found::Nothing => return Ok(Err("nothing says what it is a part of")),
-        Found::Foreign => return Ok(Err("what says what it is a part of is damaged")),
+        Found::Nothing => return Ok(Err("there is no note about it")),
+        Found::Foreign => return Ok(Err("the note about it is damaged")),
     };
     let mut options = File::options();
     let options = options.read(true).write(true);
@@ -352,7 +352,7 @@ mod tests {
         let path = directory.path().join("file");
         let at = |name: &str| directory.path().join(name);
         for (theirs, why) in [
-            ("file.part", Some("nothing says what it is a part of")),
+            ("file.part", Some("there is no note about it")),
             ("file.part.json", None),
             ("file.part.json.new", None),
         ] {

@@ -130,7 +130,7 @@ impl Kept {
         (bytes > 0).then(|| {
             let part = self.part.display();
             format!(
-                "{} are in {part}, and --continue goes on behind them",
+                "{} are in {part}, and --continue fetches the rest",
                 size(bytes)
             )
         })

@@ -45,7 +45,7 @@ pub(crate) struct Listening {
     /// first run and kept]
     #[arg(long, value_name = "PEM", requires = "key")]
     cert: Option<PathBuf>,
-    /// Private key of the client certificate
+    /// Private key of the certificate
     #[arg(long, value_name = "PEM", requires = "cert")]
     key: Option<PathBuf>,
     /// Open paths of each client at a time; 0 turns multipath off

@@ -120,7 +120,7 @@ fn an_interrupted_download_leaves_no_file_that_looks_whole() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let (_, told) = told.split_once("mpquic: interrupted; ").unwrap();
     let kept = format!(
-        " are in {}, and --continue goes on behind them\n",
+        " are in {}, and --continue fetches the rest\n",
         part.display()
     );
     assert!(told.ends_with(&kept), "{told}");

@@ -233,7 +233,7 @@ fn paths_are_shown_and_keys_act_on_them() {
     assert!(view.contains("\x1b[?1049h") && after.contains("\x1b[?25h"));
     assert!(after.contains("mpquic: interrupted; "), "{after}");
     assert!(
-        after.contains("copy.part, and --continue goes on behind them"),
+        after.contains("copy.part, and --continue fetches the rest"),
         "{after}"
     );
     assert!(view.contains("\x1b[38;5;2"), "green: {view:?}");

@@ -83,7 +83,7 @@ fn existing_files_are_not_fetched_again() {
     let output = Get::start(&server, target.path(), &["--continue"]).end();
     assert_exit(&output, 0);
     assert!(
-        stderr(&output).contains("going on behind the"),
+        stderr(&output).contains("continuing after the"),
         "{output:?}"
     );
     assert!(fs::read(target.path().join("copy")).unwrap() == content);
@@ -131,7 +131,7 @@ fn a_damaged_part_is_begun_anew() {
     let events = ["--continue", "--json=events", "-o", copy.to_str().unwrap()];
     let output = server.get("/file", &events);
     assert_exit(&output, 0);
-    let why = "what is there cannot be gone on with, it was changed";
+    let why = "the existing part cannot be continued, it was changed";
     let told = format!("{why}: starting over");
     assert!(stderr(&output).contains(&told), "{output:?}");
     let events = reports(&output);
@@ -215,7 +215,7 @@ fn without_retries_the_kept_part_is_reported() {
     let output = get.end();
     assert_exit(&output, 8);
     let told = stderr(&output);
-    assert!(told.contains("--continue goes on behind them"), "{told}");
+    assert!(told.contains("--continue fetches the rest"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
     assert_eq!(stdout(&output), "");
     assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);

@@ -192,7 +192,7 @@ async fn what_is_there_is_gone_on_with_if_it_is_the_same() {
     assert_eq!(failure.unwrap_err().message(), "the request was cancelled");
     assert_eq!(download.have(), FIRST);
     let told = format!(
-        "256.0 KiB are in {}.part, and --continue goes on behind them",
+        "256.0 KiB are in {}.part, and --continue fetches the rest",
         path.display()
     );
     assert_eq!(download.leave().await, Some(told));
@@ -526,7 +526,7 @@ fn what_is_left_and_what_cannot_be_written_is_named() {
         kept.hint()
     };
     assert_eq!(kept(0), None);
-    let told = "1 B are in a/b.part, and --continue goes on behind them";
+    let told = "1 B are in a/b.part, and --continue fetches the rest";
     assert_eq!(kept(1).as_deref(), Some(told));
     let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
     for (destination, name) in [(&file, "a/b"), (&Destination::Stdout, "standard output")] {
