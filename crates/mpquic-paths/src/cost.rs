@@ -1,4 +1,4 @@
-//! [`Costs`]: the cheapest paths that do.
+//! [`Costs`]: the cheapest paths that work, or that reach a wanted rate, carry data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::local::{Local, Origin};
 use crate::manager::{Action, Event, Outcome, PathManager, PathManagerFactory, Start, factory};
 use crate::view::{PathView, View};
 
-/// Time between two looks at the rate.
+/// Time between two measurements of the rate.
 const LOOK: Duration = Duration::from_millis(500);
-/// The part of the wanted rate that is enough.
+/// A measured rate counts as enough from this part of the wanted rate on.
 const ENOUGH: f64 = 0.9;
-/// The rate is below the wanted one for this long before more is paid.
+/// After this long below the wanted rate, the next dearer paths are used.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// After this long with enough throughput, the next cheaper paths are tried alone. The time doubles
 /// after each try that failed, up to [`LONGEST_TRIAL`].
@@ -40,17 +40,17 @@ impl Price {
     }
 }
 
-/// How much is paid.
+/// The highest cost of a path that carries data, raised and lowered by the measured rate.
 #[derive(Debug)]
 struct Policy {
-    /// Bytes per second.
+    /// The wanted rate in bytes per second; `None` to use the cheapest working paths only.
     wanted: Option<f64>,
-    /// Paths that cost no more are used.
+    /// Paths up to this cost carry data.
     allowed: u32,
-    /// Since when it is too little, or enough.
+    /// The rate has been below the wanted one since then.
     short_since: Option<Instant>,
     enough_since: Option<Instant>,
-    /// When less was paid the last time.
+    /// The last time that [`Self::allowed`] was lowered to try cheaper paths.
     saved_at: Option<Instant>,
     trial: Duration,
 }
@@ -67,14 +67,15 @@ impl Policy {
         }
     }
 
-    /// Decides what the dearest path may cost, of those that work, at this rate in bytes per second.
+    /// Returns the new highest cost. `working` are the costs of the working paths, `rate` their
+    /// rate in bytes per second.
     fn look(&mut self, now: Instant, working: &[u32], rate: f64) -> u32 {
         let of = |is: &dyn Fn(u32) -> bool| {
             let costs = working.iter().copied();
             costs.filter(|cost| is(*cost)).collect::<Vec<_>>()
         };
         let Some(cheapest) = working.iter().copied().min() else {
-            // The connection uses whatever answers.
+            // No path works: the connection tries all of them whatever their status.
             return self.allowed;
         };
         let Some(wanted) = self.wanted else {
@@ -121,9 +122,9 @@ impl Answers {
         self.0.remove(&path);
     }
 
-    /// True if a path works, or did a moment ago. A path that is suspect for a moment, perhaps because
-    /// this process got no time, is no reason to pay: meanwhile the connection uses those that stand
-    /// by of its own accord.
+    /// True if a path works, or worked less than [`PATIENCE`] ago. A pause of this process can make
+    /// a path suspect for a moment. Dearer paths are not needed for such a moment, as the
+    /// connection then uses its backup paths by itself.
     fn works(&mut self, now: Instant, path: PathId, state: PathState) -> bool {
         match state {
             PathState::Active => {
@@ -136,7 +137,7 @@ impl Answers {
     }
 }
 
-/// The bytes that the paths had carried at the last look.
+/// The bytes that the paths had carried at the last measurement.
 #[derive(Debug)]
 struct Carried {
     at: Instant,
@@ -148,7 +149,7 @@ impl Carried {
         Self { at: now, bytes: 0 }
     }
 
-    /// Bytes per second since the last look, in the direction that counts.
+    /// Bytes per second since the last measurement, in the direction with more bytes in all.
     fn rate(&mut self, now: Instant, paths: &[PathView]) -> f64 {
         let sent: u64 = paths.iter().map(|path| path.bytes_sent).sum();
         let received: u64 = paths.iter().map(|path| path.bytes_received).sum();
@@ -163,17 +164,17 @@ impl Carried {
 /// The status of a path.
 #[derive(Debug, Clone, Copy)]
 struct Told {
-    /// The inner manager wants this.
+    /// The status that the inner manager set.
     wanted: PathStatus,
-    /// The path has this.
+    /// The status that the path has.
     status: PathStatus,
 }
 
-/// Another path manager's paths, of which the cheapest that work carry data. Dearer ones stand by;
-/// with a wanted rate, they are used as well while the connection has carried less for two seconds.
-/// After ten seconds and more with enough throughput, the cheaper ones are tried alone again.
+/// Wraps another path manager: the cheapest working paths carry data, and dearer paths stand by.
+/// With a wanted rate, the next dearer paths also carry data after two seconds below this rate.
+/// After ten seconds at the wanted rate (longer after failed tries), cheaper paths are tried alone.
 ///
-/// Prices decide on the status of the paths that have one, and the inner manager on that of others.
+/// A path with a price has its status from the price, a path without one from the inner manager.
 #[derive(Debug)]
 pub struct Costs {
     inner: Box<dyn PathManager>,
@@ -184,15 +185,16 @@ pub struct Costs {
     carried: Option<Carried>,
     next_look: Option<Instant>,
     told: BTreeMap<PathId, Told>,
-    /// Paths may have to be told another status.
+    /// The status of a path may have changed since [`Self::tell`] last went through all paths.
     has_news: bool,
-    /// The inner manager's last action.
+    /// The inner manager's action that is being applied.
     asked: Option<Action>,
 }
 
 impl Costs {
-    /// Paths of `inner` have these prices, of which the first that fits counts; `wanted` is the rate to
-    /// reach, bytes per second. Without one, dearer paths are used only while no cheaper one works.
+    /// Gives prices to the paths of `inner`; the first price that fits a path counts. `wanted` is
+    /// the rate to reach in bytes per second. With `None`, dearer paths carry data only while no
+    /// cheaper path works.
     pub fn new(
         inner: &dyn PathManagerFactory,
         prices: Vec<Price>,
@@ -215,7 +217,7 @@ impl Costs {
         }
     }
 
-    /// Makes such a manager for each connection.
+    /// A factory that makes a [`Costs`] for each connection.
     pub fn factory(
         inner: Arc<dyn PathManagerFactory>,
         prices: Vec<Price>,
@@ -235,7 +237,8 @@ impl Costs {
         price.map(|price| price.cost)
     }
 
-    /// The status of a path between these addresses, if the inner manager wants it to be `wanted`.
+    /// The status of a path between these addresses: from its price, or else `wanted` by the inner
+    /// manager.
     fn status(&self, four_tuple: FourTuple, wanted: PathStatus) -> PathStatus {
         match self.price(four_tuple) {
             Some(cost) if cost <= self.policy.allowed => PathStatus::Available,
@@ -251,7 +254,7 @@ impl Costs {
         self.told.entry(path).or_insert_with(of_new)
     }
 
-    /// Decides how much is paid.
+    /// Measures the rate and decides which costs are allowed.
     fn look(&mut self, view: &View<'_>) {
         let now = view.now;
         let paths: Vec<_> = view.paths().collect();
@@ -268,7 +271,7 @@ impl Costs {
         self.has_news = true;
     }
 
-    /// The next path that has another status now.
+    /// Sets the status of the next path that needs another status.
     fn tell(&mut self, view: &View<'_>) -> Option<Action> {
         if !std::mem::take(&mut self.has_news) {
             return None;
@@ -289,7 +292,8 @@ impl Costs {
         None
     }
 
-    /// What becomes of an action of the inner manager; `None` if there is nothing left to do.
+    /// The inner manager's action with a status that follows the prices; `None` if the path already
+    /// has this status.
     fn adapt(&mut self, action: Action, view: &View<'_>) -> Option<Action> {
         match action {
             Action::Open { four_tuple, status } => {
@@ -324,7 +328,8 @@ impl Costs {
     }
 }
 
-/// The local addresses, with those that cost something marked as backups.
+/// The local addresses. Addresses with a cost above 0 are marked as backups, so that the inner
+/// manager opens their paths last.
 fn marked(prices: &[Price], locals: &[Local]) -> Vec<Local> {
     let mark = |local: &Local| {
         let price = prices.iter().find(|price| price.from.is(local));
@@ -349,7 +354,8 @@ impl PathManager for Costs {
                 return self.inner.on_event(&Event::Locals(&locals), view);
             }
             Event::Connected => {
-                // Cheaper paths have this long to open; a path that costs something is a backup until then.
+                // Paths that cost something are backups until the first measurement, so that
+                // cheaper paths have time to open.
                 self.next_look = Some(view.now + LOOK);
                 self.carried = Some(Carried::new(view.now));
             }
@@ -399,11 +405,11 @@ mod tests {
     use super::*;
     use crate::testing::epoch;
 
-    /// 20 Mbit/s in bytes per second.
+    /// The wanted rate of the tests: 20 Mbit/s in bytes per second.
     const MBIT_20: u64 = 2_500_000;
 
     fn address(text: &str) -> std::net::SocketAddr {
-        text.parse().expect("it is one")
+        text.parse().expect("an address")
     }
 
     /// A path from 192.0.2.10, 192.0.2.11 and so on.
@@ -413,7 +419,7 @@ mod tests {
         PathStats::new(PathId(id), four_tuple).into()
     }
 
-    /// What is allowed, half a second for half a second, at these rates in Mbit/s.
+    /// The allowed cost after each half second at these rates in Mbit/s.
     fn allowed(
         policy: &mut Policy,
         from: &mut Instant,
@@ -428,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_the_cheapest_that_works_is_used() {
+    fn without_a_rate_the_cheapest_working_paths_are_used() {
         let mut policy = Policy::new(None);
         let mut now = epoch();
         for (working, expected) in [
@@ -444,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_since_the_last_look_of_the_direction_that_counts() {
+    fn rate_is_measured_since_the_last_look_in_the_busier_direction() {
         let start = epoch();
         let paths = |received: [u64; 2], sent: [u64; 2]| {
             [0, 1].map(|id| {
@@ -460,7 +466,7 @@ mod tests {
         };
         assert_eq!(rate(500, &paths([2000, 1000], [5, 5])), 6000.0);
         assert_eq!(rate(2500, &paths([3000, 3000], [900, 900])), 1500.0);
-        // Now more is sent; and a path is gone.
+        // Now more bytes are sent than received. In the next step a path is gone.
         assert_eq!(rate(3500, &paths([3000, 3000], [4000, 3500])), 1500.0);
         assert_eq!(rate(4500, &paths([3000, 3000], [4000, 3500])[..1]), 0.0);
         assert_eq!(
@@ -485,7 +491,7 @@ mod tests {
         (costs, connection)
     }
 
-    /// Does all that the manager wants done.
+    /// Applies the manager's actions until it has none left, and returns them.
     fn run(costs: &mut Costs, connection: &mut crate::Snapshot, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         loop {
@@ -547,7 +553,7 @@ mod tests {
         assert_eq!(costs.next_timeout(), Some(at + 2 * LOOK));
     }
 
-    /// Prices say nothing of paths that have none.
+    /// The paths from 192.0.2.10 have no price, those from 192.0.2.11 have one.
     #[test]
     fn paths_without_a_price_have_the_status_that_the_inner_manager_wants() {
         let (mut costs, connection) = costs(None);
@@ -569,14 +575,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_suspect_for_a_moment_counts_as_working() {
+    fn briefly_suspect_path_counts_as_working() {
         let mut answers = Answers::default();
         let (path, other, start) = (PathId(0), PathId(1), epoch());
         assert!(answers.works(start, path, PathState::Active));
         let late = start + PATIENCE - Duration::from_millis(1);
         assert!(answers.works(late, path, PathState::Suspect));
         assert!(!answers.works(late, path, PathState::Abandoned));
-        // One that is seen for the first time may have answered just before.
+        // A suspect path seen for the first time counts as working for a while.
         assert!(answers.works(late, other, PathState::Suspect));
         assert!(!answers.works(late, other, PathState::Validating));
         assert!(!answers.works(start + PATIENCE, path, PathState::Suspect));
@@ -591,12 +597,13 @@ mod tests {
         let mut looks =
             |working: &[u32], rates: &[u32]| allowed(&mut policy, &mut now, working, rates);
         let all = [0, 1, 5];
-        // A short dip changes nothing.
+        // A dip of 1.5 s changes nothing.
         assert_eq!(looks(&all, &[20, 10, 10, 10, 20]), [0; 5]);
-        // Two seconds of too little do; and then two more.
+        // Two seconds below the rate add the paths of cost 1, two more add those of cost 5.
         assert_eq!(looks(&all, &[10; 10]), [0, 0, 0, 0, 1, 1, 1, 1, 1, 5]);
         assert_eq!(looks(&all, &[10; 20]), [5; 20], "there is nothing dearer");
-        // After ten seconds of enough, less is tried, which fails: then after twenty.
+        // After ten seconds at the rate, cheaper paths are tried and fail. The next try waits
+        // twenty seconds.
         let mut expected = vec![5; 20];
         expected.push(1);
         assert_eq!(looks(&all, &[20; 21]), expected);
@@ -604,20 +611,21 @@ mod tests {
         let mut expected = vec![5; 40];
         expected.push(1);
         assert_eq!(looks(&all, &[20; 41]), expected);
-        // The cheap ones fail, and come back.
+        // The cheap paths fail, and come back.
         assert_eq!(looks(&[5], &[20; 2]), [5; 2]);
         assert_eq!(looks(&[0], &[20; 2]), [0; 2]);
     }
 
-    /// Each time that less was not enough at once, it takes twice as long until that is tried again, up to
-    /// a limit. When it was enough for a while, it begins anew.
+    /// A try of cheaper paths fails if dearer paths are needed again within six seconds. Each
+    /// failed try doubles the time to the next one, up to `LONGEST_TRIAL`; a successful try resets
+    /// this time to `TRIAL`.
     #[test]
-    fn what_failed_is_tried_again_later_and_later() {
+    fn each_failed_try_of_cheaper_paths_doubles_the_time_to_the_next() {
         let mut policy = Policy::new(Some(MBIT_20));
         let mut now = epoch();
         let both = [0, 5];
         allowed(&mut policy, &mut now, &[5], &[20]);
-        // Looks until less is paid; nine tenths of the rate are enough.
+        // Seconds at nine tenths of the wanted rate until cheaper paths are tried.
         let until_less = |policy: &mut Policy, now: &mut Instant| {
             let looks = (1..1000).find(|_| allowed(policy, now, &both, &[18]) == [0]);
             looks.unwrap() / 2
@@ -637,7 +645,7 @@ mod tests {
         assert_eq!(looks, [0; 8]);
         too_little(&mut policy, &mut now);
         assert_eq!(until_less(&mut policy, &mut now), 10);
-        // Six seconds are the limit: after a little less, it has failed.
+        // A try that ends after 5.5 s has failed.
         let looks = allowed(&mut policy, &mut now, &both, &[18; 6]);
         assert_eq!(looks, [0; 6]);
         too_little(&mut policy, &mut now);

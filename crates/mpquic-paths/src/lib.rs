@@ -1,10 +1,10 @@
 //! Path managers for mpquic: they decide which network paths a client's connection has.
 //!
-//! A path manager is the third policy of a connection, beside its packet scheduler (which path
-//! carries which packet) and its congestion controller (how much each path carries). It implements
-//! [`PathManager`]: it hears of [`Event`]s, sees a [`View`] of the paths, and answers with an
-//! [`Action`]: open, close, move, suspend a path, or set its status. It does no I/O and reads no
-//! clock, so a plan is tested in virtual time.
+//! A connection has three policies. The scheduler chooses a path for each packet, the congestion
+//! controller limits each path's rate, and the path manager chooses which paths exist. A path
+//! manager implements [`PathManager`]: it receives [`Event`]s with a [`View`] of the paths, and
+//! returns [`Action`]s (open, close, move or suspend a path, set its status). Managers do no I/O
+//! and read no clock, so tests run in virtual time.
 //!
 //! | Manager | Rule |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! [`Local`]: a local address from which paths can start, and [`Origin`]: a name for some of them.
+//! [`Local`]: a local address from which paths can start. [`Origin`]: an IP address or interface
+//! that selects local addresses.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
@@ -26,8 +27,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// An address of no named interface. An unspecified IPv6 address stands for those of both IP
-    /// versions; [`Self::v6_only`] changes that.
+    /// An address without an interface name. An unspecified IPv6 address stands for all addresses
+    /// of both IP versions, unless [`Self::v6_only`] is set.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -51,7 +52,7 @@ impl Local {
         self
     }
 
-    /// The same address, from which paths carry data only while no others work.
+    /// Marks the address as a backup: its paths carry data only while no other path works.
     #[must_use]
     pub fn backup(mut self) -> Self {
         self.is_backup = true;
@@ -68,7 +69,7 @@ impl Local {
         self.interface.as_deref()
     }
 
-    /// True if paths from here carry data only while no others work.
+    /// True if paths from here carry data only while no other path works.
     pub fn is_backup(&self) -> bool {
         self.is_backup
     }
@@ -84,8 +85,8 @@ impl Local {
                 && (self.address.ip() == local.ip() || is_any()))
     }
 
-    /// True if datagrams from here can have `remote`'s IP version, and leave their link if `remote`
-    /// is on another one.
+    /// True if datagrams from here can get to `remote`: the socket carries `remote`'s IP version,
+    /// and a link-local address is on the same link.
     pub fn reaches(&self, remote: SocketAddr) -> bool {
         match (self.address, remote) {
             (SocketAddr::V4(_), _) => remote.is_ipv4(),
@@ -105,8 +106,8 @@ impl Local {
         }
     }
 
-    /// True if a path to `remote` may start here, and at no other address of the same interface that
-    /// suits `remote` better (RFC 6724).
+    /// True if this address reaches `remote`, and no address of the same interface fits `remote`
+    /// better (RFC 6724).
     pub fn suits(&self, remote: SocketAddr, all: &[Self]) -> bool {
         let fit = |local: &Self| fit(local.address.ip(), remote.ip());
         let is_better = |other: &Self| {
@@ -119,13 +120,13 @@ impl Local {
         self.reaches(remote) && !all.iter().any(is_better)
     }
 
-    /// True if it carries datagrams of both IP versions.
+    /// True if the socket carries datagrams of both IP versions.
     fn is_dual(&self) -> bool {
         self.address.is_ipv6() && self.address.ip().is_unspecified() && !self.is_v6_only
     }
 }
 
-/// The number of the link of an address that is good on one link only.
+/// The link (scope ID) of a link-local address; `None` for other addresses.
 fn link(address: SocketAddrV6) -> Option<u32> {
     let is_link_local = address.ip().is_unicast_link_local();
     is_link_local.then_some(address.scope_id())
@@ -155,10 +156,10 @@ mod tests {
     use super::*;
 
     fn address(text: &str) -> SocketAddr {
-        text.parse().expect("it is one")
+        text.parse().expect("an address")
     }
 
-    /// RFC 6724 section 5, rule 2: their answers would not come back.
+    /// RFC 6724 section 5, rule 2: answers to a link-local address do not leave its link.
     #[test]
     fn addresses_of_a_link_reach_those_of_the_same_link() {
         for (local, remote, expected) in [

@@ -12,14 +12,16 @@ use crate::local::Local;
 use crate::manager::{Action, Event, Outcome, PathManager, PathManagerFactory, Start};
 use crate::view::View;
 
-/// A timeout that has passed already is put off by this time.
+/// If the manager's timeout is not after the last [`Managed::run`], the next run is this much
+/// later.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// A path manager at work: tells it of events, asks it, and does to the connection what it says. For
-/// drivers: `mpquic-tokio` and the simulator have one for each connection of a client.
+/// Runs a path manager on a connection: passes events to the manager, polls it, and applies its
+/// actions to the [`Connection`]. Drivers (`mpquic-tokio`, the simulator) keep one `Managed` per
+/// client connection.
 ///
-/// A driver calls [`Self::on_event`] for every event, then [`Self::run`], and `run` again whenever the
-/// connection was run and at [`Self::next_timeout`].
+/// A driver calls [`Self::on_event`] for every event and then [`Self::run`]. It also calls `run`
+/// after each change of the connection and at [`Self::next_timeout`].
 #[derive(Debug)]
 pub struct Managed {
     manager: Box<dyn PathManager>,
@@ -28,7 +30,7 @@ pub struct Managed {
 }
 
 impl Managed {
-    /// After this many actions in a row, the manager is not asked until the next [`Self::run`].
+    /// The most actions that one [`Self::run`] applies. Later actions wait for the next `run`.
     pub const MOST_ACTIONS: usize = 256;
 
     /// The manager of a connection that starts now.
@@ -40,18 +42,19 @@ impl Managed {
         }
     }
 
-    /// Something happened.
+    /// Passes an event to the manager.
     pub fn on_event(&mut self, event: &Event<'_>, connection: &Connection, now: Instant) {
         self.manager.on_event(event, &View::new(connection, now));
     }
 
-    /// Paths can start at these local addresses from now on, and at no others.
+    /// Replaces the local addresses at which paths can start.
     pub fn set_locals(&mut self, locals: Arc<[Local]>, connection: &Connection, now: Instant) {
         self.on_event(&Event::Locals(&locals), connection, now);
         self.locals = locals;
     }
 
-    /// When [`Self::run`] has to be called even if nothing happens.
+    /// The time at which [`Self::run`] is due without any event; `None` if the manager waits for
+    /// events only.
     pub fn next_timeout(&self) -> Option<Instant> {
         let timeout = self.manager.next_timeout()?;
         let is_late = |ran: &Instant| timeout <= *ran;
@@ -61,8 +64,9 @@ impl Managed {
         })
     }
 
-    /// Does all that the manager wants done. A path that cannot move yet goes on at its addresses if
-    /// it `may_wait` there, and is suspended otherwise. True if a path waits.
+    /// Polls the manager and applies its actions. A path that cannot move yet stays at its
+    /// addresses if `may_wait` is true for them; otherwise the path is suspended. Returns true if a
+    /// path waits to move.
     pub fn run(
         &mut self,
         connection: &mut Connection,
@@ -147,14 +151,14 @@ fn opened(result: Result<PathId, OpenPathError>) -> Outcome {
 fn set_usable(connection: &mut Connection, now: Instant, path: PathId, usable: bool) -> Outcome {
     match connection.set_path_usable(now, path, usable) {
         Ok(()) => Outcome::Done,
-        // It was abandoned: nothing is sent on it anyway.
+        // The path was abandoned: nothing is sent on it anyway.
         Err(_) => Outcome::Refused,
     }
 }
 
-/// Moves a path to a local address: [`Outcome::Done`], [`Outcome::Refused`], or [`Outcome::Later`] if
-/// it can move once the handshake is confirmed or the peer has issued another connection ID. If the
-/// address that the path leaves is lost, the path does not return there.
+/// Moves a path to a local address. Returns [`Outcome::Done`], [`Outcome::Refused`], or
+/// [`Outcome::Later`] if the move needs the confirmed handshake or another connection ID of the
+/// peer. If `is_lost` is true for the old addresses, the path never returns to them.
 pub fn move_path(
     connection: &mut Connection,
     now: Instant,

@@ -1,4 +1,4 @@
-//! [`PathManager`]: which paths a client's connection has.
+//! [`PathManager`]: the trait of a policy that opens, moves and closes a client's paths.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,13 +10,12 @@ use mpquic_core::{FourTuple, PathEvent, PathId, PathStatus};
 use crate::local::Local;
 use crate::view::View;
 
-/// Decides which paths a client's connection has: between which addresses they open, and when; when
-/// they close, move to another local address, or are tried again; which of them stand by. One object
-/// per connection, beside its scheduler and its congestion controller.
+/// Decides which paths a client's connection has: between which addresses and when a path opens,
+/// when it closes or moves to another local address, when a failed path is tried again, and which
+/// paths stand by. Each connection has one manager.
 ///
-/// [`Managed`](crate::Managed) asks it and does what it says. The manager is told of every
-/// [`Event`], and is polled after each of them, whenever the connection was run, and at
-/// [`Self::next_timeout`].
+/// [`Managed`](crate::Managed) passes every [`Event`] to the manager, then polls it and applies its
+/// actions. It also polls after each change of the connection and at [`Self::next_timeout`].
 ///
 /// ```
 /// use mpquic_core::{PathEvent, PathStatus};
@@ -66,18 +65,18 @@ use crate::view::View;
 ///
 /// - The last open path is not closed: [`Outcome::Refused`].
 /// - A path that opens is validated before it carries data, and the peer limits the number of paths.
-/// - After [`Managed::MOST_ACTIONS`](crate::Managed::MOST_ACTIONS) actions in a row the manager is not
-///   asked until the connection runs again.
-/// - A timeout that has passed counts as one in a millisecond.
+/// - After [`Managed::MOST_ACTIONS`](crate::Managed::MOST_ACTIONS) actions in a row the manager is
+///   not polled until the connection runs again.
+/// - A timeout in the past is treated as a timeout in a millisecond.
 pub trait PathManager: fmt::Debug + Send {
-    /// Something happened. `view` is the connection after it.
+    /// Takes note of an event. `view` shows the connection after the event.
     fn on_event(&mut self, event: &Event<'_>, view: &View<'_>);
 
-    /// The next thing to do; `None` if nothing is due. What came of it is told as
-    /// [`Event::Applied`], and then the manager is asked again.
+    /// The next action, or `None` if nothing is due. The outcome of the action arrives as
+    /// [`Event::Applied`], and then the manager is polled again.
     fn poll(&mut self, view: &View<'_>) -> Option<Action>;
 
-    /// When to call [`Self::poll`] even if nothing happens.
+    /// The time of the next [`Self::poll`] without any event; `None` to wait for events only.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }
@@ -86,14 +85,14 @@ pub trait PathManager: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 }
 
-/// Something that a path manager is told.
+/// An event that a path manager receives.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// The handshake is complete.
     Connected,
-    /// Paths can start at these local addresses from now on, and at no others. Paths that start
-    /// elsewhere have lost their address.
+    /// The complete list of local addresses changed to this one. A path from any other address has
+    /// lost its address.
     Locals(&'a [Local]),
     /// The routes of the machine may have changed: paths that failed may work now.
     NetworkChanged,
@@ -105,11 +104,11 @@ pub enum Event<'a> {
     Closed(FourTuple),
     /// The driver moved a path to this local address, because the path's socket was replaced.
     Moved(PathId, SocketAddr),
-    /// An action of the manager was tried, with this outcome.
+    /// The manager's action was tried, with this outcome.
     Applied(Action, Outcome),
 }
 
-/// Something that a path manager wants done.
+/// A change of the paths that a path manager asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -132,16 +131,16 @@ pub enum Action {
         /// The address.
         local: SocketAddr,
     },
-    /// Nothing can be sent on a path, which has no local address. A path that moves is in use again.
+    /// Stops sending on a path that has no local address. A move makes the path usable again.
     Suspend {
         /// The path.
         path: PathId,
     },
-    /// Says how both sides are to use a path.
+    /// Sets a path's status, which both sides follow.
     SetStatus {
         /// The path.
         path: PathId,
-        /// How.
+        /// The new status.
         status: PathStatus,
     },
 }
@@ -159,21 +158,23 @@ impl Action {
     }
 }
 
-/// What came of an [`Action`].
+/// The result of an [`Action`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It was done.
+    /// The action was done.
     Done,
     /// The path was opened, with this ID.
     Opened(PathId),
-    /// It cannot be done yet. An opening has to wait for [`PathEvent::Available`]; a move for the end
-    /// of the handshake, or for a connection ID of the peer, while the path goes on where it is.
+    /// Too early. [`Action::Open`] has to wait for [`PathEvent::Available`]. A path that should
+    /// move stays at its addresses until the handshake is confirmed and the peer has issued a
+    /// connection ID.
     Later,
-    /// It cannot be done: the peer forbids the address, the path is gone, or it is the last one. A
-    /// path that could not move is suspended.
+    /// Impossible: the peer forbids the address, the path no longer exists, or no other path is
+    /// open. A path that could not move is suspended.
     Refused,
-    /// No path can be opened at all: the peer does not speak multipath QUIC, or the connection ends.
+    /// No path can open on this connection: the peer does not speak multipath QUIC, or the
+    /// connection ends.
     Never,
 }
 
@@ -185,9 +186,9 @@ pub struct Start {
     pub first: FourTuple,
     /// The local addresses. [`Event::Locals`] tells of changes.
     pub locals: Arc<[Local]>,
-    /// The server's addresses that the application has named, that of path 0 first.
+    /// The server's addresses, named by the application, beginning with the address of path 0.
     pub remotes: Vec<SocketAddr>,
-    /// The other addresses of the server's name. Other machines may have them.
+    /// Further addresses from the lookup of the server's name. They may belong to other machines.
     pub possible: Vec<SocketAddr>,
 }
 

@@ -6,9 +6,9 @@ use mpquic_core::FourTuple;
 
 use crate::local::Local;
 
-/// Every pair of a local address and a server address of one IP version. The pairs of an offset are
-/// (local 0, remote 0 + offset), (local 1, remote 1 + offset) and so on, for each version: even a few
-/// pairs from the start use as many addresses of both sides as possible.
+/// Every pair of a local address and a server address of one IP version. The order is, for each
+/// version: (local 0, remote 0), (local 1, remote 1), ..., then (local 0, remote 1), (local 1,
+/// remote 2), ... and so on. Thus the first few pairs cover many addresses of both sides.
 pub fn address_pairs(locals: &[Local], remotes: &[SocketAddr]) -> Vec<FourTuple> {
     let mut pairs = Vec::new();
     for offset in 0..remotes.len() {
@@ -36,21 +36,22 @@ mod tests {
     use super::*;
 
     fn local(address: &str) -> Local {
-        Local::new(address.parse().expect("it is one"))
+        Local::new(address.parse().expect("an address"))
     }
 
     #[test]
     fn pairs_cover_all_addresses_of_both_sides_first() {
         let locals = [local("127.0.0.1:1"), local("127.0.0.2:1")];
         let remotes = ["127.0.0.3:1", "127.0.0.4:1", "[::1]:1"];
-        let remotes = remotes.map(|address| address.parse().expect("it is one"));
+        let remotes = remotes.map(|address| address.parse().expect("an address"));
         let pairs = address_pairs(&locals, &remotes);
         assert_eq!(pairs.len(), 4, "IPv6 cannot be reached: {pairs:?}");
         assert_ne!(pairs[0].local, pairs[1].local);
         assert_ne!(pairs[0].remote, pairs[1].remote);
     }
 
-    /// RFC 6724: of a link with several addresses, each destination has the one that suits it.
+    /// RFC 6724: on an interface with several addresses, the path starts at the address that fits
+    /// the destination.
     #[test]
     fn paths_of_an_interface_start_at_the_address_that_suits() {
         let locals = [
@@ -60,11 +61,12 @@ mod tests {
             local("[fd79::1]:1"),
         ];
         let starts = |remote: &str| -> Vec<String> {
-            let pairs = address_pairs(&locals, &[remote.parse().expect("it is one")]);
+            let pairs = address_pairs(&locals, &[remote.parse().expect("an address")]);
             let locals = pairs.iter().map(|pair| pair.local.ip().to_string());
             locals.collect()
         };
-        // An address that was named stays, and one network may translate addresses.
+        // An address without an interface is always used, and so is the only address of an
+        // interface: its network may translate addresses.
         assert_eq!(starts("[2600::1]:5"), ["2001:db8::1", "fd78::1", "fd79::1"]);
         assert_eq!(starts("[fd00::1]:5"), ["fd77::1", "fd78::1", "fd79::1"]);
     }

@@ -10,61 +10,62 @@ use crate::manager::{Action, Event, Outcome, PathManager, Start};
 use crate::pairs::address_pairs;
 use crate::view::View;
 
-/// How long after its first failure a path is tried again; the time doubles with each failure.
+/// The wait before a failed path is tried again. It doubles with each failure.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-/// The longest such time.
+/// The longest wait.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// A connection that has carried this many bytes since a path was tried need not wait longer than for the
-/// first time: trying again costs less than a hundredth of it.
+/// Once the connection has carried this many bytes since the last try, [`FIRST_BACKOFF`] is wait
+/// enough: a try costs less than a hundredth of these bytes.
 const WORTH_A_TRY: u64 = 1 << 20;
 
-/// A path to an unsure address that never worked is not tried more often: the server may have announced
-/// the address of somebody else, and a name may be that of several machines.
+/// The most tries of an unsure address at which no path ever worked. An announced address may be a
+/// stranger's, and one name may stand for several machines.
 const ATTEMPTS_IF_UNSURE: u32 = 3;
 
-/// The default path manager: every local address gets a path to every address of the server, those
-/// that the server announces and those of its name among them.
+/// The default path manager: a path from every local address to every address of the server. The
+/// server's addresses come from the application, from its announcements and from the lookup of its
+/// name.
 ///
-/// The order is such that even with few paths as many addresses of both sides as possible are in use.
-/// The plan opens missing paths, waits while the peer allows no more, and tries failed paths again
-/// after 1 s, 2 s and so on up to 60 s; after 1 s if the connection has carried a mebibyte since. Paths
-/// to unsure addresses that never worked are given up after three attempts. A path whose local address
-/// is gone closes, or moves if it is the last one. Paths from a local address that stands by, and those
-/// to such an address of the server, have the status [`PathStatus::Backup`].
+/// Paths open in an order that soon covers many addresses of both sides ([`address_pairs`]), and
+/// only while the peer allows more paths. A failed path is tried again after 1 s, 2 s and so on up
+/// to 60 s, or after 1 s if the connection has carried a mebibyte since. Announced and looked-up
+/// addresses that never worked are given up after three tries. A path whose local address is gone
+/// closes, or moves if it is the last one. Paths from a backup address, and paths to one of the
+/// server, have the status [`PathStatus::Backup`].
 #[derive(Debug)]
 pub struct Plan {
     remotes: Vec<SocketAddr>,
     /// The other addresses of the server's name.
     possible: Vec<SocketAddr>,
-    /// The addresses that the server announces besides.
+    /// Further addresses that the server announces.
     announced: Vec<ServerAddress>,
-    /// Addresses that the server has withdrawn, with paths that are to be closed.
+    /// Addresses that the server has withdrawn. Their paths are to be closed.
     withdrawn: Vec<SocketAddr>,
-    /// The local addresses, those last that stand by.
+    /// The local addresses, backups at the end.
     locals: Vec<Local>,
     targets: Vec<Target>,
-    /// True once the handshake is complete, unless it turned out that no path can be opened at all.
+    /// True from the end of the handshake on, until an open ends with [`Outcome::Never`].
     is_multipath: bool,
     /// True while the peer allows no more paths.
     is_blocked: bool,
-    /// The server's address in the handshake, and the one it prefers, once a path moved there.
+    /// The server's handshake address and its preferred address, once a path moved between them.
     preferred: Option<(SocketAddr, SocketAddr)>,
-    /// Local addresses have changed, and not all paths have followed.
+    /// Local addresses have changed, and [`Self::follow`] has paths left to close or move.
     follows: bool,
     round: Round,
 }
 
-/// How far the plan has gone through its targets since it last had nothing to do.
+/// The position in a round: four steps, each of which goes through all targets.
 #[derive(Debug, Default)]
 struct Round {
     step: Step,
-    /// Index of the target that is next.
+    /// Index of the next target in this step.
     at: usize,
-    /// A path has a local address that is there; `None` before that was looked at.
+    /// True if a path has an existing local address; `None` before the check.
     has_local: Option<bool>,
-    /// The last open path: it cannot be closed.
+    /// The last open path, which cannot be closed.
     last: Option<PathId>,
-    /// A path cannot move yet.
+    /// A move ended with [`Outcome::Later`].
     waits: bool,
 }
 
@@ -74,7 +75,7 @@ enum Step {
     /// Paths follow the changes of local addresses.
     #[default]
     Follow,
-    /// Paths are told their status.
+    /// Paths get their status.
     Status,
     /// Paths leave the addresses that the server has withdrawn.
     Leave,
@@ -89,26 +90,26 @@ struct Target {
     path: Option<PathId>,
     rest: Option<Rest>,
     backoff: Duration,
-    /// How often it failed, until it first worked; `None` from then on.
+    /// Failed tries before the path first worked; `None` once it has worked.
     failures: Option<u32>,
     /// The status that the plan gave the path.
     status: PathStatus,
-    /// The path may have to be told another status.
+    /// The status may have changed since [`Plan::tell_status`] last set it.
     has_news: bool,
     /// Bytes that the connection had carried when the path was last tried.
     carried: u64,
-    /// The peer will never accept such a path, or the application does not want it.
+    /// The peer never accepts this path, or the application has closed it.
     is_impossible: bool,
-    /// It failed too often for an unsure address.
+    /// [`ATTEMPTS_IF_UNSURE`] tries of an unsure address failed.
     is_given_up: bool,
 }
 
-/// The path failed, and is not to be tried again at once.
+/// The wait of a failed path before its next try.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
-    /// When it may be tried if there is much to carry.
+    /// Earliest try, for a connection that has carried [`WORTH_A_TRY`] bytes since.
     earliest: Instant,
-    /// When it is tried in any case.
+    /// Time of the next try for any other connection.
     end: Instant,
 }
 
@@ -139,7 +140,8 @@ impl Target {
             })
     }
 
-    /// The path failed. If its address is unsure, it is given up some time.
+    /// Notes a failure. A path to an unsure address is given up after [`ATTEMPTS_IF_UNSURE`]
+    /// failures.
     fn start_rest(&mut self, now: Instant, is_unsure: bool) {
         self.path = None;
         if let Some(failures) = &mut self.failures {
@@ -194,7 +196,7 @@ impl PathManager for Plan {
         if !self.is_multipath || self.is_blocked {
             return None;
         }
-        // One with a path does not rest.
+        // A target with a path does not rest.
         let is_missing = |target: &&Target| !target.is_impossible && !target.is_given_up;
         let missing = self.targets.iter().filter(is_missing);
         missing.filter_map(|target| Some(target.rest?.end)).min()
@@ -235,7 +237,7 @@ impl Plan {
         self.review_targets();
     }
 
-    /// Drops targets without a path between addresses that are gone, and adds those for new ones.
+    /// Adds targets for new pairs of addresses, and drops targets of lost pairs that have no path.
     fn review_targets(&mut self) {
         let mut remotes = self.remotes.clone();
         let announced = self.announced.iter().map(|server| server.address);
@@ -257,9 +259,9 @@ impl Plan {
         }
     }
 
-    /// Closes the next path whose local address is gone. The last path moves to another local address
-    /// instead. Nothing happens before the handshake is confirmed (RFC 9000 section
-    /// 9): the other paths need the first one.
+    /// Closes the next path whose local address is gone. The last path moves to another local
+    /// address instead. Before the handshake is confirmed, no path may move (RFC 9000 section 9),
+    /// and the other paths need the first one.
     fn follow(&mut self, view: &View<'_>) -> Option<Action> {
         if !self.follows || !view.is_confirmed() {
             return None;
@@ -275,8 +277,8 @@ impl Plan {
             let Some(path) = target.path.filter(|_| !self.is_there(target)) else {
                 continue;
             };
-            // Rather than let the path fail: closing it tells the peer at once, over a path that
-            // works.
+            // PATH_ABANDON tells the peer at once, over a path that works; a silent path would have
+            // to fail first.
             if has_local && self.round.last != Some(path) {
                 return Some(Action::Close { path });
             }
@@ -305,8 +307,8 @@ impl Plan {
         locals.any(|local| local.owns(target.four_tuple.local))
     }
 
-    /// The handshake is complete: paths may be opened if the peer supports multipath, once it has
-    /// issued connection IDs for them.
+    /// The handshake is complete. Paths can open once a multipath peer has issued connection IDs
+    /// for them.
     fn on_connected(&mut self, is_multipath: bool) {
         self.is_multipath = is_multipath;
         self.is_blocked = true;
@@ -319,8 +321,8 @@ impl Plan {
         }
     }
 
-    /// The next path that has another status where it starts now. A status that the application has
-    /// set stays otherwise.
+    /// Sets the status of the next path whose addresses call for another one. As long as they do
+    /// not, a status set by the application stays.
     fn tell_status(&mut self) -> Option<Action> {
         if !self.is_multipath {
             return None;
@@ -338,7 +340,7 @@ impl Plan {
         None
     }
 
-    /// An action was tried.
+    /// Updates targets with the outcome of an action.
     fn on_applied(&mut self, action: Action, outcome: Outcome) {
         let index = match action {
             Action::Open { four_tuple, .. } => {
@@ -379,12 +381,12 @@ impl Plan {
         }
     }
 
-    /// The server has announced these addresses, and no others any more.
+    /// Replaces the announced addresses. Missing earlier addresses are withdrawn.
     fn on_server_addresses(&mut self, addresses: &[ServerAddress]) {
         let before = std::mem::replace(&mut self.announced, addresses.to_vec());
         self.withdrawn
             .extend(before.iter().map(|server| server.address));
-        // Those that the application has named stay.
+        // Addresses that the application has named stay.
         let stays = |address: &SocketAddr| {
             let mut announced = self.announced.iter();
             self.remotes.contains(address) || announced.any(|server| server.address == *address)
@@ -399,7 +401,7 @@ impl Plan {
         self.review_targets();
     }
 
-    /// The next path to an address that was withdrawn: it closes as soon as another path works.
+    /// Closes the next path to a withdrawn address, as soon as another path works.
     fn leave_withdrawn(&mut self, view: &View<'_>) -> Option<Action> {
         let withdrawn = &self.withdrawn;
         let is_withdrawn = |target: &Target| withdrawn.contains(&target.four_tuple.remote);
@@ -423,7 +425,7 @@ impl Plan {
         None
     }
 
-    /// Something happened to a path.
+    /// Updates targets after a path event.
     fn on_path_event(&mut self, event: &PathEvent, now: Instant) {
         match event {
             PathEvent::Available => self.is_blocked = false,
@@ -459,7 +461,8 @@ impl Plan {
         }
     }
 
-    /// The network at this local address works: what failed there may have failed because it did not.
+    /// Tries given-up targets of this local address again: the network works here now, and may not
+    /// have worked at the earlier tries.
     fn try_given_up(&mut self, local: SocketAddr) {
         let given_up =
             |target: &&mut Target| target.is_given_up && target.four_tuple.local == local;
@@ -469,7 +472,7 @@ impl Plan {
         }
     }
 
-    /// A path has a new local address, because its socket was replaced.
+    /// Notes a path's new local address after the driver replaced the path's socket.
     fn on_local_changed(&mut self, path: PathId, local: SocketAddr) {
         if let Some(target) = self.target(path) {
             target.four_tuple.local = local;
@@ -477,8 +480,8 @@ impl Plan {
         self.drop_duplicates();
     }
 
-    /// A path moved. If it moved to the server's preferred address, further paths lead there as
-    /// well: the server's former address may not work for long (MP-019).
+    /// Notes a path's new addresses. After a move to the server's preferred address, other targets
+    /// lead to this address too: the server's former address may not work for long (MP-019).
     fn on_migrated(&mut self, path: PathId, four_tuple: FourTuple) {
         let Some(target) = self.target(path) else {
             return;
@@ -542,7 +545,7 @@ impl Plan {
         self.targets.push(target);
     }
 
-    /// The network changed: each failed path waits no longer than after its first failure.
+    /// Shortens the wait of failed paths to [`FIRST_BACKOFF`], as the network has changed.
     fn retry_soon(&mut self) {
         for target in &mut self.targets {
             if let Some(rest) = &mut target.rest {
@@ -552,7 +555,7 @@ impl Plan {
         }
     }
 
-    /// The next path that is missing and due.
+    /// Opens the next missing path that is due.
     fn open(&mut self, view: &View<'_>) -> Option<Action> {
         if !self.is_multipath || self.is_blocked {
             return None;
@@ -570,7 +573,7 @@ impl Plan {
     }
 }
 
-/// How paths between two addresses are to be used.
+/// The status of a path between two addresses.
 fn status_between(
     FourTuple { local, remote }: FourTuple,
     locals: &[Local],

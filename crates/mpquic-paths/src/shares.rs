@@ -30,14 +30,15 @@ impl Share {
     }
 }
 
-/// Another path manager's paths, with a weight for each by where it starts, for a scheduler that
-/// follows weights: `SplitRatio` of `mpquic-sched` follows `SplitWeights::set`.
+/// Wraps another path manager, and gives each path a weight by its local address. A scheduler has
+/// to follow the weights: `SplitRatio` of `mpquic-sched` takes them by `SplitWeights::set`.
 pub struct Shares {
     inner: Box<dyn PathManager>,
     shares: Vec<Share>,
     locals: Vec<Local>,
     set: Set,
-    /// The handshake is complete. Before, the connection may be one of several attempts.
+    /// The handshake is complete. An earlier connection may lose against a parallel attempt, so its
+    /// weights are not set.
     is_connected: bool,
     /// Paths have come or gone, or moved.
     has_news: bool,
@@ -46,8 +47,9 @@ pub struct Shares {
 type Set = Box<dyn FnMut(&[(PathId, f64)]) + Send>;
 
 impl Shares {
-    /// Paths of `inner` have these shares, of which the first that fits counts. `set` takes the weights
-    /// of all paths once the handshake is complete, and whenever they have changed.
+    /// Gives shares to the paths of `inner`; the first share that fits a path counts. `set`
+    /// receives the weights of all paths when the handshake is complete, and after each change of
+    /// the paths.
     pub fn new(
         inner: &dyn PathManagerFactory,
         shares: Vec<Share>,
@@ -64,7 +66,7 @@ impl Shares {
         }
     }
 
-    /// Makes such a manager for each connection.
+    /// A factory that makes a [`Shares`] for each connection.
     pub fn factory(
         inner: Arc<dyn PathManagerFactory>,
         shares: Vec<Share>,
@@ -138,7 +140,7 @@ mod tests {
     use crate::testing::epoch;
 
     #[test]
-    fn each_path_has_the_weight_of_where_it_starts() {
+    fn each_path_has_the_weight_of_its_local_address() {
         let [first, second] = ["192.0.2.1:5", "192.0.2.2:5"].map(|text| text.parse().expect("one"));
         let remote = "203.0.113.1:443".parse().expect("one");
         let path = |id, local| PathStats::new(PathId(id), FourTuple::new(local, remote));

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Bits of an address that say where it is; the others are chosen at random.
+/// The first bits of an IPv6 address: they name the subnet; the rest names the host.
 const SUBNET: u32 = 64;
 
-/// How well a source address suits a destination of the same version: the most suitable one is the
-/// largest (RFC 6724 section 5, rules 6 and 8).
+/// Ranks a source address for a destination of the same IP version. The larger value fits better
+/// (RFC 6724 section 5, rules 6 and 8).
 pub fn fit(local: IpAddr, remote: IpAddr) -> (bool, u32) {
     match (local, remote) {
         (IpAddr::V6(local), IpAddr::V6(remote)) => {
@@ -36,7 +36,7 @@ mod tests {
     /// RFC 6724 section 5.
     #[test]
     fn sources_are_of_the_kind_of_their_destination() {
-        let ip = |text: &str| text.parse::<IpAddr>().expect("it is one");
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
         let best = |remote: &str, locals: &[&'static str]| {
             let fits = |local: &&&str| fit(ip(local), ip(remote));
             locals.iter().max_by_key(fits).copied()

@@ -7,8 +7,8 @@ use crate::local::{Local, Origin};
 use crate::manager::{Action, Event, PathManager, PathManagerFactory, Start, factory};
 use crate::view::View;
 
-/// Another path manager's paths, of which those from some local addresses carry data only while no
-/// others work.
+/// Wraps another path manager: paths from some local addresses carry data only while no other path
+/// works.
 #[derive(Debug)]
 pub struct StandBy {
     inner: Box<dyn PathManager>,
@@ -16,7 +16,7 @@ pub struct StandBy {
 }
 
 impl StandBy {
-    /// Paths of `inner` that start at one of these stand by.
+    /// Makes paths of `inner` from these origins stand by.
     pub fn new(inner: &dyn PathManagerFactory, origins: Vec<Origin>, start: &Start) -> Self {
         let mut start = start.clone();
         start.locals = marked(&origins, &start.locals).into();
@@ -24,7 +24,7 @@ impl StandBy {
         Self { inner, origins }
     }
 
-    /// Makes such a manager for each connection.
+    /// A factory that makes a [`StandBy`] for each connection.
     pub fn factory(
         inner: Arc<dyn PathManagerFactory>,
         origins: Vec<Origin>,
@@ -35,7 +35,7 @@ impl StandBy {
     }
 }
 
-/// The local addresses, with those that stand by marked.
+/// The local addresses. Addresses that belong to an origin are marked as backups.
 fn marked(origins: &[Origin], locals: &[Local]) -> Vec<Local> {
     let mark = |local: &Local| match origins.iter().any(|origin| origin.is(local)) {
         true => local.clone().backup(),
@@ -76,7 +76,8 @@ mod tests {
     use crate::testing::epoch;
     use crate::{Outcome, Snapshot};
 
-    /// The status with which paths open from two local addresses, of which the first stands by.
+    /// Path 0 starts at the cable. The modem stands by, so its path opens after the path of the
+    /// other address.
     #[test]
     fn paths_from_an_origin_open_last_and_as_backups() {
         let [modem, cable, other] = ["192.0.2.1:5", "192.0.2.2:5", "192.0.2.3:5"]
@@ -102,7 +103,7 @@ mod tests {
         }
         let expected = [(other, PathStatus::Available), (modem, PathStatus::Backup)];
         assert_eq!(opened, expected);
-        // Addresses that come later as well.
+        // A later address of the modem stands by as well.
         manager.on_event(&Event::Path(&PathEvent::Available), &view);
         let late: std::net::SocketAddr = "192.0.2.1:6".parse().expect("an address");
         let locals = [cable, other, modem, late].map(Local::new);

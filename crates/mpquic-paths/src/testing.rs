@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Instant;
 
-/// The same instant at each call, so that no result depends on the duration of a test.
+/// A fixed instant, so that no result depends on a test's duration.
 pub(crate) fn epoch() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "any instant will do")]
     static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);

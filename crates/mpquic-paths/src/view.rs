@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::{Connection, FourTuple, PathId, PathState, PathStats, PathStatus};
 
-/// A connection at a moment. It is read as far as a manager asks: a manager that asks for nothing
-/// costs nothing.
+/// A connection at a moment. The view copies nothing: each method reads the connection when called.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// The time now.
@@ -74,7 +73,7 @@ impl From<PathStats> for PathView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The paths that are not forgotten.
+    /// The paths, abandoned ones included until the connection forgets them.
     pub paths: Vec<PathView>,
     /// See [`View::is_multipath`]; true by default.
     pub is_multipath: bool,
@@ -105,7 +104,8 @@ impl<'a> View<'a> {
         Self { now, source }
     }
 
-    /// The paths that are not forgotten, by their IDs. Abandoned ones are among them for a while.
+    /// The paths in the order of their IDs, abandoned paths included until the connection forgets
+    /// them.
     pub fn paths(&self) -> impl Iterator<Item = PathView> + 'a {
         let (live, fixed) = match self.source {
             Source::Connection(connection) => (Some(connection), None),
@@ -143,7 +143,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Bytes of datagrams that the connection has carried, in both directions.
+    /// Datagram bytes sent and received by the connection.
     pub fn bytes_carried(&self) -> u64 {
         match self.source {
             Source::Connection(connection) => {

@@ -1,4 +1,5 @@
-//! [`Ways`]: how long it took to hear of a server, from each local address.
+//! [`Ways`]: the round-trip time between each local address and each server, kept for later
+//! connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,13 +8,14 @@ use std::time::{Duration, Instant};
 use mpquic_core::path_memory::LIFETIME;
 use mpquic_core::{Connection, FourTuple};
 
-/// The most ways that are known; the oldest make room.
+/// The most ways that are kept. The oldest way is dropped for a new one.
 const MOST: usize = 256;
-/// Ways that differ by less are alike.
+/// Round-trip times are compared in steps of this length, so that small differences do not count.
 const STEP: Duration = Duration::from_millis(100);
 
-/// How long it took to hear of a server from a local address. `ClientConfig` of `mpquic-tokio` gives
-/// those that it has learnt (`known_ways`), and takes those of an earlier process (`add_known_ways`).
+/// The round-trip time between a local address and a server's address. `ClientConfig` of
+/// `mpquic-tokio` returns learnt values (`known_ways`) and takes values of an earlier process
+/// (`add_known_ways`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownWay {
@@ -21,14 +23,14 @@ pub struct KnownWay {
     pub local: IpAddr,
     /// The server's address.
     pub remote: SocketAddr,
-    /// The smallest round-trip time; `None` if nothing came back.
+    /// The smallest round-trip time; `None` if the server did not answer.
     pub rtt: Option<Duration>,
-    /// When that was seen. It is good for an hour.
+    /// The time of the measurement, which counts for one hour.
     pub noted: Instant,
 }
 
 impl KnownWay {
-    /// From a local to a server's address.
+    /// A value measured at `noted`.
     pub fn new(local: IpAddr, remote: SocketAddr, rtt: Option<Duration>, noted: Instant) -> Self {
         Self {
             local,
@@ -47,19 +49,19 @@ impl KnownWay {
     }
 }
 
-/// What connections of a client have learnt of the ways to its servers, so that the next one begins where it
-/// hears of the server first.
+/// Round-trip times that a client's connections measured, so that the next connection starts from
+/// the local address that the server answers first.
 #[derive(Debug, Default)]
 pub struct Ways(Mutex<Vec<KnownWay>>);
 
 impl Ways {
-    /// A connection has seen this round-trip time, or nothing that came back.
+    /// Notes a measured round-trip time, or `None` for a server that did not answer.
     pub fn note(&self, four_tuple: FourTuple, rtt: Option<Duration>, now: Instant) {
         let local = four_tuple.local.ip();
         self.add(KnownWay::new(local, four_tuple.remote, rtt, now));
     }
 
-    /// Notes what a connection that began at `since` and ends now has seen of its paths.
+    /// Notes the round-trip time of each path of a connection that began at `since` and ends now.
     pub fn learn(&self, connection: &Connection, since: Instant, now: Instant) {
         let paths = connection.paths();
         for path in paths.filter_map(|path| connection.path_stats(path)) {
@@ -71,7 +73,7 @@ impl Ways {
         }
     }
 
-    /// Replaces what is known of the same way.
+    /// Adds a way, and drops the earlier value for the same addresses.
     pub fn add(&self, way: KnownWay) {
         let mut ways = self.lock();
         ways.retain(|known| (known.local, known.remote) != (way.local, way.remote));
@@ -81,13 +83,13 @@ impl Ways {
         ways.push(way);
     }
 
-    /// All that is known, the latest last.
+    /// All ways, the latest at the end.
     pub fn all(&self) -> Vec<KnownWay> {
         self.lock().clone()
     }
 
-    /// Puts those behind that are known to take longer, or that nothing came back from. Ways that are
-    /// not known may be as good as any.
+    /// Sorts four-tuples by their known round-trip time, unanswered four-tuples at the end. A
+    /// four-tuple without a known value counts as fast.
     pub fn sort(&self, four_tuples: &mut [FourTuple], now: Instant) {
         let ways = self.lock();
         four_tuples.sort_by_key(|four_tuple| {
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_to_be_slow_or_silent_comes_last() {
+    fn slow_and_silent_ways_come_last() {
         let (ways, now) = (Ways::default(), epoch());
         assert_eq!(sorted(&ways, now), [1, 2, 3]);
         let ms = Duration::from_millis;
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(sorted(&ways, now), [2, 3, 1]);
         ways.note(way(2), None, now);
         assert_eq!(sorted(&ways, now), [3, 1, 2]);
-        // What was seen last counts, for an hour.
+        // A later value replaces an earlier one, and counts for an hour.
         ways.note(way(1), Some(ms(99)), now);
         ways.note(way(3), Some(ms(100)), now);
         assert_eq!(sorted(&ways, now), [1, 3, 2]);
@@ -147,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn they_differ_by_local_and_remote_address_and_are_limited() {
+    fn ways_differ_by_both_addresses_and_are_limited() {
         let (ways, now) = (Ways::default(), epoch());
         let mut elsewhere = way(1);
         elsewhere.remote.set_port(444);
         ways.note(elsewhere, None, now);
         assert_eq!(sorted(&ways, now), [1, 2, 3]);
-        // From whatever port.
+        // The local port does not matter.
         let mut again = way(1);
         again.local.set_port(2);
         ways.note(again, None, now);

@@ -7,12 +7,12 @@ use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// Of each link.
+/// One-way delay of each link.
 const DELAY: Duration = Duration::from_millis(10);
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// A server with one address, and a client with an interface for each of some paths. The client has
-/// just begun its handshake over the first.
+/// A server with one address, and a client with one interface per path. The client has just begun
+/// its handshake over the first interface.
 fn pair(paths: usize, setup: Setup) -> Pair {
     let names = NAMES.iter().take(paths);
     let topology = Topology::new().single_server_address();
@@ -49,14 +49,14 @@ fn open_paths(pair: &mut Pair) -> Vec<(usize, PathId, PathState)> {
     all
 }
 
-/// The indices of the paths that work.
+/// The topology's indices of the active paths.
 fn working(pair: &mut Pair) -> Vec<usize> {
     let open = open_paths(pair).into_iter();
     let working = open.filter(|path| path.2 == PathState::Active);
     working.map(|path| path.0).collect()
 }
 
-/// The times of the client's events of one kind.
+/// The times of the client's path events for which `is_it` is true.
 fn times(pair: &Pair, is_it: impl Fn(&PathEvent) -> bool) -> Vec<Instant> {
     let events = pair.hosted(Side::Client).expect("a connection").events();
     let found = events.iter().filter(|(_, event)| match event {
@@ -91,7 +91,7 @@ fn a_path_opens_from_every_interface_as_soon_as_the_handshake_is_complete() {
     }
 }
 
-/// However often the server closes it.
+/// Each time the server closes the path, the client opens it again.
 #[test]
 fn a_path_that_worked_is_opened_again_after_a_second() {
     let mut pair = pair(2, Setup::new());
@@ -130,7 +130,7 @@ fn a_path_that_never_works_is_tried_after_1_2_and_4_seconds() {
     assert_eq!(working(&mut pair), [0]);
 }
 
-/// An interface that goes takes its path along at once, and one that comes has a path at once.
+/// When an interface goes, its path closes at once. When an interface comes, a path opens at once.
 #[test]
 fn paths_go_and_come_with_their_interfaces() {
     for (first, left) in [(0, 1), (1, 0)] {
@@ -153,7 +153,7 @@ fn paths_go_and_come_with_their_interfaces() {
     }
 }
 
-/// The plan knows the new address of the path: it opens no second one there.
+/// After the move, the plan opens no second path at the new address.
 #[test]
 fn the_last_path_moves_to_an_interface_that_comes_later() {
     let mut pair = pair(2, Setup::new());
@@ -171,8 +171,8 @@ fn the_last_path_moves_to_an_interface_that_comes_later() {
     assert_eq!(open_paths(&mut pair), expected);
 }
 
-/// Paths are closed only while one works over which the server can be told: if all addresses go at
-/// once, all wait, and the first to have an address again tells that the others are closed.
+/// If all addresses go at once, no path is left that could carry PATH_ABANDON. So all paths wait,
+/// and close after one of them has an address again.
 #[test]
 fn paths_that_all_lose_their_addresses_at_once_wait_for_another() {
     let mut pair = pair(3, Setup::new());

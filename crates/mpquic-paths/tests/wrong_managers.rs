@@ -10,11 +10,11 @@ use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Says the same at each poll, and that it is late.
+/// A manager that returns the same action at each poll, with a timeout in the past.
 #[derive(Debug)]
 struct Stubborn {
     says: Option<Action>,
-    /// The outcomes that it was told, and how often it was polled.
+    /// The outcomes that the manager received, and the number of polls.
     told: Arc<Told>,
     began: Option<Instant>,
 }
@@ -51,7 +51,8 @@ impl PathManager for Stubborn {
     }
 }
 
-/// A connection whose manager always says this, after a second and 100 kB.
+/// Runs a connection whose manager always returns this action, for a second and a transfer of 100
+/// kB.
 fn run(says: impl Fn(FourTuple) -> Option<Action> + Send + Sync + 'static) -> (Pair, Arc<Told>) {
     let link = LinkConfig::new(20.0, Duration::from_millis(10));
     let mut pair = Pair::new(&Topology::new().path("a", link), Setup::new());
@@ -78,7 +79,7 @@ fn count(of: &AtomicUsize) -> usize {
 }
 
 #[test]
-fn the_last_path_is_not_closed_and_a_manager_has_its_turn_no_longer_than_256_actions() {
+fn last_path_is_not_closed_and_a_run_ends_after_256_actions() {
     let (_, told) = run(|_| Some(Action::Close { path: PathId::ZERO }));
     let refused = count(&told.refused);
     assert!(refused > 0 && refused.is_multiple_of(Managed::MOST_ACTIONS));
@@ -86,7 +87,7 @@ fn the_last_path_is_not_closed_and_a_manager_has_its_turn_no_longer_than_256_act
 }
 
 #[test]
-fn paths_that_are_not_there_are_left_alone() {
+fn actions_on_unknown_paths_are_refused() {
     let path = PathId(7);
     let status = PathStatus::Backup;
     let (_, told) = run(move |_| Some(Action::SetStatus { path, status }));
@@ -95,7 +96,7 @@ fn paths_that_are_not_there_are_left_alone() {
     assert_eq!(count(&told.refused), count(&told.polls));
 }
 
-/// Before the handshake is complete, and beyond the limit of the server, openings have to wait.
+/// Paths cannot open before the handshake is complete, nor beyond the server's limit.
 #[test]
 fn no_more_paths_open_than_the_server_allows() {
     let (mut pair, told) = run(|four_tuple| {
@@ -107,7 +108,7 @@ fn no_more_paths_open_than_the_server_allows() {
 }
 
 #[test]
-fn a_timeout_that_has_passed_counts_as_one_in_a_millisecond() {
+fn timeout_in_the_past_counts_as_one_in_a_millisecond() {
     let (_, told) = run(|_| None);
     let polls = count(&told.polls);
     assert!((500..5000).contains(&polls), "{polls} polls in two seconds");

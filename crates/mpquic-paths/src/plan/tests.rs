@@ -1,4 +1,4 @@
-//! What a plan does with events of paths and addresses.
+//! Tests of the default plan: retries, unsure addresses, withdrawn and preferred addresses.
 
 use mpquic_core::TransportErrorCode;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::epoch;
 
 fn local(address: &str) -> Local {
-    Local::new(address.parse().expect("it is one"))
+    Local::new(address.parse().expect("an address"))
 }
 
 /// A plan whose handshake runs on `first`, with these local addresses; `named` are further addresses of
@@ -32,13 +32,13 @@ fn failed_paths_rest_and_lost_addresses_are_forgotten() {
         let target = &plan.targets[1];
         let idle = || 0;
         assert!(!target.is_due(now, idle) && target.is_due(until, idle));
-        // There is enough to carry.
+        // On a busy connection, the path is due after the first backoff.
         let busy = || WORTH_A_TRY;
         assert!(!target.is_due(now, busy) && target.is_due(now + FIRST_BACKOFF, busy));
         let less = target.is_due(now + FIRST_BACKOFF, || WORTH_A_TRY - 1);
         assert_eq!(less, rest == 1);
     }
-    // The network changed: it need not rest any longer than after its first failure.
+    // After a change of the network, the first backoff is long enough.
     plan.retry_soon();
     assert_eq!(plan.next_timeout(), Some(now + FIRST_BACKOFF));
     plan.targets[1].path = Some(PathId(1));
@@ -53,14 +53,15 @@ fn failed_paths_rest_and_lost_addresses_are_forgotten() {
     plan.is_multipath = false;
     assert_eq!(plan.next_timeout(), None);
     plan.is_multipath = true;
-    // Nor does the application want one there.
+    // The application has closed the path.
     plan.targets[1].is_impossible = true;
     assert_eq!(plan.next_timeout(), None);
     plan.set_locals(&[a]);
     assert_eq!(plan.targets.len(), 1);
 }
 
-/// A path that has worked once is tried for ever, as is one to an address that the application has named.
+/// Only paths that never worked are given up, and only at addresses that the application has not
+/// named.
 #[test]
 fn announced_addresses_that_never_answer_are_given_up() {
     let now = epoch();
@@ -86,7 +87,7 @@ fn announced_addresses_that_never_answer_are_given_up() {
         if !named.is_empty() {
             continue;
         }
-        // One that the server has announced anew is new.
+        // An address that the server withdraws and announces again is tried like a new one.
         plan.on_path_event(&PathEvent::ServerAddresses([].into()), now);
         assert_eq!(plan.targets.len(), 1);
         plan.on_path_event(&PathEvent::ServerAddresses([announced].into()), now);
@@ -102,7 +103,7 @@ fn abandoned(path: u32) -> PathEvent {
     }
 }
 
-/// Not so what was given up at another local address.
+/// Targets of other local addresses stay given up.
 #[test]
 fn a_local_address_that_works_makes_its_targets_worth_a_try() {
     let now = epoch();
@@ -136,9 +137,9 @@ fn a_local_address_that_works_makes_its_targets_worth_a_try() {
     assert_eq!(plan.targets[all[0]].failures, Some(0));
 }
 
-/// Of addresses that the server withdraws, those with a path are left once another one works.
+/// Of three withdrawn addresses, one has a path, one has none, and one is named by the application.
 #[test]
-fn only_paths_that_are_there_have_to_be_left() {
+fn withdrawn_addresses_without_a_path_need_not_be_left() {
     let now = epoch();
     let local = local("127.0.0.1:1");
     let first = FourTuple::new(local.address(), "127.0.0.3:1".parse().unwrap());
@@ -155,7 +156,7 @@ fn only_paths_that_are_there_have_to_be_left() {
         target.path = has_path.then_some(PathId(index as u32));
     }
     plan.on_path_event(&PathEvent::ServerAddresses([].into()), now);
-    // The application has named the third.
+    // The second has no path, and the application has named the third.
     assert_eq!(plan.withdrawn, [all[0]]);
 }
 
@@ -184,7 +185,7 @@ fn mp_019_further_paths_lead_to_the_preferred_address() {
         .path = Some(PathId(1));
     let moved = FourTuple::new(a.address(), preferred);
     plan.on_path_event(&PathEvent::Migrated(PathId::ZERO, moved), now);
-    // The path that leads to the old address stays as long as it works.
+    // A path to the former address stays as long as it works.
     assert_eq!(open(&plan).len(), 3);
     assert!(open(&plan).contains(&FourTuple::new(b.address(), handshake)));
     plan.on_path_event(&abandoned(1), now);
