@@ -92,7 +92,7 @@ pub enum PathEvent {
     /// Client: the list of all further addresses of the server from now on, the best first. Earlier
     /// addresses missing in the list should not be used any more. At most [`ServerAddress::MAX`],
     /// and none in a network that only the client reaches. Only an established path proves that the
-    /// server is there.
+    /// address belongs to the server.
     ServerAddresses(Arc<[ServerAddress]>),
 }
 

@@ -18,17 +18,17 @@ pub struct KeyExchangeGroup(pub u16);
 impl KeyExchangeGroup {
     /// The elliptic curve X25519 (RFC 7748).
     pub const X25519: Self = Self(0x1d);
-    /// X25519 together with ML-KEM-768 (draft-ietf-tls-ecdhe-mlkem): whoever is to read the connection
-    /// has to break both.
+    /// X25519 together with ML-KEM-768 (draft-ietf-tls-ecdhe-mlkem): an attacker would have to
+    /// break both to read the connection.
     pub const X25519MLKEM768: Self = Self(0x11ec);
 
-    /// True if a quantum computer is of no help to those who have recorded the connection: the secrets
-    /// depend on ML-KEM.
+    /// True if the secrets depend on ML-KEM, so that a later quantum computer cannot decrypt a
+    /// recorded connection.
     pub const fn is_post_quantum(self) -> bool {
         matches!(self.0, 0x200..=0x202 | 0x11eb..=0x11ed)
     }
 
-    /// The name in the registry, if it is known here.
+    /// The IANA name of a group that this crate knows.
     const fn name(self) -> Option<&'static str> {
         Some(match self.0 {
             0x17 => "secp256r1",

@@ -6,9 +6,9 @@
 //!
 //! # Endpoint and connection
 //!
-//! An [`Endpoint`] routes datagrams by connection ID and starts connections; a [`Connection`] is one
-//! of them, with any number of paths. They are separate machines that exchange values, so a driver
-//! may run them under separate locks. After any call on a connection, a driver
+//! An [`Endpoint`] routes datagrams by connection ID and starts connections. A [`Connection`] has
+//! any number of paths. Endpoint and connections are separate state machines that exchange values,
+//! so a driver may run them under separate locks. After any call on a connection, a driver
 //!
 //! 1. gives [`Connection::poll_endpoint_event`] to [`Endpoint::handle_event`] until it is empty,
 //! 2. sends what [`Connection::poll_transmit`] writes, until it is `None`,
@@ -20,8 +20,8 @@
 //!
 //! # Policies
 //!
-//! A [`sched::Scheduler`] decides which path carries what, and a [`congestion::Controller`] how
-//! much each path may have in flight. The core has no default for either:
+//! A [`sched::Scheduler`] chooses the path of each packet, and a [`congestion::Controller`] limits
+//! the bytes in flight on each path. The core has no default for either:
 //! [`config::TransportOptions::new`] takes both. It checks their answers, so a wrong policy costs
 //! speed, never correctness.
 //!
@@ -29,12 +29,12 @@
 //!
 //! A path is what a path ID names: a packet number space with its own RTT, congestion window and
 //! connection IDs, between two addresses that may change. The client opens paths with
-//! [`Connection::open_path`]; either side abandons them. Path 0 is the path of the handshake, and
-//! otherwise like any other. Lost data may be sent again on any path.
+//! [`Connection::open_path`]; either side abandons them. Path 0 carries the handshake; apart from
+//! this, all paths are alike. Lost data may be sent again on any path.
 //!
 //! # Deviations
 //!
-//! `docs/conformance.md` in the repository has all of them; this is the one that peers notice most.
+//! `docs/conformance.md` in the repository lists all deviations; peers notice this one most.
 //!
 //! | From | What we do | Why |
 //! | --- | --- | --- |

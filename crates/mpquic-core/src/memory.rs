@@ -113,10 +113,10 @@ impl Drop for MemoryPart {
 
 /// The memory limit of a connection, and how near the connection is to it.
 ///
-/// Each kind of memory has its own windows and limits. The budget is for all kinds together: from
-/// half of the limit on, receive windows grow no more; from three quarters on, the peer gets no
-/// further credit until the application has read data; beyond the limit, the connection ends. While
-/// the endpoint is short of memory, an equal share per connection takes the place of the three
+/// Buffers, streams and frames have limits of their own. The budget limits their sum: from half of
+/// the limit on, receive windows grow no more; from three quarters on, the peer gets no further
+/// credit until the application has read data; beyond the limit, the connection ends. While the
+/// endpoint is short of memory, an equal share per connection takes the place of the three
 /// quarters.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryBudget {

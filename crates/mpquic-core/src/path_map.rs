@@ -8,8 +8,8 @@ use crate::ids::PathId;
 ///
 /// Schedulers and congestion controllers keep their state per path in it. It is a sorted list: with
 /// the few paths a connection has, a search in adjacent entries beats any tree or hash, and the
-/// order of iteration is the same in every run. An empty map holds no memory, and one with a single
-/// path no more than that path needs, as most connections never have a second one.
+/// order of iteration is the same in every run. Most connections never have a second path: an empty
+/// map allocates nothing, and a map with one path allocates a single entry.
 ///
 /// ```
 /// use mpquic_core::sched::{Decision, Scheduler, SchedulerEvent, View};

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 /// Text of a peer for logs and terminals, such as the reason of a close: on one line, and without
-/// characters that move, hide or reorder other text there. Each of these is shown as a space, and
+/// characters that move, hide or reorder other text there. Such characters are shown as spaces, and
 /// invalid UTF-8 as U+FFFD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerText<'a>(pub &'a [u8]);

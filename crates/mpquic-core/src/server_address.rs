@@ -60,7 +60,7 @@ impl ServerAddress {
         }
     }
 
-    /// The same address, for use without any other working address.
+    /// Marks the address as a backup, to be used while no other address works.
     #[must_use]
     pub fn backup(self) -> Self {
         Self {

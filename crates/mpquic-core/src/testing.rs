@@ -72,7 +72,7 @@ impl Sender {
     /// Takes an acknowledgement.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if it names a packet that was never sent.
+    /// PROTOCOL_VIOLATION if the frame acknowledges a packet that was never sent.
     pub fn on_ack(&mut self, now: Instant, ack: &Ack) -> Result<Counts, TransportError> {
         let cx = AckContext {
             now,

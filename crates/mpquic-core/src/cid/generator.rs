@@ -22,8 +22,8 @@ type Factory = dyn Fn([u8; 32]) -> Box<dyn ConnectionIdGenerator> + Send + Sync;
 /// Makes the connection IDs that an endpoint and its connections issue.
 ///
 /// The endpoint has one generator: for the first connection ID of each connection, for Retry, and
-/// for preferred addresses. Each connection has another one, for further connection IDs on all its
-/// paths.
+/// for preferred addresses. Each connection has its own generator, for further connection IDs on
+/// all its paths.
 ///
 /// # Examples
 ///
@@ -81,8 +81,8 @@ impl ConnectionIds {
     }
 
     /// Connection IDs of your own: `factory` makes a generator for the endpoint and one for each
-    /// connection. All randomness in a generator should come from its seed, which no other
-    /// generator has: then equal seeds of the endpoint give equal connections.
+    /// connection. Each generator gets a different seed, and should take all randomness from it:
+    /// then equal seeds of the endpoint give equal connections.
     ///
     /// All generators must make connection IDs of the same length, from 4 to 20 bytes. Two
     /// generators must not make the same connection ID, which leads datagrams to their connection.

@@ -16,8 +16,8 @@ use crate::wire::frame::NewConnectionId;
 /// This many unacknowledged retirements are always tolerated (MP-107).
 const MIN_RETIREMENTS: usize = 32;
 
-/// Number of connection IDs that may always arrive after the peer had them retired, counted from
-/// its last such frame. An honest peer sends a few: lost frames, and copies.
+/// The least limit on connection IDs that arrive below `retire_prior_to`, counted since it last
+/// rose. An honest peer sends a few, in repeated frames.
 const MIN_LATE: u32 = 128;
 
 /// How many gaps in the sequence numbers are tolerated beyond `active_connection_id_limit`. An
@@ -80,7 +80,7 @@ pub(crate) struct PeerCids {
     limit: u32,
     /// Unused connection IDs by sequence number.
     unused: SmallVec<[PeerCid; 1]>,
-    /// All lower sequence numbers are retired, or will be on arrival.
+    /// Connection IDs with lower sequence numbers are retired, at the latest on arrival.
     retire_prior_to: u64,
     /// One more than the highest sequence number that arrived.
     next_sequence: u64,
@@ -250,8 +250,8 @@ impl PeerCids {
         self.pending.as_ref().map_or(0, |it| it.len())
     }
 
-    /// Each late ID makes us answer, so their number is bounded, even with acknowledged answers. An
-    /// honest peer repeats no more IDs than it had issued.
+    /// We answer each late ID, so their number is bounded, even if the peer acknowledges the
+    /// answers. An honest peer repeats no more IDs than it has issued.
     fn max_late(&self) -> u32 {
         self.limit.saturating_mul(4).max(MIN_LATE)
     }

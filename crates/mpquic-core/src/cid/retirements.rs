@@ -22,7 +22,7 @@ struct Blocked {
 /// numbers.
 #[derive(Debug, Default)]
 pub(super) struct PendingRetirements {
-    /// Sequence numbers that are missing below the highest number that has arrived.
+    /// Gaps in the sequence numbers below the highest arrived number.
     pub(super) missing: RangeSet,
     /// Retirements the peer has not acknowledged.
     retirements: Vec<Retirement>,

@@ -17,8 +17,8 @@ pub struct ClientConfig {
     pub transport: Arc<TransportConfig>,
     /// TLS.
     pub crypto: Arc<dyn crypto::ClientCrypto>,
-    /// The store of NEW_TOKEN tokens between connections; `None` drops tokens. The key of a token
-    /// is the server's name; for versions other than 1, the version follows, as in `host v2`.
+    /// The store of NEW_TOKEN tokens between connections; `None` drops tokens. The store's key is
+    /// the server's name, followed by the version except for version 1, as in `host v2`.
     pub token_store: Option<Arc<dyn TokenStore>>,
     /// The version of our first packets, one of the endpoint's `supported_versions`; with `None`,
     /// the oldest of them. The server can switch to another one without a further round trip, so

@@ -87,8 +87,8 @@ pub struct TransportOptions {
     /// receive window grows beyond a quarter of the limit. Above half of it, windows do not grow.
     /// Above three quarters, the peer gets no further credit until the application has read data,
     /// and the peer's DATAGRAMs are dropped. Above the limit, the connection ends with
-    /// [`Fault::TooMuchMemory`](crate::Fault::TooMuchMemory); data that the application has written
-    /// does not count there.
+    /// [`Fault::TooMuchMemory`](crate::Fault::TooMuchMemory); data written by the application does
+    /// not count towards this end.
     pub memory_limit: Option<u64>,
     /// Idle timeout of the connection, from 1 ms to 2^62 - 1 ms (RFC 9000 section 18.2); `None` for
     /// none of ours (the peer's still applies).
@@ -133,8 +133,8 @@ pub struct TransportOptions {
     /// A packet counts as lost after the acknowledgement of a packet sent this many packets later;
     /// from 3 (RFC 9002 section 6.1.1) to 2^62 - 1.
     pub packet_threshold: u64,
-    /// A packet counts as lost this many RTTs after it was sent, once a later packet is
-    /// acknowledged; from 1 to 16, rounded to the nearest 64th (RFC 9002 section 6.1.2).
+    /// Age in RTTs at which a packet counts as lost, once a later packet is acknowledged; from 1 to
+    /// 16, rounded to the nearest 64th (RFC 9002 section 6.1.2).
     pub time_threshold: f64,
     /// Mark packets ECT(0), or ECT(1) if the controller is
     /// [scalable](crate::congestion::scalable), and react to ECN-CE where the path supports it.

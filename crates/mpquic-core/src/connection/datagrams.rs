@@ -1,4 +1,4 @@
-//! [`Datagrams`]: what the application does with DATAGRAM frames (RFC 9221).
+//! [`Datagrams`]: the application's handle for DATAGRAM frames (RFC 9221).
 
 use bytes::Bytes;
 
@@ -9,8 +9,8 @@ use crate::path::set::Paths;
 use crate::stream::DatagramOptions;
 use crate::stream::datagrams::DatagramQueues;
 
-/// The DATAGRAMs of a connection, borrowed from it. The scheduler chooses the path of
-/// each, unless the application did.
+/// The DATAGRAMs of a connection, borrowed from it. The scheduler chooses a path for each DATAGRAM,
+/// unless the application has chosen one.
 pub struct Datagrams<'a> {
     queues: &'a mut DatagramQueues,
     paths: &'a Paths,

@@ -388,7 +388,7 @@ impl Connection {
         self.streams.can_send_data() || self.datagrams.wants_to_send() || self.has_control_frames()
     }
 
-    /// True if data for any path waits, other than stream data and DATAGRAMs.
+    /// True if frames that may travel on any path wait, besides STREAM and DATAGRAM frames.
     fn has_control_frames(&self) -> bool {
         self.streams.wants_control()
             || self.handshake.wants_to_send_crypto()

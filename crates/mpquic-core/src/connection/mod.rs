@@ -73,10 +73,10 @@ use state::State;
 /// 2. calls [`Self::poll_transmit`] and sends the written datagrams, until it returns `None`;
 /// 3. calls [`Self::poll`] and tells the application, until it returns `None`. Calls of the
 ///    application are new inputs: back to the first step;
-/// 4. sets a timer for [`Self::poll_timeout`], which any of the calls above may have changed.
+/// 4. sets a timer for [`Self::poll_timeout`]; any of the calls above may have changed the time.
 ///
-/// No handler sends anything by itself, so the calls need no order but this one. Once
-/// [`Self::is_drained`] is true, the connection can be dropped after its last endpoint event.
+/// Handlers never send, so the order of inputs does not matter otherwise. Once [`Self::is_drained`]
+/// is true, the connection can be dropped after its last endpoint event.
 ///
 /// # Examples
 ///

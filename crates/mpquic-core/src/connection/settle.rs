@@ -77,7 +77,8 @@ impl Connection {
         result.and(keeps_phase)
     }
 
-    /// Passes on what an acknowledgement or a timeout changed.
+    /// Passes the acknowledged and lost packets of an acknowledgement or a timeout to the owners of
+    /// their frames, to the path, to the controller and to the scheduler.
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: Box<AckOutcome>) {
         let id = space.path();
         let is_open = self.paths.open(id).is_some();
@@ -151,7 +152,7 @@ impl Connection {
             self.handshake
                 .on_one_rtt_acked(generation, now, || paths.largest_pto());
         }
-        // Consecutive stream bytes are collected first.
+        // Consecutive stream bytes are reported as one run.
         for delivery in &packet.deliveries {
             if let Some(delivery) = run.push(*delivery) {
                 self.on_delivery(space, delivery, Fate::Acked);
@@ -172,7 +173,8 @@ impl Connection {
             self.outbox
                 .packet_event(|| SchedulerEvent::Lost(packet_info(id, number, packet)));
         }
-        // Another path is responsible for content that it sent again.
+        // The owners of a reinjected packet's frames have sent them again already
+        // (`path/failover`).
         if !packet.reinjected {
             for delivery in &packet.deliveries {
                 self.on_delivery(space, *delivery, Fate::Lost);
@@ -180,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Makes the owners of frames send them again if a path fails to deliver them.
+    /// Reports frames of suspect and abandoned paths as lost, so that their owners send them again.
     pub(super) fn repeat_frames(&mut self) {
         let mut repeated = self.outbox.take_repeated();
         for delivery in repeated.drain(..) {

@@ -1,4 +1,4 @@
-//! What starts the sessions of clients and servers, and makes the keys of their first packets.
+//! Traits that start TLS sessions of clients and servers, and make the keys of Initial packets.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub trait ClientCrypto: InitialCrypto {
     ///
     /// # Errors
     ///
-    /// [`InvalidServerName`] if it is neither.
+    /// [`InvalidServerName`] if the name is neither.
     fn start_session(
         self: Arc<Self>,
         version: Version,
@@ -43,11 +43,10 @@ pub trait ClientCrypto: InitialCrypto {
     ) -> Result<Box<dyn Session>, InvalidServerName>;
 }
 
-/// What a server that has not chosen a version yet can read from the CRYPTO bytes of a client's
-/// Initial packets.
+/// The content of a client's Initial packets, as far as a server needs it to choose a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FirstFlight {
-    /// There are not enough bytes yet: ask again when more have arrived.
+    /// More CRYPTO bytes are needed.
     Incomplete,
     /// The client's transport parameters. `None` if they are missing or malformed: the session will
     /// report this error.
@@ -57,7 +56,7 @@ pub enum FirstFlight {
 /// Starts the TLS sessions of servers. Sessions of one version are not resumed in another one (RFC
 /// 9369 section 5).
 pub trait ServerCrypto: InitialCrypto {
-    /// Reads what a client's Initial packets have brought so far.
+    /// Reads the CRYPTO bytes of a client's Initial packets, from the first byte on.
     fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight;
     /// Starts TLS. The session gets all CRYPTO bytes from the first on, also those that
     /// `read_first_flight` was given.

@@ -24,8 +24,8 @@ pub(crate) struct OneRttKeys {
     current: KeyPair<Box<dyn PacketKey>>,
     /// The keys after `current`. The processing time of a packet must not reveal its key phase (RFC
     /// 9001 section 6.3), so the keys are made before a likely update of the peer: after
-    /// [`OPENED_BEFORE_NEXT`] packets opened with `current`. Earlier, a packet of the other phase
-    /// makes the keys, and so does any packet that cannot be opened. Idle connections save the
+    /// [`OPENED_BEFORE_NEXT`] packets opened with `current`. Before this count, the keys are made
+    /// for the first packet that has the other phase or cannot be opened. Idle connections save the
     /// memory.
     next: Option<KeyPair<Box<dyn PacketKey>>>,
     /// Packets that the current key has opened; counted until `next` is made.
@@ -40,7 +40,7 @@ pub(crate) struct OneRttKeys {
     update: NextUpdate,
 }
 
-/// The keys before the last update, for packets that were in flight.
+/// The keys before the last update, for packets sent before the update.
 struct Previous {
     key: Box<dyn PacketKey>,
     /// Known once a packet of the current phase has arrived.

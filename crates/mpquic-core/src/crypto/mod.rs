@@ -1,14 +1,14 @@
 //! TLS and packet protection, as the core needs them.
 //!
-//! [`rustls`] implements these traits; the simulator has a null implementation. The traits know
-//! nothing of connections, so implementations can be tested alone.
+//! [`rustls`] implements these traits; the simulator has a null implementation. The traits do not
+//! refer to connections, so implementations can be tested alone.
 //!
 //! # Stability
 //!
 //! Applications need [`rustls`], [`ExportError`], [`HandshakeData`] and the tokens of Retry packets
-//! ([`RetryTokens`]). The traits and types for other TLS implementations ([`Session`], [`HeaderKey`],
-//! [`PacketKey`], [`Keys`], [`FirstFlight`] and the traits that make them) follow the needs of the
-//! core: semantic versioning does not cover these traits, and each release may change them.
+//! ([`RetryTokens`]). The traits and types for other TLS implementations ([`Session`],
+//! [`HeaderKey`], [`PacketKey`], [`Keys`], [`FirstFlight`] and the traits that make them) follow
+//! the needs of the core and may change in every release: semantic versioning does not cover them.
 
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
 compile_error!("enable the feature `ring` or `aws-lc-rs`");

@@ -19,20 +19,22 @@ use aws_lc_rs::aead;
 #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 use ring::aead;
 
-/// Bytes of the number of a token: each has another one, drawn at random.
+/// Length of a token's random number, bytes.
 const NUMBER: usize = 12;
-/// Bytes of what is not encrypted: the kind and the key's sequence number in one, and the token's number.
+/// Length of a token's clear part, bytes: one for its kind and the key's sequence number, the rest
+/// for its random number.
 const CLEAR: usize = 1 + NUMBER;
-/// Bytes of the source connection ID of Retry packets.
+/// Length of the source connection ID of Retry packets, bytes.
 const RETRY_SCID: usize = 8;
-/// Fewest bytes of the connection ID that a client makes up (RFC 9000 section 7.2).
+/// Minimum length of a client's first destination connection ID, bytes (RFC 9000 section 7.2).
 const MIN_ORIGINAL_DCID: usize = 8;
-/// In the first byte, tells tokens of NEW_TOKEN frames.
+/// Bit of the first byte that marks tokens of NEW_TOKEN frames.
 const NEW_TOKEN: u8 = 0x80;
-/// Tokens that one key seals. Their numbers are drawn at random, so that two are alike with a probability of 2^-33
-/// by then (NIST SP 800-38D section 8.3).
+/// Tokens that one key may seal. After this many random numbers, the probability of two equal
+/// numbers is 2^-33 (NIST SP 800-38D section 8.3).
 const MOST_TOKENS: u64 = 1 << 32;
-/// A token is good for so long after it has expired, for the clocks of service and server may differ.
+/// Tokens are accepted for this time after their expiry, because the clocks of service and server
+/// may differ.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
 
 /// A key of [`RetryTokens`].
@@ -53,14 +55,14 @@ impl fmt::Debug for RetryTokenKey {
     }
 }
 
-/// Makes and checks the tokens of Retry packets with keys that servers share with a service in front of them, so that
-/// the service can have clients prove their address in place of the servers (draft-ietf-quic-retry-offload-00,
-/// "shared state").
+/// Makes and checks tokens of Retry packets. Servers share the keys with a service in front of
+/// them, so that the service can send Retry packets in place of the servers
+/// (draft-ietf-quic-retry-offload-00, "shared state").
 ///
-/// A token is good for the client's address and port, for the connection ID that the Retry has given the client, and
-/// for [`Self::LIFETIME`]; in either version of QUIC. With one key, all its holders together should make at most 2^32
-/// tokens: a flood of 100,000 first packets in a second takes twelve hours for that. After as many of its own, the next
-/// key takes over ([`Self::tokens_left`]).
+/// A token is valid in both QUIC versions, for [`Self::LIFETIME`], from one client address and
+/// port, with the connection ID of its Retry. All holders of a key together should make at most
+/// 2^32 tokens: a flood of 100,000 first packets per second uses up a key in twelve hours. A holder
+/// that has made 2^32 tokens itself goes on with the next key ([`Self::tokens_left`]).
 ///
 /// # Examples
 ///
@@ -71,7 +73,7 @@ impl fmt::Debug for RetryTokenKey {
 ///
 /// let key = RetryTokenKey { sequence: 0, key: [7; 16], iv: [8; 12] };
 /// let tokens = RetryTokens::new(&[key])?;
-/// // What is no Initial is for the server.
+/// // A packet that is not an Initial goes to the server.
 /// let client = ([192, 0, 2, 1], 4433).into();
 /// let screened = tokens.screen(&[0x40; 30], client, SystemTime::now(), [0; 20]);
 /// assert_eq!(screened, ScreenedDatagram::Forward(&[0x40; 30]));
@@ -85,7 +87,7 @@ pub struct RetryTokens {
 struct Sealing {
     key: RetryTokenKey,
     aead: aead::LessSafeKey,
-    /// Tokens that were sealed with it here.
+    /// Tokens sealed with the key by this process.
     made: AtomicU64,
 }
 
@@ -95,33 +97,34 @@ impl Sealing {
     }
 }
 
-/// What becomes of a client's datagram: see [`RetryTokens::screen`].
+/// The decision on a client's datagram: see [`RetryTokens::screen`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScreenedDatagram<'a> {
-    /// This is for a server: all of it, or the part behind Initials without a token.
+    /// Send these bytes to the server: the whole datagram, or the part behind Initials without a
+    /// valid token.
     Forward(&'a [u8]),
-    /// The client gets this datagram, a Retry, and no server is asked.
+    /// Send this Retry packet to the client, and nothing to the server.
     Retry(Vec<u8>),
-    /// Nobody gets it.
+    /// Drop the datagram.
     Drop,
 }
 
-/// What a token of ours proves.
+/// The result of opening a token of a known key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// The client has received the Retry at its address. Its very first Initial had this connection ID.
     Valid(ConnectionId),
-    /// It has expired, or was for another port.
+    /// The token has expired, or was made for another port.
     Invalid,
 }
 
 impl RetryTokens {
-    /// How long a token is good.
+    /// Validity of a token.
     pub const LIFETIME: Duration = Duration::from_secs(15);
 
-    /// Makes tokens with the first key that has some left, and opens tokens of all keys. To change
-    /// keys: first all servers and services get the new key as their last one; then all get it as
-    /// their first; and after [`Self::LIFETIME`] the old key can go.
+    /// Makes tokens with the first key that has tokens left, and opens tokens of all keys. To
+    /// change keys, append the new key to the list of every server and service, then move the new
+    /// key to the front of every list, and remove the old key after [`Self::LIFETIME`].
     ///
     /// # Errors
     ///
@@ -149,23 +152,23 @@ impl RetryTokens {
         Ok(Self { keys: made })
     }
 
-    /// How many more tokens the keys should seal here, all together. At 0, the last key goes on,
-    /// since clients would be turned away otherwise; new keys are overdue then. Tokens from other
-    /// holders of the keys, and from before a restart, are not counted.
+    /// Tokens that this process may still seal with all keys together. At 0, new keys are overdue:
+    /// the last key seals further tokens, because clients would be turned away otherwise. Tokens of
+    /// other holders, and from before a restart, are not counted.
     pub fn tokens_left(&self) -> u64 {
         let left = self.keys.iter().map(Sealing::tokens_left);
         left.fold(0, u64::saturating_add)
     }
 
     /// Decides on a client's datagram in front of its server: a first Initial must bring a token,
-    /// and gets a Retry otherwise. `client` is the client's address as the server sees it; `random`
-    /// must be random bytes for each call.
+    /// and gets a Retry otherwise. `client` is the client's address, the same as the server will
+    /// see; `random` must be random bytes for each call.
     ///
-    /// Nothing is remembered. After an answer of the server, a client's Initials have the server's
-    /// connection ID, for which no token is made: these Initials are dropped, and packets behind
-    /// them in a datagram are forwarded. A service that forwards by connection IDs should forward
-    /// dropped datagrams with a server's ID; otherwise a handshake with a partly lost ClientHello
-    /// may fail. A handshake from before the demand for proofs may fail, too.
+    /// The method keeps no state. After the server's first answer, a client's Initials carry the
+    /// server's connection ID, for which no token exists: they are dropped, and packets behind them
+    /// in the datagram are forwarded. A handshake may then fail if its ClientHello was partly lost,
+    /// or if it began before this service demanded tokens. A service that recognises connection IDs
+    /// of servers should forward dropped datagrams with such an ID.
     pub fn screen<'a>(
         &self,
         datagram: &'a [u8],
@@ -183,12 +186,13 @@ impl RetryTokens {
                         if let Some(Opened::Valid(_)) = self.open(token, client, peek.dcid, now) {
                             return ScreenedDatagram::Forward(datagram);
                         }
-                        // After its answer, the server's connection ID stands there, and the token
-                        // was made for another ID.
+                        // The Initial may carry the server's connection ID after the server's
+                        // answer; the token was made for another ID.
                         (is_refused, rest) = (true, after);
                     }
                     Some((token, _)) if !token.is_empty() => break,
-                    // The rest may continue a handshake that needs no proof any more.
+                    // The packets behind it may continue a handshake whose address is validated
+                    // already.
                     Some((_, [])) => break,
                     Some((_, after)) => rest = after,
                 },
@@ -207,7 +211,8 @@ impl RetryTokens {
         retry.map_or(ScreenedDatagram::Drop, ScreenedDatagram::Retry)
     }
 
-    /// The Retry that answers the Initial at the start of a datagram; `None` if it can be no client's first.
+    /// The Retry that answers the Initial at the start of a datagram; `None` if it cannot be a
+    /// client's first Initial.
     fn retry(
         &self,
         datagram: &[u8],
@@ -236,8 +241,8 @@ impl RetryTokens {
         Some(packet)
     }
 
-    /// A token for a client whose first Initial had this connection ID. It is answered with a Retry from `retry_scid`.
-    /// `number` must be random.
+    /// Seals a token for a client whose first Initial had the connection ID `original_dcid`. The
+    /// Retry's source connection ID is `retry_scid`. `number` must be random.
     pub(crate) fn seal(
         &self,
         number: [u8; NUMBER],
@@ -289,11 +294,12 @@ impl RetryTokens {
     }
 }
 
-/// The connection ID of the client's very first Initial, if the token is still good and was for this port.
+/// The connection ID of the client's first Initial, if the token has not expired and was made for
+/// this port.
 fn proven(mut body: &[u8], port: u16, now: SystemTime) -> Option<ConnectionId> {
     let expires = take_time(&mut body)?;
     let original_dcid = take_cid(&mut body)?;
-    // What other servers add to their tokens may follow.
+    // Further fields of other implementations may follow.
     let is_good = now <= expires.checked_add(CLOCK_DIFFERENCE)?
         && u16::from_be_bytes(take(&mut body)?) == port
         && original_dcid.len() >= MIN_ORIGINAL_DCID;
@@ -321,7 +327,7 @@ fn nonce(key: &RetryTokenKey, number: [u8; NUMBER]) -> aead::Nonce {
     aead::Nonce::assume_unique_for_key(nonce)
 }
 
-/// The binding of a token: it opens for one address and one connection ID only.
+/// Associated data of a token: binds it to one IP address and one connection ID.
 fn bound_to(ip: IpAddr, clear: &[u8], retry_scid: &[u8]) -> Vec<u8> {
     let mut bound = match ip {
         // Zeros follow, unlike in addresses that are mapped to IPv6.

@@ -8,9 +8,9 @@ use crate::key_exchange::KeyExchangeGroup;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// The TLS state of one connection. Methods with a default are for sessions that support them.
+/// The TLS state of one connection. Methods with a default are optional.
 pub trait Session: Send {
-    /// What was negotiated so far: ALPN and, on a server, the name the client asked for.
+    /// The results of the handshake so far: ALPN and, on a server, the client's SNI.
     fn handshake_data(&self) -> Option<HandshakeData> {
         None
     }
@@ -50,8 +50,8 @@ pub trait Session: Send {
         None
     }
     /// Client: the server chose another version than the one the session was started with (RFC 9369
-    /// section 4.1). It is called before any bytes of the server are read. All keys but those of
-    /// 0-RTT are of `version` from then on.
+    /// section 4.1). Called before the server's first bytes are read. All later keys are keys of
+    /// `version`, except the 0-RTT keys.
     fn set_version(&mut self, version: Version) {
         let _ = version;
     }
@@ -80,18 +80,18 @@ pub trait Session: Send {
     }
 }
 
-/// What the handshake agreed on.
+/// The results of a handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HandshakeData {
     /// The application protocol.
     pub protocol: Option<Vec<u8>>,
     /// Server only: the name in the client's SNI.
     pub server_name: Option<String>,
-    /// How both sides agreed on their secrets. `None` if the crypto implementation has no such thing.
+    /// The group of the key exchange; `None` if the crypto implementation has no such group.
     pub key_exchange: Option<KeyExchangeGroup>,
 }
 
-/// Why no keying material was exported.
+/// The reason why no keying material was exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {

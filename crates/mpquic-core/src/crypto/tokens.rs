@@ -17,7 +17,7 @@ use ring::{aead, hmac};
 
 /// Bytes of the random part of a token.
 const NONCE_LENGTH: usize = 16;
-/// Addresses one NEW_TOKEN token is good for.
+/// The most addresses in a NEW_TOKEN token.
 const MAX_ADDRESSES: usize = 8;
 /// Starts the text of a NEW_TOKEN token.
 const VALIDATION: u8 = 3;
@@ -112,8 +112,8 @@ fn zero_nonce() -> aead::Nonce {
     aead::Nonce::assume_unique_for_key([0; 12])
 }
 
-/// What an address validation token says (RFC 9000 section 8.1). Times have a resolution of one
-/// second. It is good in one version only (RFC 9369 section 5).
+/// The content of an address validation token (RFC 9000 section 8.1). A token is valid in one QUIC
+/// version (RFC 9369 section 5). Times have a resolution of one second.
 #[cfg_attr(
     not(feature = "testing"),
     expect(unreachable_pub, reason = "tests make and read tokens")
@@ -254,7 +254,8 @@ impl TokenIssuer {
     /// A token for later connections in this version from any of `addresses`, all of them validated
     /// on this connection (MP-087). Only the first eight count; `nonce` must be random.
     ///
-    /// An address that the token before named keeps the time of its proof there: it may have fallen silent since.
+    /// An address of the previous token keeps the time of its proof: no packet may have come from
+    /// there since.
     pub(crate) fn token(
         &mut self,
         version: Version,
@@ -262,7 +263,7 @@ impl TokenIssuer {
         mut nonce: [u8; NONCE_LENGTH],
     ) -> Vec<u8> {
         let now = self.time_source.now();
-        // Random already, and nobody sees it in a later token.
+        // The nonce is random, and later tokens do not show it.
         let [.., a, b, c, d, e, f, g, h] = nonce;
         let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         let connection = *self.connection.get_or_insert(number);
@@ -275,7 +276,8 @@ impl TokenIssuer {
             })
         };
         self.addresses.extend(addresses.map(proven));
-        // So a service in front of the server tells it from those of a Retry (draft-ietf-quic-retry-offload-00).
+        // The bit lets a service in front of the server distinguish NEW_TOKEN tokens from Retry
+        // tokens (draft-ietf-quic-retry-offload-00).
         nonce[0] |= 0x80;
         let token = Token::Validation {
             version,
@@ -333,7 +335,7 @@ pub(crate) fn retry_tag(version: Version, original_dcid: &ConnectionId, packet: 
     tag
 }
 
-/// What all tokens start with.
+/// The fields at the start of all tokens.
 fn put_start(out: &mut Vec<u8>, kind: u8, version: Version, issued: SystemTime) {
     out.push(kind);
     out.extend_from_slice(&version.to_u32().to_be_bytes());
@@ -466,7 +468,7 @@ mod tests {
         }
     }
 
-    /// Nor that two of them are of one connection.
+    /// Two tokens do not show that they are from the same connection.
     #[test]
     fn rfc_9000_8_1_3_tokens_hide_their_content() {
         let key = Arc::new(TokenKey::new(&[1; 32]));

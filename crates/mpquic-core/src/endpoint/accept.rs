@@ -75,7 +75,7 @@ impl fmt::Debug for Accepting {
     }
 }
 
-/// A started connection that its endpoint does not know yet: pass it to
+/// A started connection, not yet known to its endpoint: pass it to
 /// [`Endpoint::finish_accept`](super::Endpoint::finish_accept).
 #[derive(Debug)]
 #[must_use = "no datagram reaches the connection before finish_accept"]

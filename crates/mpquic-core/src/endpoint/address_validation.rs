@@ -12,8 +12,8 @@ use super::server::Server;
 use crate::crypto::tokens::{ProvenAddress, Token, is_fresh};
 use crate::crypto::{Opened, is_of_retry};
 
-/// How long an address and port count as the client's for further paths. It is what RFC 9000 section 9.3 calls
-/// recent; the port may be somebody else's later.
+/// For this time, an address and port count as the client's for further paths ("recently" in RFC
+/// 9000 section 9.3). Later, another host may have the port.
 const PROVEN_FOR: Duration = Duration::from_secs(600);
 /// Bits of an IPv6 address given by its network; one client may have all addresses of a network.
 const IPV6_NETWORK: u32 = 64;
@@ -27,8 +27,8 @@ pub(super) struct Admission {
     pub(super) retry_scid: Option<ConnectionId>,
     /// The client has proven its address.
     pub(super) address_validated: bool,
-    /// Addresses where the client received data not long ago, on an earlier connection: one per
-    /// network, with a proof that has not counted yet.
+    /// Addresses where the client received data recently, on an earlier connection: one per
+    /// network, each with an unspent proof.
     pub(super) proven: Vec<SocketAddr>,
 }
 
@@ -88,7 +88,8 @@ impl Admission {
                     })
                     .ok_or(InvalidToken)
             }
-            // A second Retry would be ignored, and without one the client would miss the connection ID of the first.
+            // The client would ignore a second Retry, and without a Retry it would miss the
+            // connection ID of the first one.
             None if shared.is_some() && is_of_retry(token) => Err(InvalidToken),
             validation => {
                 let token = validation.map(|(_, token)| token);
@@ -107,10 +108,10 @@ impl Admission {
 /// Spent proofs of the tokens from NEW_TOKEN frames.
 ///
 /// A client may receive at an address, collect tokens there, and leave the address to somebody
-/// else, to whom the server would then send the client's data (RFC 9000 section 21.3). So a token
-/// stands for proofs, each made at a time, and a proof counts only if it is newer than the last
-/// spent one: for the client's own address, of its connection; for a further path, of anybody in
-/// the address's network. A new proof of the address counts again.
+/// else, to whom the server would then send the client's data (RFC 9000 section 21.3). So each
+/// proof in a token has a time, and counts only if it is newer than the last spent proof: of the
+/// same connection for the client's own address, of the same network for a further path. A new
+/// proof of the address counts again.
 #[derive(Debug)]
 pub(super) struct SpentProofs {
     /// By the random number of the connection that a token is from.
@@ -128,8 +129,8 @@ impl SpentProofs {
         }
     }
 
-    /// Where a token for the client's address proves that the client has received not long ago; `None` if
-    /// the token is not good.
+    /// The addresses where the client received data recently, by a valid token for its present
+    /// address; `None` if the token is invalid.
     fn take(
         &mut self,
         token: Token,
@@ -186,7 +187,7 @@ fn network(ip: IpAddr) -> IpAddr {
 struct Spent<K> {
     newer: HashMap<K, SystemTime>,
     older: HashMap<K, SystemTime>,
-    /// The latest time in each of them.
+    /// The latest time in each half.
     latest: [SystemTime; 2],
     /// All proofs up to this time are refused.
     floor: SystemTime,
@@ -205,8 +206,8 @@ impl<K: Eq + Hash> Spent<K> {
         }
     }
 
-    /// Spends all proofs for a key up to now. False if the proof was, or may have been, spent
-    /// before.
+    /// Spends all proofs for a key up to now. False if the proof was spent before, or may have
+    /// been.
     fn spend(&mut self, key: K, proven: SystemTime, now: SystemTime) -> bool {
         let until = self.newer.get(&key).or_else(|| self.older.get(&key));
         if proven <= self.floor || until.is_some_and(|until| proven <= *until) {

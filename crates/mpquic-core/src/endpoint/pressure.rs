@@ -1,4 +1,4 @@
-//! [`Pressure`]: whether clients come faster than they can be served.
+//! [`Pressure`]: decides whether new clients must prove their address, or wait.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,15 +7,16 @@ use quinn_proto::ConnectionId;
 
 use crate::config::ServerConfig;
 
-/// Handshakes that complete are counted for this long.
+/// Completed handshakes are counted over periods of this length.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Clients that are remembered as answered: far more than send their first datagrams between those of one.
+/// The most clients in [`Answered`]. Between two datagrams of one client's ClientHello, fewer other
+/// clients arrive.
 const MOST_ANSWERED: usize = 64;
 
-/// Clients that were asked for a proof of their address last, or refused, by the connection ID of their first packets.
-/// A ClientHello may take several datagrams, and there may be room again after the first one was answered: a
-/// connection for the second one would wait in vain, as its client goes by that answer.
+/// The last clients that got a Retry or a refusal, by the destination connection ID of their first
+/// packets. A ClientHello may take several datagrams. If the first datagram was answered this way,
+/// a connection for the second datagram would wait in vain: the client follows the answer.
 #[derive(Debug, Default)]
 pub(super) struct Answered(VecDeque<(ConnectionId, Answer)>);
 
@@ -44,23 +45,23 @@ impl Answered {
     }
 }
 
-/// What clients have to do to be let in.
+/// The condition for accepting a new client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Demand {
     /// Nothing.
     Nothing,
     /// Prove their addresses.
     Proof,
-    /// Come again later: they get no answer.
+    /// Try again later: the client gets no answer.
     Patience,
 }
 
-/// Watches how many handshakes complete, and how far the driver lags behind.
+/// Watches the rate of completed handshakes and the driver's lag.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
-    /// For how long the oldest attempt has waited to be taken.
+    /// Time for which the oldest attempt has waited to be accepted.
     pub(super) lag: Duration,
-    /// When the present period began, and how many handshakes were complete then.
+    /// The start of the current period, and the number of handshakes completed before it.
     period: Option<(Instant, u64)>,
     /// Handshakes that completed in the period before.
     before: u64,
@@ -81,8 +82,8 @@ impl Pressure {
         if are_many && self.lag >= config.max_attempt_lag {
             return Demand::Patience;
         }
-        // As a rule, a handshake takes two seconds at most: with more half-open connections than
-        // handshakes complete in that time, some handshakes will never complete.
+        // As a rule, a handshake takes two seconds at most. If more connections are half-open than
+        // handshakes complete in two seconds, some of these handshakes will never complete.
         let usual = recent
             .saturating_mul(2)
             .saturating_add(config.retry_min_half_open as u64);

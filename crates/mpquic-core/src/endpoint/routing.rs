@@ -271,8 +271,8 @@ impl Endpoint {
         }
     }
 
-    /// Handles a datagram that may be a client's first one. In a crowd, a turned-away datagram
-    /// costs as little as possible: it is not even opened.
+    /// Handles a datagram that may be a client's first. Under pressure, a datagram that is turned
+    /// away is not even opened.
     fn meet(
         &mut self,
         now: Instant,
@@ -505,7 +505,7 @@ impl Endpoint {
         code: TransportErrorCode,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // No answer is expected, so this connection ID may even be in use.
+        // No packet will answer this connection ID, so a collision with a used ID is harmless.
         let server_cid = self.cids.generate(|_| false)?;
         initial.close(four_tuple, server_cid, code, buf)
     }

@@ -10,7 +10,7 @@ use crate::rate::TokenBucket;
 pub(super) const MIN_RESET: usize = 21;
 /// A reset of this size or more cannot be told from a packet with a connection ID of any length.
 const UNREMARKABLE_RESET: usize = 42;
-/// The largest reset, in bytes; a larger one would look no more like a packet.
+/// The largest reset, in bytes; larger resets do not resemble packets any better.
 const MAX_RESET: usize = 128;
 const TOKEN_LENGTH: usize = 16;
 

@@ -110,7 +110,7 @@ impl Handshake {
             }
             stream.on_crypto(frame, limit)?;
         } else if let (SpaceId::Data(_), false) = (space, frame.data.is_empty()) {
-            // TLS is done and reports an error.
+            // TLS expects no further message: it returns the error for this data.
             self.session.read_handshake(&frame.data)?;
         }
         Ok(())

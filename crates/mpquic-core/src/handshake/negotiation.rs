@@ -54,7 +54,7 @@ impl Handshake {
         self.session.read_handshake(&flight)
     }
 
-    /// True if Initial packets of this version may be opened.
+    /// True if we open Initial packets of this version.
     pub(super) fn takes_initial_of(&mut self, version: Version) -> bool {
         let Some(level) = &mut self.initial else {
             return version == self.versions.current();

@@ -100,7 +100,8 @@ impl Handshake {
     }
 
     /// The first buffered packet that can be processed now: the handshake is complete, and
-    /// `is_ready` is true for the packet's path; or it is a 0-RTT packet, and the ClientHello is there.
+    /// `is_ready` is true for the packet's path; or the packet is a 0-RTT packet, and the
+    /// ClientHello has arrived.
     pub(crate) fn take_buffered(
         &mut self,
         is_ready: impl Fn(PathId) -> bool,

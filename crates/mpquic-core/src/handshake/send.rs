@@ -85,7 +85,7 @@ impl Handshake {
         one_rtt.into_iter().chain(zero_rtt).min()
     }
 
-    /// Drops due old keys. Fails if the current keys may seal no more packets.
+    /// Drops due old keys. Fails if the current keys have reached their limit of sealed packets.
     pub(crate) fn on_timeout(
         &mut self,
         now: Instant,

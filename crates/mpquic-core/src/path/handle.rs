@@ -12,7 +12,7 @@ use crate::sched::{LocalQueue, SchedulerEvent};
 
 /// An open path of a connection, borrowed from it.
 ///
-/// Its methods concern only this path. Those that move data to other paths are methods of the
+/// Its methods concern only this path. Methods that also move data to other paths belong to the
 /// connection: [`close_path`](crate::Connection::close_path) and
 /// [`set_path_usable`](crate::Connection::set_path_usable).
 pub struct PathMut<'a> {

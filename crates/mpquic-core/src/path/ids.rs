@@ -17,7 +17,7 @@ const PATH_IDS: u64 = 1 << 32;
 /// (MP-131). That also bounds the memory held here and by paths.
 #[derive(Debug)]
 pub(crate) struct PathIds {
-    /// Most IDs that are unused or open at a time; 0 turns multipath off.
+    /// The most IDs that are unused or open at the same time; 0 turns multipath off.
     max_concurrent: u32,
     /// Number of IDs at or below our limit.
     local_count: u64,

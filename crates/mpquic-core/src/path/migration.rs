@@ -43,8 +43,7 @@ impl Path {
         }
     }
 
-    /// Forgets measurements between the old addresses: they do not hold for the new ones (RFC 9000
-    /// section 9.4).
+    /// Forgets the RTT, the MTU and other measurements of the old addresses (RFC 9000 section 9.4).
     pub(super) fn forget_network(&mut self, now: Instant, shared: &Shared, outbox: &mut Outbox) {
         let config = &shared.config;
         self.recovery

@@ -98,7 +98,7 @@ pub(crate) struct Path {
     /// The length of the local queue that the driver last reported, and the path's sent bytes at
     /// that time.
     local_queue: Option<(LocalQueue, u64)>,
-    /// A packet was as large as the MTU allows, so larger packets would be useful.
+    /// A packet has filled the MTU, so a larger MTU would help.
     filled_packet: bool,
     /// A PING is to be sent.
     ping: bool,

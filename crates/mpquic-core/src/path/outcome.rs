@@ -51,8 +51,8 @@ impl Path {
         }
     }
 
-    /// Passes 1-RTT packets that were lost together to MTU discovery. True if they were too large
-    /// for the path, which is no sign of congestion.
+    /// Passes 1-RTT packets that were lost together to MTU discovery. Returns true if the packets
+    /// were too large for the path; such losses are no sign of congestion.
     pub(crate) fn find_mtu_black_hole(
         &mut self,
         outcome: &mut AckOutcome,

@@ -103,7 +103,7 @@ fn a_path_is_live_again_only_on_another_interface() {
     assert!(path.is_suspect());
     path.liveness.on_moved(false, path.id, &mut outbox);
     assert!(!path.is_suspect());
-    // A silent path has its chance on the same interface as well.
+    // A move on the same interface also gives a silent path a new chance.
     path.liveness.on_silent(path.id, &mut outbox);
     path.liveness.on_moved(true, path.id, &mut outbox);
     assert!(!path.is_suspect());

@@ -35,7 +35,7 @@ impl Recovery {
     /// packet in flight, not on how many numbers the frame names.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if it names a packet that was never sent (MP-055).
+    /// PROTOCOL_VIOLATION if the frame acknowledges a packet that was never sent (MP-055).
     pub(crate) fn on_ack(
         &mut self,
         space: &mut PacketNumberSpace,

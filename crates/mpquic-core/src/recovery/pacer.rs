@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 const MIN_BURST: u64 = 10;
 /// The most datagrams that may be sent at once.
 const MAX_BURST: u64 = 256;
-/// Bytes of this time may be sent in a burst, because timers may be late by about as much.
+/// A burst may hold the bytes of this time at the pacing rate, because timers may be this late.
 const BURST_TIME: Duration = Duration::from_millis(2);
-/// An empty bucket waits until the bytes of this time have accumulated: one timer serves a batch.
+/// An empty bucket waits for the bytes of this time at the pacing rate: one timer serves a batch.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 /// The most datagrams in a batch.
 const MAX_BATCH: u64 = 64;
@@ -158,7 +158,7 @@ mod tests {
         let start = start();
         let mut pacer = Pacer::new(start);
         let later = start + Duration::from_secs(1);
-        // Whole datagrams, after however long.
+        // The burst is rounded up to whole datagrams, however long the pause was.
         assert_eq!(
             pacer.available(later, 1 << 40, Some(14_001), MTU),
             Ok(15_000)

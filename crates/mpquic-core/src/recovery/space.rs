@@ -1,5 +1,5 @@
-//! [`PacketNumberSpace`]: packet numbers, received packets and sent packets. Each path has a space,
-//! and so have Initial and Handshake packets.
+//! [`PacketNumberSpace`]: packet numbers, received packets and sent packets. Each path has a packet
+//! number space, and so do Initial and Handshake packets.
 
 use std::time::Instant;
 

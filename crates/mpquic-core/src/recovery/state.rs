@@ -202,7 +202,7 @@ impl Recovery {
         self.ack_path.on_ack(path, is_own, self.rtt.smoothed());
     }
 
-    /// The path of the last acknowledgement, other than this one.
+    /// The other path that carried the last acknowledgement; `None` if this path carried it.
     pub(crate) fn ack_carrier(&self) -> Option<PathId> {
         self.ack_path.carrier()
     }

@@ -352,8 +352,8 @@ impl<'a> View<'a> {
         paths.any(|path| self.find_unacked(path.id, |_| true).is_some())
     }
 
-    /// The oldest unacknowledged range of a path that `is_wanted` accepts. The search stops there,
-    /// and costs much less than [`Self::unacked`].
+    /// The oldest unacknowledged range of a path for which `is_wanted` is true. The search ends at
+    /// this range, and is much cheaper than [`Self::unacked`].
     pub fn find_unacked(
         &self,
         path: PathId,

@@ -25,8 +25,9 @@ enum Left {
     Nobody,
 }
 
-/// Bound data and the scheduler take turns, and so do paths with bound data. In a round, each has
-/// at most one turn, until an assignment can be carried out.
+/// Bound data takes turns with the scheduler, and paths with bound data take turns with each other.
+/// A round ends with the first assignment that can be carried out; each participant has at most one
+/// turn in it.
 #[derive(Debug)]
 pub(super) struct Turns {
     left: Left,
@@ -75,7 +76,8 @@ impl Turns {
         Some(turn)
     }
 
-    /// Of `able` paths, whose bound data can be sent, the path whose turn it is.
+    /// Assigns bound data of the path whose turn it is. `able` are the paths whose bound data can
+    /// be sent.
     #[inline]
     pub(super) fn next_bound(&mut self, able: impl Iterator<Item = PathId>) -> Option<Assignment> {
         let last = self.last_path;

@@ -11,8 +11,8 @@ pub(crate) struct AckPolicy {
     pub(crate) ack_eliciting_threshold: u64,
     /// Longest wait after an ack-eliciting packet.
     pub(crate) max_ack_delay: Duration,
-    /// A missing packet is reported once a packet arrives whose number is higher by this much; 0
-    /// for never.
+    /// An arriving packet is acknowledged at once if the number of a missing packet is lower by at
+    /// least this much; 0 for never.
     pub(crate) reordering_threshold: u64,
     /// Every packet marked ECN-CE is acknowledged at once, not only the first of a run.
     pub(crate) every_ce: bool,

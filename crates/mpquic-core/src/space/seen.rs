@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 /// The most words of the bitmap, a power of two.
 const MAX_WORDS: usize = 128;
 
-/// Most numbers in the bitmap. Older numbers count as received, so a packet this many numbers late
-/// is dropped.
+/// The most packet numbers in the bitmap. Older numbers count as received, so their packets are
+/// dropped.
 #[cfg(test)]
 pub(super) const WINDOW: u64 = MAX_WORDS as u64 * 64;
 

@@ -102,7 +102,7 @@ impl SendState {
 /// ACK-only packets above this number are forgotten, oldest first, when they outnumber all other
 /// packets: a peer that never acknowledges them must not make the ring grow.
 const MANY_BARE_ACKS: usize = 1024;
-/// How many ACK-only packets are kept then.
+/// Number of ACK-only packets that are kept.
 const KEPT_BARE_ACKS: usize = 256;
 /// Up to this many skipped numbers in a row get slots of their own, so that the index of a number
 /// can be calculated.

@@ -120,7 +120,7 @@ impl SendStream<'_> {
         })
     }
 
-    /// How many bytes can be written now, at least one.
+    /// Bytes that [`Self::write`] would take now, at least one.
     ///
     /// # Errors
     ///

@@ -299,7 +299,7 @@ impl DatagramQueues {
         self.outgoing.take_sent()
     }
 
-    /// Queues a copy for another path; false if too many wait for it.
+    /// Queues a copy for another path; false if the path's queue of copies is full.
     pub(crate) fn copy_to(&mut self, path: PathId, original: &SentDatagram) -> bool {
         self.outgoing.push_copy(path, original)
     }

@@ -377,7 +377,7 @@ fn write_frame(
         return None;
     }
     let length = if wanted > 0 && wanted >= room {
-        // It fills the rest of the packet, so it has no length field.
+        // The frame fills the rest of the packet, so it has no length field.
         room
     } else {
         let length = wanted.min(room.checked_sub(varint_size(wanted) as u64)?);

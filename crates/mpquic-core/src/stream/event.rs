@@ -39,7 +39,7 @@ pub enum StreamEvent {
         /// The stream.
         id: StreamId,
     },
-    /// More streams of this direction may be opened, after a failed attempt.
+    /// After a failed attempt: the peer now allows more streams of this direction.
     Available {
         /// The direction.
         dir: Dir,

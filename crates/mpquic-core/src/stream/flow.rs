@@ -13,7 +13,7 @@ pub(crate) struct ReceiveCredit {
     announced: u64,
     /// How much of it the peer has used.
     received: u64,
-    /// Units that the application has read, or we have dropped.
+    /// Units read by the application or dropped by us.
     consumed: u64,
     /// How far the peer may be ahead of the application.
     window: u64,

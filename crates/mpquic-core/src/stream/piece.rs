@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 /// many bytes, or half of their datagram.
 const SMALL_SLICE: usize = 600;
 
-/// The memory of a slice besides the datagram that it keeps alive: the count of those who share it.
+/// The memory of a slice besides its datagram, bytes: the reference count of the shared buffer.
 const SHARED: u32 = 64;
 
 /// Largest size of a piece made of gathered slices, in bytes.

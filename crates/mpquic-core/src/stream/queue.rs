@@ -49,9 +49,9 @@ enum Place {
     Absent,
     /// Takes turns.
     Turns,
-    /// Takes turns for all streams that are sent in order.
+    /// The first in-order stream: it takes turns on behalf of all in-order streams.
     Foremost,
-    /// Goes in order, and is not the foremost.
+    /// An in-order stream behind the foremost.
     Waiting,
 }
 
@@ -410,12 +410,12 @@ mod tests {
         }
     }
 
-    /// The rules word by word: for each priority a list of turns, one turn of which may belong to
-    /// all in-order streams.
+    /// A slow model of the rules: each priority has a list of turns, and all in-order streams share
+    /// one turn.
     #[derive(Default)]
     struct Model {
         queued: std::collections::BTreeMap<u32, Rank>,
-        /// The key that takes turns, or `None` for those that go in order.
+        /// The key of a stream that takes turns, or `None` for the turn of in-order streams.
         turns: Vec<(i32, Option<u32>)>,
     }
 

@@ -46,9 +46,9 @@ impl Halves {
     }
 }
 
-/// Finds the halves of a stream. Streams are opened in order, so a lookup takes two indices, and no
-/// hash that a peer could attack. A page is freed when all its streams are closed; a stream with a
-/// long life costs its page, and a pointer for each later page.
+/// Finds the halves of a stream. Streams are opened in order, so a lookup takes two indices, and
+/// needs no hash (which a peer could attack). A page is freed when all its streams are closed: a
+/// long-lived stream keeps its page, and one pointer for each later page.
 #[derive(Debug, Default)]
 pub(crate) struct StreamTable {
     pages: VecDeque<Option<Box<Page>>>,

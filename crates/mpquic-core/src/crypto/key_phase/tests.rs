@@ -7,7 +7,7 @@ const PTO: Duration = Duration::from_millis(100);
 const A: PathId = PathId(0);
 const B: PathId = PathId(1);
 
-/// A key that tells its generation by its tag length and has small limits.
+/// A test key whose tag length is its generation, with small limits.
 struct NumberedKey(usize);
 
 impl PacketKey for NumberedKey {

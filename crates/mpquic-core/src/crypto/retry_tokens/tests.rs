@@ -135,7 +135,7 @@ fn keys_change() {
         tokens(&[127]),
     ];
     for (step, next) in steps.iter().zip(&steps[1..]) {
-        // While some holders are a step ahead, each opens the tokens of the others.
+        // Holders that are one step of the key change apart open each other's tokens.
         assert!(is_good(next, &seal(step)) && is_good(step, &seal(next)));
     }
     assert!(!is_good(&steps[3], &seal(&steps[0])));
@@ -164,7 +164,7 @@ fn initial(dcid: &[u8], token: &[u8], more: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A flood makes a token with each of its packets.
+/// Each packet of a flood uses up one token.
 #[test]
 fn a_key_that_has_sealed_enough_leaves_the_rest_to_the_next() {
     let tokens = tokens(&[3, 5]);
@@ -215,12 +215,12 @@ fn first_initials_get_a_retry_and_come_with_its_token() {
 
     let whole = |datagram: Vec<u8>| assert_eq!(screen(&datagram).0, Some(datagram));
     whole(initial(&[6; 8], token, &[]));
-    // Not a client's first packet, or nothing that we know.
+    // Packets that are not a client's first, and packets of unknown kinds.
     whole(vec![0x40; 30]);
     whole(vec![0xe0, 0, 0, 0, 1, 1, 2, 1, 3, 0]);
     whole(vec![0xc0, 9, 9, 9, 9, 1, 2, 1, 3, 0]);
     whole(Vec::new());
-    // Once the server has answered, what is behind an Initial goes on.
+    // After the server's answer, the packets behind an Initial are forwarded.
     let handshake = [0xe0, 0, 0, 0, 1, 1, 2, 1, 3, 0];
     let behind = screen(&initial(&[7; 8], token, &handshake));
     assert_eq!(behind, (Some(handshake.to_vec()), None));

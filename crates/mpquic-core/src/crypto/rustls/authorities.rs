@@ -1,4 +1,5 @@
-//! Certificates that lead to one of an own list, or stand in it themselves.
+//! Verifiers that trust a list of root certificates. A peer's certificate may be signed by a root,
+//! or be a root itself.
 
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
 };
 
-/// Where each section of a PEM text begins.
+/// The start of each section of a PEM text.
 const BEGIN: &str = "-----BEGIN ";
 
-/// The certificates of a PEM text as roots, and for each one that cannot be used its number in the text,
-/// from 1, and the reason: one broken certificate does not make the others useless.
+/// Reads the certificates of a PEM text as roots. Also returns, for each unusable certificate, its
+/// number in the text (from 1) and the reason. A broken certificate does not affect the others.
 ///
 /// ```
 /// use mpquic_core::crypto::rustls::roots_in_pem;
@@ -30,7 +31,7 @@ const BEGIN: &str = "-----BEGIN ";
 pub fn roots_in_pem(pem: &[u8]) -> (RootCertStore, Vec<String>) {
     let (mut roots, mut left_out) = (RootCertStore::empty(), Vec::new());
     let text = String::from_utf8_lossy(pem);
-    // Each section by itself: one without an end would take the next one with it.
+    // Each section is read alone: a section without an end would swallow the next section.
     let sections = text.split(BEGIN).skip(1);
     let certificates = sections.filter(|section| section.starts_with("CERTIFICATE-----"));
     for (section, number) in certificates.zip(1..) {
@@ -47,15 +48,15 @@ pub fn roots_in_pem(pem: &[u8]) -> (RootCertStore, Vec<String>) {
     (roots, left_out)
 }
 
-/// Whether `refusal` says no more than that `certificate` is one of an authority, and that authority is among
-/// `roots`: whoever has its key could sign another certificate with the same names. `openssl req -x509`
-/// makes such certificates for servers.
+/// True if `certificate` is among `roots`, and `refusal` only objects that it is a certificate of
+/// an authority. The owner of a root's key could sign another certificate with the same names, so
+/// the root itself is as good. `openssl req -x509` makes such certificates for servers.
 fn stands_in(
     roots: &RootCertStore,
     certificate: &CertificateDer<'_>,
     refusal: &rustls::Error,
 ) -> bool {
-    // Names of servers are not looked at yet, the time is: a test would see another order.
+    // webpki reports this error after it has checked the time and before the server's name.
     let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = refusal else {
         return false;
     };
@@ -67,11 +68,11 @@ fn stands_in(
     is_authority && anchor.is_ok_and(|anchor| roots.roots.contains(&anchor))
 }
 
-/// Trusts servers whose certificate leads to one of some roots, or is one of them itself, and is for the name
-/// and the time.
+/// Trusts a server whose certificate is valid now, names the server, and is signed by a root or is
+/// a root itself.
 ///
-/// [`QuicClientConfig::with_roots`](super::QuicClientConfig::with_roots) is the short way; this is for
-/// rustls configurations of one's own.
+/// For rustls configurations of your own; otherwise
+/// [`QuicClientConfig::with_roots`](super::QuicClientConfig::with_roots) does the same.
 #[derive(Debug)]
 pub struct ServerAuthorities {
     roots: Arc<RootCertStore>,
@@ -144,8 +145,8 @@ impl ServerCertVerifier for ServerAuthorities {
     }
 }
 
-/// Trusts clients whose certificate leads to one of some roots, or is one of them itself, and is for the time.
-/// A client without a certificate is refused.
+/// Trusts a client whose certificate is valid now, and is signed by a root or is a root itself. A
+/// client without a certificate is refused.
 #[derive(Debug)]
 pub struct ClientAuthorities {
     roots: Arc<RootCertStore>,

@@ -24,7 +24,7 @@ use crate::crypto::{ClientCrypto, InitialCrypto, InvalidServerName, Keys, Sessio
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// How many session tickets a client keeps for each version.
+/// Session tickets that a client keeps for each QUIC version.
 const TICKETS: usize = 256;
 
 /// A client's TLS configuration.
@@ -32,20 +32,20 @@ const TICKETS: usize = 256;
 /// ```
 /// use mpquic_core::crypto::rustls::QuicClientConfig;
 ///
-/// // What `certificate_fingerprint` gave for the server's certificate.
+/// // The result of `certificate_fingerprint` for the server's certificate.
 /// let fingerprint = [0x5a; 32];
 /// let crypto = QuicClientConfig::with_pin(fingerprint, &[b"h3"])?;
 /// # Ok::<_, mpquic_core::crypto::rustls::TlsConfigError>(())
 /// ```
 pub struct QuicClientConfig {
-    /// For connections in version 1 of QUIC that cannot switch to another one.
+    /// For connections that stay in version 1 of QUIC.
     pub(super) v1: Arc<rustls::ClientConfig>,
-    /// The same in version 2.
+    /// For connections that stay in version 2.
     v2: Arc<rustls::ClientConfig>,
     /// Tickets of all versions, unless `v1` has a store of its own.
     tickets: Option<Arc<ClientTickets>>,
     initial: Suite,
-    /// What makes the rustls configuration with another provider, unless somebody else made it.
+    /// Builds the rustls configuration with another provider; `None` for [`Self::new`].
     recipe: Option<Recipe>,
 }
 
@@ -104,8 +104,8 @@ impl QuicClientConfig {
         )
     }
 
-    /// Trusts servers whose certificate leads to one of `roots`, or is one of them. `alpn` are the application
-    /// protocols to offer, the preferred one first.
+    /// Trusts servers whose certificate is signed by one of `roots`, or is one of `roots`. `alpn`
+    /// are the application protocols to offer, the preferred one first.
     ///
     /// # Errors
     ///
@@ -117,9 +117,9 @@ impl QuicClientConfig {
         })
     }
 
-    /// Trusts the server whose certificate has this SHA-256 (see
-    /// [`certificate_fingerprint`](super::certificate_fingerprint)), whatever its name, issuer and
-    /// dates. `alpn` as for [`Self::with_roots`].
+    /// Trusts a server by the SHA-256 of its certificate (see
+    /// [`certificate_fingerprint`](super::certificate_fingerprint)) alone: name, issuer and dates
+    /// are not checked. `alpn` as for [`Self::with_roots`].
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl QuicClientConfig {
         })
     }
 
-    /// A configuration that `make` makes with the provider it is given.
+    /// A configuration built by `make`, which can be called again for another provider.
     fn by(
         alpn: &[&[u8]],
         make: impl Fn(CryptoProvider) -> Result<rustls::ClientConfig, TlsConfigError>
@@ -204,7 +204,8 @@ impl QuicClientConfig {
         }
     }
 
-    /// A configuration for a connection whose version may change, and what it takes to follow.
+    /// A configuration for a connection whose version may change, and the [`VersionSwitch`] for its
+    /// session.
     fn switchable(&self, version: Version) -> (Arc<rustls::ClientConfig>, VersionSwitch) {
         let mut config = rustls::ClientConfig::clone(self.of(version));
         let names = [secret_log::HANDSHAKE, secret_log::ONE_RTT].concat();
@@ -263,7 +264,7 @@ impl ClientCrypto for QuicClientConfig {
         } else {
             (self.of(version).clone(), None)
         };
-        // `new` has shown that nothing but the name can be at fault.
+        // `new` has made a session with this configuration already, so the error is about the name.
         let inner = quic::ClientConnection::new(config, tls_version(version), name, encoded)
             .map_err(|_| invalid())?;
         Ok(Box::new(TlsSession::client(inner, switch)))

@@ -1,5 +1,5 @@
-//! Reads what a server must know of a ClientHello before TLS starts: the transport parameters,
-//! which have the versions that the client offers.
+//! Reads the transport parameters of a ClientHello, which a server needs before TLS starts: they
+//! name the client's QUIC versions.
 
 use quinn_proto::Side;
 
@@ -94,7 +94,8 @@ mod tests {
         }
         let found = FirstFlight::Complete(Some(Box::new(parameters)));
         assert_eq!(read(&hello), found);
-        // With a session ID, which QUIC has no use for (RFC 9001 section 8.4): whether that is a fault is for TLS to say.
+        // With a session ID, which QUIC does not use (RFC 9001 section 8.4); TLS decides whether to
+        // refuse it.
         let length_at = 4 + 2 + 32;
         assert_eq!(hello[length_at], 0);
         let mut with_session = hello.clone();

@@ -7,8 +7,8 @@ use super::next_secrets::NextSecrets;
 use crate::crypto::{ExportError, HandshakeData, KeyPair, PacketKey, Session};
 use crate::error::{Fault, TransportError};
 
-/// A server's session after the handshake. It replaces that of rustls, which keeps several
-/// kilobytes that only a handshake needs.
+/// A server's session after the handshake. It replaces the rustls session, which would keep several
+/// kilobytes of handshake state.
 pub(super) struct CompletedServer {
     pub(super) data: Option<HandshakeData>,
     pub(super) peer_certificates: Option<Vec<CertificateDer<'static>>>,

@@ -1,8 +1,8 @@
-//! QUIC keys from given traffic secrets, for another version than the one the session started with.
+//! QUIC keys from given traffic secrets, for a version other than that of the session's start.
 //!
-//! rustls fixes the version of QUIC when a session starts. After that, the only keys it makes for
-//! any version are those of Initial packets, from a connection ID. [`suite_with_given_secrets`]
-//! returns a cipher suite with which it uses our traffic secrets instead.
+//! rustls fixes the QUIC version when a session starts. For other versions it only derives keys of
+//! Initial packets, from a connection ID. [`suite_with_given_secrets`] returns a cipher suite that
+//! makes this derivation use our traffic secrets instead.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -70,7 +70,7 @@ impl Derivation {
     }
 }
 
-/// HKDF-Expand-Label (RFC 8446 section 7.1): calls HKDF-Expand with what it is to expand.
+/// HKDF-Expand-Label (RFC 8446 section 7.1): builds the `HkdfLabel` and passes it to `expand`.
 pub(super) fn with_label<T>(
     label: &[u8],
     context: &[u8],
@@ -115,7 +115,7 @@ fn suite_with_given_secrets(suite: &'static Tls13CipherSuite) -> &'static Tls13C
     copy
 }
 
-/// HKDF, except that extracting the secret of Initial packets returns the secrets it was given.
+/// HKDF, except that the extraction for Initial packets returns the given secrets unchanged.
 struct GivenSecrets(&'static dyn Hkdf);
 
 impl Hkdf for GivenSecrets {
@@ -141,7 +141,8 @@ impl Hkdf for GivenSecrets {
     }
 }
 
-/// The step after the extraction, which chooses a side: its secret, as it was given.
+/// The result of the extraction: expanding the label `client in` returns the client's given secret,
+/// any other label the server's.
 struct Given {
     client: OkmBlock,
     server: OkmBlock,

@@ -22,7 +22,7 @@ pub(super) fn initial_keys(
     convert_keys(suite.keys(destination, side, tls_version(version)))
 }
 
-/// The keys of a level as rustls gives them.
+/// Converts the rustls keys of a level.
 pub(in crate::crypto) fn convert_keys(keys: quic::Keys) -> Keys {
     Keys {
         header: KeyPair {
@@ -36,8 +36,8 @@ pub(in crate::crypto) fn convert_keys(keys: quic::Keys) -> Keys {
     }
 }
 
-/// Always builds the nonce with the path ID: for path 0, which is the path of all packets that
-/// are not 1-RTT, that is the nonce of RFC 9001 (MP-033).
+/// Always builds the nonce with the path ID. All Initial, Handshake and 0-RTT packets are on path
+/// 0, whose nonce equals that of RFC 9001 (MP-033).
 pub(in crate::crypto) struct TlsPacketKey(pub(in crate::crypto) Box<dyn quic::PacketKey>);
 
 impl PacketKey for TlsPacketKey {

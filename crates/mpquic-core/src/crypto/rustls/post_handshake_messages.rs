@@ -3,7 +3,8 @@
 
 use crate::error::{Fault, TransportError};
 
-/// The longest message that is looked at, bytes without the header. rustls refuses longer ones.
+/// The longest message that is checked, in bytes without its header. rustls refuses longer
+/// messages.
 const MAX_MESSAGE: usize = 0xffff;
 /// Bytes of type and length.
 const HEADER: usize = 4;
@@ -49,7 +50,7 @@ impl PostHandshakeMessages {
     }
 }
 
-/// The limit of early data in a ticket (RFC 8446 section 4.6.1), if it has one.
+/// The `max_early_data_size` of a ticket (RFC 8446 section 4.6.1), if present.
 fn max_early_data(ticket: &[u8]) -> Option<u32> {
     // Lifetime and age_add come first.
     let (_, rest) = ticket.split_at_checked(8)?;
@@ -66,13 +67,13 @@ fn max_early_data(ticket: &[u8]) -> Option<u32> {
     None
 }
 
-/// What follows a length of one byte, and the rest.
+/// Splits off a field that begins with its length in one byte.
 fn split_short(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = data.split_first()?;
     rest.split_at_checked((*length).into())
 }
 
-/// What follows a length of two bytes, and the rest.
+/// Splits off a field that begins with its length in two bytes.
 fn split_long(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = data.split_first_chunk::<2>()?;
     rest.split_at_checked(u16::from_be_bytes(*length).into())

@@ -1,5 +1,5 @@
-//! [`SecretLog`]: rustls gives some secrets only to its key log for debugging, so they are taken
-//! from there.
+//! [`SecretLog`]: a rustls key log that keeps secrets for us, because rustls has no other interface
+//! to them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,14 +14,14 @@ pub(super) const HANDSHAKE: [&str; 2] = [
     "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
     "SERVER_HANDSHAKE_TRAFFIC_SECRET",
 ];
-/// The same of the 1-RTT level.
+/// Names of both secrets of the 1-RTT level.
 pub(super) const ONE_RTT: [&str; 2] = ["CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0"];
-/// Name of what keying material is exported from.
+/// Name of the secret from which keying material is exported.
 pub(super) const EXPORTER: &str = "EXPORTER_SECRET";
 
 /// The log of one session, which keeps the secrets with certain names.
 pub(super) struct SecretLog {
-    /// The configured log, which gets all secrets as well.
+    /// The application's key log, which also receives all secrets.
     log: Arc<dyn KeyLog>,
     kept: Mutex<Vec<(&'static str, Option<OkmBlock>)>>,
 }

@@ -40,20 +40,20 @@ use crate::wire::transport_parameters::TransportParameters;
 pub struct QuicServerConfig {
     pub(super) inner: Arc<rustls::ServerConfig>,
     initial: Suite,
-    /// Made here, not by somebody who may have asked for more than can be seen in it.
+    /// Built by this module. rustls does not show all settings of a finished configuration, so
+    /// another one cannot be rebuilt with other key exchanges.
     is_ours: bool,
 }
 
 impl QuicServerConfig {
     /// Wraps a configuration. Its `max_early_data_size` must be 0 (no 0-RTT) or `u32::MAX`.
-    /// Sessions and tickets are marked with the version of QUIC they come from and with the limits
-    /// of their connection: they are not resumed in another version, nor if one of these limits is
-    /// lower now.
+    /// Sessions and tickets carry the QUIC version and the limits of their connection. A session is
+    /// resumed only in the same version, and only if no limit has become lower.
     ///
     /// # Errors
     ///
-    /// [`TlsConfigError`] if its provider, its versions of TLS or its limit of early data are not fit
-    /// for multipath QUIC.
+    /// [`TlsConfigError`] if the provider, the TLS versions or the limit of early data do not suit
+    /// multipath QUIC.
     pub fn new(inner: Arc<rustls::ServerConfig>) -> Result<Self, TlsConfigError> {
         let initial = checked_initial_suite(inner.crypto_provider())?;
         quic::ServerConnection::new(inner.clone(), quic::Version::V1, Vec::new())?;
@@ -69,7 +69,7 @@ impl QuicServerConfig {
     ///
     /// # Errors
     ///
-    /// [`TlsConfigError`] if key and certificate do not belong together or are of no known kind.
+    /// [`TlsConfigError`] if the key does not belong to the certificate, or its type is unknown.
     pub fn with_certificate(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -82,7 +82,7 @@ impl QuicServerConfig {
     ///
     /// # Errors
     ///
-    /// As [`Self::with_certificate`], or because the provider is not fit for multipath QUIC.
+    /// As [`Self::with_certificate`], and if the provider does not suit multipath QUIC.
     pub fn with_provider(
         provider: Arc<CryptoProvider>,
         chain: Vec<CertificateDer<'static>>,
@@ -95,13 +95,14 @@ impl QuicServerConfig {
         Self::finish(config, alpn)
     }
 
-    /// Identifies the server by its public key alone, without a certificate (RFC 7250), accepts 0-RTT and
-    /// speaks the given protocols, the preferred one first. Returns the public key, which clients have to
-    /// know: [`QuicClientConfig::with_raw_public_key`](super::QuicClientConfig::with_raw_public_key).
+    /// Identifies the server by its public key alone, without a certificate (RFC 7250), accepts
+    /// 0-RTT and speaks the given protocols, the preferred one first. Also returns the public key,
+    /// which clients pass to
+    /// [`QuicClientConfig::with_raw_public_key`](super::QuicClientConfig::with_raw_public_key).
     ///
     /// # Errors
     ///
-    /// [`TlsConfigError`] if the key is of no known kind.
+    /// [`TlsConfigError`] if the type of the key is unknown.
     pub fn with_raw_public_key(
         key: PrivateKeyDer<'static>,
         alpn: &[&[u8]],
@@ -123,8 +124,9 @@ impl QuicServerConfig {
         Ok((Self::finish(config, alpn)?, public))
     }
 
-    /// Sessions can be resumed at each server with the same tickets. Turns 0-RTT off: a server cannot tell
-    /// which data came to another one before (RFC 9001 section 9.2).
+    /// Lets clients resume sessions at every server with the same tickets. Turns 0-RTT off, because
+    /// a server cannot detect a replay of data that another server has accepted (RFC 9001 section
+    /// 9.2).
     #[must_use]
     pub fn with_shared_tickets(mut self, tickets: Arc<SharedTickets>) -> Self {
         let config = Arc::make_mut(&mut self.inner);
@@ -133,8 +135,8 @@ impl QuicServerConfig {
         self
     }
 
-    /// The same configuration, with these key exchanges of those that its provider has. Sessions and
-    /// tickets are the same.
+    /// A copy of the configuration with other key exchanges, as far as its provider has them. The
+    /// copy shares sessions and tickets.
     ///
     /// # Errors
     ///
@@ -203,8 +205,8 @@ impl ServerCrypto for QuicServerConfig {
     ) -> Result<Box<dyn Session>, TransportError> {
         let mut encoded = Vec::with_capacity(PARAMETERS_LENGTH);
         parameters.encode(Side::Server, &mut encoded);
-        // rustls gives this secret only to its key log, which connections would share, so each gets
-        // a configuration of its own.
+        // rustls passes the exporter's secret only to the key log. Each connection gets its own
+        // copy of the configuration, because a shared log would mix the secrets of all connections.
         let mut config = rustls::ServerConfig::clone(&self.inner);
         let terms = Terms::new(version, parameters);
         let all = config.session_storage;

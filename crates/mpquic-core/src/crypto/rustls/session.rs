@@ -1,4 +1,4 @@
-//! [`TlsSession`]: the TLS state of one connection as rustls keeps it.
+//! [`TlsSession`]: the rustls state of one connection.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ pub(super) struct TlsSession {
     next_secrets: Option<NextSecrets>,
     /// Client that offers several versions.
     switch: Option<VersionSwitch>,
-    /// Server: what is needed to export keying material when rustls is gone.
+    /// Server: the log with the exporter's secret, needed after the rustls state is dropped.
     exporter_secret: Option<Arc<SecretLog>>,
-    /// Client: what the server says after the handshake.
+    /// Client: checks the server's messages after the handshake.
     post_handshake: PostHandshakeMessages,
 }
 
-/// What a client's session needs to follow a server to another version.
+/// The parts of a client's session for a switch to the server's version.
 pub(super) struct VersionSwitch {
     secrets: Arc<SecretLog>,
     tickets: Option<Arc<ConnectionTickets>>,
@@ -43,7 +43,8 @@ pub(super) struct VersionSwitch {
 }
 
 impl VersionSwitch {
-    /// `secrets` is the session's log, `tickets` its store, if that knows versions.
+    /// `secrets` is the session's key log. `tickets` is its ticket store, if the store separates
+    /// versions.
     pub(super) fn new(secrets: Arc<SecretLog>, tickets: Option<Arc<ConnectionTickets>>) -> Self {
         Self {
             secrets,
@@ -92,7 +93,8 @@ impl TlsSession {
         Some(convert_keys(self.derivation(version)?.keys(secrets?)))
     }
 
-    /// What exports keying material without rustls; on a server, and only once.
+    /// An exporter of keying material that works without rustls. Servers only; the second call
+    /// returns `None`.
     fn exporter(&self) -> Option<Exporter> {
         let suite = self.inner.negotiated_cipher_suite()?.tls13()?;
         let secret = self.exporter_secret.as_ref()?.take(secret_log::EXPORTER)?;
@@ -117,8 +119,9 @@ impl Session for TlsSession {
         let protocol = self.inner.alpn_protocol();
         let server_name = self.server_name();
         let key_exchange = self.key_exchange();
-        // The group is the last that a server decides on: it may ask for another ClientHello before that
-        // (HelloRetryRequest). A client learns the protocol later, if there is one.
+        // A server decides on the group last, perhaps after a second ClientHello
+        // (HelloRetryRequest). A client learns the application protocol later, or at the end if
+        // none was negotiated.
         let is_known = match &self.inner {
             Connection::Client(client) => protocol.is_some() || !client.is_handshaking(),
             Connection::Server(_) => key_exchange.is_some(),
@@ -264,7 +267,7 @@ impl Session for TlsSession {
     }
 }
 
-/// What the user is told; the details go to the log.
+/// The reason for the user; details are logged.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "rustls has many errors, may get more, and most are alike to the user"

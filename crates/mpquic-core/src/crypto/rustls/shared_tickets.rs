@@ -1,4 +1,4 @@
-//! [`SharedTickets`]: TLS sessions that each server of a fleet resumes.
+//! [`SharedTickets`]: session tickets that every server of a fleet can open.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,12 +14,12 @@ use crate::crypto::tokens::{TokenKey, is_fresh, put_time, take_time};
 /// Seals TLS sessions into tickets that each server with the same secret opens: a returning client
 /// resumes its session at any of them, also after a restart.
 ///
-/// The secret is as valuable as the private key of a certificate: who knows it can pose as the server to
-/// clients that resume a session. What connections carried stays secret, for each has a key exchange of
-/// its own.
+/// Guard the secret like the private key of a certificate: with it, an attacker can pose as the
+/// server to clients that resume a session. Past connections stay confidential, because each
+/// connection has its own key exchange.
 ///
-/// Servers with shared tickets accept no 0-RTT data, because a server cannot know whether another
-/// one has had the same data.
+/// Servers with shared tickets accept no 0-RTT data, because a server cannot detect data that
+/// another server has accepted before.
 ///
 /// # Examples
 ///
@@ -51,7 +51,7 @@ pub struct SharedTickets {
 
 struct Keys {
     seals: TokenKey,
-    /// Those that open tickets as well.
+    /// Further keys, which only open tickets.
     others: Vec<TokenKey>,
 }
 
@@ -66,10 +66,11 @@ impl Keys {
 }
 
 impl SharedTickets {
-    /// How long a ticket is good.
+    /// Validity of a ticket.
     pub const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
-    /// Tickets with this secret, which may also be the secret of a server's tokens.
+    /// Tickets with keys derived from `secret`. A server may use the same secret for its address
+    /// validation tokens.
     pub fn new(secret: [u8; 32]) -> Self {
         Self {
             keys: RwLock::new(Keys::new(secret, &[])),
@@ -78,14 +79,14 @@ impl SharedTickets {
         }
     }
 
-    /// The wall clock that tells the age of tickets; the system's by default.
+    /// Sets the wall clock for the age of tickets; by default, the system's clock.
     #[must_use]
     pub fn time_source(mut self, clock: Arc<dyn TimeSource>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// From now on, tickets are sealed with `secret`. Tickets sealed with it or with one of
+    /// Seals tickets with `secret` from now on. Tickets sealed with `secret` or with one of
     /// `others` are valid.
     pub fn change(&self, secret: [u8; 32], others: &[[u8; 32]]) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// What proves an address is no session, though the secret is the same.
+    /// An address validation token is not taken for a ticket, even if both have the same secret.
     #[test]
     fn a_token_is_no_ticket() {
         let mut text = Vec::new();

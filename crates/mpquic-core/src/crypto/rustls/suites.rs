@@ -1,4 +1,5 @@
-//! The provider of TLS, its suites and key exchanges, and whether they do for multipath QUIC.
+//! The provider of TLS, its cipher suites and key exchanges, and the checks that they suit
+//! multipath QUIC.
 
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::quic::{self, Suite};
@@ -13,13 +14,14 @@ pub(super) const PARAMETERS_LENGTH: usize = 256;
 /// Why a rustls configuration cannot be used for multipath QUIC.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TlsConfigError {
-    /// Initial packets need this suite (RFC 9001 section 5), and no provider has it.
+    /// No provider has the suite of Initial packets (RFC 9001 section 5).
     #[error("no TLS provider has TLS13_AES_128_GCM_SHA256")]
     NoInitialSuite,
-    /// The provider's keys of this suite do not know path IDs.
+    /// The provider's keys of this suite cannot use a path ID.
     #[error("the TLS provider's {0:?} does not support multipath QUIC")]
     NoMultipath(CipherSuite),
-    /// The configuration was made by rustls, whose provider has decided on the key exchange.
+    /// The configuration was built outside this crate, and its provider has fixed the key
+    /// exchanges.
     #[error(
         "a TLS configuration that was made elsewhere keeps its key exchange: make it with `KeyExchange::{0:?}.provider()`"
     )]
@@ -29,14 +31,15 @@ pub enum TlsConfigError {
     Tls(#[from] rustls::Error),
 }
 
-/// Which ways to agree on the secrets of a connection a client offers, or a server takes.
+/// The key exchanges that a client offers or a server accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum KeyExchange {
-    /// X25519MLKEM768 first (draft-ietf-tls-ecdhe-mlkem), and elliptic curves for peers that do not
-    /// have it: whoever records a connection cannot read it with a quantum computer later. A client's
-    /// ClientHello takes two datagrams.
+    /// Prefers X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem), and falls back to elliptic curves for
+    /// older peers. A quantum computer cannot decrypt recordings of such a connection later. A
+    /// client's ClientHello takes two datagrams.
     ///
-    /// The feature `aws-lc-rs` has it. With `ring` alone, this is the same as [`Self::Classical`].
+    /// X25519MLKEM768 needs the feature `aws-lc-rs`. With `ring` alone, this variant equals
+    /// [`Self::Classical`].
     #[default]
     Hybrid,
     /// Elliptic curves only. A client's ClientHello fits one datagram.
@@ -51,7 +54,7 @@ impl KeyExchange {
         provider
     }
 
-    /// False for [`Self::Hybrid`] if the compiled-in provider does not have it.
+    /// False for [`Self::Hybrid`] if the compiled-in provider lacks X25519MLKEM768.
     pub fn is_available(self) -> bool {
         match self {
             Self::Hybrid => provider().kx_groups.into_iter().any(is_post_quantum),
@@ -59,7 +62,7 @@ impl KeyExchange {
         }
     }
 
-    /// Leaves these key exchanges to a provider, of those it has.
+    /// Sorts or removes the key exchanges of a provider accordingly.
     pub(super) fn restrict(self, provider: &mut CryptoProvider) {
         match self {
             Self::Hybrid => {
@@ -100,9 +103,9 @@ pub(super) fn tls_version(version: Version) -> quic::Version {
     }
 }
 
-/// The suite of Initial packets (RFC 9001 section 5), from the compiled-in provider if this one
-/// does not have it. First checks that all suites support path IDs: rustls does not demand that of
-/// a provider, and would fail at every packet.
+/// The suite of Initial packets (RFC 9001 section 5), from `wanted` or else from the compiled-in
+/// provider. First checks that all suites support path IDs: rustls accepts a provider without this
+/// support, and would fail at every packet.
 pub(super) fn checked_initial_suite(wanted: &CryptoProvider) -> Result<Suite, TlsConfigError> {
     for suite in &wanted.cipher_suites {
         let Some(quic) = suite.tls13().and_then(|suite| suite.quic_suite()) else {

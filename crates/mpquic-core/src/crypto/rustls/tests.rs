@@ -46,7 +46,7 @@ fn parameters(credit: u64) -> TransportParameters {
 struct Pair {
     client: Box<dyn Session>,
     server: Box<dyn Session>,
-    /// The latest: 1-RTT keys in the end.
+    /// The latest keys; at the end, 1-RTT keys.
     client_keys: Option<Keys>,
     server_keys: Option<Keys>,
 }
@@ -79,7 +79,7 @@ impl Pair {
         }
     }
 
-    /// Moves all the bytes there are.
+    /// Moves handshake bytes in both directions until none are left.
     fn handshake(&mut self) -> Result<(), TransportError> {
         for _ in 0..10 {
             for bytes in write_all(&mut *self.client, &mut self.client_keys) {
@@ -93,7 +93,7 @@ impl Pair {
     }
 }
 
-/// What a session wants to send, one piece for each level, and its latest keys.
+/// The bytes that a session sends, one piece for each level, and its latest keys.
 fn write_all(session: &mut dyn Session, keys: &mut Option<Keys>) -> Vec<Vec<u8>> {
     let mut levels = Vec::new();
     loop {
@@ -198,7 +198,7 @@ fn a_server_remembers_the_handshake_and_goes_on_with_keys() {
     }
     let error = pair.server.read_handshake(&[24, 0, 0, 1, 0]).unwrap_err();
     assert_eq!(error.fault, Fault::TlsAfterHandshake);
-    // Tickets are still to come: a client's TLS goes on.
+    // A client keeps its rustls session, as tickets are still to come.
     assert!(pair.client.finish_handshake().is_none());
 }
 
@@ -370,7 +370,7 @@ fn headers_too_short_for_a_sample_stay_masked() {
     assert!(!keys.header.remote.decrypt(usize::MAX, &mut [0; 40]));
 }
 
-/// Sends everything the client has to say, which switches to the server's version then.
+/// Delivers all of the client's bytes, then switches the client to the server's version.
 fn switch(pair: &mut Pair, chosen: Version) {
     for bytes in write_all(&mut *pair.client, &mut pair.client_keys) {
         pair.server.read_handshake(&bytes).unwrap();
@@ -416,7 +416,7 @@ fn rfc_9369_4_1_a_client_follows_its_server_to_another_version() {
     }
 }
 
-/// RFC 9369 section 5: tickets are for the version that was chosen, on both sides.
+/// RFC 9369 section 5: client and server use a ticket only in the version chosen by its connection.
 #[test]
 fn rfc_9369_5_tickets_are_good_in_one_version() {
     use Version::{V1, V2};
@@ -433,7 +433,7 @@ fn rfc_9369_5_tickets_are_good_in_one_version() {
     assert!(!resumes([V1, V1]) && !resumes([V1, V2]));
     assert!(resumes([V2, V2]));
 
-    // A server does not take tickets of another version than the one it chooses.
+    // A server refuses tickets of a version other than its choice.
     let mut pair = Pair::of_versions(&client, &server, [V2, V1]);
     assert!(pair.client.zero_rtt_keys().is_some());
     switch(&mut pair, V1);
@@ -442,7 +442,7 @@ fn rfc_9369_5_tickets_are_good_in_one_version() {
     assert_eq!(pair.client.zero_rtt_accepted(), Some(false));
 }
 
-/// A store of the application's own has tickets of version 1 only.
+/// A ticket store from the application only gets tickets of version 1.
 #[test]
 fn a_store_of_its_own_gets_no_tickets_of_other_versions() {
     use Version::{V1, V2};

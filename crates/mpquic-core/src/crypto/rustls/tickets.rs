@@ -1,5 +1,5 @@
-//! Session tickets, each good for one version of QUIC (RFC 9369 section 5), and for servers whose
-//! limits are not lower than when it was given (RFC 9000 section 7.4.1).
+//! Session tickets. A ticket is valid in one QUIC version (RFC 9369 section 5), and only while the
+//! server's limits are no lower than at its issue (RFC 9000 section 7.4.1).
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::wire::transport_parameters::{TransportParameters, ZERO_RTT_LIMITS};
 pub(super) struct ClientTickets([Arc<ClientSessionMemoryCache>; Version::ALL.len()]);
 
 impl ClientTickets {
-    /// Keeps so many tickets for each version.
+    /// Keeps `count` tickets for each version.
     pub(super) fn new(count: usize) -> Self {
         Self(Version::ALL.map(|_| Arc::new(ClientSessionMemoryCache::new(count))))
     }
@@ -34,7 +34,7 @@ impl ClientTickets {
     }
 }
 
-/// Tickets for one connection: those of its version, which may change before any arrive.
+/// The tickets of one connection's version. The version may change before the first ticket arrives.
 pub(super) struct ConnectionTickets {
     all: Arc<ClientTickets>,
     version: AtomicUsize,
@@ -102,8 +102,8 @@ impl ClientSessionStore for ConnectionTickets {
     }
 }
 
-/// What 0-RTT data relies on, which a server keeps with each session: the version of QUIC, and limits
-/// that may rise but not fall.
+/// The QUIC version and the limits on which 0-RTT data relies. A server stores them with each
+/// session; later limits may be higher, never lower.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     version: Version,
@@ -130,7 +130,7 @@ impl Terms {
             .collect()
     }
 
-    /// The session itself, if the server still keeps to its terms.
+    /// The session without its terms, if the server still keeps to them.
     fn strip_from(&self, mut session: Vec<u8>) -> Option<Vec<u8>> {
         let (rest, limits) = session.split_last_chunk::<{ 8 * ZERO_RTT_LIMITS }>()?;
         let (rest, version) = rest.split_last_chunk()?;
@@ -198,7 +198,7 @@ impl ProducesTickets for ServerTickets {
 mod tests {
     use super::*;
 
-    /// Tickets that anybody could read.
+    /// A ticketer without encryption.
     #[derive(Debug)]
     struct Open;
 
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(taken(Version::V1, 1001).as_deref(), Some(&b"session"[..]));
         assert_eq!(taken(Version::V1, 999), None);
         assert_eq!(taken(Version::V2, 1000), None);
-        // Of a server that knew no terms.
+        // A ticket from a server that stored no terms.
         assert_eq!(tickets(Version::V1, 1000).decrypt(b"session"), None);
     }
 }

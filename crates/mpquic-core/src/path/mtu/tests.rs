@@ -205,7 +205,7 @@ proptest! {
         prop_assert!(probes <= 1 + 3 * 12 + unlucky.len(), "{probes}");
     }
 
-    /// A path whose capacity changes: whatever it becomes, data soon passes and is soon large.
+    /// After each change of the path's largest datagram, data soon passes and soon fills it.
     #[test]
     fn the_mtu_follows_a_path_that_changes(
         capacities in prop::collection::vec(1200..4000u16, 1..8),

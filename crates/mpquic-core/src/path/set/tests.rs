@@ -320,7 +320,7 @@ fn a_client_moves_to_a_preferred_address_that_works() {
         let mut outbox = Outbox::for_tests();
         let (slot, shared) = paths.slot_and_shared(FIRST).unwrap();
         slot.peer_cids.add_preferred(cid(9), [9; 16]);
-        // An ID for the path itself, which has none here, and one for each probe.
+        // The path needs a connection ID for itself, and one more for each probe.
         for n in [2, 3] {
             assert!(slot.on_new_connection_id(&new_cid(n), &mut outbox).is_ok());
         }

@@ -214,7 +214,7 @@ fn gaps_are_bounded_by_the_bytes_held() {
     assert_eq!(packets, (27_000, None));
 }
 
-/// What an unordered reader was given must be remembered, too.
+/// The ranges that an unordered reader has read are kept in memory, so their number is bounded.
 #[test]
 fn gaps_that_an_unordered_reader_leaves_are_bounded() {
     let config = checked(TransportOptions {
@@ -329,7 +329,7 @@ fn duplicates_do_not_widen_receive_windows() {
     assert!(windows(&streams) > initial, "{:?}", windows(&streams));
 }
 
-/// However fast data arrives, a peer that asks for more of what nobody reads gets no more.
+/// Fast arrival and STREAM_DATA_BLOCKED do not widen the window of an unread stream.
 #[test]
 fn the_window_of_a_stream_does_not_grow_while_it_is_not_read() {
     let mut streams = client(&small());
@@ -349,7 +349,7 @@ fn the_window_of_a_stream_does_not_grow_while_it_is_not_read() {
     assert_eq!(drain(&mut streams), [Frame::MaxData(2010)]);
 }
 
-/// What is missing may take several round trips to arrive, which is no fault of the reader.
+/// A gap may last several round trips; meanwhile the reader counts as waiting.
 #[test]
 fn the_window_of_a_stream_grows_while_its_reader_waits_for_a_gap() {
     let mut streams = client(&small());

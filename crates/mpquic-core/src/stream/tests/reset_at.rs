@@ -41,7 +41,7 @@ fn reading(bytes: u64) -> (StreamSet, StreamId) {
     (client, id)
 }
 
-/// Bytes that can be read, and how it ends.
+/// Reads to the end, and returns the number of bytes and the error, if any.
 fn read(streams: &mut StreamSet, id: StreamId, ordered: bool) -> (u64, Option<ReadStreamError>) {
     let mut bytes = 0;
     loop {
@@ -67,8 +67,8 @@ fn data_bytes(frames: &[Frame]) -> u64 {
     lengths.sum()
 }
 
-/// Section 5: what was not sent yet beyond the reliable size never will be, and the frame waits
-/// until the rest was, as its final size needs credit.
+/// Section 5: unsent bytes beyond the reliable size are never sent. The frame leaves after the
+/// reliable bytes, because its final size needs flow control credit.
 #[test]
 fn section_4_the_frame_waits_for_the_reliable_bytes() {
     let (mut client, id) = writing(5000);
@@ -92,9 +92,8 @@ fn section_4_the_frame_waits_for_the_reliable_bytes() {
 
 #[test]
 fn section_4_no_frame_exceeds_the_peers_limits() {
-    let (mut client, id) = writing(5000);
+    let (mut client, _) = writing(5000);
     client.on_zero_rtt_rejected();
-    let _ = id;
     let parameters = TransportParameters {
         initial_max_data: 2000,
         initial_max_stream_data_uni: 4000,
@@ -112,7 +111,7 @@ fn section_4_no_frame_exceeds_the_peers_limits() {
     assert_eq!(resets(&drain(&mut client)), [cut(id, 7, 3000, 3000)]);
 }
 
-/// Section 5: lost bytes below the reliable size are sent again, others are not.
+/// Section 5: lost bytes are sent again only below the reliable size.
 #[test]
 fn section_5_only_the_beginning_is_sent_again() {
     let (mut client, id) = writing(3000);
@@ -178,7 +177,7 @@ fn section_5_2_the_reliable_size_may_shrink_and_never_grow() {
     );
     let third = next_packet(&mut client, 2000).expect("another reset");
     assert_eq!(third.frames(), [cut(id, 7, 900, 200)]);
-    // Acknowledgements of the earlier frame do not end it.
+    // An acknowledgement of an earlier frame does not end the sending half.
     first.report(&mut client, Fate::Acked);
     second.report(&mut client, Fate::Acked);
     assert_eq!(client.open_halves().0, 1);
@@ -237,7 +236,7 @@ fn section_3_a_peer_without_the_parameter_gets_no_frame() {
     );
 }
 
-/// The bytes come first, in whichever order the frames arrive, then the reset.
+/// The reliable bytes are read before the reset, in whichever order the frames arrive.
 #[test]
 fn section_5_the_beginning_is_read_before_the_reset() {
     let reset = Some(ReadStreamError::Reset(code(9)));
@@ -270,7 +269,7 @@ fn section_5_the_beginning_is_read_before_the_reset() {
         );
         let left = if ordered { 300 } else { 100 };
         assert_eq!(read(&mut client, id, ordered), (left, reset));
-        // All credit is back, also for bytes that never arrived.
+        // All flow control credit has returned, also that of bytes that never arrived.
         assert_eq!(client.receive_windows.credit.held(), 0);
         assert_eq!(client.receive_windows.credit.received(), 1000);
         assert!(client.recv_stream(id).read_chunk(1, ordered).is_err());
@@ -278,9 +277,9 @@ fn section_5_the_beginning_is_read_before_the_reset() {
     }
 }
 
-/// A waiting reader with the whole beginning hears of the reset.
+/// A reader that has read all reliable bytes learns of the reset at once.
 #[test]
-fn section_5_a_reset_without_anything_left_to_read_is_told_at_once() {
+fn section_5_reset_after_the_last_reliable_byte_is_reported_at_once() {
     let (mut client, id) = reading(300);
     assert_eq!(
         read(&mut client, id, true),
@@ -298,18 +297,17 @@ fn section_5_a_reset_without_anything_left_to_read_is_told_at_once() {
 fn section_5_2_a_smaller_size_counts_and_a_larger_one_does_not() {
     let reset = Some(ReadStreamError::Reset(code(9)));
     let (mut client, id) = reading(300);
-    for (size, readable) in [(700, 300), (300, 300), (600, 300)] {
+    for size in [700, 300, 600] {
         give(&mut client, cut(id, 9, 1000, size)).expect("valid");
-        let _ = readable;
     }
     assert_eq!(read(&mut client, id, true), (300, reset));
-    // RESET_STREAM means 0.
+    // RESET_STREAM counts as a reliable size of 0.
     let (mut client, id) = reading(300);
     give(&mut client, cut(id, 9, 1000, 700)).expect("valid");
     give(&mut client, whole(id, 9, 1000)).expect("valid");
     give(&mut client, cut(id, 9, 1000, 800)).expect("valid");
     assert_eq!(read(&mut client, id, true), (0, reset));
-    // And so does a reliable size of 0.
+    // A reliable size of 0 also discards all data.
     let (mut client, id) = reading(300);
     give(&mut client, cut(id, 9, 1000, 0)).expect("valid");
     assert_eq!(read(&mut client, id, true), (0, reset));
@@ -359,7 +357,7 @@ fn section_4_the_final_size_counts_for_flow_control() {
     fails_with(give(&mut streams, second), Fault::DataBeyondLimit);
 }
 
-/// A reader that stops listens to neither.
+/// After `stop`, the reset ends the receiving half although reliable bytes are missing.
 #[test]
 fn a_stopped_stream_ends_with_the_reset() {
     let (mut client, id) = reading(300);
@@ -369,10 +367,10 @@ fn a_stopped_stream_ends_with_the_reset() {
     assert_eq!(client.receive_windows.credit.held(), 0);
 }
 
-/// draft-ietf-quic-reliable-stream-reset-11 section 3: a side without the announcement takes plain
-/// resets all the same.
+/// draft-ietf-quic-reliable-stream-reset-11 section 3: a side that does not announce the parameter
+/// still takes RESET_STREAM.
 #[test]
-fn a_side_that_takes_no_beginnings_takes_resets() {
+fn side_without_reset_stream_at_takes_plain_resets() {
     let mut options = options();
     options.reset_stream_at = false;
     let mut client = client(&checked(options));

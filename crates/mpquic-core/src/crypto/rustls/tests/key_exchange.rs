@@ -1,4 +1,4 @@
-//! Which key exchange two sessions agree on.
+//! Tests of the key exchange on which two sessions agree.
 
 use super::*;
 use crate::key_exchange::KeyExchangeGroup;
@@ -7,7 +7,7 @@ use crate::key_exchange::KeyExchangeGroup;
 const SUPPORTED_GROUPS: u16 = 10;
 const KEY_SHARE: u16 = 51;
 
-/// The groups that a ClientHello names, and those that it brings a key for.
+/// The groups that a ClientHello offers, and the groups with a key share.
 fn offered(hello: &[u8]) -> [Vec<u16>; 2] {
     let number = |at: usize| u16::from_be_bytes([hello[at], hello[at + 1]]);
     // Header, version, random, session ID; cipher suites; compression methods.
@@ -55,7 +55,8 @@ fn agreed(pair: &Pair) -> [Option<KeyExchangeGroup>; 2] {
     [&pair.client, &pair.server].map(|session| session.handshake_data().unwrap().key_exchange)
 }
 
-/// draft-ietf-tls-ecdhe-mlkem: the hybrid is what a client likes best, and it does not fit one datagram.
+/// draft-ietf-tls-ecdhe-mlkem: a client prefers the hybrid group, whose key share makes the
+/// ClientHello too long for one datagram.
 #[cfg(feature = "aws-lc-rs")]
 #[test]
 fn clients_offer_the_hybrid_first_and_servers_take_it() {
@@ -65,7 +66,8 @@ fn clients_offer_the_hybrid_first_and_servers_take_it() {
     assert!(hello.len() > 1200, "{}", hello.len());
     let [groups, shares] = offered(&hello);
     assert_eq!(groups[0], hybrid.0);
-    // A server without the hybrid need not ask for another ClientHello.
+    // A server without the hybrid group finds a key share for X25519, so it sends no
+    // HelloRetryRequest.
     assert_eq!(shares, [hybrid.0, KeyExchangeGroup::X25519.0]);
     pair.server.read_handshake(&hello).unwrap();
     pair.handshake().unwrap();
@@ -121,9 +123,10 @@ fn a_server_that_leaves_the_hybrid_out_takes_a_curve_at_once() {
     assert_eq!(agreed(&pair), [Some(KeyExchangeGroup::X25519); 2]);
 }
 
-/// RFC 8446 section 4.1.4: what the server knows after a ClientHello that it did not take is not all.
+/// RFC 8446 section 4.1.4: after a HelloRetryRequest, the server reports its handshake data only
+/// with the second ClientHello.
 #[test]
-fn a_server_that_asks_for_another_client_hello_does_not_tell_half() {
+fn server_reports_no_handshake_data_between_two_client_hellos() {
     let secp384r1 = KeyExchangeGroup(0x18);
     let client = Arc::new(client());
     let server = taking(secp384r1);
@@ -136,7 +139,7 @@ fn a_server_that_asks_for_another_client_hello_does_not_tell_half() {
     let data = pair.server.handshake_data().unwrap();
     assert_eq!(data.protocol.as_deref(), Some(H3));
     assert_eq!(data.server_name.as_deref(), Some(SERVER_NAME));
-    // The next ClientHello brings the key that this one liked.
+    // The next connection's ClientHello has a key share for the group that this server chose.
     let mut next = Pair::new(&client, &server);
     let hello = write_all(&mut *next.client, &mut next.client_keys).concat();
     assert_eq!(offered(&hello)[1], [secp384r1.0]);
@@ -155,7 +158,7 @@ fn the_key_exchange_of_a_given_configuration_is_its_own() {
     );
 }
 
-/// What was set besides stays.
+/// A changed key exchange keeps the other settings of a configuration.
 #[test]
 fn a_server_keeps_its_tickets_when_its_key_exchange_changes() {
     let server = server(&[H3]);
