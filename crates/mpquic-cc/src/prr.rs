@@ -1,8 +1,8 @@
 //! Proportional rate reduction (RFC 9937): the limit on bytes in flight while a window is reduced.
 //!
 //! Without this limit, halving the window silences the path for half a round trip, until the bytes
-//! in flight have shrunk to the new window. With it, one packet leaves for two that are
-//! acknowledged. At the end of the recovery period, the bytes in flight equal the new window.
+//! in flight have shrunk to the new window. With the limit, one packet leaves for two acknowledged
+//! packets. At the end of the recovery period, the bytes in flight equal the new window.
 
 use mpquic_core::congestion::{Acked, CongestionEvent, Sent};
 

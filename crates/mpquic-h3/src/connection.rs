@@ -85,7 +85,7 @@ impl Connection {
         self
     }
 
-    /// For a server: which answers leave first.
+    /// For a server: the priorities of requests, which order the answers.
     pub fn priorities(&self) -> Priorities {
         self.priorities.clone()
     }
@@ -143,7 +143,7 @@ impl Connection {
 pub async fn reject_requests(connection: &mpquic_tokio::Connection) {
     let code = error::code(Code::H3_REQUEST_REJECTED.value());
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
-        // A stream that ended before needs neither.
+        // The errors say that the stream has ended already.
         let _ = send.reset(code);
         let _ = recv.stop(code);
     }

@@ -9,8 +9,8 @@ use web_transport_trait::Stats;
 
 use crate::{Error, RecvStream, SendStream};
 
-/// A connection, as a session. Clones are the same session, which ends with the last clone and the last other handle of
-/// the connection.
+/// A connection as a WebTransport session. Clones share the session, which ends when the last clone
+/// and the last other handle of the connection are dropped.
 #[derive(Debug, Clone)]
 pub struct Session {
     connection: Connection,
@@ -89,7 +89,7 @@ impl web_transport_trait::Session for Session {
     }
 }
 
-/// Sums over all paths.
+/// Statistics of the connection and of its paths.
 struct Sums {
     connection: ConnectionStats,
     paths: Vec<PathStats>,
@@ -119,12 +119,13 @@ impl Stats for Sums {
         Some(self.connection.datagrams_received)
     }
 
-    /// The smallest of all paths.
+    /// The smallest RTT of all active paths.
     fn rtt(&self) -> Option<Duration> {
         self.active().map(|path| path.rtt).min()
     }
 
-    /// What the congestion controllers of all paths allow together: their pacing rates, or a window in a round trip.
+    /// The sum of the pacing rates of all active paths, bits per second. A path without a pacing
+    /// rate counts with one window per round trip.
     fn estimated_send_rate(&self) -> Option<u64> {
         let rate = |path: &PathStats| {
             let in_a_round_trip = path.window as f64 / path.rtt.as_secs_f64();

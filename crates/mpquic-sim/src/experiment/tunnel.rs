@@ -82,7 +82,7 @@ impl<A: Application> Tunnel<A> {
         Ok(())
     }
 
-    /// Takes DATAGRAMs that have arrived.
+    /// Passes arrived DATAGRAMs to the inner host as packets.
     pub(super) fn receive(&mut self, now: Instant, outer: &mut Connection) {
         self.network.set_now(now);
         let (source, destination) = match self.side {

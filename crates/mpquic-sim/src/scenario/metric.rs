@@ -1,4 +1,4 @@
-//! The names of metrics. The end of a name is the unit.
+//! The names of metrics. The suffix of a name is the metric's unit.
 
 use super::model::Scenario;
 use super::points::Points;
@@ -30,7 +30,7 @@ pub(crate) const PERCENTILES: [(&str, f64); 3] = [
 ];
 pub(crate) const CROSSOVER: &str = "crossover_s";
 
-/// The completion time of the objects of one kind.
+/// The metric of the completion time of a page's objects with this name.
 pub(crate) fn stream(name: &str) -> String {
     format!("stream_{name}_s")
 }
