@@ -27,7 +27,7 @@ struct Stage {
     elapsed: Duration,
     /// `elapsed` covers the time up to this instant.
     counted_until: Instant,
-    /// The window that Reno would have at this time, bytes.
+    /// Reno's window at this time, bytes.
     w_est: f64,
 }
 

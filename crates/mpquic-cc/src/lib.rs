@@ -80,8 +80,8 @@ pub struct ControllerInfo {
     pub description: &'static str,
     /// The publication that describes the algorithm.
     pub source: &'static str,
-    /// The single-path controller to compare with when fairness is measured: the algorithm that
-    /// this controller couples, or the controller itself if it does not couple.
+    /// The single-path controller of competing flows in measurements of fairness. For a coupled
+    /// controller, its uncoupled algorithm; otherwise the controller itself.
     pub single_path: &'static str,
     make: fn() -> Box<dyn Controller>,
 }

@@ -63,7 +63,7 @@ pub(crate) struct Flow<C> {
     pub(crate) queue: Duration,
     /// The link loses every n-th packet.
     pub(crate) lose_every: Option<u64>,
-    /// Packets that find a queue longer than this are marked.
+    /// Packets behind a longer queue are marked.
     pub(crate) mark_above: Option<Duration>,
     /// Acknowledgements arrive only at multiples of this time.
     pub(crate) acknowledge_every: Option<Duration>,

@@ -20,8 +20,7 @@ pub struct PathLimits {
     pub in_recovery: bool,
     /// Pacing rate, bytes per second; `None` lets the core choose.
     pub pacing_rate: Option<u64>,
-    /// Bytes for which the pacing rate is meant, if it is not meant for all: see
-    /// [`Controller::burst`].
+    /// Limits the pacing rate to the next bytes: see [`Controller::burst`].
     pub burst: Option<u64>,
 }
 

@@ -1,11 +1,11 @@
 //! CONNECT requests in the form of RFC 9114 section 4.4, and requests for CONNECT-IP.
 //!
-//! h3 0.0.8 writes `:scheme` and `:path` into every request. A CONNECT request must have neither,
-//! unless it is an extended one (RFC 9220); otherwise other servers refuse the request as
-//! malformed.
+//! h3 0.0.8 writes `:scheme` and `:path` into every request. Only an extended CONNECT request (RFC
+//! 9220) may have these fields; other servers refuse a plain one with them as malformed.
 //!
-//! And h3 knows only some values of `:protocol`, without `connect-ip` (RFC 9484). So h3 sees such a
-//! request as one for `connect-udp` with the field [`CONNECT_IP`], which never travels.
+//! h3 also lacks the value `connect-ip` of `:protocol` (RFC 9484). This module shows h3 a
+//! CONNECT-IP request as a `connect-udp` request with the field [`CONNECT_IP`]; the field never
+//! leaves the process.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -156,7 +156,8 @@ mod tests {
         // '0' is five zeros.
         assert_eq!(decoded(&[0b0000_0111]).unwrap(), b"0");
         assert_eq!(decoded(&[0b0000_0110]), None);
-        // Eight ones are too many, and thirty ones are the end of the string, which is never sent.
+        // Padding of eight ones is too long. Thirty ones are the code for the end of the string,
+        // which must not be sent.
         assert_eq!(decoded(&[0b0000_0111, 0xff]), None);
         assert_eq!(decoded(&[0xff; 4]), None);
         // A cut code.

@@ -148,9 +148,10 @@
 //!
 //! # What is limited
 //!
-//! A frame other than DATA is collected until it is whole; [`Connection::max_frame_size`] bounds its
-//! length. `h3` gets one frame at a time, and never reads ahead of the application. Give `h3`'s
-//! builders a `max_field_section_size` too: it bounds the size of a decoded field section.
+//! Frames other than DATA stay in memory until they are complete; [`Connection::max_frame_size`]
+//! limits their length. `h3` gets one frame at a time, and never reads ahead of the application.
+//! Give `h3`'s builders a `max_field_section_size` too: it bounds the size of a decoded field
+//! section.
 //!
 //! # Closing
 //!

@@ -1,6 +1,6 @@
 //! [`QpackStreams`]: the two streams of a peer's QPACK (RFC 9204 section 4.2).
 //!
-//! `h3` 0.0.8 accepts these streams and never reads them, so they are read here.
+//! `h3` 0.0.8 accepts these streams and never reads them, so this module reads them.
 
 use std::task::{Context, Poll};
 
@@ -24,7 +24,7 @@ pub(crate) struct QpackStreams {
 }
 
 impl QpackStreams {
-    /// Takes a stream of this type, or returns it if it is not of QPACK.
+    /// Takes a QPACK stream, and returns a stream of any other type.
     pub(crate) fn take(
         &mut self,
         kind: u64,

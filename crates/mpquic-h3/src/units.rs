@@ -1,9 +1,9 @@
 //! [`Units`]: cuts a stream into pieces that `h3` takes one at a time.
 //!
 //! For each frame or piece of a body, `h3` reads once and takes one item from the front of its read
-//! bytes. It takes all frames but DATA whole. So it gets, at a time, the header of a DATA frame, a
-//! part of its payload, or another whole frame: then it never collects more bytes than it takes,
-//! for any input of the peer.
+//! bytes. It takes all frames but DATA whole. So each item is the header of a DATA frame, a part of
+//! its payload, or one other whole frame: whatever the peer sends, `h3` never collects bytes beyond
+//! this item.
 
 use bytes::{Buf, Bytes, BytesMut};
 

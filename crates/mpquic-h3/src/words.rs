@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// What `h3` calls things in its own source, nobody reads.
+    /// Users see our words, not the names of `h3`'s variants.
     #[test]
     fn errors_are_told_in_our_own_words() {
         let undefined = |error: Box<dyn std::error::Error + Send + Sync>| {
@@ -137,7 +137,7 @@ mod tests {
         );
     }
 
-    /// Each code that `h3` has a name for has words.
+    /// All codes named by `h3` have words.
     #[test]
     fn every_code_has_words() {
         let named = |code: u64| !Code::from(code).to_string().starts_with("0x");

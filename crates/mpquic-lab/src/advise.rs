@@ -23,13 +23,12 @@ const NOTICED: f64 = 0.01;
 /// How the output calls a contender that uses all paths.
 const BOTH: &str = "all paths";
 
-/// Say which scheduler and controller suit some paths best
+/// Find the best scheduler and controller for recorded paths
 ///
 /// FILE is what `mpquic record` wrote, or any other scenario. Its transfer runs in virtual time
-/// with each scheduler and controller over all paths, and over each path alone. What is found is
-/// said in words, and written as a policy: the side that sends the data decides, so the file is for
-/// `mpquic serve --policy` where it is downloaded, and for `mpquic put --policy` where it is
-/// uploaded.
+/// with each scheduler and controller over all paths, and over each path alone. The result is
+/// printed, and written as a policy file. The sender of the data chooses the policy, so use the
+/// file with `mpquic serve --policy` for downloads, and with `mpquic put --policy` for uploads.
 #[derive(Debug, Args)]
 pub struct Advise {
     /// The scenario

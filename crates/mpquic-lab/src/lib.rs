@@ -96,8 +96,8 @@ struct Run {
     /// Names of scenarios (`etc-*` means several), files with scenarios, or `all`
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Compare these schedulers instead of the scenario's own contenders; one that the scenario
-    /// names keeps what it says of it; `all` for all built-in ones
+    /// Compare these schedulers instead of the scenario's own contenders; a scheduler that is one
+    /// of these contenders keeps the contender's settings; `all` for all built-in schedulers
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     schedulers: Vec<String>,
     /// Run the contenders with these controllers instead of their own; `all` for all built-in ones

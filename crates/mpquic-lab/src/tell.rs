@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-/// Says something on standard error. Where that cannot be written to, nobody can be told.
+/// Writes a line to standard error, and ignores errors of the write.
 pub(crate) fn say(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

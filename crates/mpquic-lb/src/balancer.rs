@@ -18,7 +18,7 @@ use recent::Recent;
 /// versions 1 and 2.
 const MAX_CONNECTION_ID: usize = 20;
 
-/// Decides for each datagram from a client which server gets it.
+/// Chooses the server for each datagram from a client.
 ///
 /// - A datagram with a connection ID that a server of the pool made goes to this server.
 /// - A datagram with any other connection ID begins a new connection. It goes to a server chosen by
@@ -78,15 +78,13 @@ pub struct Routed {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Datagrams that went to the server that made their connection ID.
+    /// Datagrams sent to the server whose ID their connection ID contains.
     pub by_connection_id: u64,
-    /// Datagrams that went to the same server as earlier ones with their connection ID or
-    /// addresses.
+    /// Datagrams sent to the server of earlier datagrams with the same connection ID or addresses.
     pub remembered: u64,
-    /// Datagrams for which a server was chosen anew.
+    /// Datagrams for which the balancer chose a new server.
     pub chosen: u64,
-    /// Datagrams that went nowhere, because they are not QUIC or because no server takes new
-    /// connections.
+    /// Datagrams dropped, because they are not QUIC or because no server takes new connections.
     pub dropped: u64,
 }
 
@@ -116,7 +114,7 @@ impl Balancer {
 
     /// Reads connection IDs with the rotation of this configuration by this configuration.
     ///
-    /// If another configuration had the same rotation, the server IDs known for it are forgotten.
+    /// Replaces an earlier configuration with the same rotation, and forgets its server IDs.
     pub fn set_config(&mut self, config: Config) {
         self.remove_config(config.rotation());
         self.configs.insert(config.rotation(), config);

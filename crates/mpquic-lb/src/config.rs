@@ -26,8 +26,8 @@ const UNROUTABLE: u8 = 7;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The rotation is not from 0 to 6. A rotation has three bits, and the value 7 means that there
-    /// is no configuration.
+    /// The rotation is not from 0 to 6. A rotation has three bits; the value 7 stands for no
+    /// configuration.
     #[error("the rotation is {0}, but must be from 0 to 6")]
     Rotation(u8),
     /// The length of a server ID is not from 1 to 15 bytes.
@@ -45,7 +45,7 @@ pub enum ConfigError {
         /// The length of the longest nonce beside this server ID, bytes.
         most: usize,
     },
-    /// A server ID does not have the length that its configuration says.
+    /// A server ID differs in length from its configuration.
     #[error("the server ID {server_id} has not the {expected} bytes of its configuration")]
     OtherServerId {
         /// The server ID.
@@ -165,9 +165,9 @@ pub struct Config {
 impl Config {
     /// A configuration without encryption: everyone can read the server ID.
     ///
-    /// `rotation` is from 0 to 6. It distinguishes this configuration from other configurations in
-    /// use at the same time. The lengths are in bytes. A server ID has 1 to 15 bytes, a nonce at
-    /// least 4, and both together at most 19.
+    /// `rotation` is from 0 to 6. The rotation distinguishes this configuration from others in use
+    /// at the same time. The lengths are in bytes. A server ID has 1 to 15 bytes, a nonce at least
+    /// 4, and both together at most 19.
     ///
     /// # Errors
     ///

@@ -2,10 +2,10 @@
 //! (draft-ietf-quic-load-balancers-21).
 //!
 //! The paths of a multipath connection come from different client addresses, so a load balancer
-//! that looks at addresses spreads one connection over several servers. With this crate each
-//! connection ID of each path carries its server's ID, readable only with a key if there is one.
+//! that looks at addresses spreads one connection over several servers. With this crate, the
+//! connection IDs of all paths contain the server's ID, optionally encrypted.
 //!
-//! - [`Config`] is what servers and load balancers share: lengths, key, rotation.
+//! - [`Config`] has the values shared by servers and load balancers: lengths, key, rotation.
 //! - [`Server`] makes the connection IDs of one server, for [`EndpointOptions::connection_ids`].
 //! - [`Balancer`] decides which server a datagram goes to. It does no I/O; the example `balancer`
 //!   gives it sockets.

@@ -49,8 +49,8 @@ struct Numbering {
 impl Server {
     /// A server with this ID.
     ///
-    /// The nonces of encrypted connection IDs count up from `first_nonce`. It should be random,
-    /// because a server that restarts would otherwise repeat its connection IDs.
+    /// The nonces of encrypted connection IDs count up from `first_nonce`. Draw it at random: with
+    /// a fixed value, a restarted server would repeat its connection IDs.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl Server {
     /// Makes all further connection IDs by this configuration (section 3.1).
     ///
     /// Connection IDs in use stay the same. Load balancers must know the old configuration until
-    /// these are no longer used. They must know the new configuration before it is used here. To
-    /// replace the connection IDs of clients, see
+    /// these are no longer used. Give them the new configuration before this call. To replace the
+    /// connection IDs of clients, see
     /// [`Connection::replace_connection_ids`](mpquic_core::Connection::replace_connection_ids).
     ///
     /// # Errors
@@ -136,7 +136,8 @@ impl Numbering {
 
     fn connection_id(&mut self, random: &mut StdRng) -> ConnectionId {
         if !self.config.is_encrypted() {
-            // Without encryption, counted nonces would show which connection IDs follow each other.
+            // Without encryption, counted nonces would show that two connection IDs belong to one
+            // connection.
             return self
                 .config
                 .connection_id(self.id, random.random(), random.random());

@@ -11,7 +11,7 @@ use mpquic_core::qlog::{ConnectionStart, Factory, Sink};
 
 use crate::writer::{DEFAULT_LIMIT, Writer};
 
-/// The number of bytes that are collected before they are written.
+/// Size of the write buffer, bytes.
 const BUFFER: usize = 64 << 10;
 
 /// Writes a file for each connection, named `<original destination connection ID>_client.sqlog` or

@@ -13,7 +13,7 @@ use tables::{EVENTS, FRAMES, Field, HEAD, Kind};
 /// A summary of a log that follows the schemas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The number of times that each event occurs, by its full name, such as `quic:packet_sent`.
+    /// The number of events by full name, such as `quic:packet_sent`.
     pub events: BTreeMap<String, u64>,
     /// The types of the frames in the log.
     pub frames: BTreeSet<String>,
@@ -23,9 +23,9 @@ pub struct Summary {
     pub received_on: BTreeSet<u64>,
 }
 
-/// Checks a JSON text sequence (RFC 7464): each record is an object, the head and each event have
-/// the members they must have, all members are known and of the right type, times do not go back,
-/// and a tuple is assigned before it is used.
+/// Checks a JSON text sequence (RFC 7464). Each record is an object. The head and each event have
+/// all required members, and only known members of the right type. Times never decrease, and a
+/// tuple is assigned before its first use.
 ///
 /// # Errors
 ///

@@ -468,7 +468,7 @@ impl<W: Write + Send> Sink for Writer<W> {
             Event::KeysDiscarded(packet_type) => {
                 self.on_keys(now, "quic:key_discarded", packet_type, &Members::new());
             }
-            // Events of the core that the schema does not have are left out.
+            // Other events of the core have no counterpart in the schema.
             _ => {}
         }
     }

@@ -113,7 +113,7 @@ pub struct Reinjecting {
     shown: Vec<PathView>,
 }
 
-/// A window that the inner scheduler sees smaller than it is.
+/// A reduced window of a path, shown to the inner scheduler.
 #[derive(Debug, Clone, Copy)]
 struct Penalty {
     window: u64,

@@ -46,8 +46,8 @@ struct Assigned {
     end: u64,
     /// Offset of the first unsent byte.
     offset: u64,
-    /// Bytes in runs plus bytes that were not assigned yet. They exceed `unsent` if some were sent
-    /// since the last call.
+    /// Bytes in runs plus unassigned bytes. The sum exceeds `unsent` by the bytes sent since the
+    /// last call.
     held: u64,
     unsent: u64,
     /// The last round in which the stream had data.

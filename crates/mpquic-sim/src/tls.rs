@@ -70,7 +70,7 @@ impl Tls {
         })
     }
 
-    /// The same client, with a server whose TLS is this.
+    /// Keeps the client, and replaces the server's TLS configuration.
     #[must_use]
     pub fn with_server(&self, server: Arc<QuicServerConfig>) -> Self {
         Self {

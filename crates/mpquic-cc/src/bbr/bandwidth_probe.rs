@@ -68,7 +68,8 @@ impl Bbr {
     }
 
     fn is_time_to_probe(&self, now: Instant) -> bool {
-        // As often as Reno would fill this path, or all paths that share the bottleneck.
+        // Reno needs as many round trips to fill this path, or all paths of the bottleneck
+        // together.
         let target = self.target_in_flight() * self.count;
         let reno_rounds = (target / self.mtu).min(MAX_WAIT_ROUNDS);
         now > self.cycle.began + self.cycle.wait || self.cycle.rounds as f64 >= reno_rounds

@@ -55,7 +55,7 @@ const PATIENCE: Duration = Duration::from_millis(3800);
 /// Round trips to hold back a probe while waiting for a jump of the queue. BBR probes after 63
 /// round trips at most.
 const PATIENT_ROUNDS: u64 = 72;
-/// How long a flow that probed is assumed to be there.
+/// After a probe of another flow, the flow counts as present for this long.
 const MEMORY: Duration = Duration::from_secs(10);
 /// After this long without a sign of another flow, the group counts as alone
 /// ([`Rivals::is_alone`]).

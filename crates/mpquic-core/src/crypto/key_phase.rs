@@ -228,8 +228,8 @@ impl OneRttKeys {
         self.sealed >= limit - limit.min(UPDATE_MARGIN).min(limit / 2)
     }
 
-    /// True if only CONNECTION_CLOSE may be sealed any more: close with AEAD_LIMIT_REACHED. The
-    /// limit leaves a margin for packets with this frame.
+    /// True once the connection has to close with AEAD_LIMIT_REACHED. The rest of the limit is a
+    /// margin for packets with CONNECTION_CLOSE.
     pub(crate) fn is_exhausted(&self) -> bool {
         const CLOSE_MARGIN: u64 = 128;
         let limit = self.current.local.confidentiality_limit();

@@ -51,7 +51,7 @@ pub(crate) struct SchedulerHost {
     unacked: Vec<UnackedRange>,
     random: QuickRandom,
     copies: Copies,
-    /// The last assignment, if it sends bytes more than once.
+    /// The last assignment, if it was a copy or a reinjection.
     repetition: Option<Assignment>,
     turns: Turns,
     /// When the scheduler's last [`Decision::Wait`] ends.

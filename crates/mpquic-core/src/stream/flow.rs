@@ -15,7 +15,7 @@ pub(crate) struct ReceiveCredit {
     received: u64,
     /// Units read by the application or dropped by us.
     consumed: u64,
-    /// How far the peer may be ahead of the application.
+    /// Units that the peer may send beyond [`Self::consumed`].
     window: u64,
     /// The limit must be announced, however little it rose.
     due: bool,
@@ -95,7 +95,7 @@ impl ReceiveCredit {
         self.plan_announcement();
     }
 
-    /// How far the peer may be ahead of the application.
+    /// Units that the peer may send beyond [`Self::consumed`].
     pub(crate) fn window(&self) -> u64 {
         self.window
     }

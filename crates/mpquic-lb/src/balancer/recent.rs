@@ -32,8 +32,8 @@ impl<K: Eq + Hash> Recent<K> {
         }
     }
 
-    /// The server chosen for a key, if it is still remembered. The lookup extends the time for
-    /// which it is remembered.
+    /// The server chosen for a key, if it is still remembered. A lookup extends the lifetime of the
+    /// choice.
     pub(super) fn get(&mut self, now: Instant, key: K) -> Option<SocketAddr> {
         self.turn(now);
         if let Some(server) = self.young.get(&key) {

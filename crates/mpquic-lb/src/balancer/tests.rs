@@ -50,7 +50,7 @@ fn unknown(client: u16) -> [u8; 8] {
     [0xff, 1, 2, 3, 4, 5, a, b]
 }
 
-/// Whoever knows how the server is chosen could send all of its connections to one.
+/// An attacker who knew the secret could direct all connections to one server.
 #[test]
 fn only_the_secret_tells_which_server_a_client_gets() {
     let choices = |secret: u8| -> Vec<_> {
@@ -206,7 +206,7 @@ fn choices_expire_after_their_lifetime_and_stay_within_the_capacity() {
     };
     assert_eq!(lifetime, Duration::from_secs(30));
     assert!(!known(&mut balancer, 0, 1));
-    // A choice that is looked up in each generation is not forgotten.
+    // A lookup in each generation keeps the choice.
     for seconds in [29, 31, 61, 91] {
         assert!(known(&mut balancer, seconds, 1), "after {seconds} s");
     }

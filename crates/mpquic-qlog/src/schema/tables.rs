@@ -11,7 +11,7 @@ pub(super) enum Kind {
     Text,
     /// A number that is not negative.
     Number,
-    /// An integer that is not negative and has at most this number of bits.
+    /// An unsigned integer of at most this many bits.
     Unsigned(u32),
     Hex,
     /// Hexadecimal digits of this number of bytes.

@@ -70,8 +70,8 @@ impl Rescue {
         let mut best: Option<Candidate> = None;
         for holder in view.paths {
             let mut others = forecasts.paths().iter().filter(|to| to.path != holder.id);
-            // Only the path that would deliver first is a target. If it cannot send now, it is
-            // worth waiting for.
+            // Only the path with the earliest arrival is a target. While this path cannot send, the
+            // copy waits for it.
             let Some(target) = others.next().filter(|to| to.can_send) else {
                 continue;
             };

@@ -8,8 +8,7 @@ use mpquic_core::sched::{
 };
 
 /// A scheduler that sees the true rate of a path, unless a higher rate was measured. Some
-/// publications give their algorithms this knowledge, and their results can only be repeated with
-/// it.
+/// publications give this knowledge to their algorithms, so repeating their results needs it.
 #[derive(Debug)]
 pub(super) struct Informed {
     inner: Box<dyn Scheduler>,

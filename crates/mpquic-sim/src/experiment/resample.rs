@@ -44,8 +44,7 @@ impl Resampled {
 }
 
 /// Resamples a statistic of several groups of runs: the percentile bootstrap, each group
-/// separately. A run holds all of its measurements, so each draw takes them together. `None`
-/// without runs.
+/// separately. A draw takes all measurements of a run together. `None` without runs.
 pub(super) fn bootstrap<T: Copy>(
     groups: &[Vec<T>],
     statistic: impl Fn(&[Vec<T>]) -> f64,
@@ -136,8 +135,8 @@ mod tests {
     #[test]
     fn chance_counts_values_beyond_the_bounds() {
         let resampled = Resampled((1..=9).map(f64::from).collect());
-        // Two values are above and one is below; for the other verdict, six would have to be
-        // inside.
+        // Of nine values, two are above the bounds and one is below. The larger tail counts: 2 * (2
+        // + 1) / (9 + 1).
         assert_eq!(resampled.is_within((1.5, 7.5)), (true, 2.0 * 3.0 / 10.0));
         assert_eq!(resampled.is_within((0.0, 9.0)), (true, 0.2));
         assert_eq!(resampled.is_within((9.5, 20.0)), (false, 0.2));

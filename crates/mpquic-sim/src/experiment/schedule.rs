@@ -115,7 +115,8 @@ impl<'a> Work<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next run: its experiment and index. Waits as long as further parts may still be needed.
+    /// The next run: its experiment and index. Waits while an undecided experiment may start
+    /// another part.
     fn take(&self) -> Option<(usize, usize)> {
         let mut states = self.lock();
         loop {

@@ -99,8 +99,8 @@ impl Comparison {
     }
 }
 
-/// The value that zeros count as, such as no late messages at all: half of the smallest positive
-/// value, so that ratios are defined.
+/// The replacement for zeros (such as runs without late messages), so that ratios are defined: half
+/// of the smallest positive value.
 fn least_of(pairs: &[(f64, f64)]) -> f64 {
     let values = pairs.iter().flat_map(|(ours, theirs)| [*ours, *theirs]);
     let seen = values.filter(|value| *value > 0.0);

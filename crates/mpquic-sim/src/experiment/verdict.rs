@@ -62,7 +62,7 @@ pub struct Finding {
 /// The distance of a verdict from its edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// The verdict is far from its edge, or has none.
+    /// More runs would not change the verdict, or the verdict cannot change.
     Far,
     /// The verdict is decided with 95 % confidence, but not with 99 %.
     Near,
@@ -103,7 +103,7 @@ impl Test {
     }
 }
 
-/// A finding whose comparisons are not yet corrected for each other.
+/// A finding before Holm's correction for the number of comparisons.
 struct Draft {
     finding: Finding,
     tests: Vec<Test>,

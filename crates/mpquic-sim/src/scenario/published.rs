@@ -75,10 +75,9 @@ pub enum Claim {
 }
 
 impl Published {
-    /// The same result, claimed about the compared code of the publication: contenders are replaced
-    /// by their forms that follow that code
-    /// ([`Scenario::as_published`](super::Scenario::as_published)). `None` if the claim names no
-    /// contender with such a form.
+    /// The same claim about the published forms of its contenders
+    /// ([`Scenario::as_published`](super::Scenario::as_published)). `None` if no contender of the
+    /// claim has a published form.
     pub fn of_published(&self, forms: &[(String, String)]) -> Option<Self> {
         let claim = self.claim.renamed(|name| {
             let form = forms.iter().find(|(ours, _)| ours == name);

@@ -112,7 +112,7 @@ fn shortened(name: &str) -> String {
     name.chars().take(MAX_NAME - 1).chain(['…']).collect()
 }
 
-/// Writes the name of each line at its end. A name that would overlap others is moved up or down.
+/// Writes the name of each line at its end. Overlapping names are moved up or down.
 pub(super) fn names(svg: &mut String, lines: &[Line], x: &Axis, y: &Axis, plot: &Plot) {
     let ends = lines.iter().filter_map(|line| {
         let (px, py) = line.points.last()?;

@@ -561,7 +561,7 @@ fn claims_are_read() {
     let fields = "better_pct = 75\ncontender = \"lrf\"\nagainst = \"etc\"";
     assert_eq!(claim(fields).claim, better(0.0));
     assert_eq!(claim(&format!("{fields}\nby_pct = 20")).claim, better(0.2));
-    // Each of these claims can be renamed to other contenders.
+    // In each kind of claim, contenders can be replaced.
     let forms = [(lrf.clone(), "form".to_owned())];
     for claim in [order, equal, value, ratio(true), change, better(0.1)] {
         let published = Published {
