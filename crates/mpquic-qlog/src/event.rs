@@ -256,27 +256,16 @@ pub(crate) fn lost(error: &ConnectionError) -> Value {
             let code = close.error_code.into_inner();
             return closed_by_application("remote", code, &close.reason);
         }
-        ConnectionError::TransportError(error) => {
-            let mut data = frame::error("connection_error", error.code());
-            data.insert("initiator".to_owned(), "local".into());
-            data
-        }
-        ConnectionError::ConnectionClosed(close) => {
-            let mut data = frame::error("connection_error", close.code);
-            data.insert("initiator".to_owned(), "remote".into());
-            data
-        }
-        ConnectionError::Reset => {
-            let mut data = Members::new();
-            data.insert("initiator".to_owned(), "remote".into());
-            data
-        }
-        _ => {
-            let mut data = Members::new();
-            data.insert("initiator".to_owned(), "local".into());
-            data
-        }
+        ConnectionError::TransportError(error) => frame::error("connection_error", error.code()),
+        ConnectionError::ConnectionClosed(close) => frame::error("connection_error", close.code),
+        _ => Members::new(),
     };
+    let is_remote = matches!(
+        error,
+        ConnectionError::ConnectionClosed(_) | ConnectionError::Reset
+    );
+    let initiator = if is_remote { "remote" } else { "local" };
+    data.insert("initiator".to_owned(), initiator.into());
     let trigger = match error {
         ConnectionError::VersionMismatch => "version_mismatch",
         ConnectionError::TimedOut => "idle_timeout",
