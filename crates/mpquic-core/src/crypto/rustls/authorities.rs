@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -13,6 +13,8 @@ use rustls::server::{ParsedCertificate, VerifierBuilderError, WebPkiClientVerifi
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
 };
+
+use super::verifier::check_signatures;
 
 /// The start of each section of a PEM text.
 const BEGIN: &str = "-----BEGIN ";
@@ -77,6 +79,7 @@ fn stands_in(
 pub struct ServerAuthorities {
     roots: Arc<RootCertStore>,
     inner: Arc<WebPkiServerVerifier>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ServerAuthorities {
@@ -90,8 +93,13 @@ impl ServerAuthorities {
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, VerifierBuilderError> {
         let roots = Arc::new(roots);
+        let algorithms = provider.signature_verification_algorithms;
         let inner = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider).build()?;
-        Ok(Self { roots, inner })
+        Ok(Self {
+            roots,
+            inner,
+            algorithms,
+        })
     }
 }
 
@@ -120,29 +128,7 @@ impl ServerCertVerifier for ServerAuthorities {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    check_signatures!();
 }
 
 /// Trusts a client whose certificate is valid now, and is signed by a root or is a root itself. A
@@ -151,6 +137,7 @@ impl ServerCertVerifier for ServerAuthorities {
 pub struct ClientAuthorities {
     roots: Arc<RootCertStore>,
     inner: Arc<dyn ClientCertVerifier>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ClientAuthorities {
@@ -164,8 +151,13 @@ impl ClientAuthorities {
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, VerifierBuilderError> {
         let roots = Arc::new(roots);
+        let algorithms = provider.signature_verification_algorithms;
         let inner = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider).build()?;
-        Ok(Self { roots, inner })
+        Ok(Self {
+            roots,
+            inner,
+            algorithms,
+        })
     }
 }
 
@@ -188,27 +180,5 @@ impl ClientCertVerifier for ClientAuthorities {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    check_signatures!();
 }
