@@ -15,7 +15,7 @@ const CONNECTION: u64 = 6 << 10;
 /// Datagrams between two reviews of the memory while there is enough. The first one counts, too.
 pub(crate) const REVIEW_INTERVAL: u64 = 128;
 
-/// What these parts of a connection keep.
+/// Bytes of memory kept by these parts of a connection.
 pub(crate) fn memory(
     handshake: &Handshake,
     paths: &Paths,

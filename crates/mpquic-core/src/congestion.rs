@@ -154,7 +154,7 @@ impl DeliveryRate {
     }
 }
 
-/// What kind of congestion was detected on a path.
+/// The kind of congestion detected on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CongestionKind {
@@ -173,7 +173,7 @@ pub enum CongestionKind {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CongestionEvent {
-    /// What happened.
+    /// The kind of event.
     pub kind: CongestionKind,
     /// When it was detected.
     pub now: Instant,
@@ -204,7 +204,7 @@ impl CongestionEvent {
 /// Larger windows are treated as this, bytes.
 pub const MAX_WINDOW: u64 = 1 << 32;
 
-/// What a path could carry at some time (RFC 9959 section 3, `saved_cwnd` and `saved_rtt`).
+/// The capacity of a path at some time (RFC 9959 section 3, `saved_cwnd` and `saved_rtt`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SavedCapacity {
     /// Bytes that it delivered in a round trip without queues.
@@ -222,11 +222,11 @@ pub enum ResumePhase {
     Reconnaissance,
     /// For a round trip, the path sends half of the remembered window.
     Unvalidated,
-    /// It waits for the acknowledgements of that.
+    /// The path waits for the acknowledgements of these bytes.
     Validating,
     /// The remembered window was too large: the path sends half of the arrived bytes.
     SafeRetreat,
-    /// It is over, or was not begun.
+    /// The path does not resume a capacity, or no longer does.
     Normal,
 }
 

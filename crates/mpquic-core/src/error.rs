@@ -41,7 +41,7 @@ impl TransportError {
         self.fault.code()
     }
 
-    /// What went wrong, for people.
+    /// A description of the error for people.
     pub const fn reason(&self) -> &'static str {
         self.fault.reason()
     }

@@ -1,4 +1,4 @@
-//! What a connection reports: events for the application and the endpoint, errors, statistics.
+//! The reports of a connection: events for the application and the endpoint, errors, statistics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub enum Event {
     Path(PathEvent),
 }
 
-/// Something happened to a path.
+/// A change of a path, or of the addresses of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathEvent {
@@ -78,8 +78,8 @@ pub enum PathEvent {
     },
     /// All state of an abandoned path is gone.
     Discarded(PathId),
-    /// Nothing was heard for a probe timeout, or the driver said that the interface is gone: the
-    /// path's data moved to other paths.
+    /// No acknowledgement arrived for a probe timeout, or the driver reported that the interface is
+    /// gone: the path's data moved to other paths.
     Suspect(PathId),
     /// A suspect path answers again, or has moved to other addresses.
     Recovered(PathId),
@@ -354,14 +354,14 @@ impl PathStats {
 pub struct Resumption {
     /// How far it is.
     pub phase: ResumePhase,
-    /// It was used: the path has left, or left, the Reconnaissance Phase for the Unvalidated one.
+    /// The path has used the saved capacity: it reached the Unvalidated Phase.
     pub used: bool,
     /// The saved capacity was too large, and was forgotten.
     pub retreated: bool,
 }
 
 impl Default for Resumption {
-    /// Nothing is remembered.
+    /// No saved capacity.
     fn default() -> Self {
         Self {
             phase: ResumePhase::Normal,
@@ -420,7 +420,7 @@ pub struct ConnectionStats {
     pub bytes_received_again: u64,
     /// How client and server agreed on their secrets; `None` before they have.
     pub key_exchange: Option<KeyExchangeGroup>,
-    /// What the connection keeps in memory now.
+    /// The connection's present memory.
     pub memory: MemoryUse,
     /// Frames sent, repeated ones included.
     pub frames_sent: FrameCounts,

@@ -51,7 +51,7 @@ impl<T: ?Sized> Contained<T> {
         answer.unwrap_or_else(|_| self.fail(otherwise))
     }
 
-    /// The same for calls that change it.
+    /// Calls the policy, which may change its state; returns `otherwise` after a panic.
     fn call<R>(&mut self, otherwise: R, call: impl FnOnce(&mut T) -> R) -> R {
         if !self.contain {
             return call(&mut self.policy);

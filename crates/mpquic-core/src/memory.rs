@@ -39,7 +39,7 @@ pub(crate) struct EndpointMemory {
     limit: u64,
     connections: AtomicU64,
     used: AtomicU64,
-    /// What the driver's buffers keep.
+    /// Bytes kept by the driver's buffers.
     buffers: AtomicU64,
 }
 
@@ -75,7 +75,7 @@ impl EndpointMemory {
         self.total() > self.limit
     }
 
-    /// What each connection may keep while memory is short.
+    /// The limit of each connection while memory is short.
     fn share(&self) -> Option<u64> {
         let connections = self.connections.load(Ordering::Relaxed);
         self.is_short().then(|| self.limit / connections.max(1))

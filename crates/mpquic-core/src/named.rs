@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What `sched::factory` and `congestion::factory` return.
+/// The factory that `sched::factory` and `congestion::factory` return.
 pub(crate) struct Named<F> {
     pub(crate) name: &'static str,
     pub(crate) make: F,

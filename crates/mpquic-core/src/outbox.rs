@@ -27,7 +27,7 @@ pub(crate) struct Outbox {
     scheduler_events: VecDeque<SchedulerEvent>,
     /// Frames that their owners must send again, because a path fails to deliver them.
     repeated: Vec<Delivery>,
-    /// What was sent since the scheduler was asked.
+    /// Packets sent since the scheduler's last decision.
     pub(crate) train: Train,
     /// The scheduler wants an event for every packet.
     packet_events: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Outbox {
     pub(crate) stats: ConnectionStats,
 }
 
-/// What came of an assignment of the scheduler.
+/// The packets sent for one assignment of the scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Train {
     /// Of its datagrams.
@@ -45,7 +45,7 @@ pub(crate) struct Train {
     pub(crate) new: u64,
     /// Content of the train's last packet, for copies on other paths, or of a copy.
     pub(crate) content: Vec<Delivery>,
-    /// What redundant streams have sent, and on which paths.
+    /// Data of redundant streams that was sent, with the path of each piece.
     pub(crate) wanted: Vec<(PathId, Delivery)>,
 }
 
@@ -171,7 +171,7 @@ impl Outbox {
         &mut self.scheduler_events
     }
 
-    /// The same, with the controller whose windows the scheduler may ask for.
+    /// Events for the scheduler, and the controller for questions about windows.
     pub(crate) fn scheduler_news(&mut self) -> (&mut VecDeque<SchedulerEvent>, &GuardedController) {
         (&mut self.scheduler_events, &self.controller)
     }
@@ -207,7 +207,7 @@ pub(crate) fn packet_info(path: PathId, packet_number: u64, packet: &SentPacket)
     }
 }
 
-/// What a log says of an event about a path. New addresses are an event of their own there.
+/// The log's word for a path event. New addresses are logged as another event.
 fn logged(event: &PathEvent) -> Option<(PathId, PathChange)> {
     let change = match event {
         PathEvent::Established(_) => PathChange::Established,
@@ -272,7 +272,7 @@ mod tests {
             Self::new(GuardedController::new(&config), Needs::default(), log)
         }
 
-        /// What the endpoint was told since the last call.
+        /// Takes the changes of routes reported to the endpoint since the last call.
         pub(crate) fn take_route_changes(&mut self) -> Vec<RouteChange> {
             self.endpoint_events
                 .drain(..)

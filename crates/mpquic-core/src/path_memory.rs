@@ -53,9 +53,9 @@ impl From<FourTuple> for HostPair {
 pub trait PathMemory: fmt::Debug + Send + Sync {
     /// The saved capacity of a path, unless outdated.
     fn load(&self, route: HostPair, now: Instant) -> Option<SavedCapacity>;
-    /// What a path can carry now; replaces what was known.
+    /// Saves the path's present capacity, and replaces an earlier one.
     fn save(&self, route: HostPair, saved: SavedCapacity, now: Instant);
-    /// What was known was too much: it must not be used again (RFC 9959 section 3.5).
+    /// The saved capacity was too large: it must not be used again (RFC 9959 section 3.5).
     fn forget(&self, route: HostPair);
 }
 

@@ -1,4 +1,4 @@
-//! What a peer says to people.
+//! Makes text of a peer safe to print.
 
 use std::fmt::{self, Write as _};
 
@@ -24,9 +24,10 @@ impl PeerText<'_> {
 impl fmt::Display for PeerText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in String::from_utf8_lossy(self.0).chars() {
-            f.write_char(match Self::is_plain(character) {
-                true => character,
-                false => ' ',
+            f.write_char(if Self::is_plain(character) {
+                character
+            } else {
+                ' '
             })?;
         }
         Ok(())

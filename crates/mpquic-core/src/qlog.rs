@@ -68,7 +68,7 @@ pub struct ConnectionStart {
     pub original_dcid: ConnectionId,
 }
 
-/// Something that happened.
+/// An event for the log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -96,7 +96,7 @@ pub enum Event<'a> {
     KeyExchangeChosen(KeyExchangeGroup),
     /// The version is final.
     VersionChosen {
-        /// What we announced.
+        /// Our versions.
         local: Option<&'a VersionInformation>,
         /// Announced by the peer.
         peer: Option<&'a VersionInformation>,
@@ -117,11 +117,11 @@ pub enum Event<'a> {
         /// Its addresses.
         four_tuple: FourTuple,
     },
-    /// Something happened to a path.
+    /// The state of a path changed.
     PathChanged {
         /// The path.
         path: PathId,
-        /// What.
+        /// The change.
         change: PathChange,
     },
     /// A packet is about to be sent.
@@ -154,7 +154,7 @@ pub enum Event<'a> {
     MetricsUpdated {
         /// The path.
         path: PathId,
-        /// What they are now.
+        /// The new values.
         metrics: Metrics,
     },
     /// The use of what is remembered of a path went on (RFC 9959).
@@ -181,7 +181,7 @@ pub enum Event<'a> {
         packet_type: PacketType,
         /// How many key updates came before (RFC 9001 section 6).
         generation: u32,
-        /// Who wanted them.
+        /// The cause of the new keys.
         trigger: KeyTrigger,
     },
     /// Both sides' keys for a type of packet were forgotten.
@@ -190,21 +190,21 @@ pub enum Event<'a> {
     ParametersRestored(&'a TransportParameters),
 }
 
-/// What happened to a path, but for changes of its addresses: those are [`Event::TupleAssigned`].
+/// A change of a path. Changes of addresses are logged as [`Event::TupleAssigned`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathChange {
-    /// It was validated.
+    /// The path was validated.
     Established,
-    /// It fell silent: its data moved to other paths.
+    /// The path fell silent: its data moved to other paths.
     Suspect,
-    /// It answers again.
+    /// The path answers again.
     Recovered,
-    /// It is no longer used.
+    /// The path is no longer used.
     Abandoned {
         /// The code of PATH_ABANDON.
         error_code: TransportErrorCode,
-        /// Who abandoned it first.
+        /// The side that abandoned the path first.
         initiator: Initiator,
     },
     /// All its state is gone.
@@ -293,7 +293,7 @@ pub enum DropReason {
     Duplicate,
     /// Its connection ID is not in use any more.
     ConnectionUnknown,
-    /// It could not be opened.
+    /// The packet could not be opened.
     DecryptionFailure,
     /// A packet without its keys, before or after their time.
     KeyUnavailable,
@@ -326,7 +326,7 @@ pub struct Metrics {
     pub bytes_in_flight: u64,
     /// The controller's pacing rate, in bytes per second.
     pub pacing_rate: Option<u64>,
-    /// What is known of ECN.
+    /// The state of ECN validation.
     pub ecn: EcnValidation,
 }
 

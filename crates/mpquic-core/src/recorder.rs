@@ -122,7 +122,7 @@ impl Recorder {
     }
 }
 
-/// What is known of a packet that is dropped.
+/// A dropped packet, as far as it was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dropped {
     pub(crate) packet_type: Option<PacketType>,

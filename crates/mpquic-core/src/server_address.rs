@@ -80,11 +80,11 @@ pub enum AnnounceError {
     /// There are so many.
     #[error("{0} addresses are more than {max}", max = ServerAddress::MAX)]
     TooMany(usize),
-    /// Not the address and port of one machine: unspecified, multicast, IPv6 of a link, or IPv4
-    /// written as IPv6.
+    /// The address does not belong to one machine (unspecified, multicast, IPv6 link-local), or is
+    /// an IPv4 address written as IPv6.
     #[error("{0} is not the address and port of one machine")]
     NotUsable(SocketAddr),
-    /// It is in the list twice.
+    /// The list has this address twice.
     #[error("{0} is there twice")]
     Twice(SocketAddr),
     /// The connection is closed.
@@ -103,7 +103,7 @@ pub(crate) enum Reach {
     Link,
     /// From the same machine.
     Machine,
-    /// It is not the address of one machine.
+    /// The address does not belong to one machine.
     Nowhere,
 }
 

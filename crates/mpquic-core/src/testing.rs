@@ -36,7 +36,7 @@ pub struct Sender {
     outcome: AckOutcome,
 }
 
-/// What an acknowledgement did.
+/// Numbers of packets affected by an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Packets newly acknowledged.
@@ -48,7 +48,7 @@ pub struct Counts {
 }
 
 impl Sender {
-    /// Nothing sent yet.
+    /// A path without sent packets.
     pub fn new(now: Instant) -> Self {
         Self {
             recovery: Recovery::new(&TransportConfig::without_policies(), now),

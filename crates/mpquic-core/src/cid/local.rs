@@ -43,9 +43,10 @@ pub(crate) struct LocalCids {
 impl LocalCids {
     /// Bytes of memory besides itself.
     pub(crate) fn memory(&self) -> usize {
-        match self.active.spilled() {
-            true => self.active.capacity() * size_of::<Issued>(),
-            false => 0,
+        if self.active.spilled() {
+            self.active.capacity() * size_of::<Issued>()
+        } else {
+            0
         }
     }
 

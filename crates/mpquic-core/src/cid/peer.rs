@@ -96,9 +96,10 @@ pub(crate) struct PeerCids {
 impl PeerCids {
     /// Bytes of memory besides itself.
     pub(crate) fn memory(&self) -> usize {
-        let unused = match self.unused.spilled() {
-            true => self.unused.capacity() * size_of::<PeerCid>(),
-            false => 0,
+        let unused = if self.unused.spilled() {
+            self.unused.capacity() * size_of::<PeerCid>()
+        } else {
+            0
         };
         unused + self.pending.as_ref().map_or(0, |pending| pending.memory())
     }

@@ -30,7 +30,7 @@ impl User {
         }
     }
 
-    /// What the endpoint was told of reset tokens since the last call.
+    /// Returns the changes of reset tokens reported to the endpoint since the last call.
     pub(crate) fn told(&mut self) -> Vec<RouteChange> {
         self.outbox.take_route_changes()
     }

@@ -76,7 +76,7 @@ struct Pair {
     user: User,
     packets: Vec<Packet>,
     issued: u64,
-    /// What is routed to the issuer.
+    /// Connection IDs that the endpoint routes to the issuer, with their sequence numbers.
     routed: BTreeMap<ConnectionId, u64>,
     tokens: BTreeSet<[u8; 16]>,
 }

@@ -9,7 +9,7 @@ use super::transport::TransportConfig;
 use crate::crypto;
 use crate::version::Version;
 
-/// What a client needs to connect.
+/// The configuration of a client's connections.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ClientConfig {

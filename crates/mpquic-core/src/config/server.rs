@@ -12,7 +12,7 @@ use super::transport::TransportConfig;
 use crate::crypto;
 use crate::error::InvalidOption;
 
-/// What a server needs to accept connections. [`Self::build`] checks it.
+/// The options of a server. [`Self::build`] checks them.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerOptions {
@@ -40,7 +40,7 @@ pub struct ServerOptions {
     /// address as the local address of its datagrams. Neither address nor port may be zero (section
     /// 18.2).
     pub preferred_address_v4: Option<SocketAddrV4>,
-    /// The same for clients that use IPv6.
+    /// The preferred address for clients that use IPv6.
     pub preferred_address_v6: Option<SocketAddrV6>,
     /// Most connection attempts waiting for a decision; further attempts are refused at once.
     /// Waiting attempts are half-open, too (see [`Self::max_half_open_connections`]).

@@ -43,7 +43,7 @@ impl Default for AckFrequencyOptions {
 /// Options of a connection. [`Self::build`] checks them. There is no default scheduler or
 /// controller: the crates above the core choose them.
 ///
-/// What is announced to the peer has to fit a variable-length integer: at most 2^62 - 1 (RFC 9000
+/// Values announced to the peer have to fit a variable-length integer: at most 2^62 - 1 (RFC 9000
 /// section 16).
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -39,7 +39,7 @@ impl<'a> Datagrams<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::send`]; on a given path, the limit is [`Self::max_size_on`].
+    /// The errors of [`Self::send`]; on a given path, the limit is [`Self::max_size_on`].
     /// [`SendDatagramError::ClosedPath`] for an unknown or abandoned path.
     pub fn send_with(
         &mut self,
@@ -59,9 +59,10 @@ impl<'a> Datagrams<'a> {
         if data.len() > max {
             return Err(SendDatagramError::TooLarge);
         }
-        match self.queues.send(data, options) {
-            true => Ok(()),
-            false => Err(SendDatagramError::Blocked),
+        if self.queues.send(data, options) {
+            Ok(())
+        } else {
+            Err(SendDatagramError::Blocked)
         }
     }
 

@@ -6,8 +6,8 @@ use crate::wire::transport_parameters::TransportParameters;
 
 /// Time without arriving datagrams until memory is freed.
 const TRIM_AFTER: Duration = Duration::from_secs(1);
-/// The same for the first time. It is shorter, so that a server with thousands of handshakes per
-/// second can use the memory of one for the next.
+/// The delay before the first trim. It is shorter, so that a server with thousands of handshakes
+/// per second can reuse the memory of finished ones.
 const FIRST_TRIM_AFTER: Duration = Duration::from_millis(100);
 
 /// The connection's idle timer (RFC 9000 section 10.1), which counts packets on all paths (MP-147).

@@ -253,7 +253,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Those of [`ServerAddress::check_all`], and on a client or a closed connection.
+    /// The errors of [`ServerAddress::check_all`], and an error on a client or a closed connection.
     pub fn announce_addresses(&mut self, addresses: &[ServerAddress]) -> Result<(), AnnounceError> {
         if !self.state.is_open() {
             return Err(AnnounceError::Closed);

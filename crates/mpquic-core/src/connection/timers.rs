@@ -78,9 +78,10 @@ impl Connection {
         if is_late || is_due(self.idle.deadline(|| self.paths.largest_pto())) {
             // RFC 9000 section 10.1: the connection is closed silently.
             self.state = State::Drained;
-            self.lose(match is_late {
-                true => ConnectionError::HandshakeTimedOut,
-                false => ConnectionError::TimedOut,
+            self.lose(if is_late {
+                ConnectionError::HandshakeTimedOut
+            } else {
+                ConnectionError::TimedOut
             });
             self.outbox.endpoint_event(RouteChange::Drained);
             return;

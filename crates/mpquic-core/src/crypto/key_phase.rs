@@ -52,7 +52,7 @@ struct Previous {
 /// When we may start an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextUpdate {
-    /// Not before a packet of the current phase is acknowledged.
+    /// After the acknowledgement of a packet of the current phase.
     AwaitsAck,
     /// At this time.
     At(Instant),

@@ -33,7 +33,7 @@ pub struct AcceptError {
     /// The reason.
     #[source]
     pub cause: ConnectionError,
-    /// What to send to the client: the bytes are in `buf`.
+    /// A datagram to send to the client; its bytes are in `buf`.
     pub response: Option<Transmit>,
 }
 
@@ -101,7 +101,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::begin_accept`].
+    /// The errors of [`Self::begin_accept`].
     #[expect(clippy::result_large_err, reason = "rare, and moved once")]
     pub fn accept(
         &mut self,

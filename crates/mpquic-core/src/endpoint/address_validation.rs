@@ -18,7 +18,7 @@ const PROVEN_FOR: Duration = Duration::from_secs(600);
 /// Bits of an IPv6 address given by its network; one client may have all addresses of a network.
 const IPV6_NETWORK: u32 = 64;
 
-/// What the token in a client's first Initial tells about the client.
+/// The content of the token in a client's first Initial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Admission {
     /// Destination connection ID of the client's very first Initial.

@@ -59,9 +59,10 @@ impl Answers {
         let mut versions: Vec<_> = supported.iter().map(|version| version.to_u32()).collect();
         // RFC 9000 section 6.3: a reserved version, other than the client's
         let reserved = Version::reserved(self.random.random());
-        versions.push(match reserved == peek.version {
-            true => reserved ^ 0x1000_0000,
-            false => reserved,
+        versions.push(if reserved == peek.version {
+            reserved ^ 0x1000_0000
+        } else {
+            reserved
         });
         header::encode_version_negotiation(buf, peek.scid, peek.dcid, &versions);
         let packet = Unnumbered {

@@ -11,7 +11,7 @@ use super::unrouted::UnroutedDatagram;
 
 /// The most bytes kept of datagrams that follow the first one of an attempt.
 const MAX_BUFFERED: usize = 32 << 10;
-/// The same for all attempts together.
+/// The most buffered bytes of all attempts together.
 const MAX_BUFFERED_TOTAL: usize = 8 << 20;
 /// An estimate of the memory of an attempt with its first datagram and its keys, in bytes.
 const WAITING: usize = 4 << 10;
@@ -52,7 +52,7 @@ pub(super) struct Abandoned {
     pub(super) handle: Option<ConnectionHandle>,
 }
 
-/// What the endpoint keeps of an attempt.
+/// A client's connection attempt that waits for a decision.
 #[derive(Debug)]
 struct Attempt {
     initial_dcid: ConnectionId,

@@ -48,7 +48,7 @@ impl Answered {
 /// The condition for accepting a new client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Demand {
-    /// Nothing.
+    /// No condition.
     Nothing,
     /// Prove their addresses.
     Proof,
@@ -88,9 +88,10 @@ impl Pressure {
             .saturating_mul(2)
             .saturating_add(config.retry_min_half_open as u64);
         let come_faster = half_open as u64 >= usual || self.lag >= config.retry_attempt_lag;
-        match half_open >= config.retry_threshold || (are_many && come_faster) {
-            true => Demand::Proof,
-            false => Demand::Nothing,
+        if half_open >= config.retry_threshold || (are_many && come_faster) {
+            Demand::Proof
+        } else {
+            Demand::Nothing
         }
     }
 
@@ -99,9 +100,10 @@ impl Pressure {
         let (start, at_start) = *self.period.get_or_insert((now, completed));
         let elapsed = now.saturating_duration_since(start);
         if elapsed >= PERIOD {
-            self.before = match elapsed < 2 * PERIOD {
-                true => completed - at_start,
-                false => 0,
+            self.before = if elapsed < 2 * PERIOD {
+                completed - at_start
+            } else {
+                0
             };
             self.period = Some((now, completed));
             return self.before;

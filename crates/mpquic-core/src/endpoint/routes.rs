@@ -13,7 +13,7 @@ use crate::ids::PathId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionHandle(pub usize);
 
-/// What an endpoint remembers of its connections, to route datagrams. Nothing of it outlives them.
+/// Numbers of entries in an endpoint's routing tables. All entries end with their connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteCounts {
@@ -81,8 +81,8 @@ impl CompactRoute {
     }
 }
 
-/// What an endpoint needs to route datagrams. The size of the maps is bounded by what each
-/// connection issues or stores; they are never iterated.
+/// The routing tables of an endpoint. Their size is bounded by the number of connection IDs that
+/// each connection issues or stores. They are never iterated.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     connections: Slab<Registered>,
@@ -121,14 +121,14 @@ impl Registered {
     }
 }
 
-/// Who started a connection, and how far it is.
+/// The side that started a connection, and the progress of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// We did, as a client.
     Started,
-    /// It was accepted, and the handshake is not complete.
+    /// We accepted the connection, and the handshake is not complete.
     HalfOpen,
-    /// It was accepted, and the handshake is complete.
+    /// We accepted the connection, and the handshake is complete.
     Complete,
 }
 
@@ -138,7 +138,7 @@ impl Routes {
         self.connections.len()
     }
 
-    /// What is remembered. It takes time in proportion to the number of connections.
+    /// Counts all entries, in time proportional to the number of connections.
     pub(super) fn counts(&self) -> RouteCounts {
         let registered = self.connections.iter();
         let retired = registered

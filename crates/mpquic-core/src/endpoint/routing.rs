@@ -35,7 +35,7 @@ use crate::wire::header::{self, PacketKind, Peek};
 /// Half the number of connections, and of networks, whose NEW_TOKEN tokens were used that are remembered.
 const SPENT_PROOFS: usize = 1 << 16;
 
-/// What to do about a datagram.
+/// The result of handling a received datagram.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DatagramEvent {
@@ -55,11 +55,11 @@ pub enum DatagramEvent {
 enum Silent {
     /// The datagram is kept until its connection is accepted.
     Kept,
-    /// It belongs to no connection and gets no answer.
+    /// The datagram belongs to no connection and gets no answer.
     Dropped,
 }
 
-/// What becomes of a client's first datagram.
+/// The decision on a client's first datagram.
 enum Verdict {
     /// The application decides.
     Take(Admission),
@@ -113,7 +113,7 @@ enum Verdict {
 /// ```
 pub struct Endpoint {
     pub(super) config: Arc<EndpointConfig>,
-    /// What all connections keep.
+    /// The memory of all connections.
     pub(super) memory: Arc<EndpointMemory>,
     pub(super) server: Option<Arc<Server>>,
     /// New connections are refused, with the keys of `server`.
@@ -262,10 +262,13 @@ impl Endpoint {
                 let datagram = datagram.into_datagram(now);
                 Ok(DatagramEvent::Connection(handle, datagram))
             }
-            Some(InitialRoute::Attempt(key)) => match self.attempts.keep(key, &datagram) {
-                true => Err(Silent::Kept),
-                false => Err(Silent::Dropped),
-            },
+            Some(InitialRoute::Attempt(key)) => {
+                if self.attempts.keep(key, &datagram) {
+                    Err(Silent::Kept)
+                } else {
+                    Err(Silent::Dropped)
+                }
+            }
             None if kind == PacketKind::Initial => self.meet(now, dcid, datagram, buf),
             None => Err(Silent::Dropped),
         }
@@ -296,9 +299,10 @@ impl Endpoint {
         if tokenless.is_some() && dcid.len() < MIN_INITIAL_DCID {
             return Err(Silent::Dropped);
         }
-        let demand = match self.answered.contains(&dcid) {
-            true => demand.max(Demand::Proof),
-            false => demand,
+        let demand = if self.answered.contains(&dcid) {
+            demand.max(Demand::Proof)
+        } else {
+            demand
         };
         if demand == Demand::Proof
             && self.has_room(&server.config)
@@ -392,14 +396,15 @@ impl Endpoint {
         Verdict::Take(admission)
     }
 
-    /// What clients have to do to be let in.
+    /// The present condition for accepting a new client.
     fn demand(&mut self, now: Instant, config: &ServerConfig) -> Demand {
         let half_open = self.half_open_connections();
         let completed = self.routes.completed();
         let demand = self.pressure.demand(now, config, half_open, completed);
-        match self.memory.is_short() {
-            true => demand.max(Demand::Proof),
-            false => demand,
+        if self.memory.is_short() {
+            demand.max(Demand::Proof)
+        } else {
+            demand
         }
     }
 
@@ -438,8 +443,8 @@ impl Endpoint {
         self.routes.len()
     }
 
-    /// What the endpoint remembers of its connections, to route datagrams. To count takes time in
-    /// proportion to the number of connections.
+    /// Numbers of entries in the routing tables, counted in time proportional to the number of
+    /// connections.
     pub fn routes(&self) -> RouteCounts {
         self.routes.counts()
     }
@@ -456,7 +461,7 @@ impl Endpoint {
         self.attempts.is_waiting(&incoming.place)
     }
 
-    /// What the endpoint has done so far.
+    /// Counters since the endpoint was made.
     pub fn stats(&self) -> EndpointStats {
         EndpointStats {
             memory: self.memory.total() + self.attempts.memory(),

@@ -1,6 +1,6 @@
 //! [`EndpointStats`]: the counters of an endpoint.
 
-/// What an endpoint has done since it was made. Counters only rise; `memory` is none.
+/// Counters of an endpoint. They only rise, except `memory`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointStats {

@@ -199,7 +199,7 @@ impl Test {
         (scid, token)
     }
 
-    /// What makes the tokens of one connection.
+    /// The issuer of the tokens of one connection.
     fn issuer(&self) -> TokenIssuer {
         let server = Server::new(Arc::new(self.options.clone().build().unwrap()));
         server.token_issuer().unwrap()

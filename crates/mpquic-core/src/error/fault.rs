@@ -15,7 +15,7 @@ macro_rules! faults {
             Tls {
                 /// The alert that stands for it. Without one the code is PROTOCOL_VIOLATION.
                 alert: Option<u8>,
-                /// What the user is told.
+                /// The reason for the user.
                 failure: TlsFailure,
             },
         }
@@ -198,7 +198,8 @@ faults! {
         MaxPathIdBelowInitial = "MAX_PATH_ID below initial_max_path_id";
         /// MP-009.
         MultipathWithoutConnectionId = "initial_max_path_id in a packet with a zero-length connection ID";
-        /// What costs its sender nothing comes in bounded numbers (RFC 9000 section 21.9, MP-175).
+        /// The number of frames that cost their sender nothing is bounded (RFC 9000 section 21.9,
+        /// MP-175).
         TooMuchAdvice = "too many frames that only give advice";
         /// Streams that are opened only to be reset come in bounded numbers (RFC 9000 section 21.9).
         TooManyResets = "too many streams are reset";
@@ -265,7 +266,7 @@ faults! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TlsFailure {
-    /// Nobody we trust has signed the certificate.
+    /// No trusted authority has signed the certificate.
     UnknownIssuer,
     /// The certificate is for other names.
     WrongName,
@@ -273,7 +274,7 @@ pub enum TlsFailure {
     Expired,
     /// The certificate does not have the expected fingerprint.
     NotPinned,
-    /// Something else is wrong with the certificate.
+    /// The certificate has another defect.
     BadCertificate,
     /// The server wants the client to have a certificate.
     NoClientCertificate,

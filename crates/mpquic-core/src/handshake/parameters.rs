@@ -50,7 +50,7 @@ pub(super) struct FirstCids {
     pub(super) local: ConnectionId,
     /// Destination of the client's Initial packets, from which the Initial keys are derived.
     pub(super) initial: ConnectionId,
-    /// The same before a Retry.
+    /// The destination of the client's first Initial before a Retry.
     pub(super) original: ConnectionId,
     /// Client: the source of the Retry.
     pub(super) retry: Option<ConnectionId>,

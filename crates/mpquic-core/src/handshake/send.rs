@@ -1,4 +1,4 @@
-//! What sending needs of the handshake: its own frames, and the state of the 1-RTT keys.
+//! The handshake's part in sending: its own frames, and the state of the 1-RTT keys.
 
 use std::time::{Duration, Instant};
 

@@ -22,9 +22,9 @@ pub(crate) struct ConnectionSetup {
     pub(crate) four_tuple: FourTuple,
     pub(crate) endpoint: Arc<EndpointConfig>,
     pub(crate) transport: Arc<TransportConfig>,
-    /// What all connections of the endpoint keep in memory.
+    /// The memory of all connections of the endpoint.
     pub(crate) memory: Arc<EndpointMemory>,
-    /// What differs between client and server.
+    /// The state of one side.
     pub(crate) role: Role,
     /// The TLS session; a client's is started with `local_parameters`.
     pub(crate) session: Box<dyn Session>,
@@ -48,7 +48,7 @@ pub(crate) struct ConnectionSetup {
     pub(crate) seed: [u8; 32],
 }
 
-/// What differs between client and server.
+/// The state that differs between client and server.
 pub(crate) enum Role {
     Client(Box<ClientSetup>),
     Server(ServerSetup),
@@ -81,7 +81,7 @@ impl Role {
     }
 }
 
-/// What only a client needs.
+/// A client's part of the setup.
 pub(crate) struct ClientSetup {
     /// Checks Retry packets and derives Initial keys again after one.
     pub(crate) crypto: Arc<dyn ClientCrypto>,
@@ -138,7 +138,7 @@ impl TokenDrawer {
     }
 }
 
-/// What only a server needs.
+/// A server's part of the setup.
 pub(crate) struct ServerSetup {
     pub(crate) config: Arc<ServerConfig>,
     /// A token proved the client's address: no anti-amplification limit on path 0.

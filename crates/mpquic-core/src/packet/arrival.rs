@@ -1,4 +1,4 @@
-//! What is known of a received packet.
+//! A received packet: its arrival, and the results of opening and processing it.
 
 use std::time::Instant;
 

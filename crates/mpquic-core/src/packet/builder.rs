@@ -14,7 +14,7 @@ const SAMPLE_DISTANCE: usize = 4;
 /// The largest value of the two-byte length in a long header.
 const MAX_LONG_PACKET: usize = (1 << 14) - 1;
 
-/// What is needed to start a packet.
+/// The input for the start of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketStart<'a> {
     pub(crate) header: &'a PacketHeader,

@@ -209,7 +209,7 @@ impl StreamRun {
         self.0.replace(stream).map(Delivery::Stream)
     }
 
-    /// What was collected last.
+    /// Takes the last run of stream bytes.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Delivery> {
         self.0.take().map(Delivery::Stream)
@@ -227,7 +227,7 @@ impl Delivery {
         }
     }
 
-    /// The same for the number of paths.
+    /// The delivery of a frame about the number of paths.
     #[track_caller]
     pub(crate) fn of_path_limit(self) -> PathLimitDelivery {
         match self {
@@ -236,7 +236,7 @@ impl Delivery {
         }
     }
 
-    /// The same for streams.
+    /// The delivery of a stream frame.
     #[track_caller]
     pub(crate) fn of_stream(self) -> StreamDelivery {
         match self {
@@ -245,7 +245,7 @@ impl Delivery {
         }
     }
 
-    /// The same for CRYPTO.
+    /// The delivery of a CRYPTO frame.
     #[track_caller]
     pub(crate) fn of_crypto(self) -> CryptoDelivery {
         match self {

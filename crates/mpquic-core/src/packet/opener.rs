@@ -40,7 +40,7 @@ impl Unprotected {
 pub(crate) enum OpenError {
     /// A forged packet, or one sealed with other keys: drop it.
     NotAuthentic,
-    /// It is authentic, but breaks a rule.
+    /// The packet is authentic, but breaks a rule.
     Transport(TransportError),
 }
 

@@ -5,7 +5,7 @@ use quinn_proto::EcnCodepoint;
 use crate::ids::{FourTuple, PathId};
 use crate::sched::DataSelection;
 
-/// What a 1-RTT packet is to contain. A new plan is empty; its maker adds what is due.
+/// The content of the next 1-RTT packet. A new plan is empty; its maker adds due frames.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) path: PathId,

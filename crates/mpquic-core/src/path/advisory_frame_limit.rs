@@ -20,7 +20,7 @@ impl AdvisoryFrameLimit {
         Self(TokenBucket::new(BURST, INTERVAL))
     }
 
-    /// Such a frame arrived.
+    /// Counts an advisory frame.
     pub(super) fn on_frame(&mut self, now: Instant) -> Result<(), TransportError> {
         if !self.0.take(now) {
             return Err(Fault::TooMuchAdvice.into());

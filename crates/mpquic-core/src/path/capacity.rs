@@ -8,7 +8,7 @@ use crate::congestion::{Acked, SavedCapacity};
 use crate::event::Resumption;
 use crate::path_memory::PathMemory;
 
-/// What changes little is saved once in this time.
+/// A capacity that changed little is saved once in this time.
 const SAVING_INTERVAL: Duration = Duration::from_secs(1);
 /// Round trips with enough data until the measured rate counts as the path's, not as that of its
 /// start.
@@ -18,9 +18,9 @@ const START_ROUNDS: u32 = 20;
 #[derive(Debug)]
 pub(super) struct Capacity {
     pub(super) memory: Option<Arc<dyn PathMemory>>,
-    /// What was remembered when the path opened, bytes.
+    /// The capacity remembered when the path opened, bytes.
     pub(super) remembered: u64,
-    /// What came of it.
+    /// The use of the remembered capacity.
     pub(super) resumption: Resumption,
     /// The smallest round trip when acknowledgements last came on the path itself.
     own_rtt: Duration,

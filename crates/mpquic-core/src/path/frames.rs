@@ -360,9 +360,10 @@ impl Paths {
         self.slots_mut().iter_mut().filter_map(move |slot| {
             let is_abandoned = slot.abandon.is_some();
             let path = slot.path.as_deref_mut()?;
-            let speaks = match path.id == carrier {
-                true => path.acknowledges_itself(),
-                false => is_abandoned || path.is_spoken_for_by(carrier),
+            let speaks = if path.id == carrier {
+                path.acknowledges_itself()
+            } else {
+                is_abandoned || path.is_spoken_for_by(carrier)
             };
             speaks.then_some(path)
         })

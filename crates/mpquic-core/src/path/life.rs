@@ -30,8 +30,8 @@ const KNOWN_TIMEOUTS: u32 = 3;
 /// The state of a path which both sides abandoned is kept for this many of the largest PTOs
 /// (MP-124).
 const DRAIN_TIMEOUTS: u32 = 3;
-/// Nor is that state kept for longer than this: a peer makes the probe timeout as long as it likes
-/// by acknowledging late.
+/// The state of an abandoned path is kept no longer than this: a peer can extend its probe timeout
+/// at will by acknowledging late.
 const MAX_DRAIN: Duration = Duration::from_secs(60);
 
 /// The result of abandoning a path.
@@ -218,9 +218,10 @@ impl Paths {
         let unused = self.ids.issuable();
         let unused = unused.map(|id| (id, CIDS_PER_UNUSED_PATH));
         // Packets before the end of the handshake must be short.
-        let (open_now, unused_now) = match self.shared.handshake_complete {
-            true => (usize::MAX, usize::MAX),
-            false => (0, 1),
+        let (open_now, unused_now) = if self.shared.handshake_complete {
+            (usize::MAX, usize::MAX)
+        } else {
+            (0, 1)
         };
         let targets = open.take(open_now).chain(unused.take(unused_now));
         let targets: SmallVec<[(PathId, u64); 16]> = targets.collect();

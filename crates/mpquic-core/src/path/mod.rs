@@ -75,7 +75,7 @@ struct Counters {
     probe_timeouts: u64,
 }
 
-/// What a path ID names: one packet number space and the state of sending in it.
+/// A path: the packet number space of a path ID, and the state of sending in this space.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) id: PathId,

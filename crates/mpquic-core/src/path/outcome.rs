@@ -1,4 +1,4 @@
-//! What acknowledgements and losses of packets change on a path.
+//! Effects of acknowledged and lost packets on a path.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What paths take from the peer's transport parameters.
+//! Transport parameters of the peer that concern paths.
 
 use quinn_proto::Side;
 

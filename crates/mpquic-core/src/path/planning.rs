@@ -17,7 +17,7 @@ use crate::wire::buf::MIN_DATAGRAM;
 /// Size of a datagram with a PATH_CHALLENGE or PATH_RESPONSE and little else, bytes.
 const MIN_CHALLENGE: usize = 64;
 
-/// What paths need to know when they plan packets.
+/// The state of the connection on which planned packets depend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlanContext<'a> {
     pub(crate) now: Instant,

@@ -1,4 +1,4 @@
-//! What was sent: packets and datagrams are recorded on their path.
+//! Records sent packets and datagrams on their path.
 
 use super::Path;
 use super::set::Paths;

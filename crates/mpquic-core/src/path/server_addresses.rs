@@ -18,7 +18,7 @@ use crate::wire::frame::{AddressEntry, AlternativeAddress, Frame};
 const BURST: u32 = 2 * ServerAddress::MAX as u32;
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is announced of a server's addresses.
+/// The announced further addresses of a server.
 #[derive(Debug, Default)]
 pub(crate) struct ServerAddresses {
     /// Server: the newest set, once there is one.

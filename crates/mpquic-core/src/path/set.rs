@@ -112,9 +112,10 @@ impl Paths {
     pub(crate) fn may_close(&self, id: PathId) -> Result<(), ClosePathError> {
         self.open(id).ok_or(ClosePathError::NoSuchPath)?;
         let mut open = self.iter();
-        match open.any(|path| path.id != id) {
-            true => Ok(()),
-            false => Err(ClosePathError::LastPath),
+        if open.any(|path| path.id != id) {
+            Ok(())
+        } else {
+            Err(ClosePathError::LastPath)
         }
     }
 
@@ -141,7 +142,7 @@ impl Paths {
         (&mut self.slots[index], &mut self.shared)
     }
 
-    /// What the handshake's packets are sent to.
+    /// Destination connection ID of Initial and Handshake packets.
     pub(crate) fn handshake_destination(&self) -> Option<ConnectionId> {
         self.any(PathId::ZERO)?.destination(None).copied()
     }
@@ -202,7 +203,7 @@ impl Paths {
         smallest.unwrap_or(MIN_DATAGRAM - PACKET_OVERHEAD)
     }
 
-    /// The same for the usable path with the largest packets; `None` if no path is usable.
+    /// Bytes for frames in the largest packet of any usable path; `None` without a usable path.
     pub(crate) fn largest_frame_room(&self) -> Option<usize> {
         self.frame_rooms().max()
     }

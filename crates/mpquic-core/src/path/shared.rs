@@ -16,7 +16,7 @@ use crate::random::SeededRandom;
 use crate::recovery::ack_frequency::AckFrequencies;
 use crate::wire::transport_parameters::{PreferredAddress, TransportParameters};
 
-/// What all paths of a connection have in common.
+/// State shared by all paths of a connection.
 pub(crate) struct Shared {
     pub(crate) side: Side,
     pub(crate) config: Arc<TransportConfig>,

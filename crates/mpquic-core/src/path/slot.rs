@@ -34,7 +34,7 @@ pub(super) struct Abandon {
 /// Shared default for path IDs without a PATH_STATUS, so that slots need no allocation.
 static SILENCE: PathStatuses = PathStatuses::new();
 
-/// What is known of one path ID.
+/// The state of one path ID, before its path opens and after it ended.
 #[derive(Debug)]
 pub(crate) struct PathSlot {
     pub(super) id: PathId,

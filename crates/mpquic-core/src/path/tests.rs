@@ -14,7 +14,7 @@ use crate::space::SentPacket;
 const MTU: u64 = 1200;
 const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// The same window for every path.
+/// A controller with the same window for every path.
 #[derive(Debug)]
 struct Fixed(u64);
 

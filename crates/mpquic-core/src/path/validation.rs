@@ -35,7 +35,7 @@ const SPARE_RESPONSE_INTERVAL: Duration = Duration::from_millis(100);
 /// path is given up.
 const PATIENCE: u32 = 3;
 
-/// What a PATH_RESPONSE proved.
+/// The result of a PATH_RESPONSE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Validated {
     /// The peer owns its address, and datagrams of 1200 bytes pass. Validation is over.
@@ -96,7 +96,7 @@ pub(crate) struct Validation {
 }
 
 impl Validation {
-    /// Nothing to prove.
+    /// No validation is needed.
     pub(crate) fn new() -> Self {
         Self::default()
     }

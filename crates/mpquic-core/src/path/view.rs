@@ -23,7 +23,7 @@ pub(crate) struct Allowance {
     pub(crate) bytes: u64,
 }
 
-/// What a controller allows a path.
+/// The controller's limits for a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     window: u64,
@@ -190,8 +190,8 @@ impl Paths {
         }
     }
 
-    /// Nothing is left to send although windows have room: these paths are limited by the
-    /// application (RFC 9002 section 7.8).
+    /// Marks paths whose window has room as application-limited, because no data is left to send
+    /// (RFC 9002 section 7.8).
     pub(crate) fn note_app_limited(&mut self, controller: &dyn Controller) {
         for path in self.iter_mut() {
             let used = path.recovery.bytes_in_flight() + u64::from(path.mtu.mtu());

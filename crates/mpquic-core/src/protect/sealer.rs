@@ -17,7 +17,7 @@ pub(crate) enum Sealer<'a> {
     ZeroRtt(ZeroRttSealer<'a>),
 }
 
-/// What makes a 0-RTT packet.
+/// Seals 0-RTT packets.
 pub(crate) struct ZeroRttSealer<'a> {
     pub(crate) header: &'a dyn HeaderKey,
     pub(crate) packet: &'a dyn PacketKey,

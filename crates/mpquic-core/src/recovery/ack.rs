@@ -1,4 +1,4 @@
-//! What an acknowledgement changes (RFC 9002 A.7).
+//! Processes acknowledgements (RFC 9002 A.7).
 
 use std::time::{Duration, Instant};
 

@@ -39,7 +39,7 @@ pub(crate) struct AckFrequencies {
     review_at: Option<Instant>,
 }
 
-/// What a request depends on.
+/// The measurements on which a request depends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conditions {
     /// The smallest smoothed round-trip time of the usable paths.

@@ -10,7 +10,7 @@ use crate::ids::PathId;
 pub(super) struct AckPath {
     last: Option<PathId>,
     is_other: bool,
-    /// It changed since the last RTT sample.
+    /// The carrier of acknowledgements changed since the last RTT sample.
     changed: bool,
     /// The smoothed RTT when they last came on their own path and left it.
     own_rtt: Option<Duration>,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::congestion::{Acked, CongestionEvent};
 use crate::space::SentPacket;
 
-/// What the connection knows when it processes an acknowledgement or a loss timer.
+/// The connection's state for processing an acknowledgement or a loss timer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckContext {
     /// The time.

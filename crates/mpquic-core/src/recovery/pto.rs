@@ -18,7 +18,7 @@ const PATIENCE: u32 = 16;
 /// The number of ack-eliciting packets kept then.
 const KEPT_WHEN_SILENT: usize = 64;
 
-/// What the connection knows when a path's recovery timer is set.
+/// The connection's state for setting a path's recovery timer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeoutContext {
     /// The peer's `max_ack_delay`.
@@ -38,7 +38,7 @@ pub(crate) struct TimeoutContext {
     pub(crate) has_handshake_keys: bool,
 }
 
-/// What to do when a recovery timer fires.
+/// The kind of a recovery timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimeoutKind {
     /// Call [`Recovery::detect_lost`] for the space.
@@ -54,7 +54,7 @@ pub(crate) struct RecoveryTimeout {
     pub(crate) at: Instant,
     /// The space it concerns.
     pub(crate) space: SpaceId,
-    /// What to do.
+    /// The kind of the timer.
     pub(crate) kind: TimeoutKind,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct RttEstimator {
     min: Duration,
     samples: u64,
     first_sample: Option<Instant>,
-    /// Nothing but bounds was seen.
+    /// All samples so far were upper bounds.
     is_bound: bool,
 }
 

@@ -13,9 +13,9 @@ use crate::wire::frame::EcnCounts;
 #[derive(Debug)]
 pub(crate) struct PacketNumberSpace {
     id: SpaceId,
-    /// What the peer sent.
+    /// Packets received from the peer.
     pub(crate) received: Received,
-    /// What we sent.
+    /// Packets sent to the peer.
     pub(crate) sent: SentPackets,
     next: u64,
     skipping: Option<Skipping>,

@@ -39,7 +39,7 @@ pub enum DataSelection {
     },
 }
 
-/// What a scheduler decides.
+/// A scheduler's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
@@ -47,7 +47,7 @@ pub enum Decision {
     Send {
         /// Where.
         path: PathId,
-        /// What.
+        /// The data to send.
         data: DataSelection,
         /// Most bytes of datagrams before the next question; 0 means one datagram.
         max_bytes: u64,
@@ -60,7 +60,7 @@ pub enum Decision {
         path: PathId,
         /// The paths of the copies.
         copies: PathSet,
-        /// What.
+        /// The data to send.
         data: DataSelection,
         /// Given back with every event about the packets of this decision.
         tag: u64,

@@ -1,4 +1,4 @@
-//! What a scheduler is told.
+//! Events that a scheduler receives.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl PacketInfo {
     }
 }
 
-/// What happened since the last call.
+/// An event since the last call of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchedulerEvent {

@@ -69,11 +69,11 @@ pub use view::{LocalQueue, PathView, QueueView, Sendable, StreamView, UnackedRan
 ///
 /// [`TransportOptions::contain_panics`]: crate::config::TransportOptions::contain_panics
 pub trait Scheduler: fmt::Debug + Send {
-    /// What to do next. Called whenever there is movable data and some path could send, and again
-    /// until it answers [`Decision::Wait`] or [`Decision::Blocked`] or the data runs out.
+    /// The next decision. Called whenever movable data waits and some path could send, and again
+    /// until the answer is [`Decision::Wait`] or [`Decision::Blocked`], or the data runs out.
     fn select(&mut self, view: &View<'_>) -> Decision;
 
-    /// Something happened. `view` is the state after it.
+    /// Takes note of an event. `view` is the state after the event.
     fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
         let _ = (event, view);
     }

@@ -1,4 +1,4 @@
-//! What a scheduler may look at.
+//! The state that a scheduler sees.
 
 use std::fmt;
 use std::ops::Range;
@@ -121,7 +121,7 @@ impl PathView {
     }
 }
 
-/// What a driver knows of the socket or interface queue that a path sends into.
+/// The socket or interface queue into which a path sends, as reported by the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LocalQueue {
@@ -303,7 +303,7 @@ pub struct View<'a> {
     pub now: Instant,
     /// Every validated path that is not closing, sorted by ID.
     pub paths: &'a [PathView],
-    /// What waits to be sent.
+    /// The data that waits to be sent.
     pub queue: QueueView,
     /// Streams with data, most urgent first, if [`Needs::streams`](super::Needs::streams).
     pub streams: &'a [StreamView],

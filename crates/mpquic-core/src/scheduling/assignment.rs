@@ -7,7 +7,7 @@ use crate::packet::plan::Plan;
 use crate::path::view::Allowance;
 use crate::sched::{DataSelection, Decision, PathSet};
 
-/// What to send on which path, after the scheduler's answer was checked.
+/// A checked decision of the scheduler: the path and the data of the next packets.
 #[derive(Debug, Clone)]
 pub(crate) struct Assignment {
     pub(crate) path: PathId,
@@ -109,8 +109,8 @@ impl Assignment {
         self.is_repeat() || !self.copies.is_empty()
     }
 
-    /// The same path with one packet of the most urgent data, for a chosen stream that may not
-    /// send. `None` for an assignment of the most urgent data.
+    /// If the assignment chose a stream that may not send: an assignment of the most urgent data to
+    /// the same path, one packet. Otherwise `None`.
     pub(crate) fn instead(&self) -> Option<Self> {
         (self.data != Some(DataSelection::Next)).then(|| Self {
             tag: self.tag,
@@ -118,7 +118,7 @@ impl Assignment {
         })
     }
 
-    /// What the packets that carry it out contain.
+    /// The content of the assignment's packets.
     pub(crate) fn plan(&self, allowance: &Allowance) -> Plan {
         let mut plan = Plan::new(self.path, allowance.size);
         plan.ecn = allowance.ecn;

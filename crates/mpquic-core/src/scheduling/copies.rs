@@ -167,7 +167,8 @@ impl Copies {
         }
     }
 
-    /// The same for DATAGRAMs, and for those that the application wants twice.
+    /// Queues copies of DATAGRAMs: those of the scheduler, and those that the application sends
+    /// twice.
     fn copy_datagrams(
         &mut self,
         assigned: Option<&Assignment>,
@@ -241,7 +242,7 @@ fn copy(parts: &mut Parts<'_>, path: PathId, sent: &SentDatagram) -> bool {
 }
 
 impl StreamBytes {
-    /// Those of a frame.
+    /// The bytes of a STREAM frame.
     fn of(delivery: &Delivery) -> Option<Self> {
         let Delivery::Stream(StreamDelivery::Data {
             id, offset, length, ..

@@ -34,9 +34,9 @@ pub(crate) struct Demand {
     pub(crate) any: bool,
     /// Data other than stream data waits.
     pub(crate) control: bool,
-    /// Something other than stream data and DATAGRAMs waits.
+    /// Frames other than STREAM and DATAGRAM wait.
     pub(crate) frames: bool,
-    /// What was just assigned could not be carried out.
+    /// The last assignment could not be carried out.
     pub(crate) again: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Demand {
 #[derive(Debug)]
 pub(crate) struct SchedulerHost {
     scheduler: GuardedScheduler,
-    /// What the scheduler wants to be told.
+    /// The parts of the view and the events for which the scheduler asks.
     pub(crate) needs: Needs,
     views: Views,
     /// Memory for [`View::unacked`].
@@ -95,14 +95,14 @@ impl SchedulerHost {
         self.random.next() & 1 == 0
     }
 
-    /// What the scheduler wants to see of these paths.
+    /// The parts of the view that the scheduler needs for these paths.
     fn shown(&self, paths: &Paths) -> Needs {
         self.needs.with_paths(paths.existing().take(2).count())
     }
 
-    /// What to send on which path: copies that wait, then in turn what the application has bound to a
-    /// path and what the scheduler decides, then something else on the same path; and what that path
-    /// allows. `None` to send nothing now.
+    /// The next assignment, with the allowance of its path: waiting copies first, then in turn data
+    /// that the application has bound to a path and data that the scheduler assigns, then the
+    /// replacement of a failed decision. `None` to send nothing now.
     pub(crate) fn assign(
         &mut self,
         now: Instant,
@@ -150,7 +150,7 @@ impl SchedulerHost {
         true
     }
 
-    /// What to try next.
+    /// The next assignment to try.
     fn next(&mut self, now: Instant, demand: Demand, parts: &mut Parts<'_>) -> Option<Assignment> {
         if let Some(copy) = self.copies.next(&self.views) {
             return Some(copy);

@@ -1,9 +1,9 @@
-//! [`Turns`]: who says next what leaves: the application or the scheduler.
+//! [`Turns`]: decides whether the application or the scheduler assigns the next data.
 
 use super::assignment::Assignment;
 use crate::ids::PathId;
 
-/// Who says what leaves.
+/// The participant that assigns the next data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The application, which has bound data to paths.
@@ -93,7 +93,7 @@ impl Turns {
         self.second_choice = decided.instead();
     }
 
-    /// What to do instead of the scheduler's decision.
+    /// Takes the assignment that replaces a failed decision of the scheduler.
     pub(super) fn take_second_choice(&mut self) -> Option<Assignment> {
         self.second_choice.take()
     }

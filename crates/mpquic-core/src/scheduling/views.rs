@@ -11,7 +11,7 @@ use crate::path::view::Allowance;
 use crate::sched::{PathView, Sendable, StreamView};
 use crate::stream::set::StreamSet;
 
-/// What the scheduler sees. Only the memory is kept from one decision to the next.
+/// The view that the scheduler gets, built anew for each decision; only the memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     pub(crate) paths: Vec<PathView>,

@@ -16,11 +16,11 @@ pub(crate) struct SentPacket {
     pub(crate) bytes: u16,
     /// The peer must acknowledge it.
     pub(crate) ack_eliciting: bool,
-    /// It counts towards bytes in flight.
+    /// The packet counts towards bytes in flight.
     pub(crate) in_flight: bool,
-    /// It was marked ECT(0).
+    /// The packet was marked ECT(0).
     pub(crate) ecn_marked: bool,
-    /// It probed the path's MTU: its loss is no sign of congestion (RFC 9000 section 14.4).
+    /// The packet probed the path's MTU: its loss is no sign of congestion (RFC 9000 section 14.4).
     pub(crate) mtu_probe: bool,
     /// Its content was sent again on another path already.
     pub(crate) reinjected: bool,
@@ -74,7 +74,7 @@ impl SentPacket {
     }
 }
 
-/// What delivery rate samples need to know of a packet.
+/// The state of sending at the departure of a packet, for delivery rate samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendState {
     /// Bytes delivered on the path when the packet was sent.

@@ -1,4 +1,4 @@
-//! What the application does with streams.
+//! The application's handles for streams.
 
 use bytes::Bytes;
 use quinn_proto::{Chunk, ClosedStream, Dir, FinishError, StreamId, VarInt, WriteError};
@@ -124,7 +124,7 @@ impl SendStream<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::write`].
+    /// The errors of [`Self::write`].
     pub fn room(&mut self) -> Result<usize, WriteError> {
         let mut available = 0;
         self.streams.write(self.id, usize::MAX, |_, room| {
@@ -138,7 +138,7 @@ impl SendStream<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::write`].
+    /// The errors of [`Self::write`].
     pub fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<WrittenChunks, WriteError> {
         let offered = chunks.iter().map(Bytes::len).sum();
         let mut written = WrittenChunks::default();

@@ -31,7 +31,7 @@ pub(crate) struct Assembler {
     beyond: Option<Box<Beyond>>,
 }
 
-/// What is held beyond the first gap; and all that is held, once reads are unordered.
+/// Data beyond the first gap; with unordered reads, all data.
 #[derive(Debug, Default)]
 struct Beyond {
     runs: Runs,
@@ -236,7 +236,7 @@ impl Assembler {
     }
 }
 
-/// What takes or gives bytes tells how many bytes of memory pieces keep more, or less.
+/// Methods that add or remove bytes return the change of the pieces' memory in bytes.
 impl Beyond {
     /// Call after each change of runs, lists or delivered ranges.
     fn on_change(&mut self) {

@@ -15,7 +15,7 @@ use crate::sched::SchedulerEvent;
 /// the room they need.
 const STREAM: u64 = 2 * (size_of::<SendHalf>() + size_of::<RecvHalf>() + 256) as u64;
 
-/// What a connection counts for in its endpoint before its first review, in bytes.
+/// A new connection's share of the endpoint's memory before its first review, bytes.
 const NEW_CONNECTION: u64 = 24 << 10;
 
 /// Part of the default limit of memory that depends on no option.

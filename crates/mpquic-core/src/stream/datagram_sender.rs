@@ -114,10 +114,10 @@ impl SentDatagram {
     }
 }
 
-/// What became of DATAGRAMs that did not simply leave.
+/// Counters of dropped DATAGRAMs and of copies.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DatagramCounts {
-    /// Not sent before their deadline.
+    /// DATAGRAMs not sent before their deadline.
     pub(crate) expired: u64,
     /// Dropped with the abandoned path of the DATAGRAM, or as larger than any packet.
     pub(crate) unplaced: u64,

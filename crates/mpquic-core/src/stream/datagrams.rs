@@ -241,7 +241,7 @@ impl DatagramQueues {
             .write_frames(writer, now, path, (false, copied));
     }
 
-    /// The same, but for the first `behind` bytes of those that wait.
+    /// Writes payloads that lie behind the first `behind` waiting bytes, until the packet is full.
     pub(crate) fn write_behind(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -320,7 +320,7 @@ impl DatagramQueues {
         self.outgoing.release(path);
     }
 
-    /// What became of payloads that did not simply leave.
+    /// Counters of dropped payloads and of copies.
     pub(crate) fn counts(&self) -> DatagramCounts {
         self.outgoing.counts
     }

@@ -1,4 +1,4 @@
-//! What the application asks for one stream: a path, a second copy, a deadline.
+//! Settings of one stream: a path, a second copy, a deadline.
 
 use std::time::Instant;
 

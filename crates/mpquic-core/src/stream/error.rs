@@ -6,7 +6,7 @@ use thiserror::Error;
 /// Why nothing was read from a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReadStreamError {
-    /// Nothing to read now; a [`StreamEvent::Readable`](super::StreamEvent::Readable) will follow.
+    /// No data to read now; a [`StreamEvent::Readable`](super::StreamEvent::Readable) will follow.
     #[error("blocked")]
     Blocked,
     /// The peer reset the stream.

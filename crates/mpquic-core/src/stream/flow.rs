@@ -121,14 +121,14 @@ impl ReceiveCredit {
             .clamp(self.announced, VARINT_MAX.max(self.announced))
     }
 
-    /// Such a frame was written.
+    /// A frame with our limit was written.
     pub(crate) fn on_announced(&mut self) {
         self.announced = self.limit();
         self.due = false;
         self.plan_announcement();
     }
 
-    /// Such a frame was lost.
+    /// A frame with our limit was lost.
     pub(crate) fn on_lost(&mut self) {
         self.due = true;
     }
@@ -190,12 +190,13 @@ impl SendCredit {
         (self.wants_report && self.available() == 0).then_some(self.limit)
     }
 
-    /// Such a frame was written.
+    /// A frame that reports the blocking limit was written.
     pub(crate) fn on_reported(&mut self) {
         self.wants_report = false;
     }
 
-    /// Such a frame was lost: it is sent again if the limit still stops us (RFC 9000 section 13.3).
+    /// A frame that reports the blocking limit was lost. It is sent again if the limit still blocks
+    /// us (RFC 9000 section 13.3).
     pub(crate) fn on_report_lost(&mut self) {
         self.wants_report = self.is_blocked();
     }

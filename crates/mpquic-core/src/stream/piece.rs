@@ -109,7 +109,7 @@ pub(super) fn append(pieces: &mut VecDeque<Piece>, data: Bytes, source: Source) 
     pinned
 }
 
-/// The same for a copy of bytes.
+/// Appends a copy of bytes. Returns the added memory in bytes.
 pub(super) fn append_copy(pieces: &mut VecDeque<Piece>, data: &[u8]) -> u64 {
     if let Some(Piece::Gathered(bytes, pinned)) = pieces.back_mut()
         && bytes.len() + data.len() <= GATHERED

@@ -8,8 +8,8 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Rank {
     /// Larger is more urgent.
     pub(crate) priority: i32,
-    /// Those with a number go one after the other, the smallest first, and take one turn together; the others take
-    /// one each.
+    /// Streams with a number are sent one after the other, the smallest number first, and take one
+    /// turn together. Streams without a number take one turn each.
     pub(crate) in_order: Option<u64>,
 }
 
@@ -59,11 +59,11 @@ enum Place {
 #[derive(Debug, Clone, Copy)]
 struct Level {
     priority: i32,
-    /// Those that take turns, the next one first.
+    /// Streams that take turns, in the order of their turns.
     turns: List,
     /// Key of the stream at the head of those sent in order, or `NONE`.
     foremost: u32,
-    /// Those behind it, the next one first.
+    /// In-order streams behind the head, in their order.
     waiting: List,
 }
 

@@ -88,15 +88,15 @@ enum State {
 /// Whether the reader was told of data to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
-    /// It has not come yet.
+    /// The reader has not asked for data yet.
     Absent,
-    /// It found nothing.
+    /// The reader found no data, and waits for an event.
     Waits,
-    /// It was told.
+    /// The reader was told of data.
     Told,
 }
 
-/// What a reader gets.
+/// The result of a read.
 pub(crate) enum Read {
     /// Bytes.
     Chunk(Chunk),
@@ -130,7 +130,7 @@ impl RecvHalf {
         self.assembler.detach_waiting();
     }
 
-    /// What is held for the reader.
+    /// The data held for the reader.
     #[inline]
     pub(crate) fn footprint(&self) -> Held {
         let (bytes, memory, gaps) = self.assembler.held(BYTES_PER_GAP);

@@ -88,7 +88,7 @@ impl Lists {
     }
 }
 
-/// What follows reports how many bytes of memory the pieces of a run keep more.
+/// The following methods return the growth of the pieces' memory in bytes.
 impl Run {
     /// Bytes from this offset on.
     pub(super) fn new(start: u64, data: Bytes, source: Source, lists: &mut Lists) -> (Self, u64) {

@@ -64,11 +64,11 @@ enum Reported {
 /// The end of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fin {
-    /// Not known yet.
+    /// The final size is not known yet.
     Open,
-    /// It waits to be sent, with the last byte or after it.
+    /// The FIN waits to be sent, with the last byte or after it.
     Due,
-    /// It is in flight.
+    /// The FIN is in flight.
     Sent,
     Acked,
 }
@@ -89,7 +89,7 @@ struct Stopped {
     told: bool,
 }
 
-/// What a half has in its buffer, bytes.
+/// Bytes in the buffer of a sending half.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Backlog {
     /// From the first unacknowledged byte on.
@@ -217,7 +217,7 @@ impl SendHalf {
         self.reported == Reported::Over
     }
 
-    /// What is buffered.
+    /// The buffered bytes.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog {
             buffered: self.buffer.buffered(),

@@ -10,7 +10,7 @@ const PAGE: u64 = 128;
 pub(crate) struct Half(u32);
 
 impl Half {
-    /// It is closed, or never existed.
+    /// The stream's half is closed, or never existed.
     pub(crate) const CLOSED: Self = Self(u32::MAX);
     /// Open, but not used by either side, and without any state to keep.
     pub(crate) const UNUSED: Self = Self(u32::MAX - 1);

@@ -116,7 +116,7 @@ impl Header {
 /// One packet, not opened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedPacket {
-    /// What is readable of the header.
+    /// The readable part of the header.
     pub header: Header,
     /// The first byte, its low bits still masked.
     pub first: u8,
@@ -317,7 +317,7 @@ pub enum PacketKind {
     UnsupportedVersion,
 }
 
-/// What an endpoint needs to route a datagram: the start of its first packet.
+/// The start of a datagram's first packet, which the endpoint needs for routing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peek<'a> {
     /// True for a long header.
@@ -332,7 +332,7 @@ pub struct Peek<'a> {
     pub scid: &'a [u8],
     /// The kind of packet.
     pub kind: PacketKind,
-    /// What follows.
+    /// The bytes behind the connection IDs.
     rest: &'a [u8],
 }
 
@@ -528,7 +528,7 @@ impl PacketHeader {
         }
     }
 
-    /// What long headers have before their length.
+    /// Writes a long header up to its length field.
     fn encode_long(&self, out: &mut Vec<u8>, low_bits: u8) {
         match self {
             Self::Short { .. } => {}
@@ -556,8 +556,8 @@ impl PacketHeader {
     }
 }
 
-/// What the long headers of a version start with: type and other bits of the first byte, version,
-/// connection IDs.
+/// Writes the start of a long header: type and other bits of the first byte, version, connection
+/// IDs.
 fn put_long(
     out: &mut Vec<u8>,
     long: LongType,
@@ -570,7 +570,7 @@ fn put_long(
     put_start(out, version.to_u32(), dcid, scid);
 }
 
-/// What follows the first byte of a long header in all versions.
+/// Writes the part of a long header that all versions share, after its first byte.
 fn put_start(out: &mut Vec<u8>, version: u32, dcid: &[u8], scid: &[u8]) {
     out.extend_from_slice(&version.to_be_bytes());
     out.short_bytes(dcid);

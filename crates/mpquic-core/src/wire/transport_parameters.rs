@@ -220,8 +220,8 @@ impl Default for TransportParameters {
 }
 
 impl TransportParameters {
-    /// What a server must not lower for a client whose 0-RTT data it accepts (RFC 9000 section 7.4.1,
-    /// RFC 9221 section 3).
+    /// The limits that a server must not lower if it accepts a client's 0-RTT data (RFC 9000
+    /// section 7.4.1, RFC 9221 section 3).
     pub(crate) fn zero_rtt_limits(&self) -> [u64; ZERO_RTT_LIMITS] {
         [
             self.active_connection_id_limit,

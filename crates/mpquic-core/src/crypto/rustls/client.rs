@@ -90,8 +90,8 @@ impl QuicClientConfig {
         self
     }
 
-    /// The same configuration with these key exchanges, instead of [`KeyExchange::Hybrid`], and with its
-    /// own session tickets in memory.
+    /// A copy with these key exchanges instead of [`KeyExchange::Hybrid`], and with its own session
+    /// tickets in memory.
     ///
     /// # Errors
     ///

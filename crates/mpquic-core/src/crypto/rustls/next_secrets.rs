@@ -6,7 +6,7 @@ use super::key_derivation::{Derivation, TrafficSecrets};
 use super::keys::TlsPacketKey;
 use crate::crypto::{KeyPair, PacketKey};
 
-/// What 1-RTT keys derive from.
+/// The secrets of the next generation of 1-RTT keys.
 pub(super) enum NextSecrets {
     /// In the version rustls knows of.
     Tls(Secrets),

@@ -1,4 +1,4 @@
-//! What the builder seals, the opener opens.
+//! Round trips of packets: the builder seals them, the opener opens them.
 
 use bytes::BytesMut;
 use proptest::prelude::*;

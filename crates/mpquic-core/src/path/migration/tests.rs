@@ -97,7 +97,7 @@ impl Rig {
         assert_eq!(self.path().tuple.four_tuple, addresses(port));
     }
 
-    /// What is sent to a port is sent to.
+    /// The connection ID of datagrams to this port.
     fn destination(&mut self, port: u16) -> Option<ConnectionId> {
         self.path().destination(Some(addresses(port))).copied()
     }

@@ -214,8 +214,8 @@ fn mp_121_mp_122_a_path_is_abandoned_on_another_one_and_once() {
     assert_eq!(frames(&mut paths, FIRST), []);
 }
 
-/// What a peer abandons is answered on another path. Once the answer has arrived, and three probe
-/// timeouts are over, it is forgotten.
+/// A path abandoned by the peer is acknowledged on another path, and forgotten three probe timeouts
+/// after the answer arrived.
 #[test]
 fn mp_123_mp_124_a_path_that_the_peer_abandons_is_forgotten_in_time() {
     let now = start();

@@ -239,7 +239,7 @@ fn datagrams_too_large_for_any_packet_are_dropped() {
     assert_eq!(datagrams.counts().unplaced, 2);
 }
 
-/// Those bound to a path wait for it, do not hold others up, and share the buffer with them.
+/// DATAGRAMs bound to a path wait for this path, do not hold up others, and share the send buffer.
 #[test]
 fn bound_datagrams_travel_on_no_other_path() {
     let mut datagrams = datagrams(1 << 16);

@@ -74,7 +74,7 @@ fn pair(config: &TransportConfig) -> (StreamSet, StreamSet) {
     (client(config), server)
 }
 
-/// What one end put into a packet.
+/// A packet of one end.
 struct Packet {
     payload: Bytes,
     deliveries: Deliveries,

@@ -1,4 +1,4 @@
-//! What an application changes while streams are in use, and asks of them.
+//! Tests of settings and queries of streams in use.
 
 use std::time::Duration;
 

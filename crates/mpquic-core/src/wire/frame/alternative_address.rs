@@ -20,7 +20,7 @@ pub struct AlternativeAddress {
     pub sequence_number: u64,
     /// Addresses that the server prefers to the address of the current path.
     pub preferred: Vec<AddressEntry>,
-    /// Those that come after the address of the current path.
+    /// The entries behind the address of the current path.
     pub backup: Vec<AddressEntry>,
 }
 

@@ -49,8 +49,8 @@ impl Close {
         out.bytes(reason);
     }
 
-    /// The same close with as much of the reason as lets the whole frame fit into `size` bytes;
-    /// characters are not cut apart. 26 bytes always suffice.
+    /// Shortens the reason so that the whole frame fits into `size` bytes, without cutting a
+    /// character. 26 bytes always suffice.
     #[must_use]
     pub fn shortened_to(mut self, size: usize) -> Self {
         let mut whole = Counter(varint_size(frame_type::CONNECTION_CLOSE));

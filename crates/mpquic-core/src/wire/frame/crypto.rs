@@ -16,7 +16,7 @@ pub struct Crypto {
     pub data: Bytes,
 }
 
-/// What precedes the bytes of a CRYPTO frame.
+/// The header of a CRYPTO frame, before its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CryptoHeader {
     /// Offset in the handshake stream of the encryption level.

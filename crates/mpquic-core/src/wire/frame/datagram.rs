@@ -7,7 +7,7 @@ use super::frame_type;
 use crate::error::TransportError;
 use crate::wire::buf::{Counter, Sink};
 
-/// What precedes the bytes of a DATAGRAM frame.
+/// The header of a DATAGRAM frame, before its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramHeader {
     /// Bytes that follow; `None` if they extend to the end of the packet.

@@ -55,7 +55,7 @@ pub struct Stream {
     pub data: Bytes,
 }
 
-/// What precedes the bytes of a STREAM frame.
+/// The header of a STREAM frame, before its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamHeader {
     /// The stream.

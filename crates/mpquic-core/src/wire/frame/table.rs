@@ -110,7 +110,7 @@ impl Frame {
         self.row().packets & (1 << packet as u8) != 0
     }
 
-    /// What the frame is counted as; `None` for PADDING.
+    /// The kind under which statistics count the frame; `None` for PADDING.
     #[inline]
     pub(crate) fn kind(&self) -> Option<FrameKind> {
         use ids::PathStatus::{Available, Backup};

@@ -1,4 +1,4 @@
-//! What RFC 9001 asks of the messages of TLS, with messages changed on the way.
+//! RFC 9001's rules for TLS messages, tested by changing messages on the way.
 
 use super::*;
 
