@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mpquic_core::PathMap;
 use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{fast_and_chosen, is_measured, seconds, send_batch, wait_for};
+use crate::choice::{is_measured, seconds, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
 /// Most rounds of slow start for which the kernel form looks ahead.
@@ -145,13 +145,11 @@ impl Default for Blest {
 
 impl Scheduler for Blest {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        self.note_rtts(view);
-        let Some((fast, chosen)) = fast_and_chosen(view) else {
-            return Decision::Blocked;
+        let (fast, chosen) = match self.cases.fast_and_chosen(view) {
+            Ok(paths) => paths,
+            Err(decision) => return decision,
         };
+        self.note_rtts(view);
         if fast.id == chosen.id {
             return send_batch(chosen);
         }

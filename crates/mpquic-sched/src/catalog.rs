@@ -62,256 +62,118 @@ const MSAB: &str = "Shu, \"Multipath QUIC Implementation and Scheduling with Adv
 const NS3: &str =
     "mp-quic-scheduler.cc of the ns-3 module by Shu et al., WNS3 2023 (baselines of MSAB)";
 
-static SCHEDULERS: &[SchedulerInfo] = &[
-    SchedulerInfo {
-        name: "auto",
-        description: "every path carries what it delivers in time for its turn in the queue (the default)",
-        source: "our own, with ideas of OTIAS, STMS, STTF, ECF, BLEST, QAware and Nine Tails",
-        make: || Box::new(Auto::default()),
-    },
-    SchedulerInfo {
-        name: "lrf",
-        description: "lowest RTT first: the fastest path with room in its window",
-        source: LRF,
-        make: || Box::new(LowestRttFirst::default()),
-    },
-    SchedulerInfo {
-        name: "lrf-assume",
-        description: "lowest RTT first; unmeasured paths count with the initial RTT",
-        source: LRF,
-        make: || Box::new(LowestRttFirst::new(Unmeasured::Assume)),
-    },
-    SchedulerInfo {
-        name: "lrf-probe",
-        description: "lowest RTT first; no data on unmeasured paths while a measured one can carry it",
-        source: LRF,
-        make: || Box::new(LowestRttFirst::new(Unmeasured::ProbeOnly)),
-    },
-    SchedulerInfo {
-        name: "round-robin",
-        description: "every path in turn, a short burst each",
-        source: ROUND_ROBIN,
-        make: || Box::new(RoundRobin::default()),
-    },
-    SchedulerInfo {
-        name: "weighted-round-robin",
-        description: "every path in turn, in proportion to what it delivers",
-        source: ROUND_ROBIN,
-        make: || Box::new(WeightedRoundRobin::by_rate()),
-    },
-    SchedulerInfo {
-        name: "backup",
-        description: "one path at a time, the one with the lowest RTT; others only when it fails",
-        source: "RFC 8684 section 3.3.8 (backup subflows of Multipath TCP)",
-        make: || Box::new(BackupOnly::default()),
-    },
-    SchedulerInfo {
-        name: "redundant",
-        description: "everything on every path",
-        source: "mptcp_redundant.c of Multipath TCP",
-        make: || Box::new(Redundant),
-    },
-    SchedulerInfo {
-        name: "etc",
-        description: "shares of a block that all paths finish together, by simulating their windows",
-        source: ETC,
-        make: || Box::new(Etc::default()),
-    },
-    SchedulerInfo {
-        name: "etc-greedy",
-        description: "ETC that uses another path where the paper's version waits for a planned one",
-        source: ETC,
-        make: || {
-            Box::new(Etc::new(EtcConfig {
-                work_conserving: true,
-                ..EtcConfig::default()
-            }))
-        },
-    },
-    SchedulerInfo {
-        name: "jdl",
-        description: "the paths with the best joint score of delay and loss",
-        source: "Hu et al., \"Enhanced Multipath QUIC Protocol with Lower Path Delay and Packet Loss Rate\"",
-        make: || Box::new(Jdl::default()),
-    },
-    SchedulerInfo {
-        name: "blest",
-        description: "leaves a slow path idle that could block the connection's window, as in Linux",
-        source: BLEST,
-        make: || Box::new(Blest::new(BlestForm::Kernel)),
-    },
-    SchedulerInfo {
-        name: "blest-paper",
-        description: "leaves a slow path idle that could block the connection's window, as published",
-        source: BLEST,
-        make: || Box::new(Blest::new(BlestForm::Paper)),
-    },
-    SchedulerInfo {
-        name: "ecf",
-        description: "waits for the fastest path if that delivers the backlog earlier",
-        source: ECF,
-        make: || Box::new(Ecf::new(EcfForm::Paper)),
-    },
-    SchedulerInfo {
-        name: "ecf-kernel",
-        description: "the same, counting every backlog as at least one window, as in Linux",
-        source: ECF,
-        make: || Box::new(Ecf::new(EcfForm::Kernel)),
-    },
-    SchedulerInfo {
-        name: "qaware",
-        description: "the least sum of local queueing and network delay",
-        source: QAWARE,
-        make: || Box::new(QAware::new(QAwareForm::Additive)),
-    },
-    SchedulerInfo {
-        name: "qaware-paper",
-        description: "the least product of local queue and service time",
-        source: QAWARE,
-        make: || Box::new(QAware::new(QAwareForm::Paper)),
-    },
-    SchedulerInfo {
-        name: "sa-ecf",
-        description: "earliest completion of the stream whose turn it is by weight",
-        source: "Rabitsch et al., \"A Stream-Aware Multipath QUIC Scheduler for Heterogeneous Paths\", EPIQ 2018",
-        make: || Box::new(SaEcf::default()),
-    },
-    SchedulerInfo {
-        name: "pstream",
-        description: "splits every stream by priority and size so that its parts finish together",
-        source: "Shi et al., \"PStream: Priority-Based Stream Scheduling for Heterogeneous Paths\", ICCCN 2020",
-        make: || Box::new(PStream::default()),
-    },
-    SchedulerInfo {
-        name: "pstream-windowed",
-        description: "the same, with no path faster than a window per round trip",
-        source: "our own answer to rates that windows do not allow yet",
-        make: || Box::new(PStream::new(true)),
-    },
-    SchedulerInfo {
-        name: "fstream",
-        description: "every stream as a whole on the path that finishes it first",
-        source: "Shi et al., \"FStream: Flexible Stream Scheduling and Prioritizing\", ICPADS 2019",
-        make: || Box::new(FStream::default()),
-    },
-    SchedulerInfo {
-        name: "priority-bucket",
-        description: "streams in strict order of priority classes, on the fastest path with room",
-        source: "Shi et al., \"PriorityBucket\", e-Energy 2020",
-        make: || Box::new(PriorityBucket::default()),
-    },
-    SchedulerInfo {
-        name: "daps",
-        description: "paths in turn by a schedule of their delays, so that packets arrive in order",
-        source: "Kuhn et al., \"DAPS: Intelligent Delay-Aware Packet Scheduling\", ICC 2014",
-        make: || Box::new(Daps::default()),
-    },
-    SchedulerInfo {
-        name: "otias",
-        description: "every packet on the path where it arrives first, even if that is full now",
-        source: "Yang et al., \"Out-of-order Transmission for In-order Arrival Scheduling\", WAINA 2014",
-        make: || Box::new(Otias::default()),
-    },
-    SchedulerInfo {
-        name: "sttf",
-        description: "every packet where its transfer ends first, with windows simulated",
-        source: "Hurtig et al., \"Low-Latency Scheduling in MPTCP\", IEEE/ACM ToN 2019",
-        make: || Box::new(Sttf::default()),
-    },
-    SchedulerInfo {
-        name: "dems",
-        description: "sends a chunk of data from its front on the fast path, from its end on the others",
-        source: "Guo et al., \"Accelerating Multipath Transport Through Balanced Subflow Completion\", MobiCom 2017",
-        make: || Box::new(Dems::default()),
-    },
-    SchedulerInfo {
-        name: "stms",
-        description: "data further ahead on slower paths, so that everything arrives in order",
-        source: "Shi et al., \"STMS: Improving MPTCP Throughput Under Heterogeneous Networks\", ATC 2018",
-        make: || Box::new(Stms::default()),
-    },
-    SchedulerInfo {
-        name: "msab",
-        description: "an adversarial bandit draws a path for every packet",
-        source: MSAB,
-        make: || Box::new(Msab::new(MsabMode::Sample)),
-    },
-    SchedulerInfo {
-        name: "msab-split",
-        description: "an adversarial bandit splits the packets in proportion",
-        source: MSAB,
-        make: || Box::new(Msab::new(MsabMode::Split)),
-    },
-    SchedulerInfo {
-        name: "peekaboo",
-        description: "learns when to wait for the fast path and when to use a slow one",
-        source: "Wu et al., \"Peekaboo: Learning-Based Multipath Scheduling\", IEEE JSAC 2020",
-        make: || Box::new(Peekaboo::default()),
-    },
-    SchedulerInfo {
-        name: "nine-tails",
-        description: "lowest RTT first; repeats the end of a transfer on other paths",
-        source: "Vu and Walker, \"On the Latency of Multipath-QUIC in Real-time Applications\", WiMob 2020",
-        make: || Box::new(NineTails::default()),
-    },
-    SchedulerInfo {
-        name: "split-ratio",
-        description: "divides the bytes by weights set from outside (equally by default)",
-        source: "Zhang et al., \"ReLeS: A Neural Adaptive Multipath Scheduler\", INFOCOM 2019",
-        make: || Box::new(SplitRatio::default()),
-    },
-];
+/// A list of schedulers: name, constructor, source and description of each.
+macro_rules! schedulers {
+    ($($name:literal => $make:expr, $source:expr, $description:literal;)*) => {
+        &[$(SchedulerInfo {
+            name: $name,
+            description: $description,
+            source: $source,
+            make: || Box::new($make),
+        }),*]
+    };
+}
 
-static PUBLISHED: &[SchedulerInfo] = &[
-    SchedulerInfo {
-        name: "round-robin-packet",
-        description: "a published baseline: every path in turn, one datagram each",
-        source: "De Coninck et al., \"Pluginizing QUIC\", SIGCOMM 2019 (baseline of JDL)",
-        make: || Box::new(RoundRobin::new(1)),
-    },
-    SchedulerInfo {
-        name: "lrf-ns3",
-        description: "a published baseline: lowest RTT of two paths, one path per acknowledgement",
-        source: NS3,
-        make: || Box::new(Ns3::new(Ns3Rule::LowestRtt)),
-    },
-    SchedulerInfo {
-        name: "round-robin-ns3",
-        description: "a published baseline: the next path with each acknowledgement",
-        source: NS3,
-        make: || Box::new(Ns3::new(Ns3Rule::RoundRobin)),
-    },
-    SchedulerInfo {
-        name: "blest-ns3",
-        description: "a published baseline: BLEST of two paths, one path per acknowledgement",
-        source: NS3,
-        make: || Box::new(Ns3::new(Ns3Rule::Blest)),
-    },
-    SchedulerInfo {
-        name: "ecf-ns3",
-        description: "a published baseline: ECF of two paths, one path per acknowledgement",
-        source: NS3,
-        make: || Box::new(Ns3::new(Ns3Rule::Ecf)),
-    },
-    SchedulerInfo {
-        name: "lrf-sockets",
-        description: "a published baseline: lowest RTT, packets handed to independent TCP sockets",
-        source: QAWARE,
-        make: || Box::new(Sockets::new(SocketRule::LowestRtt)),
-    },
-    SchedulerInfo {
-        name: "ecf-sockets",
-        description: "a published baseline: ECF, packets handed to independent TCP sockets",
-        source: QAWARE,
-        make: || Box::new(Sockets::new(SocketRule::Ecf)),
-    },
-    SchedulerInfo {
-        name: "qaware-sockets",
-        description: "as simulated: QAware, packets handed to independent TCP sockets",
-        source: QAWARE,
-        make: || Box::new(Sockets::new(SocketRule::QAware)),
-    },
-];
+static SCHEDULERS: &[SchedulerInfo] = schedulers! {
+    "auto" => Auto::default(),
+        "our own, with ideas of OTIAS, STMS, STTF, ECF, BLEST, QAware and Nine Tails",
+        "every path carries what it delivers in time for its turn in the queue (the default)";
+    "lrf" => LowestRttFirst::default(), LRF,
+        "lowest RTT first: the fastest path with room in its window";
+    "lrf-assume" => LowestRttFirst::new(Unmeasured::Assume), LRF,
+        "lowest RTT first; unmeasured paths count with the initial RTT";
+    "lrf-probe" => LowestRttFirst::new(Unmeasured::ProbeOnly), LRF,
+        "lowest RTT first; no data on unmeasured paths while a measured one can carry it";
+    "round-robin" => RoundRobin::default(), ROUND_ROBIN,
+        "every path in turn, a short burst each";
+    "weighted-round-robin" => WeightedRoundRobin::by_rate(), ROUND_ROBIN,
+        "every path in turn, in proportion to what it delivers";
+    "backup" => BackupOnly::default(), "RFC 8684 section 3.3.8 (backup subflows of Multipath TCP)",
+        "one path at a time, the one with the lowest RTT; others only when it fails";
+    "redundant" => Redundant, "mptcp_redundant.c of Multipath TCP",
+        "everything on every path";
+    "etc" => Etc::default(), ETC,
+        "shares of a block that all paths finish together, by simulating their windows";
+    "etc-greedy" => Etc::new(EtcConfig { work_conserving: true, ..EtcConfig::default() }), ETC,
+        "ETC that uses another path where the paper's version waits for a planned one";
+    "jdl" => Jdl::default(),
+        "Hu et al., \"Enhanced Multipath QUIC Protocol with Lower Path Delay and Packet Loss Rate\"",
+        "the paths with the best joint score of delay and loss";
+    "blest" => Blest::new(BlestForm::Kernel), BLEST,
+        "leaves a slow path idle that could block the connection's window, as in Linux";
+    "blest-paper" => Blest::new(BlestForm::Paper), BLEST,
+        "leaves a slow path idle that could block the connection's window, as published";
+    "ecf" => Ecf::new(EcfForm::Paper), ECF,
+        "waits for the fastest path if that delivers the backlog earlier";
+    "ecf-kernel" => Ecf::new(EcfForm::Kernel), ECF,
+        "the same, counting every backlog as at least one window, as in Linux";
+    "qaware" => QAware::new(QAwareForm::Additive), QAWARE,
+        "the least sum of local queueing and network delay";
+    "qaware-paper" => QAware::new(QAwareForm::Paper), QAWARE,
+        "the least product of local queue and service time";
+    "sa-ecf" => SaEcf::default(),
+        "Rabitsch et al., \"A Stream-Aware Multipath QUIC Scheduler for Heterogeneous Paths\", EPIQ 2018",
+        "earliest completion of the stream whose turn it is by weight";
+    "pstream" => PStream::default(),
+        "Shi et al., \"PStream: Priority-Based Stream Scheduling for Heterogeneous Paths\", ICCCN 2020",
+        "splits every stream by priority and size so that its parts finish together";
+    "pstream-windowed" => PStream::new(true),
+        "our own answer to rates that windows do not allow yet",
+        "the same, with no path faster than a window per round trip";
+    "fstream" => FStream::default(),
+        "Shi et al., \"FStream: Flexible Stream Scheduling and Prioritizing\", ICPADS 2019",
+        "every stream as a whole on the path that finishes it first";
+    "priority-bucket" => PriorityBucket::default(), "Shi et al., \"PriorityBucket\", e-Energy 2020",
+        "streams in strict order of priority classes, on the fastest path with room";
+    "daps" => Daps::default(),
+        "Kuhn et al., \"DAPS: Intelligent Delay-Aware Packet Scheduling\", ICC 2014",
+        "paths in turn by a schedule of their delays, so that packets arrive in order";
+    "otias" => Otias::default(),
+        "Yang et al., \"Out-of-order Transmission for In-order Arrival Scheduling\", WAINA 2014",
+        "every packet on the path where it arrives first, even if that is full now";
+    "sttf" => Sttf::default(),
+        "Hurtig et al., \"Low-Latency Scheduling in MPTCP\", IEEE/ACM ToN 2019",
+        "every packet where its transfer ends first, with windows simulated";
+    "dems" => Dems::default(),
+        "Guo et al., \"Accelerating Multipath Transport Through Balanced Subflow Completion\", MobiCom 2017",
+        "sends a chunk of data from its front on the fast path, from its end on the others";
+    "stms" => Stms::default(),
+        "Shi et al., \"STMS: Improving MPTCP Throughput Under Heterogeneous Networks\", ATC 2018",
+        "data further ahead on slower paths, so that everything arrives in order";
+    "msab" => Msab::new(MsabMode::Sample), MSAB,
+        "an adversarial bandit draws a path for every packet";
+    "msab-split" => Msab::new(MsabMode::Split), MSAB,
+        "an adversarial bandit splits the packets in proportion";
+    "peekaboo" => Peekaboo::default(),
+        "Wu et al., \"Peekaboo: Learning-Based Multipath Scheduling\", IEEE JSAC 2020",
+        "learns when to wait for the fast path and when to use a slow one";
+    "nine-tails" => NineTails::default(),
+        "Vu and Walker, \"On the Latency of Multipath-QUIC in Real-time Applications\", WiMob 2020",
+        "lowest RTT first; repeats the end of a transfer on other paths";
+    "split-ratio" => SplitRatio::default(),
+        "Zhang et al., \"ReLeS: A Neural Adaptive Multipath Scheduler\", INFOCOM 2019",
+        "divides the bytes by weights set from outside (equally by default)";
+};
+
+static PUBLISHED: &[SchedulerInfo] = schedulers! {
+    "round-robin-packet" => RoundRobin::new(1),
+        "De Coninck et al., \"Pluginizing QUIC\", SIGCOMM 2019 (baseline of JDL)",
+        "a published baseline: every path in turn, one datagram each";
+    "lrf-ns3" => Ns3::new(Ns3Rule::LowestRtt), NS3,
+        "a published baseline: lowest RTT of two paths, one path per acknowledgement";
+    "round-robin-ns3" => Ns3::new(Ns3Rule::RoundRobin), NS3,
+        "a published baseline: the next path with each acknowledgement";
+    "blest-ns3" => Ns3::new(Ns3Rule::Blest), NS3,
+        "a published baseline: BLEST of two paths, one path per acknowledgement";
+    "ecf-ns3" => Ns3::new(Ns3Rule::Ecf), NS3,
+        "a published baseline: ECF of two paths, one path per acknowledgement";
+    "lrf-sockets" => Sockets::new(SocketRule::LowestRtt), QAWARE,
+        "a published baseline: lowest RTT, packets handed to independent TCP sockets";
+    "ecf-sockets" => Sockets::new(SocketRule::Ecf), QAWARE,
+        "a published baseline: ECF, packets handed to independent TCP sockets";
+    "qaware-sockets" => Sockets::new(SocketRule::QAware), QAWARE,
+        "as simulated: QAware, packets handed to independent TCP sockets";
+};
 
 /// The schedulers of this crate for general use, the default first.
 pub fn list() -> &'static [SchedulerInfo] {

@@ -33,6 +33,16 @@ pub(crate) fn send_planned(path: &PathView, left: u64) -> Decision {
     }
 }
 
+/// Sends one datagram of a stream on a path.
+pub(crate) fn send_stream(path: &PathView, stream: StreamId) -> Decision {
+    Decision::Send {
+        path: path.id,
+        data: DataSelection::Stream(stream),
+        max_bytes: 0,
+        tag: 0,
+    }
+}
+
 /// True if the path has an RTT sample.
 pub(crate) fn is_measured(path: &PathView) -> bool {
     path.rtt.samples > 0
@@ -62,6 +72,15 @@ pub(crate) fn fastest_sendable<'a>(view: &View<'a>) -> Option<&'a PathView> {
 pub(crate) fn carriers<'a>(view: &View<'a>) -> impl Iterator<Item = &'a PathView> + use<'a> {
     let paths = view.paths.iter();
     paths.filter(|path| is_measured(path) && can_carry(path))
+}
+
+/// The path with the lowest one-way delay, even if it has no room now; among equals, the path with
+/// the lowest ID.
+pub(crate) fn nearest<'a>(view: &View<'a>) -> Option<&'a PathView> {
+    carriers(view).min_by(|a, b| {
+        let order = one_way_delay(a).total_cmp(&one_way_delay(b));
+        order.then(a.id.cmp(&b.id))
+    })
 }
 
 /// Two paths: the measured path with the lowest smoothed RTT, even if it has no room now, and the

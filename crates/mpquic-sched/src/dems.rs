@@ -5,7 +5,9 @@ use mpquic_core::sched::{
     DataSelection, Decision, Needs, PathView, Scheduler, SchedulerEvent, StreamView, View,
 };
 
-use crate::choice::{carriers, fastest_sendable, one_way_delay, payload, rate, wait_for};
+use crate::choice::{
+    fastest_sendable, nearest, one_way_delay, payload, rate, send_stream, wait_for,
+};
 use crate::plain_cases::PlainCases;
 use crate::repeats::Repeats;
 
@@ -106,25 +108,15 @@ impl Scheduler for Dems {
             Ok(path) => path,
             Err(decision) => return decision,
         };
-        let by_delay = |a: &&PathView, b: &&PathView| {
-            let order = one_way_delay(a).total_cmp(&one_way_delay(b));
-            order.then(a.id.cmp(&b.id))
-        };
-        let (Some(fast), Some(stream)) = (carriers(view).min_by(by_delay), self.sync(view)) else {
+        let (Some(fast), Some(stream)) = (nearest(view), self.sync(view)) else {
             return Decision::send(sendable.id);
         };
-        let from_front = |path: &PathView| Decision::Send {
-            path: path.id,
-            data: DataSelection::Stream(stream.id),
-            max_bytes: 0,
-            tag: 0,
-        };
         if fast.can_send() {
-            return from_front(fast);
+            return send_stream(fast, stream.id);
         }
         self.take_from_back(fast, sendable, stream.offset)
             .or_else(|| wait_for(fast))
-            .unwrap_or_else(|| from_front(sendable))
+            .unwrap_or_else(|| send_stream(sendable, stream.id))
     }
 
     fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {

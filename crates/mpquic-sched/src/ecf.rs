@@ -2,7 +2,7 @@
 
 use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{backlog, fast_and_chosen, seconds, send_batch, wait_for};
+use crate::choice::{backlog, seconds, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
 /// After waiting has begun, it goes on until the wait would be longer by this share.
@@ -82,11 +82,9 @@ pub(crate) fn waits(
 
 impl Scheduler for Ecf {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some((fast, chosen)) = fast_and_chosen(view) else {
-            return Decision::Blocked;
+        let (fast, chosen) = match self.cases.fast_and_chosen(view) {
+            Ok(paths) => paths,
+            Err(decision) => return decision,
         };
         if fast.id == chosen.id {
             return send_batch(chosen);

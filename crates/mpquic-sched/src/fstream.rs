@@ -1,11 +1,11 @@
 //! FStream: whole streams on paths.
 
-use mpquic_core::sched::{
-    DataSelection, Decision, Needs, PathView, Scheduler, SchedulerEvent, StreamView, View,
-};
+use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, StreamView, View};
 use mpquic_core::{PathId, StreamId};
 
-use crate::choice::{UsablePaths, carriers, find_stream, one_way_delay, rate, wait_for, weight};
+use crate::choice::{
+    UsablePaths, carriers, find_stream, one_way_delay, rate, send_stream, wait_for, weight,
+};
 use crate::plain_cases::PlainCases;
 use crate::pstream::rate_share;
 
@@ -115,12 +115,7 @@ impl Scheduler for FStream {
             streams.filter_map(|stream| Some((stream, self.path_of(view, stream)?)))
         };
         if let Some((stream, path)) = streams().find(|(_, path)| path.can_send()) {
-            return Decision::Send {
-                path: path.id,
-                data: DataSelection::Stream(stream.id),
-                max_bytes: 0,
-                tag: 0,
-            };
+            return send_stream(path, stream.id);
         }
         let wait = streams().find_map(|(_, path)| wait_for(path));
         wait.unwrap_or(Decision::send(fastest.id))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{fast_and_chosen, seconds, send_batch, uniform, wait_for};
+use crate::choice::{seconds, send_batch, uniform, wait_for};
 use crate::plain_cases::PlainCases;
 
 /// Dimensions of a context.
@@ -206,11 +206,9 @@ impl Default for Peekaboo {
 
 impl Scheduler for Peekaboo {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some((fast, chosen)) = fast_and_chosen(view) else {
-            return Decision::Blocked;
+        let (fast, chosen) = match self.cases.fast_and_chosen(view) {
+            Ok(paths) => paths,
+            Err(decision) => return decision,
         };
         if fast.id == chosen.id {
             self.waiting = false;
@@ -229,9 +227,10 @@ impl Scheduler for Peekaboo {
             let watched = Watched::new(self.waiting, context, view.now, fast, chosen);
             self.watched.push(watched);
         }
-        match self.waiting {
-            true => wait,
-            false => Decision::send(chosen.id),
+        if self.waiting {
+            wait
+        } else {
+            Decision::send(chosen.id)
         }
     }
 

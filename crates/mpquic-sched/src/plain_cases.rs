@@ -3,7 +3,9 @@
 use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, SchedulerEvent, View};
 use mpquic_core::{PathId, PathMap};
 
-use crate::choice::{fastest_sendable, is_measured, is_outside_streams, send_batch};
+use crate::choice::{
+    fast_and_chosen, fastest_sendable, is_measured, is_outside_streams, send_batch,
+};
 
 /// Most datagrams (an initial window) that are copied for a path without an RTT sample.
 const MAX_COPIES: u64 = 10;
@@ -49,9 +51,22 @@ impl PlainCases {
             return Err(decision);
         }
         let fastest = fastest_sendable(view).ok_or(Decision::Blocked)?;
-        match is_outside_streams(view) {
-            true => Err(Decision::send(fastest.id)),
-            false => Ok(fastest),
+        if is_outside_streams(view) {
+            Err(Decision::send(fastest.id))
+        } else {
+            Ok(fastest)
+        }
+    }
+
+    /// For schedulers that compare two paths: see [`fast_and_chosen`]. If there is nothing to
+    /// compare, the error holds the decision.
+    pub(crate) fn fast_and_chosen<'a>(
+        &mut self,
+        view: &View<'a>,
+    ) -> Result<(&'a PathView, &'a PathView), Decision> {
+        match self.decide(view) {
+            Some(decision) => Err(decision),
+            None => fast_and_chosen(view).ok_or(Decision::Blocked),
         }
     }
 

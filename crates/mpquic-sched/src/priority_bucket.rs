@@ -1,10 +1,8 @@
 //! PriorityBucket.
 
-use mpquic_core::sched::{
-    DataSelection, Decision, Needs, Scheduler, SchedulerEvent, StreamView, View,
-};
+use mpquic_core::sched::{Decision, Needs, Scheduler, SchedulerEvent, StreamView, View};
 
-use crate::choice::weight;
+use crate::choice::{send_stream, weight};
 use crate::plain_cases::PlainCases;
 
 /// A stream of known size up to this many bytes is served one bucket earlier.
@@ -41,13 +39,7 @@ impl Scheduler for PriorityBucket {
             .streams
             .iter()
             .min_by_key(|s| (bucket(s), s.id.index()));
-        let data = first.map_or(DataSelection::Next, |s| DataSelection::Stream(s.id));
-        Decision::Send {
-            path: path.id,
-            data,
-            max_bytes: 0,
-            tag: 0,
-        }
+        first.map_or(Decision::send(path.id), |s| send_stream(path, s.id))
     }
 
     fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {
@@ -65,6 +57,8 @@ impl Scheduler for PriorityBucket {
 
 #[cfg(test)]
 mod tests {
+    use mpquic_core::sched::DataSelection;
+
     use super::*;
     use crate::testing::{Scene, path, stream, stream_id};
 

@@ -362,9 +362,10 @@ impl Scheduler for PStream {
     }
 
     fn name(&self) -> &'static str {
-        match self.limit_to_window {
-            true => "pstream-windowed",
-            false => "pstream",
+        if self.limit_to_window {
+            "pstream-windowed"
+        } else {
+            "pstream"
         }
     }
 }

@@ -1,9 +1,9 @@
 //! SA-ECF: stream-aware earliest completion first.
 
 use mpquic_core::StreamId;
-use mpquic_core::sched::{DataSelection, Decision, Needs, Scheduler, SchedulerEvent, View};
+use mpquic_core::sched::{Decision, Needs, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{backlog, fast_and_chosen, find_stream, is_outside_streams, wait_for, weight};
+use crate::choice::{backlog, find_stream, is_outside_streams, send_stream, wait_for, weight};
 use crate::ecf::{EcfForm, waits};
 use crate::plain_cases::PlainCases;
 
@@ -93,19 +93,18 @@ impl SaEcf {
 
 impl Scheduler for SaEcf {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some((fast, chosen)) = fast_and_chosen(view) else {
-            return Decision::Blocked;
+        let (fast, chosen) = match self.cases.fast_and_chosen(view) {
+            Ok(paths) => paths,
+            Err(decision) => return decision,
         };
         if is_outside_streams(view) {
             return Decision::send(chosen.id);
         }
         let weights = self.begin_round(view);
-        let backlog = match self.count_interleaving {
-            true => backlog(view),
-            false => 0,
+        let backlog = if self.count_interleaving {
+            backlog(view)
+        } else {
+            0
         };
         let is_choice = fast.id != chosen.id && wait_for(fast).is_some();
         let verdict = |scheduler: &Self, turn: &Turn| {
@@ -137,12 +136,7 @@ impl Scheduler for SaEcf {
         if let Ok(index) = find_stream(&self.turns, winner.stream, |turn| turn.stream) {
             self.turns[index].credit -= weights as i64;
         }
-        Decision::Send {
-            path: chosen.id,
-            data: DataSelection::Stream(winner.stream),
-            max_bytes: 0,
-            tag: 0,
-        }
+        send_stream(chosen, winner.stream)
     }
 
     fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {
@@ -161,6 +155,7 @@ impl Scheduler for SaEcf {
 #[cfg(test)]
 mod tests {
     use mpquic_core::PathId;
+    use mpquic_core::sched::DataSelection;
 
     use super::*;
     use crate::testing::{Scene, chosen, full, path, stream, stream_id};

@@ -5,7 +5,7 @@ use mpquic_core::sched::{
 };
 use mpquic_core::{PathId, PathMap, StreamId};
 
-use crate::choice::{carriers, one_way_delay, payload, rate, wait_for};
+use crate::choice::{nearest, one_way_delay, payload, rate, wait_for};
 use crate::plain_cases::PlainCases;
 
 /// Part of an observed error by which the gap is corrected.
@@ -115,12 +115,7 @@ impl Scheduler for Stms {
             Ok(path) => path,
             Err(decision) => return decision,
         };
-        let by_delay = |a: &&PathView, b: &&PathView| {
-            let order = one_way_delay(a).total_cmp(&one_way_delay(b));
-            order.then(a.id.cmp(&b.id))
-        };
-        let (Some(fast), Some(stream)) = (carriers(view).min_by(by_delay), self.stream(view))
-        else {
+        let (Some(fast), Some(stream)) = (nearest(view), self.stream(view)) else {
             return Decision::send(sendable.id);
         };
         if self.fast != Some(fast.id) {

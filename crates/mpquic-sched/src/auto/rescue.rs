@@ -84,9 +84,10 @@ impl Rescue {
             let covering = self.covering(holder, target, view).filter(|candidate| {
                 // A copy as insurance against a loss helps only if all bytes in flight can be
                 // copied, because the last lost packet decides.
-                let is_affordable = match candidate.is_likely {
-                    true => is_affordable,
-                    false => under_way <= allowance,
+                let is_affordable = if candidate.is_likely {
+                    is_affordable
+                } else {
+                    under_way <= allowance
                 };
                 let is_chosen = is_affordable && candidate.gain > 0.0;
                 let overdue = candidate.range.sent_at + patience(holder);
@@ -108,9 +109,10 @@ impl Rescue {
             ..
         } = best?;
         self.spent += cost(view, range.path, target);
-        let repeats = match overtakes {
-            true => &mut self.overtaken,
-            false => &mut self.covered,
+        let repeats = if overtakes {
+            &mut self.overtaken
+        } else {
+            &mut self.covered
         };
         repeats.insert(&range, view);
         Some(repeat(&range, target))

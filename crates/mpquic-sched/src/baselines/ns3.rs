@@ -135,9 +135,12 @@ impl Scheduler for Ns3 {
             self.turn = self.choose(view);
         }
         let turn = self.turn.and_then(|id| view.path(id));
-        let decision = turn.and_then(|path| match path.can_send() {
-            true => Some(send_batch(path)),
-            false => wait_for(path),
+        let decision = turn.and_then(|path| {
+            if path.can_send() {
+                Some(send_batch(path))
+            } else {
+                wait_for(path)
+            }
         });
         // A path that can neither send nor be waited for must not block the others.
         decision
