@@ -86,84 +86,61 @@ pub struct ControllerInfo {
     make: fn() -> Box<dyn Controller>,
 }
 
-static CONTROLLERS: [ControllerInfo; 8] = [
-    ControllerInfo {
-        name: "coupled-bbr",
-        description: "BBR on each path, coupled where paths share a bottleneck: one fair share there, full speed elsewhere (the default)",
-        source: "mpquic; draft-ietf-ccwg-bbr-06, detection in the spirit of RFC 8382",
-        single_path: "bbr",
-        make: || Box::new(CarefulResume::<CoupledBbr>::default()),
-    },
-    ControllerInfo {
-        name: "olia",
-        description: "coupled: one fair share of a common bottleneck, better paths favoured; by loss",
-        source: "Khalili et al., \"MPTCP Is Not Pareto-Optimal\", CoNEXT 2012",
-        single_path: "newreno",
-        make: || Box::new(CarefulResume::<Olia>::default()),
-    },
-    ControllerInfo {
-        name: "lia",
-        description: "coupled: as fast as one flow on the best path, every path in use",
-        source: "RFC 6356",
-        single_path: "newreno",
-        make: || Box::new(CarefulResume::<Lia>::default()),
-    },
-    ControllerInfo {
-        name: "balia",
-        description: "coupled: a compromise between lia and olia, friendly and quick to follow changes",
-        source: "Peng et al., \"Multipath TCP: Analysis, Design, and Implementation\", IEEE/ACM ToN 2016",
-        single_path: "newreno",
-        make: || Box::new(CarefulResume::<Balia>::default()),
-    },
-    ControllerInfo {
-        name: "wvegas",
-        description: "coupled, by delay: short queues; gives way to loss-based flows",
-        source: "Cao et al., \"Delay-Based Congestion Control for Multipath TCP\", ICNP 2012",
-        single_path: "wvegas",
-        make: || Box::new(Wvegas::default()),
-    },
-    ControllerInfo {
-        name: "cubic",
-        description: "CUBIC on each path, every path a fair share of its own",
-        source: "RFC 9438",
-        single_path: "cubic",
-        make: || Box::new(CarefulResume::<Uncoupled<Cubic>>::default()),
-    },
-    ControllerInfo {
-        name: "bbr",
-        description: "BBRv3 on each path: by rate, not loss; every path a fair share of its own",
-        source: "draft-ietf-ccwg-bbr-06",
-        single_path: "bbr",
-        make: || Box::new(CarefulResume::<Uncoupled<Bbr>>::default()),
-    },
-    ControllerInfo {
-        name: "newreno",
-        description: "NewReno on each path, every path a fair share of its own",
-        source: "RFC 9002 section 7",
-        single_path: "newreno",
-        make: || Box::new(CarefulResume::<Uncoupled<NewReno>>::default()),
-    },
-];
+/// A list of controllers: name, single-path controller, type, source and description of each.
+macro_rules! controllers {
+    ($($name:literal, $single_path:literal => $make:ty, $source:literal, $description:literal;)*) => {
+        &[$(ControllerInfo {
+            name: $name,
+            description: $description,
+            source: $source,
+            single_path: $single_path,
+            make: || Box::new(<$make>::default()),
+        }),*]
+    };
+}
 
-static PUBLISHED: [ControllerInfo; 1] = [ControllerInfo {
-    name: "olia-mpquic",
-    description: "a published baseline: OLIA with the initial window, back-off and overflow of mp-quic",
-    source: "github.com/qdeconinck/mp-quic, which the ETC and PStream papers ran on",
-    single_path: "newreno",
-    make: || Box::new(OliaMpquic::default()),
-}];
+static CONTROLLERS: &[ControllerInfo] = controllers! {
+    "coupled-bbr", "bbr" => CarefulResume<CoupledBbr>,
+        "mpquic; draft-ietf-ccwg-bbr-06, detection in the spirit of RFC 8382",
+        "BBR on each path, coupled where paths share a bottleneck: one fair share there, full speed elsewhere (the default)";
+    "olia", "newreno" => CarefulResume<Olia>,
+        "Khalili et al., \"MPTCP Is Not Pareto-Optimal\", CoNEXT 2012",
+        "coupled: one fair share of a common bottleneck, better paths favoured; by loss";
+    "lia", "newreno" => CarefulResume<Lia>,
+        "RFC 6356",
+        "coupled: as fast as one flow on the best path, every path in use";
+    "balia", "newreno" => CarefulResume<Balia>,
+        "Peng et al., \"Multipath TCP: Analysis, Design, and Implementation\", IEEE/ACM ToN 2016",
+        "coupled: a compromise between lia and olia, friendly and quick to follow changes";
+    "wvegas", "wvegas" => Wvegas,
+        "Cao et al., \"Delay-Based Congestion Control for Multipath TCP\", ICNP 2012",
+        "coupled, by delay: short queues; gives way to loss-based flows";
+    "cubic", "cubic" => CarefulResume<Uncoupled<Cubic>>,
+        "RFC 9438",
+        "CUBIC on each path, every path a fair share of its own";
+    "bbr", "bbr" => CarefulResume<Uncoupled<Bbr>>,
+        "draft-ietf-ccwg-bbr-06",
+        "BBRv3 on each path: by rate, not loss; every path a fair share of its own";
+    "newreno", "newreno" => CarefulResume<Uncoupled<NewReno>>,
+        "RFC 9002 section 7",
+        "NewReno on each path, every path a fair share of its own";
+};
 
-static EXPERIMENTAL: [ControllerInfo; 1] = [ControllerInfo {
-    name: "prague",
-    description: "by the share of ECN marks, on each path: short queues where these are L4S queues, and only for these",
-    source: "draft-briscoe-iccrg-prague-congestion-control-04",
-    single_path: "prague",
-    make: || Box::new(CarefulResume::<Uncoupled<Prague>>::default()),
-}];
+static PUBLISHED: &[ControllerInfo] = controllers! {
+    "olia-mpquic", "newreno" => OliaMpquic,
+        "github.com/qdeconinck/mp-quic, which the ETC and PStream papers ran on",
+        "a published baseline: OLIA with the initial window, back-off and overflow of mp-quic";
+};
+
+static EXPERIMENTAL: &[ControllerInfo] = controllers! {
+    "prague", "prague" => CarefulResume<Uncoupled<Prague>>,
+        "draft-briscoe-iccrg-prague-congestion-control-04",
+        "by the share of ECN marks, on each path: short queues where these are L4S queues, and only for these";
+};
 
 /// The controllers of this crate for general use, the default first.
 pub fn list() -> &'static [ControllerInfo] {
-    &CONTROLLERS
+    CONTROLLERS
 }
 
 /// Controllers exactly as publications ran them, as baselines for published results. [`by_name`]
@@ -175,7 +152,7 @@ pub fn list() -> &'static [ControllerInfo] {
 /// # Ok::<(), mpquic_cc::UnknownController>(())
 /// ```
 pub fn published() -> &'static [ControllerInfo] {
-    &PUBLISHED
+    PUBLISHED
 }
 
 /// Controllers that need a network which treats ECT(1) packets as L4S does; the Internet does not
@@ -189,7 +166,7 @@ pub fn published() -> &'static [ControllerInfo] {
 /// # Ok::<(), mpquic_cc::UnknownController>(())
 /// ```
 pub fn experimental() -> &'static [ControllerInfo] {
-    &EXPERIMENTAL
+    EXPERIMENTAL
 }
 
 /// No controller has the requested name.
@@ -218,11 +195,11 @@ fn names(infos: &[ControllerInfo]) -> String {
 /// [`UnknownController`] if no controller has this name. The message lists all names.
 pub fn by_name(name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownController> {
     let find = |infos: &'static [ControllerInfo]| infos.iter().find(|info| info.name == name);
-    if let Some(info) = find(&EXPERIMENTAL) {
+    if let Some(info) = find(EXPERIMENTAL) {
         return Ok(scalable(info.name, info.make));
     }
-    find(&CONTROLLERS)
-        .or_else(|| find(&PUBLISHED))
+    find(CONTROLLERS)
+        .or_else(|| find(PUBLISHED))
         .map(|info| factory(info.name, info.make))
         .ok_or_else(|| UnknownController { name: name.into() })
 }

@@ -75,17 +75,19 @@ impl Prague {
     /// Growth of the window in a round trip without marks, datagrams: 1, or as much less as the
     /// rate needs to grow as with [`REFERENCE_RTT`].
     fn growth(&self) -> f64 {
-        match self.counts_as_longer() {
-            true => (self.smoothed_rtt / REFERENCE_RTT).powi(2),
-            false => 1.0,
+        if self.counts_as_longer() {
+            (self.smoothed_rtt / REFERENCE_RTT).powi(2)
+        } else {
+            1.0
         }
     }
 
     /// Ends the round trip if a packet that left in it is acknowledged.
     fn end_round(&mut self, ack: &Acked) {
-        let least = match self.counts_as_longer() {
-            true => Duration::from_secs_f64(REFERENCE_RTT),
-            false => Duration::ZERO,
+        let least = if self.counts_as_longer() {
+            Duration::from_secs_f64(REFERENCE_RTT)
+        } else {
+            Duration::ZERO
         };
         if ack.sent_at < self.round.began || ack.now < self.round.began + least {
             return;
@@ -166,9 +168,10 @@ impl PathController for Prague {
         let mut limits = self.window.limits();
         if self.smoothed_rtt > 0.0 {
             // Bursts would be marked even at the right rate.
-            let windows = match self.window.in_slow_start() {
-                true => 2.0,
-                false => 1.0,
+            let windows = if self.window.in_slow_start() {
+                2.0
+            } else {
+                1.0
             };
             limits.pacing_rate = Some((windows * self.window.bytes / self.smoothed_rtt) as u64);
         }
