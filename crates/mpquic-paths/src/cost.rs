@@ -103,9 +103,10 @@ impl Policy {
                 self.allowed = dearer;
                 self.short_since = None;
                 let was_tried = self.saved_at.is_some_and(|at| now < at + 3 * PATIENCE);
-                self.trial = match was_tried {
-                    true => (2 * self.trial).min(LONGEST_TRIAL),
-                    false => TRIAL,
+                self.trial = if was_tried {
+                    (2 * self.trial).min(LONGEST_TRIAL)
+                } else {
+                    TRIAL
                 };
             }
         }
@@ -230,9 +231,7 @@ impl Costs {
 
     /// The price of paths between these addresses.
     fn price(&self, four_tuple: FourTuple) -> Option<u32> {
-        let local = four_tuple.local;
-        let owner = self.locals.iter().find(|of| of.owns(local)).cloned();
-        let owner = owner.unwrap_or_else(|| Local::new(local));
+        let owner = Local::owner(&self.locals, four_tuple.local);
         let price = self.prices.iter().find(|price| price.from.is(&owner));
         price.map(|price| price.cost)
     }
@@ -331,14 +330,10 @@ impl Costs {
 /// The local addresses. Addresses with a cost above 0 are marked as backups, so that the inner
 /// manager opens their paths last.
 fn marked(prices: &[Price], locals: &[Local]) -> Vec<Local> {
-    let mark = |local: &Local| {
+    Local::mark_backups(locals, |local| {
         let price = prices.iter().find(|price| price.from.is(local));
-        match price.is_some_and(|price| price.cost > 0) {
-            true => local.clone().backup(),
-            false => local.clone(),
-        }
-    };
-    locals.iter().map(mark).collect()
+        price.is_some_and(|price| price.cost > 0)
+    })
 }
 
 impl PathManager for Costs {

@@ -97,6 +97,21 @@ impl Local {
         }
     }
 
+    /// The one of `locals` from which datagrams from `address` leave, or else `address` alone.
+    pub(crate) fn owner(locals: &[Self], address: SocketAddr) -> Self {
+        let owner = locals.iter().find(|local| local.owns(address)).cloned();
+        owner.unwrap_or_else(|| Self::new(address))
+    }
+
+    /// Marks the local addresses for which `is_backup` is true as backups.
+    pub(crate) fn mark_backups(locals: &[Self], is_backup: impl Fn(&Self) -> bool) -> Vec<Self> {
+        let mut locals = locals.to_vec();
+        for local in &mut locals {
+            local.is_backup |= is_backup(local);
+        }
+        locals
+    }
+
     /// The local half of a four-tuple towards `remote`.
     pub fn towards(&self, remote: SocketAddr) -> SocketAddr {
         if self.address.ip().is_unspecified() && remote.is_ipv4() {

@@ -249,11 +249,8 @@ impl Plan {
         self.targets
             .retain(|target| target.path.is_some() || pairs.contains(&target.four_tuple));
         for four_tuple in pairs {
-            if !self
-                .targets
-                .iter()
-                .any(|target| target.four_tuple == four_tuple)
-            {
+            let mut targets = self.targets.iter();
+            if targets.all(|target| target.four_tuple != four_tuple) {
                 self.targets.push(Target::new(four_tuple));
             }
         }
@@ -294,10 +291,14 @@ impl Plan {
         let used = self.targets.iter().filter(|target| target.path.is_some());
         let used: Vec<_> = used.map(|target| target.four_tuple).collect();
         let locals = &self.locals;
-        let is_there = |target: &Target| locals.iter().any(|of| of.owns(target.four_tuple.local));
-        self.targets.retain(|target| {
-            target.path.is_some() || is_there(target) && !used.contains(&target.four_tuple)
-        });
+        self.targets.retain(
+            |Target {
+                 path, four_tuple, ..
+             }| {
+                let is_there = locals.iter().any(|of| of.owns(four_tuple.local));
+                path.is_some() || is_there && !used.contains(four_tuple)
+            },
+        );
         None
     }
 
@@ -499,33 +500,23 @@ impl Plan {
                 *remote = after;
             }
         }
-        for target in self
+        let missing = self
             .targets
             .iter_mut()
-            .filter(|target| target.path.is_none())
-        {
-            if target.four_tuple.remote == before {
-                target.four_tuple.remote = after;
-            }
+            .filter(|target| target.path.is_none());
+        for target in missing.filter(|target| target.four_tuple.remote == before) {
+            target.four_tuple.remote = after;
         }
         self.drop_duplicates();
     }
 
     /// Drops targets with the same addresses as another one.
     fn drop_duplicates(&mut self) {
-        let all: Vec<_> = self
-            .targets
-            .iter()
-            .map(|target| target.four_tuple)
-            .collect();
-        let mut index = 0;
+        let mut seen = Vec::new();
         self.targets.retain(|target| {
-            let mut others = all.iter().enumerate();
-            let is_first = |other: &(usize, &FourTuple)| *other.1 == target.four_tuple;
-            let first = others.find(is_first).map(|(first, _)| first);
-            let keep = target.path.is_some() || first == Some(index);
-            index += 1;
-            keep
+            let is_first = !seen.contains(&target.four_tuple);
+            seen.push(target.four_tuple);
+            target.path.is_some() || is_first
         });
     }
 
@@ -581,9 +572,10 @@ fn status_between(
 ) -> PathStatus {
     let from = locals.iter().find(|of| of.owns(local));
     let is_backup = from.is_some_and(Local::is_backup);
-    match is_backup || announced.contains(&ServerAddress::new(remote).backup()) {
-        true => PathStatus::Backup,
-        false => PathStatus::Available,
+    if is_backup || announced.contains(&ServerAddress::new(remote).backup()) {
+        PathStatus::Backup
+    } else {
+        PathStatus::Available
     }
 }
 

@@ -82,9 +82,7 @@ impl Shares {
         let paths = view.paths();
         let open = paths.filter(|path| path.state != PathState::Abandoned);
         let weights = open.map(|path| {
-            let local = path.four_tuple.local;
-            let owner = self.locals.iter().find(|of| of.owns(local)).cloned();
-            let owner = owner.unwrap_or_else(|| Local::new(local));
+            let owner = Local::owner(&self.locals, path.four_tuple.local);
             let share = self.shares.iter().find(|share| share.from.is(&owner));
             (path.id, share.map_or(REST, |share| share.weight))
         });

@@ -37,11 +37,9 @@ impl StandBy {
 
 /// The local addresses. Addresses that belong to an origin are marked as backups.
 fn marked(origins: &[Origin], locals: &[Local]) -> Vec<Local> {
-    let mark = |local: &Local| match origins.iter().any(|origin| origin.is(local)) {
-        true => local.clone().backup(),
-        false => local.clone(),
-    };
-    locals.iter().map(mark).collect()
+    Local::mark_backups(locals, |local| {
+        origins.iter().any(|origin| origin.is(local))
+    })
 }
 
 impl PathManager for StandBy {
