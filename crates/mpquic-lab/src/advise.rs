@@ -147,12 +147,11 @@ impl Advise {
             fs::write(file, advice.policy_file(&self.scenario))
                 .map_err(|error| Failure::in_file(file, error))?;
         }
-        match self.json {
-            true => {
-                let json = serde_json::to_string(&advice).map_err(Failure::other)?;
-                print(&(json + "\n"))?;
-            }
-            false => print(&advice.words())?,
+        if self.json {
+            let json = serde_json::to_string(&advice).map_err(Failure::other)?;
+            print(&(json + "\n"))?;
+        } else {
+            print(&advice.words())?
         }
         all_went_well(&mpquic_sim::experiment::Results {
             scenarios: vec![results],
@@ -344,13 +343,12 @@ impl Advice {
                 .tried
                 .first()
                 .map_or(0.0, |best| gain(&self.metric, best.median, default.median));
-            return match better > NOTICED {
-                true => {
-                    "That is the default; what did better did so by chance, as far as these runs \
+            return if better > NOTICED {
+                "That is the default; what did better did so by chance, as far as these runs \
                          show.\n"
-                        .to_owned()
-                }
-                false => "That is the default, and nothing does better.\n".to_owned(),
+                    .to_owned()
+            } else {
+                "That is the default, and nothing does better.\n".to_owned()
             };
         }
         let percent = 100.0 * gain(&self.metric, policy.median, default.median);
@@ -373,9 +371,10 @@ impl Advice {
                  if its `--local` names the interface or the address of this path.\n"
             );
         }
-        let factor = match is_lower_better(&self.metric) {
-            true => single.median / self.policy.median,
-            false => self.policy.median / single.median,
+        let factor = if is_lower_better(&self.metric) {
+            single.median / self.policy.median
+        } else {
+            self.policy.median / single.median
         };
         let mut text = format!(
             "That is {factor:.2} times as good as the best over a single path, {}: {} with {}.\n",

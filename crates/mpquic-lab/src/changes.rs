@@ -154,9 +154,10 @@ impl Line {
 
     /// The mean ratio of paired runs. It is above 1 if the second side is worse.
     pub(crate) fn worse_by(&self) -> f64 {
-        match self.lower_is_better {
-            true => self.comparison.paired,
-            false => 1.0 / self.comparison.paired,
+        if self.lower_is_better {
+            self.comparison.paired
+        } else {
+            1.0 / self.comparison.paired
         }
     }
 }

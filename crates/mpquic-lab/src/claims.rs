@@ -50,9 +50,10 @@ pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
             published: claimed(published),
             as_published,
             ours,
-            reason: match differs {
-                true => published.reason.clone(),
-                false => String::new(),
+            reason: if differs {
+                published.reason.clone()
+            } else {
+                String::new()
             },
         });
     }

@@ -269,9 +269,10 @@ impl Run {
                     Contender::new(name, name, controller)
                 })
             };
-            let mut contenders = match schedulers.is_empty() {
-                true => own.clone(),
-                false => schedulers.iter().map(contender).collect(),
+            let mut contenders = if schedulers.is_empty() {
+                own.clone()
+            } else {
+                schedulers.iter().map(contender).collect()
             };
             if !controllers.is_empty() {
                 contenders = with_controllers(&contenders, &controllers);
@@ -307,9 +308,10 @@ impl Run {
 /// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./+:,@%=".contains(c);
-    match word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -311,9 +311,10 @@ impl PathRecording {
         rates.sort_by(f64::total_cmp);
         let spread = Statistics::of(rates.iter().copied());
         let is_steady = outages == 0 && spread.ninetieth - spread.tenth <= STEADY * spread.mean;
-        let rate_mbit = match is_steady {
-            true => quantile(&rates, 0.5),
-            false => spread.mean,
+        let rate_mbit = if is_steady {
+            quantile(&rates, 0.5)
+        } else {
+            spread.mean
         };
         // Each wait is paired with the rate at which its queue emptied. For windows of the start,
         // this is the rate of the whole path.
@@ -348,9 +349,10 @@ impl PathRecording {
     fn idle_spread(&self, shortest: f64) -> f64 {
         let mut rtts = self.idle_rtts.clone();
         rtts.sort_by(f64::total_cmp);
-        match rtts.is_empty() {
-            true => 0.0,
-            false => quantile(&rtts, 0.95) - shortest,
+        if rtts.is_empty() {
+            0.0
+        } else {
+            quantile(&rtts, 0.95) - shortest
         }
     }
 
@@ -363,9 +365,10 @@ impl PathRecording {
         }
         let width = quantile(&rtts, 0.75) - quantile(&rtts, 0.25);
         let median = quantile(&rtts, 0.5);
-        match width > JITTER.0.max(JITTER.1 * median) {
-            true => (median, Some((width / MIDDLE_HALF).min(median / 2.0))),
-            false => (shortest, None),
+        if width > JITTER.0.max(JITTER.1 * median) {
+            (median, Some((width / MIDDLE_HALF).min(median / 2.0)))
+        } else {
+            (shortest, None)
         }
     }
 }
@@ -380,15 +383,19 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
         // A packet dropped by the queue is noticed when the packets behind it have arrived, which
         // may be one window later.
         let near = &windows[index.saturating_sub(1)..=index];
-        match has_queue && near.iter().any(is_full) {
-            true => full.push(window),
-            false => others.push(window),
+        if has_queue && near.iter().any(is_full) {
+            full.push(window)
+        } else {
+            others.push(window)
         }
     }
     let share = |windows: &[&Window], with_bursts: bool| {
-        let missing = |window: &&Window| match with_bursts {
-            true => window.missing,
-            false => window.missing - window.burst,
+        let missing = |window: &&Window| {
+            if with_bursts {
+                window.missing
+            } else {
+                window.missing - window.burst
+            }
         };
         let missing = windows.iter().map(missing).sum::<i64>() - PROBES;
         let missing = missing.max(0) as f64;
@@ -414,9 +421,10 @@ fn trace(windows: &[Window], is_filled: bool) -> Vec<f64> {
         if window.is_outage {
             return STANDSTILL;
         }
-        rate = match !is_filled || window.busy.is_some() {
-            true => window.mbit,
-            false => window.mbit.max(rate),
+        rate = if !is_filled || window.busy.is_some() {
+            window.mbit
+        } else {
+            window.mbit.max(rate)
         };
         rate.max(STANDSTILL)
     });
@@ -461,9 +469,10 @@ fn name(paths: &[PathRecording], index: usize) -> String {
         plain.collect()
     };
     let own = plain(&paths[index]);
-    match paths[..index].iter().any(|other| plain(other) == own) || own.is_empty() {
-        true => format!("{own}_{}", index + 1),
-        false => own,
+    if paths[..index].iter().any(|other| plain(other) == own) || own.is_empty() {
+        format!("{own}_{}", index + 1)
+    } else {
+        own
     }
 }
 

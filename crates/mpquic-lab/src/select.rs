@@ -86,9 +86,10 @@ fn named(policies: &Policies, name: &str) -> Result<Vec<Named>, Failure> {
     let fitting: Vec<_> = fitting
         .map(|file| parse(policies, file))
         .collect::<Result<_, _>>()?;
-    match fitting.is_empty() {
-        true => Err(unknown(name)),
-        false => Ok(named(fitting)),
+    if fitting.is_empty() {
+        Err(unknown(name))
+    } else {
+        Ok(named(fitting))
     }
 }
 

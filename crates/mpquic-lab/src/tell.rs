@@ -1,4 +1,4 @@
-//! What is said to people beside the results.
+//! Messages on standard error, beside the results.
 
 use std::io::Write as _;
 

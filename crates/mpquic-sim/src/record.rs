@@ -63,12 +63,13 @@ fn compare_or_accept(file: &Path, now: &str, is_accepted: bool) -> Result<(), St
     }
     let before = fs::read_to_string(file).unwrap_or_default();
     let changes = changes(&before, now);
-    match changes.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
+    if changes.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
             "other than in {}; tools/accept takes the new results over:\n{changes}",
             file.display()
-        )),
+        ))
     }
 }
 

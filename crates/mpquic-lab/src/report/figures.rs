@@ -173,6 +173,17 @@ fn few_runs(scenario: &ScenarioResults, cell: Cell, metric: &str) -> Vec<f64> {
     }
 }
 
+/// The title and the axes of a chart whose series are the contenders.
+fn plot(title: String, x: impl Into<String>, y: impl Into<String>) -> Plot {
+    Plot {
+        title,
+        x: x.into(),
+        y: y.into(),
+        contenders: true,
+        ..Plot::default()
+    }
+}
+
 fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) -> String {
     let mut groups = Vec::new();
     let mut bars: Vec<Bars> = contenders
@@ -212,16 +223,12 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
         return String::new();
     }
     let what = format!("{}, mean and 95 % confidence", axis_label(metric));
-    let plot = Plot {
-        title: match scenarios {
-            [scenario] => title(scenario, None, &what),
-            [first, ..] => format!("{}: {what}", first.figure),
-            [] => what,
-        },
-        y: axis_label(metric),
-        contenders: true,
-        ..Plot::default()
+    let title = match scenarios {
+        [scenario] => title(scenario, None, &what),
+        [first, ..] => format!("{}: {what}", first.figure),
+        [] => what,
     };
+    let plot = plot(title, "", axis_label(metric));
     if contenders.len() > MAX_BARS {
         let many = groups.iter().enumerate();
         let rows = many.map(|(group, name)| {
@@ -284,14 +291,9 @@ fn line_chart(scenario: &ScenarioResults, contenders: &[&str], metric: &str) -> 
         "{} over {label}, mean and 95 % confidence",
         axis_label(metric)
     );
-    let plot = Plot {
-        title: title(scenario, None, &what),
-        x: format!("{label} [{unit}]"),
-        y: axis_label(metric),
-        logarithmic: true,
-        contenders: true,
-        ..Plot::default()
-    };
+    let title = title(scenario, None, &what);
+    let mut plot = plot(title, format!("{label} [{unit}]"), axis_label(metric));
+    plot.logarithmic = true;
     figure(&plot, &svg::lines(&plot, &lines))
 }
 
@@ -305,6 +307,13 @@ fn steps(mut values: Vec<f64>) -> Vec<(f64, f64)> {
         .zip(1..)
         .map(|(value, index)| (*value, f64::from(index) / count));
     first.into_iter().chain(rest).collect()
+}
+
+/// A chart of empirical distributions.
+fn shares_of_runs(title: String, x: String, lines: &[Line]) -> String {
+    let mut plot = plot(title, x, "share of runs");
+    plot.steps = true;
+    figure(&plot, &svg::lines(&plot, lines))
 }
 
 fn distribution(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
@@ -325,15 +334,8 @@ fn distribution(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -
     {
         return String::new();
     }
-    let plot = Plot {
-        title: title(scenario, Some(sweep), "distribution over runs"),
-        x: axis_label(&scenario.metric),
-        y: "share of runs".into(),
-        steps: true,
-        contenders: true,
-        ..Plot::default()
-    };
-    figure(&plot, &svg::lines(&plot, &lines))
+    let title = title(scenario, Some(sweep), "distribution over runs");
+    shares_of_runs(title, axis_label(&scenario.metric), &lines)
 }
 
 fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
@@ -360,20 +362,10 @@ fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> Stri
     if lines.is_empty() {
         return String::new();
     }
-    let what = format!("ratio to {}, run by run", scenario.baseline);
-    let plot = Plot {
-        title: title(scenario, Some(sweep), &what),
-        x: format!(
-            "{} relative to {}",
-            unit(&scenario.metric).0,
-            scenario.baseline
-        ),
-        y: "share of runs".into(),
-        steps: true,
-        contenders: true,
-        ..Plot::default()
-    };
-    figure(&plot, &svg::lines(&plot, &lines))
+    let (baseline, metric) = (&scenario.baseline, unit(&scenario.metric).0);
+    let what = format!("ratio to {baseline}, run by run");
+    let title = title(scenario, Some(sweep), &what);
+    shares_of_runs(title, format!("{metric} relative to {baseline}"), &lines)
 }
 
 /// Charts of the throughput of each connection that shares the network.
@@ -401,12 +393,8 @@ fn fairness(scenario: &ScenarioResults, contenders: &[&str]) -> String {
             }
         };
         let bars: Vec<_> = scenario.contenders.iter().enumerate().map(bars).collect();
-        let plot = Plot {
-            title: title(scenario, Some(sweep), "throughput of each connection"),
-            y: "throughput [Mbit/s]".into(),
-            contenders: true,
-            ..Plot::default()
-        };
+        let title = title(scenario, Some(sweep), "throughput of each connection");
+        let plot = plot(title, "", "throughput [Mbit/s]");
         if flows.len() > MAX_BARS {
             html += &many_flows(&plot, &flows, &bars);
         } else {
@@ -447,11 +435,6 @@ fn jain(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String
     };
     let bars: Vec<_> = scenario.contenders.iter().enumerate().map(bars).collect();
     let what = "Jain's index of fairness; 1 is an equal share for each";
-    let plot = Plot {
-        title: title(scenario, Some(sweep), what),
-        y: "Jain's index".into(),
-        contenders: true,
-        ..Plot::default()
-    };
+    let plot = plot(title(scenario, Some(sweep), what), "", "Jain's index");
     figure(&plot, &svg::bars(&plot, &[String::new()], &bars))
 }

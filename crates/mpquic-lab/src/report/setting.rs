@@ -38,9 +38,10 @@ pub(super) fn network(scenario: &ScenarioResults) -> String {
         let links = words.links.iter();
         let through = links.filter(|(_, _, paths)| paths.contains(&index));
         let through: Vec<_> = through.map(|(name, ..)| name.as_str()).collect();
-        let through = match through.is_empty() {
-            true => String::new(),
-            false => format!(", then through {}", escape(&through.join(" and "))),
+        let through = if through.is_empty() {
+            String::new()
+        } else {
+            format!(", then through {}", escape(&through.join(" and ")))
         };
         let _ = writeln!(
             html,

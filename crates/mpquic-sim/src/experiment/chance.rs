@@ -26,9 +26,10 @@ pub(super) fn student(distance: f64, degrees: usize) -> f64 {
     if degrees > 1 {
         sum += term;
     }
-    let within = match odd {
-        true => 2.0 / std::f64::consts::PI * (angle + sine * sum),
-        false => sine * sum,
+    let within = if odd {
+        2.0 / std::f64::consts::PI * (angle + sine * sum)
+    } else {
+        sine * sum
     };
     (1.0 - within).clamp(0.0, 1.0)
 }
@@ -67,9 +68,10 @@ fn distance(chance: f64) -> f64 {
     let (mut near, mut far) = (0.0, 10.0);
     for _ in 0..60 {
         let middle = f64::midpoint(near, far);
-        match normal(middle) > chance {
-            true => near = middle,
-            false => far = middle,
+        if normal(middle) > chance {
+            near = middle
+        } else {
+            far = middle
         }
     }
     near
@@ -80,9 +82,10 @@ fn distance(chance: f64) -> f64 {
 pub(super) fn of_share(hits: usize, count: usize, wanted: f64) -> f64 {
     let found = hits as f64 / count as f64;
     let deviation = (wanted * (1.0 - wanted) / count as f64).sqrt();
-    match deviation > 0.0 {
-        true => normal((found - wanted) / deviation),
-        false => f64::from(u8::from(found == wanted)),
+    if deviation > 0.0 {
+        normal((found - wanted) / deviation)
+    } else {
+        f64::from(u8::from(found == wanted))
     }
 }
 

@@ -28,10 +28,7 @@ impl Interfaces {
     pub(super) fn add(&mut self, address: SocketAddr, path: &PathSpec) {
         let local = Local::new(address).on(&path.name);
         self.all.push(Interface {
-            local: match path.backup {
-                true => local.backup(),
-                false => local,
-            },
+            local: if path.backup { local.backup() } else { local },
             absent: path.absent.clone(),
         });
     }

@@ -39,6 +39,15 @@ pub(super) struct Request {
 impl Request {
     pub(super) const BYTES: usize = 20;
 
+    /// A request without priority.
+    pub(super) fn new(size: u64, rate: f64) -> Self {
+        Self {
+            size,
+            rate,
+            priority: 0,
+        }
+    }
+
     pub(super) fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&self.size.to_be_bytes());
@@ -73,11 +82,7 @@ pub(super) enum Plan {
 impl Plan {
     /// `seed` is the seed of the random parts of the plan.
     pub(super) fn new(workload: &Workload, values: &[f64], seed: u64) -> Self {
-        let endless = |rate: f64| Request {
-            size: ENDLESS,
-            rate,
-            priority: 0,
-        };
+        let endless = |rate| Request::new(ENDLESS, rate);
         match &workload.kind {
             Kind::File { size } => Self::Objects(flows(1, size.bytes(values))),
             Kind::Flows { count, size } => Self::Objects(flows(*count, size.bytes(values))),
@@ -127,26 +132,24 @@ impl Plan {
 
     /// A plan that transfers as much as possible, or at `rate` in Mbit/s, until it is stopped.
     pub(super) fn competitor(rate: Option<f64>) -> Self {
-        let request = Request {
-            size: ENDLESS,
-            rate: rate.unwrap_or(0.0) * 1e6,
-            priority: 0,
-        };
+        let request = Request::new(ENDLESS, rate.unwrap_or(0.0) * 1e6);
         Self::Stream(request, Duration::MAX)
     }
 }
 
-fn flows(count: usize, size: u64) -> Vec<Object> {
-    let object = |index: usize| Object {
+/// An object of the only kind, without a rate of its own.
+fn plain_object(size: u64, after: Vec<Range<usize>>, wait: Duration) -> Object {
+    Object {
         kind: 0,
-        request: Request {
-            size,
-            rate: 0.0,
-            priority: 0,
-        },
-        after: std::iter::once(index.saturating_sub(1)..index).collect(),
-        wait: Duration::ZERO,
-    };
+        request: Request::new(size, 0.0),
+        after,
+        wait,
+    }
+}
+
+fn flows(count: usize, size: u64) -> Vec<Object> {
+    let before = |index: usize| std::iter::once(index.saturating_sub(1)..index).collect();
+    let object = |index| plain_object(size, before(index), Duration::ZERO);
     (0..count).map(object).collect()
 }
 
@@ -157,25 +160,17 @@ fn times(every: Duration, poisson: bool, duration: Duration, seed: u64) -> Vec<D
     let mut times = Vec::new();
     while at < duration {
         times.push(at);
-        at += match poisson {
-            true => every.mul_f64(-(1.0 - random.random::<f64>()).ln()),
-            false => every,
+        at += if poisson {
+            every.mul_f64(-(1.0 - random.random::<f64>()).ln())
+        } else {
+            every
         };
     }
     times
 }
 
 fn messages(times: &[Duration], size: u64) -> Vec<Object> {
-    let message = |wait: &Duration| Object {
-        kind: 0,
-        request: Request {
-            size,
-            rate: 0.0,
-            priority: 0,
-        },
-        after: Vec::new(),
-        wait: *wait,
-    };
+    let message = |wait: &Duration| plain_object(size, Vec::new(), *wait);
     times.iter().map(message).collect()
 }
 

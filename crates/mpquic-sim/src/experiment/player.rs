@@ -248,11 +248,7 @@ impl Player {
         if let Plan::Video(video) = &mut client.plan
             && (first || video.next_request().is_some_and(|time| time <= now))
         {
-            let request = Request {
-                size: video.request(now),
-                rate: 0.0,
-                priority: 0,
-            };
+            let request = Request::new(video.request(now), 0.0);
             requests.push((client.progress.len(), now, request));
         }
         for (index, ready, request) in requests {

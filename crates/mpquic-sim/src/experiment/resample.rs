@@ -36,9 +36,10 @@ impl Resampled {
         let wrong_if_inside = too_little.max(too_much);
         let wrong_if_outside = (all - too_little).min(all - too_much);
         let chance = |wrong: usize| (2.0 * (wrong + 1) as f64 / (all + 1) as f64).min(1.0);
-        match wrong_if_inside <= wrong_if_outside {
-            true => (true, chance(wrong_if_inside)),
-            false => (false, chance(wrong_if_outside)),
+        if wrong_if_inside <= wrong_if_outside {
+            (true, chance(wrong_if_inside))
+        } else {
+            (false, chance(wrong_if_outside))
         }
     }
 }

@@ -82,9 +82,12 @@ impl Experiment {
     pub(super) fn part(&self, part: usize) -> impl Iterator<Item = usize> {
         let contenders = self.scenario.contenders.len();
         let repetitions = self.points.points() * self.scenario.runs;
-        let belongs = move |index: usize| match self.stops_early {
-            true => index / contenders % repetitions % PARTS == part,
-            false => part == 0,
+        let belongs = move |index: usize| {
+            if self.stops_early {
+                index / contenders % repetitions % PARTS == part
+            } else {
+                part == 0
+            }
         };
         (0..self.count()).filter(move |index| belongs(*index))
     }

@@ -156,12 +156,11 @@ impl<'a> Work<'a> {
             state.begin_next(experiment);
         }
         let is_over = state.waiting.is_empty();
-        let result = match is_over {
-            true => Some(outcomes),
-            false => {
-                state.outcomes = outcomes;
-                None
-            }
+        let result = if is_over {
+            Some(outcomes)
+        } else {
+            state.outcomes = outcomes;
+            None
         };
         self.changed.notify_all();
         result

@@ -497,9 +497,10 @@ impl Stage {
                 // The client's address identifies the path, because the server's address stays the
                 // same.
                 let FourTuple { local, remote } = stats.four_tuple;
-                let client = match host == self.flows[flow].client {
-                    true => local,
-                    false => remote,
+                let client = if host == self.flows[flow].client {
+                    local
+                } else {
+                    remote
                 };
                 let IpAddr::V4(ip) = client.ip() else {
                     continue;

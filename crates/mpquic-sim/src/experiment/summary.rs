@@ -59,9 +59,12 @@ impl Comparison {
         let ours = Statistics::of(pairs.iter().map(|(ours, _)| *ours));
         let theirs = Statistics::of(pairs.iter().map(|(_, theirs)| *theirs));
         let least = least_of(pairs);
-        let logarithms = pairs.iter().map(|(ours, theirs)| match ours == theirs {
-            true => 0.0,
-            false => (ours.max(least) / theirs.max(least)).ln(),
+        let logarithms = pairs.iter().map(|(ours, theirs)| {
+            if ours == theirs {
+                0.0
+            } else {
+                (ours.max(least) / theirs.max(least)).ln()
+            }
         });
         let logarithms = Statistics::of(logarithms.filter(|value| value.is_finite()));
         if pairs.is_empty() || logarithms.count == 0 || theirs.median == 0.0 {

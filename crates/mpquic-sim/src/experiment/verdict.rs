@@ -137,9 +137,10 @@ impl Draft {
     }
 
     fn pairs(tests: Vec<Test>) -> Self {
-        let outcome = match tests.is_empty() {
-            true => Outcome::NotRun,
-            false => Outcome::Open,
+        let outcome = if tests.is_empty() {
+            Outcome::NotRun
+        } else {
+            Outcome::Open
         };
         Self {
             tests,
@@ -185,9 +186,10 @@ impl Draft {
 
 fn edge(test: &Test, corrected: f64, decided: bool) -> Edge {
     if decided {
-        return match corrected > SURE {
-            true => Edge::Near,
-            false => Edge::Far,
+        return if corrected > SURE {
+            Edge::Near
+        } else {
+            Edge::Far
         };
     }
     match chance::runs_to_decide(test.runs, test.chance, corrected) {
@@ -435,9 +437,12 @@ impl ScenarioResults {
     /// much.
     fn found_share(&self, published: &Published, of: [&str; 2], wanted: f64, by: f64) -> Draft {
         let groups = self.pairs_of(published, of[0], of[1]);
-        let gain = |(ours, theirs): &(f64, f64)| match is_lower_better(&published.metric) {
-            true => theirs / ours - 1.0,
-            false => ours / theirs - 1.0,
+        let gain = |(ours, theirs): &(f64, f64)| {
+            if is_lower_better(&published.metric) {
+                theirs / ours - 1.0
+            } else {
+                ours / theirs - 1.0
+            }
         };
         let better = |pair: &&(f64, f64)| gain(pair) > by || (by > 0.0 && gain(pair) >= by);
         let hits = |pairs: &Vec<(f64, f64)>| pairs.iter().filter(better).count();
@@ -475,9 +480,10 @@ impl ScenarioResults {
                 pairs.push(Test {
                     says: (!is_negligible).then_some(difference < 0.0),
                     is_negligible,
-                    chance: match is_negligible {
-                        true => chance::beyond(difference, error, count, NEGLIGIBLE),
-                        false => comparison.chance,
+                    chance: if is_negligible {
+                        chance::beyond(difference, error, count, NEGLIGIBLE)
+                    } else {
+                        comparison.chance
                     },
                     runs,
                 });

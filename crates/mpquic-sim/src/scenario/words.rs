@@ -119,9 +119,10 @@ impl Scenario {
                 )
             }
         };
-        words += match workload.upload {
-            true => ", from the client to the server",
-            false => ", from the server to the client",
+        words += if workload.upload {
+            ", from the client to the server"
+        } else {
+            ", from the server to the client"
         };
         if let Some(controller) = &workload.inner {
             let _ = write!(
@@ -144,9 +145,10 @@ impl Scenario {
                 Some(rate) => format!("{rate} Mbit/s"),
                 None => "all it can".to_owned(),
             };
-            let direction = match competitor.upload {
-                true => " from the client",
-                false => "",
+            let direction = if competitor.upload {
+                " from the client"
+            } else {
+                ""
             };
             let paths = paths.join(" and ");
             format!("{what}{direction} over {paths} ({controller})")

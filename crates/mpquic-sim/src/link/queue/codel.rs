@@ -69,9 +69,10 @@ impl CoDel {
                 // phase ended.
                 let recent = |last: Instant| now.saturating_duration_since(last) < INTERVAL * 16;
                 let more = self.count - self.count_before;
-                self.count = match self.last_next.is_some_and(recent) && more > 1 {
-                    true => more,
-                    false => 1,
+                self.count = if self.last_next.is_some_and(recent) && more > 1 {
+                    more
+                } else {
+                    1
                 };
                 self.count_before = self.count;
                 self.drop_next = Some(self.after(now));

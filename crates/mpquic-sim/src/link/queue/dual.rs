@@ -158,9 +158,10 @@ impl Queue for Dual {
         self.update(now);
         loop {
             let (mut queued, is_low) = self.take()?;
-            let admits = match is_low {
-                true => self.admits_low(now, &mut queued, counters),
-                false => self.admits_classic(&mut queued, counters),
+            let admits = if is_low {
+                self.admits_low(now, &mut queued, counters)
+            } else {
+                self.admits_classic(&mut queued, counters)
             };
             if admits {
                 return Some(queued);

@@ -114,9 +114,10 @@ impl Queue for Pie {
         self.update(now);
         let queued = self.line.take()?;
         // A packet that arrives at an empty line does not wait for earlier packets.
-        self.delay = match self.line.is_empty() {
-            true => 0.0,
-            false => queued.waited(now).as_secs_f64(),
+        self.delay = if self.line.is_empty() {
+            0.0
+        } else {
+            queued.waited(now).as_secs_f64()
         };
         Some(queued)
     }

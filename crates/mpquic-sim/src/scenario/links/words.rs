@@ -92,9 +92,10 @@ impl LinkSpec {
         let management = self.management_words();
         parts.extend(management.map(|words| (Thing::Management, words)));
         if let Some(vary) = self.vary {
-            let rate = match vary.rate > 0.0 {
-                true => format!(" (rate ± {} %)", (1e4 * vary.rate).round() / 1e2),
-                false => String::new(),
+            let rate = if vary.rate > 0.0 {
+                format!(" (rate ± {} %)", (1e4 * vary.rate).round() / 1e2)
+            } else {
+                String::new()
             };
             let every = vary.every.as_secs_f64();
             parts.push((Thing::Variation, format!("changes every {every} s{rate}")));
