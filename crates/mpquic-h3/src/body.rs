@@ -101,9 +101,10 @@ pub(crate) fn take(data: &mut impl Buf) -> Option<[Bytes; 2]> {
     let header = data.copy_to_bytes(before);
     // True for the shown body, through any wrapper.
     let is_body = std::ptr::eq(data.chunk(), &*body);
-    let body = match is_body {
-        true => body,
-        false => data.copy_to_bytes(data.remaining()),
+    let body = if is_body {
+        body
+    } else {
+        data.copy_to_bytes(data.remaining())
     };
     Some([header, body])
 }

@@ -58,7 +58,7 @@ impl DatagramSender {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::send`], and a closed path.
+    /// The errors of [`Self::send`], and an error for a closed path.
     pub fn send_with(
         &self,
         payload: &[u8],

@@ -1,4 +1,4 @@
-//! What the errors of a connection and of its streams are called in `h3`.
+//! Translates errors of a connection and of its streams into the types of `h3`.
 
 use std::fmt;
 use std::io;

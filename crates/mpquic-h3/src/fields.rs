@@ -150,9 +150,10 @@ impl<'a> Fields<'a> {
             Pseudo::Scheme | Pseudo::Path => {}
         }
         let place = self.pseudo.get_mut(pseudo as usize);
-        match place.is_some_and(|place| place.replace(text).is_some()) {
-            true => Err("a pseudo-field is there twice"),
-            false => Ok(()),
+        if place.is_some_and(|place| place.replace(text).is_some()) {
+            Err("a pseudo-field is there twice")
+        } else {
+            Ok(())
         }
     }
 
@@ -210,9 +211,10 @@ impl<'a> Fields<'a> {
 
 /// The host of a request: not nothing, and no user (RFC 9114 section 4.3.1).
 fn check_authority(value: &[u8]) -> Result<(), &'static str> {
-    match value.is_empty() || value.contains(&b'@') {
-        true => Err("the host of a request is empty, or has a user"),
-        false => Ok(()),
+    if value.is_empty() || value.contains(&b'@') {
+        Err("the host of a request is empty, or has a user")
+    } else {
+        Ok(())
     }
 }
 

@@ -144,7 +144,8 @@
 //! out after the end of their stream. A reader notices missing content at the end of a request; a request whose end has arrived
 //! with its fields is refused at once.
 //!
-//! Not looked at is what nobody reads: instructions on the QPACK streams, whose table has no room, and the end of these.
+//! Instructions on the QPACK streams, and the end of these streams, are not checked: the dynamic
+//! table has no room, so nobody reads them.
 //!
 //! # What is limited
 //!

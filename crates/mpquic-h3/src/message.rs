@@ -12,7 +12,7 @@ pub(crate) enum Asked {
     Otherwise,
 }
 
-/// What was there.
+/// The parts of a message that have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Interim responses at most.
@@ -123,9 +123,10 @@ impl Message {
 
     /// The stream ends.
     pub(crate) fn on_end(&self) -> Result<(), Wrong> {
-        match self.wants_content() {
-            true => Err(Wrong::Message("there is less content than was announced")),
-            false => Ok(()),
+        if self.wants_content() {
+            Err(Wrong::Message("there is less content than was announced"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -68,7 +68,7 @@ impl Priority {
         Self::of_values(values.filter_map(|value| value.to_str().ok()))
     }
 
-    /// What a Priority Field Value says.
+    /// Reads a Priority Field Value.
     pub(crate) fn of_value(value: &str) -> Self {
         Self::of_values([value].into_iter())
     }

@@ -91,9 +91,10 @@ fn take_string<'a>(rest: &mut &'a [u8], bits: u32) -> Option<Text<'a>> {
     let length = usize::try_from(take_number(rest, bits)?).ok()?;
     let (string, left) = rest.split_at_checked(length)?;
     *rest = left;
-    Some(match is_huffman {
-        true => Text::Huffman(string),
-        false => Text::Plain(string),
+    Some(if is_huffman {
+        Text::Huffman(string)
+    } else {
+        Text::Plain(string)
     })
 }
 

@@ -40,7 +40,7 @@ pub struct SendStream<B> {
     stream: mpquic_tokio::SendStream,
     /// Data without room yet.
     writing: Option<Box<Writing<B>>>,
-    /// Nothing was given to a stream for a request of ours yet.
+    /// The stream is for our own request, and has no data yet.
     begins_request: bool,
     /// Finished or reset, or of a kind that ends when it is dropped.
     ended: bool,
@@ -95,7 +95,7 @@ struct Receiving {
     connection: mpquic_tokio::Connection,
     stream: mpquic_tokio::RecvStream,
     units: Units,
-    /// What was read, and comes after the units.
+    /// Bytes that were read and come after the units.
     arrived: [Bytes; PIECES],
     /// Pieces not handed out yet.
     waiting: Range<usize>,
@@ -342,7 +342,7 @@ impl Receiving {
         }
     }
 
-    /// What follows from a broken rule.
+    /// Ends the connection or the stream after a broken rule, and returns the error.
     fn wrong(&mut self, wrong: Wrong) -> StreamErrorIncoming {
         match wrong {
             Wrong::Connection(code) => self.fail(code, "a stream or frame is wrong"),

@@ -29,7 +29,7 @@ pub(crate) struct Units {
     rest: Bytes,
 }
 
-/// What comes next on the stream.
+/// The expected next part of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// The type of a unidirectional stream.
@@ -39,7 +39,7 @@ enum Next {
     FrameLength(u64),
     /// The remaining bytes of a DATA frame.
     Data(u64),
-    /// So many bytes of a frame of another type.
+    /// The remaining bytes of a frame of another type.
     Payload {
         kind: u64,
         header: usize,
@@ -49,7 +49,7 @@ enum Next {
     Unframed,
 }
 
-/// What is taken off a stream at a time.
+/// An item that `h3` takes off a stream at a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// The type of a unidirectional stream.
@@ -343,7 +343,7 @@ mod tests {
         assert!(units == [&[0][..], &empty, &settings, &empty]);
     }
 
-    /// What arrives in single bytes is not handed out in single bytes, but for DATA.
+    /// A frame other than DATA is handed out whole, even if its bytes arrive one at a time.
     #[test]
     fn a_frame_in_single_bytes_is_one_unit() {
         let (headers, data) = (frame(1, 90, 90), frame(0, 10, 10));

@@ -59,7 +59,8 @@ pub fn describe_connection_error(error: &ConnectionError) -> String {
     }
 }
 
-/// What a code says (RFC 9114 section 8.1, RFC 9204 section 6, RFC 9297 section 5.2), with its name.
+/// The meaning of an error code (RFC 9114 section 8.1, RFC 9204 section 6, RFC 9297 section 5.2),
+/// with its name.
 fn of_code(code: Code) -> String {
     let said = match code {
         Code::H3_DATAGRAM_ERROR => "a datagram or a capsule cannot be read",

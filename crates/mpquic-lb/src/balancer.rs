@@ -277,12 +277,11 @@ impl<'a> Destination<'a> {
     fn of(datagram: &'a [u8]) -> Option<Self> {
         let (first, rest) = datagram.split_first()?;
         let has_length = first & 0x80 != 0;
-        let bytes = match has_length {
-            true => {
-                let (length, rest) = rest.get(4..)?.split_first()?;
-                rest.get(..usize::from(*length))?
-            }
-            false => rest,
+        let bytes = if has_length {
+            let (length, rest) = rest.get(4..)?.split_first()?;
+            rest.get(..usize::from(*length))?
+        } else {
+            rest
         };
         Some(Self { bytes, has_length })
     }

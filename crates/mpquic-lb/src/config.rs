@@ -274,9 +274,10 @@ impl Config {
         let mut bytes = [0; 1 + MAX_TEXT];
         let bytes = &mut bytes[..self.connection_id_length()];
         let (first, text) = bytes.split_first_mut().expect("it has a first octet");
-        let low = match self.tells_length {
-            true => text.len() as u8,
-            false => random & LOW_BITS,
+        let low = if self.tells_length {
+            text.len() as u8
+        } else {
+            random & LOW_BITS
         };
         *first = self.rotation << 5 | low;
         let (id, rest) = text.split_at_mut(self.server_id_length);

@@ -129,9 +129,12 @@ fn acknowledgement(name: &str, path: Option<PathId>, ack: &Ack, exponent: u8) ->
     let delay = Duration::from_micros(ack.ack_delay.saturating_mul(1 << exponent.min(20)));
     let ranges: Vec<_> = ack
         .ranges()
-        .map(|range| match range.start() == range.end() {
-            true => json!([range.start()]),
-            false => json!([range.start(), range.end()]),
+        .map(|range| {
+            if range.start() == range.end() {
+                json!([range.start()])
+            } else {
+                json!([range.start(), range.end()])
+            }
         })
         .collect();
     let mut value = json!({

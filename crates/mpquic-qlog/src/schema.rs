@@ -128,9 +128,10 @@ impl Kind {
             Self::Frame => return check_frame(value),
             Self::Object(fields) => return check_object(fields, value),
         };
-        match is_right {
-            true => Ok(()),
-            false => Err(format!("{value} is not {self:?}")),
+        if is_right {
+            Ok(())
+        } else {
+            Err(format!("{value} is not {self:?}"))
         }
     }
 }
@@ -157,9 +158,10 @@ fn check_ranges(value: &Value) -> Result<(), String> {
         matches!(numbers.as_deref(), Some([_]))
             || matches!(numbers.as_deref(), Some([a, b]) if a < b)
     };
-    match ranges.is_some_and(|ranges| ranges.iter().all(is_range)) {
-        true => Ok(()),
-        false => Err(format!("{value} are no ranges")),
+    if ranges.is_some_and(|ranges| ranges.iter().all(is_range)) {
+        Ok(())
+    } else {
+        Err(format!("{value} are no ranges"))
     }
 }
 
