@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn one_path_takes_the_memory_of_one() {
+    fn map_with_one_path_allocates_one_entry() {
         let mut map = PathMap::new();
         assert_eq!(map.entries.capacity(), 0);
         map.insert(PathId::ZERO, [0u64; 4]);

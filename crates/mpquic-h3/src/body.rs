@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_no_body_stays() {
+    fn short_bodies_and_other_buffers_are_not_taken() {
         let short = Body::from(long().slice(..SHORT - 1));
         assert_eq!(take(&mut framed(short)), None);
         assert_eq!(take(&mut framed(long())), None);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_counts() {
+    fn shown_bytes_are_sent_instead_of_the_body() {
         let shown = Bytes::from(vec![9; 2 * SHORT]);
         let taken = take(&mut framed(Wrapped(long().into(), shown.clone()))).unwrap();
         assert_eq!(taken, [Bytes::from_static(b"header"), shown]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_answered_who_did_not_ask() {
+    fn dropped_body_keeps_no_bytes() {
         let bytes = long();
         let mut body = Body::from(bytes.clone());
         body.advance(0);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_filled_up_with_ones_is_refused() {
+    fn padding_other_than_ones_is_refused() {
         // '0' is five zeros.
         assert_eq!(decoded(&[0b0000_0111]).unwrap(), b"0");
         assert_eq!(decoded(&[0b0000_0110]), None);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_many_streams_is_forgotten() {
+    fn priority_updates_are_kept_for_a_bounded_number_of_requests() {
         let mut updates = BTreeMap::new();
         for request in 0..10_000 {
             remember(&mut updates, 4 * request, Priority::default());

@@ -408,14 +408,14 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_webtransport_header_is_no_frame() {
+    fn bytes_behind_a_webtransport_header_are_no_frame() {
         let stream = [&[0x40, 0x41, 0][..], &frame(1, 5000, 10)].concat();
         let units = check(Units::of_request, &stream).unwrap();
         assert!(units == [&stream[..2], &stream[2..]]);
     }
 
     #[test]
-    fn what_is_cut_short_is_handed_out_or_told_at_the_end() {
+    fn cut_frames_are_handed_out_or_reported_at_the_end() {
         let stream = frame(1, 50, 30);
         assert!(check(Units::of_request, &stream).unwrap() == [&stream[..]]);
         let mut units = Units::of_request(LIMIT);

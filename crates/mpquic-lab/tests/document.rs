@@ -34,7 +34,7 @@ fn every_scenario_and_every_policy_has_its_row() {
 }
 
 #[test]
-fn what_differs_has_a_reason() {
+fn rows_with_a_difference_have_a_reason() {
     let mut differing = 0;
     for line in DOCUMENT.lines() {
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();

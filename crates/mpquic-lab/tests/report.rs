@@ -363,7 +363,7 @@ fn the_gallery_leads_to_all_scenarios_and_charts_stand_alone() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_how_to_make_it() {
+fn errors_name_the_missing_file_and_the_command_that_makes_it() {
     let directory = directory();
     let results = directory.path().join("results");
     let broken = directory.path().join("broken.json");

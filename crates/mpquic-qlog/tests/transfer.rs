@@ -489,7 +489,7 @@ fn lengths_add_up_to_what_was_sent_and_received() {
 
 /// Values of events that are written when they change.
 #[test]
-fn nothing_is_said_twice() {
+fn unchanged_values_are_not_logged_again() {
     for records in transferred(&topology(), |_| {}) {
         assert_eq!(of(&records, "tuple_assigned").count(), 2);
         for path in [0, 1] {
@@ -578,7 +578,7 @@ fn changes(records: &[Value], path: u32) -> Vec<String> {
 }
 
 #[test]
-fn what_happens_to_a_path_is_logged() {
+fn changes_of_a_path_are_logged() {
     let [client, server] = transferred(&topology(), |pair| {
         let mut path = pair.client().path_mut(PathId(1)).unwrap();
         path.set_status(PathStatus::Backup);

@@ -47,7 +47,7 @@ async fn a_part_is_never_taken_for_the_whole() -> TestResult {
 }
 
 #[tokio::test]
-async fn who_wants_no_more_says_why() -> TestResult {
+async fn stopped_streams_and_closed_sessions_carry_their_codes() -> TestResult {
     let (ours, theirs, _endpoints) = pair().await?;
     let (mut send, _) = ours.open_bi().await?;
     send.write_all(b"x").await?;

@@ -404,7 +404,7 @@ fn a_long_token_makes_a_client_hello_of_many_datagrams() {
 /// Between both datagrams, the server may find that it has room again: a connection for the second half would only
 /// take room, since its client follows the Retry that answered the first.
 #[test]
-fn who_is_asked_for_a_proof_is_asked_with_both_halves() {
+fn client_asked_for_a_proof_is_asked_with_both_datagrams() {
     let mut test = Test::new();
     let server = test.tls.server(test.transport.clone());
     let mut strict = server.options().clone();
@@ -432,7 +432,7 @@ fn who_is_asked_for_a_proof_is_asked_with_both_halves() {
 
 /// The application decides about a client once.
 #[test]
-fn who_is_refused_does_not_come_again_with_the_second_half() {
+fn refused_client_does_not_return_with_its_second_datagram() {
     let mut test = Test::new();
     let (mut client, flight) = first_flight(&mut test);
     let four_tuple = FourTuple::new(server_address(), client_address());

@@ -141,7 +141,7 @@ async fn an_answer_that_became_urgent_overtakes_another() -> TestResult {
 
 /// An update may overtake its request (RFC 9218 section 7), and what it says counts for more than the fields.
 #[tokio::test]
-async fn what_is_told_before_the_request_counts() -> TestResult {
+async fn priority_update_before_its_request_counts() -> TestResult {
     let mut setting = Setting::new().await?;
     let updates = [update(4, "u=7"), update(4, "u=2"), update(8, "nonsense")].concat();
     setting.control.write_all(&updates).await?;
@@ -191,7 +191,7 @@ async fn only_answers_of_use_in_parts_take_turns() -> TestResult {
 
 /// RFC 9218 section 7.2, RFC 9114 sections 6.2.1 and 7.1.
 #[tokio::test]
-async fn what_breaks_the_rules_ends_the_connection() -> TestResult {
+async fn broken_priority_update_ends_the_connection() -> TestResult {
     let control = |frame: Vec<u8>| [CONTROL, &frame].concat();
     for (what, stream, code) in [
         (
