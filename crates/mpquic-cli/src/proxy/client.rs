@@ -20,9 +20,9 @@ use crate::process::service_manager;
 #[cfg(target_os = "linux")]
 use crate::process::signals::Hangups;
 use crate::proxy::args::{Forward, ProxyClient, read_credentials};
-use crate::proxy::status::{Role, Status};
+use crate::proxy::status::{Role, Status, TunnelRow};
 #[cfg(target_os = "linux")]
-use crate::proxy::tun::{Device, failed as device_failed};
+use crate::proxy::tun::{self, Device, Proxy, failed as device_failed};
 
 /// The SOCKS entrance if no entrance is named.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
@@ -37,25 +37,45 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     let client = Client::new(options(&args)?);
     let _entrances = open(&args, &client).await?;
     let current = Arc::new(Mutex::new(None::<Connection>));
-    let (watched, shown) = (client.clone(), current.clone());
+    let tunnel = Arc::new(Mutex::new(None::<TunnelRow>));
+    let (watched, shown, beside) = (client.clone(), current.clone(), tunnel.clone());
     let status = move || {
         let shown = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Status::new(Role::Client, shown.as_slice(), &watched.flows())
+        let beside = beside
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        Status::new(Role::Client, shown.as_slice(), &watched.flows()).with(beside)
     };
     let _answering = args.status.answer(Role::Client, status)?;
     service_manager::ready();
     #[cfg(target_os = "linux")]
     if let Some(name) = &args.tun.tun {
-        let addresses = addresses(&args, &sessions).await?;
+        let host = args
+            .url
+            .authority()
+            .map(Authority::to_string)
+            .unwrap_or_default();
+        let left = tun::addresses_left(name, &args.tun, &host)?;
+        let addresses = match left.filter(|_| args.reach.server_addr.is_empty()) {
+            Some(addresses) => addresses,
+            None => addresses(&args, &sessions).await?,
+        };
         let mut sessions = sessions;
-        sessions.become_way_out(addresses);
-        let mut device = Device::open(name, &args.tun)?;
+        sessions.become_way_out(addresses.clone());
+        let proxy = Proxy {
+            name: host,
+            addresses,
+        };
+        let mut device = Device::open(name, &args.tun, &proxy)?;
         let carrier = device.carry(&client).await?;
+        let watch = device.watch(tunnel);
         let route = || device.route();
         let mut hangups = Hangups::new();
         return tokio::select! {
             ended = keep(&args, &sessions, &client, &current, route) => ended,
             error = carrier.ended() => Err(device_failed(name, &error)),
+            never = watch.run() => match never {},
             // The terminal is closed: changes have to be undone.
             () = hangups.next() => Err(Failure::interrupted()),
         };

@@ -34,8 +34,8 @@ pub(crate) struct ProxyStatus {
     /// The socket to ask [default: the client's socket, otherwise the server's, in
     /// $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR or /run/mpquic]
     socket: Option<PathBuf>,
-    /// Print a JSON object with `role`, `connections` (with `paths` as in `mpquic get --json`) and
-    /// `flows`
+    /// Print a JSON object with `role`, `connections` (with `paths` as in `mpquic get --json`), `flows`
+    /// and, of a client with `--tun`, `tunnel`
     #[arg(long)]
     json: bool,
     /// Refresh each second, with the bytes that each path and flow carried in it
@@ -66,6 +66,21 @@ pub(crate) struct Status {
     role: Role,
     connections: Vec<ConnectionRow>,
     flows: Vec<FlowRow>,
+    /// Of a client with a network device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tunnel: Option<TunnelRow>,
+}
+
+/// A network device, and the routes beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TunnelRow {
+    pub(crate) device: String,
+    /// The kill switch is closed.
+    pub(crate) kill_switch: bool,
+    /// Routes that would lead public addresses past the device, and are not used.
+    pub(crate) routes_refused: usize,
+    /// Routes by way of a gateway that lead private addresses past the device.
+    pub(crate) routes_past: usize,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -95,7 +110,13 @@ impl Status {
             role,
             connections: connections.iter().map(connection_row).collect(),
             flows: flows.iter().map(flow_row).collect(),
+            tunnel: None,
         }
+    }
+
+    /// The same with a network device.
+    pub(crate) fn with(self, tunnel: Option<TunnelRow>) -> Self {
+        Self { tunnel, ..self }
     }
 
     /// A row for each path and flow, with rates if an earlier status is known.
@@ -106,6 +127,16 @@ impl Status {
         };
         let (connections, flows) = (self.connections.len(), self.flows.len());
         let mut text = format!("{role}: {connections} connections, {flows} flows\n");
+        if let Some(tunnel) = &self.tunnel {
+            let _ = writeln!(
+                text,
+                "{}: kill switch {}; routes past the tunnel: {} refused, {} used",
+                one_line(&tunnel.device),
+                if tunnel.kill_switch { "closed" } else { "off" },
+                tunnel.routes_refused,
+                tunnel.routes_past,
+            );
+        }
         let headings = [
             "connection",
             "path",
@@ -614,7 +645,21 @@ mod tests {
             role: Role::Client,
             connections: vec![connection("a", 2), connection("b", 1)],
             flows: vec![flow(1, bytes), flow(2, 3 * bytes)],
+            tunnel: None,
         }
+    }
+
+    #[test]
+    fn a_device_has_a_line() {
+        let tunnel = TunnelRow {
+            device: "tun0".to_owned(),
+            kill_switch: true,
+            routes_refused: 2,
+            routes_past: 1,
+        };
+        let status = Status::new(Role::Client, &[], &[]).with(Some(tunnel));
+        let line = "tun0: kill switch closed; routes past the tunnel: 2 refused, 1 used";
+        assert_eq!(status.table(None).lines().nth(1), Some(line));
     }
 
     #[test]

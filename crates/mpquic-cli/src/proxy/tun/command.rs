@@ -15,11 +15,16 @@ pub(crate) fn output(program: &str, words: &[String]) -> Result<String, Failure>
             (ErrorKind::NotFound, "ip") => {
                 Failure::other("--tun needs the program `ip`: install iproute2")
             }
+            (ErrorKind::NotFound, "nft") => {
+                Failure::other("--kill-switch needs the program `nft`: install nftables")
+            }
             _ => Failure::other(format_args!("cannot run {program}: {error}")),
         })?;
     if !output.status.success() {
         let told = String::from_utf8_lossy(&output.stderr);
+        // A script has many lines.
         let command = words.join(" ");
+        let command = command.lines().next().unwrap_or_default();
         return Err(Failure::other(format_args!(
             "`{program} {command}` failed: {}",
             told.trim()
@@ -47,6 +52,8 @@ mod tests {
         assert_eq!(failure.message(), format!("`sh -c {script}` failed: no"));
         assert!(run("sh", &["-c", "exit 0"].map(str::to_owned)).is_ok());
         assert!(run("sh", &["-c", "exit 1"].map(str::to_owned)).is_err());
+        let failure = shell("exit 1\nexit 2").unwrap_err();
+        assert_eq!(failure.message(), "`sh -c exit 1` failed: ");
         let missing = output("mpquic-no-such-program", &[]).unwrap_err();
         let told = missing.message();
         assert!(

@@ -1,13 +1,18 @@
 //! `mpquic proxy client --tun`: its changes on the machine, and their undoing.
 
+mod changes;
 mod command;
+mod kill_switch;
 mod name;
 mod resolver;
 mod routes;
 mod state;
+mod strays;
+mod watch;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -17,9 +22,13 @@ use mpquic_proxy::{Carrier, Client, Tun};
 use crate::process::failure::Failure;
 use crate::process::screen;
 use command::{output, run};
+use kill_switch::{KillSwitch, Scope};
 use name::parse_name;
 use resolver::Resolver;
 use state::{State, StateFile};
+use watch::Watch;
+
+pub(crate) use watch::Shown;
 
 /// The default name of the device.
 const DEFAULT_NAME: &str = "mpquic0";
@@ -36,7 +45,7 @@ const MOST_DEVICES: u32 = 256;
 #[derive(Debug, Args)]
 pub(crate) struct TunArgs {
     /// Make a network device (default name: mpquic0), and send the traffic of all programs through
-    /// it, except to local networks; needs root or CAP_NET_ADMIN
+    /// it, except to private local networks; needs root or CAP_NET_ADMIN
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_NAME, value_parser = parse_name)]
     pub(crate) tun: Option<String>,
     /// Send only traffic to this network through the device, such as 203.0.113.0/24; repeat for
@@ -46,6 +55,15 @@ pub(crate) struct TunArgs {
     /// Use the name server at this address, through the device; repeat for further ones
     #[arg(long, value_name = "ADDR", requires = "tun")]
     pub(crate) dns: Vec<IpAddr>,
+    /// Leave traffic to this network to the machine's other routes; repeat for several. Otherwise only routes
+    /// to private networks count beside the device's
+    #[arg(long, value_name = "NETWORK", requires = "tun", value_parser = parse_network)]
+    pub(crate) keep_route: Vec<IpNet>,
+    /// Stop all packets that would leave this machine past the tunnel, until `mpquic proxy down`, also after
+    /// the client's end: other interfaces, IPv6 and name lookups included. `--kill-switch=lan` lets packets to
+    /// private local networks pass. Needs the program nft
+    #[arg(long, value_name = "SCOPE", requires = "tun", conflicts_with = "route", num_args = 0..=1, require_equals = true, default_missing_value = "strict")]
+    pub(crate) kill_switch: Option<Scope>,
     /// MTU of the device, in bytes. A UDP payload larger than a packet of the paths is lost
     #[arg(long, value_name = "BYTES", requires = "tun", default_value_t = 1400, value_parser = clap::value_parser!(u32).range(1280..=65535))]
     pub(crate) mtu: u32,
@@ -66,13 +84,119 @@ impl TunArgs {
         networks.retain(|network| has_v6 || matches!(network, IpNet::V4(_)));
         networks
     }
+
+    /// The kill switch of the options, for this proxy.
+    fn plan(&self, proxy: &Proxy, device: &str) -> Result<Option<KillSwitch>, Failure> {
+        let Some(scope) = self.kill_switch else {
+            return Ok(None);
+        };
+        let user = std::fs::metadata("/proc/self")
+            .map_err(Failure::other)?
+            .uid();
+        Ok(Some(KillSwitch {
+            proxy: proxy.name.clone(),
+            addresses: proxy.addresses.clone(),
+            user,
+            kept: self.keep_route.clone(),
+            lan: match scope {
+                Scope::Strict => None,
+                Scope::Lan => Some(strays::local_networks(&strays::list()?, device)),
+            },
+        }))
+    }
+}
+
+/// A proxy's name, as its URL says it, and its addresses.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// The addresses of a proxy, if an earlier client for that proxy has left its kill switch closed: names cannot be
+/// looked up then. Undoes the other changes of a killed client.
+///
+/// # Errors
+///
+/// If this client's paths could not leave, or would leave the kill switch closed although nobody asked for it.
+pub(crate) fn addresses_left(
+    name: &str,
+    args: &TunArgs,
+    proxy: &str,
+) -> Result<Option<Vec<SocketAddr>>, Failure> {
+    let directories = state::directories();
+    let is_free = || Tun::open(name).is_ok();
+    undo_killed_in(&directories, name, is_free, undo)?;
+    addresses_left_in(&directories, name, args, proxy, kill_switch::is_closed)
+}
+
+/// Undoes the changes of a killed client, except for its kill switch: its name servers may be out of reach.
+fn undo_killed_in(
+    directories: &[PathBuf],
+    name: &str,
+    is_free: impl Fn() -> bool,
+    undo: impl Fn(&State) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for file in StateFile::all(directories).map_err(Failure::other)? {
+        let state = file.read().ok();
+        let killed = state.filter(|state| state.name == name && !state.sources.is_empty());
+        let Some(killed) = killed.filter(|_| is_free()) else {
+            continue;
+        };
+        tracing::warn!("--tun={name}: the changes of a killed client are undone");
+        undo(&killed)?;
+        let done = match killed.left() {
+            Some(left) => file.write(&left),
+            None => file.remove(),
+        };
+        done.map_err(Failure::other)?;
+    }
+    Ok(())
+}
+
+/// The same with the states in these directories.
+fn addresses_left_in(
+    directories: &[PathBuf],
+    name: &str,
+    args: &TunArgs,
+    proxy: &str,
+    is_closed: impl Fn() -> Result<bool, Failure>,
+) -> Result<Option<Vec<SocketAddr>>, Failure> {
+    let files = StateFile::all(directories).map_err(Failure::other)?;
+    let closed = files.iter().find_map(|file| {
+        let state = file.read().ok()?;
+        Some((state.name, state.kill_switch?))
+    });
+    let Some((device, left)) = closed else {
+        return Ok(None);
+    };
+    // Somebody may have opened the kill switch by hand.
+    if !is_closed()? {
+        return Ok(None);
+    }
+    let opens = format!("`mpquic proxy down {device}` opens the kill switch");
+    if device != name {
+        return Err(Failure::other(format_args!(
+            "the kill switch of {device} is closed, and stops this client's paths; {opens}"
+        )));
+    }
+    if args.kill_switch.is_none() {
+        return Err(Failure::other(format_args!(
+            "an earlier client has left the kill switch closed: start with --kill-switch; or {opens}"
+        )));
+    }
+    if left.proxy != proxy {
+        tracing::warn!("the kill switch is closed, so {proxy} cannot be looked up; {opens}");
+        return Ok(None);
+    }
+    Ok(Some(left.addresses))
 }
 
 /// Undo the changes of a `mpquic proxy client --tun` that was killed
 ///
 /// A client that ends in order restores routes, rules and name servers. A killed client leaves
-/// rules that lead to an empty table, and its name servers: this command removes them. Running
-/// clients are not affected.
+/// rules that lead to an empty table, and its name servers: this command removes them. It also opens
+/// the kill switch, which stays closed after every client. Running clients are not affected.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyDown {
     /// The device [default: all devices]
@@ -98,19 +222,25 @@ pub(crate) struct Device {
     servers: Vec<IpAddr>,
     /// Changes that do not vanish with the device exist.
     is_routed: bool,
+    /// The kill switch is closed, by this client or an earlier one.
+    is_closed: bool,
 }
 
 impl Device {
     /// Makes the device without other changes.
-    pub(crate) fn open(name: &str, args: &TunArgs) -> Result<Self, Failure> {
+    pub(crate) fn open(name: &str, args: &TunArgs, proxy: &Proxy) -> Result<Self, Failure> {
         let tun = Tun::open(name).map_err(|error| cannot_open(name, &error))?;
+        let kill_switch = args.plan(proxy, name)?;
+        let is_closed = kill_switch.is_some() && kill_switch::is_closed()?;
         let state = State {
             name: name.to_owned(),
             process: std::process::id(),
             table: FIRST_TABLE + number(name)?,
             sources: Vec::new(),
             networks: Vec::new(),
+            kept: args.keep_route.clone(),
             resolver: None,
+            kill_switch,
         };
         let file = keep(&state)?;
         let mut device = Self {
@@ -119,9 +249,26 @@ impl Device {
             file,
             servers: args.dns.clone(),
             is_routed: false,
+            is_closed,
         };
+        device.close(args, proxy)?;
         device.configure(args)?;
         Ok(device)
+    }
+
+    /// Closes the kill switch, if wanted.
+    fn close(&mut self, args: &TunArgs, proxy: &Proxy) -> Result<(), Failure> {
+        if let (Some(kill_switch), Some(scope)) = (&self.state.kill_switch, args.kill_switch) {
+            kill_switch.close(&self.state.name)?;
+            self.is_closed = true;
+            tracing::warn!("{}", kill_switch::told(&proxy.addresses, scope));
+        }
+        Ok(())
+    }
+
+    /// Looks for routes that would lead past the device, and after the kill switch.
+    pub(crate) fn watch(&self, shown: Shown) -> Watch {
+        Watch::new(self.state.clone(), shown)
     }
 
     /// Chooses the routed networks, and brings the device up.
@@ -131,6 +278,9 @@ impl Device {
         let has_v6 = std::fs::read_to_string(disabled).is_ok_and(|disabled| disabled.trim() == "0");
         let sources = free_addresses(has_v6)?;
         let networks = args.networks(has_v6);
+        if networks.len() < args.networks(true).len() && args.kill_switch.is_none() {
+            tracing::warn!("{name} has no IPv6: IPv6 goes past the tunnel; --kill-switch stops it");
+        }
         for words in routes::configure(name, &sources, args.mtu) {
             run("ip", &words)?;
         }
@@ -182,12 +332,18 @@ impl Drop for Device {
         let name = &self.state.name;
         match undone {
             Ok(()) => {
-                let _ = self.file.remove();
+                let _ = match self.state.left().filter(|_| self.is_closed) {
+                    Some(left) => self.file.write(&left),
+                    None => self.file.remove(),
+                };
             }
             Err(failure) => tracing::error!(
                 "{}; `mpquic proxy down {name}` tries again",
                 failure.message()
             ),
+        }
+        if self.is_closed {
+            tracing::warn!("the kill switch stays closed: `mpquic proxy down {name}` opens it");
         }
     }
 }
@@ -197,7 +353,8 @@ fn keep(state: &State) -> Result<StateFile, Failure> {
     keep_in(&state::directories(), state, undo)
 }
 
-/// The same in these directories. Undoes the changes of a killed client.
+/// The same in these directories. Undoes the changes of a killed client, except for its kill switch: the state is
+/// never missing while that is closed.
 fn keep_in(
     directories: &[PathBuf],
     state: &State,
@@ -215,15 +372,14 @@ fn keep_in(
     for old in StateFile::all(directories).map_err(cannot)? {
         match old.read() {
             Ok(left) if left.name == *name => {
-                tracing::warn!("--tun={name}: the changes of a killed client are undone");
                 undo(&left)?;
             }
             // The client was killed before it wrote its record, and so before its first change.
             Err(_) if old.is_of(name) => {}
             _ => continue,
         }
-        old.remove().map_err(cannot)?;
-        return StateFile::create(directories, state).map_err(cannot);
+        old.write(state).map_err(cannot)?;
+        return Ok(old);
     }
     Err(cannot(kind.into()))
 }
@@ -257,7 +413,17 @@ fn undo_by(state: &State, ip: impl Fn(&[String]) -> Result<(), Failure>) -> Resu
 
 /// `mpquic proxy down`.
 pub(crate) fn down(args: &ProxyDown) -> Result<(), Failure> {
-    down_in(&state::directories(), args.name.as_deref(), clean)
+    let name = args.name.as_deref();
+    down_in(&state::directories(), name, clean, open_forgotten)
+}
+
+/// Opens a kill switch whose state is lost. True if there is one.
+fn open_forgotten() -> Result<bool, Failure> {
+    // Without the program or the privilege nobody closed one, or nobody can tell.
+    match kill_switch::is_closed() {
+        Ok(true) => kill_switch::open().map(|()| true),
+        _ => Ok(false),
+    }
 }
 
 /// The same in these directories.
@@ -265,6 +431,7 @@ fn down_in(
     directories: &[PathBuf],
     wanted: Option<&str>,
     clean: impl Fn(&StateFile, &State) -> Result<(), Failure>,
+    open_forgotten: impl Fn() -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let cannot = |what: &dyn std::fmt::Display, error: &io::Error| {
         Failure::other(format_args!("cannot read {what}: {error}"))
@@ -286,7 +453,8 @@ fn down_in(
     }
     match (wanted, found) {
         (Some(name), 0) => screen::print(format_args!("nothing to undo for {name}")),
-        (None, 0) => screen::print(format_args!("nothing to undo")),
+        (None, 0) if open_forgotten()? => screen::print("undone: the kill switch"),
+        (None, 0) => screen::print("nothing to undo"),
         _ => {}
     }
     result
@@ -306,6 +474,9 @@ fn clean(file: &StateFile, state: &State) -> Result<(), Failure> {
         Err(error) => return Err(cannot_open(name, &error)),
     }
     undo(state)?;
+    if state.kill_switch.is_some() {
+        kill_switch::open()?;
+    }
     file.remove().map_err(|error| {
         Failure::other(format_args!(
             "cannot remove {}: {error}",

@@ -2,8 +2,11 @@
 //!
 //! A separate table leads to the device, and rules choose the packets that use this table:
 //!
-//! - First, each routed network is looked up in the main table, where only more specific routes count: the
-//!   local network keeps its route.
+//! - First, networks of `--keep-route` are looked up in the main table.
+//! - Private networks are looked up there too, where only more specific routes count: the local network keeps
+//!   its route. Whoever answers DHCP in that network sets routes of the main table, and could take public
+//!   addresses away from the tunnel, so routes to public addresses do not count. With a strict kill switch no
+//!   route counts.
 //! - Packets of this machine's programs without a chosen source address, and forwarded packets, use the
 //!   table.
 //! - Packets with a source address of another interface do not. So the paths to the proxy, which start from
@@ -14,8 +17,20 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use super::state::State;
 
 /// After rules of other tunnels, which are made later; before the main table, which is 32766.
-const MORE_SPECIFIC: &str = "32000";
+const BESIDE: &str = "32000";
 const OURS: &str = "32001";
+
+/// Addresses of private networks (RFC 1918, RFC 4193), of links (RFC 3927, RFC 4291) and behind the
+/// translators of carriers (RFC 6598).
+const PRIVATE: [&str; 7] = [
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "fc00::/7",
+    "fe80::/10",
+];
 
 /// A command of `ip`.
 pub(crate) type Words = Vec<String>;
@@ -34,6 +49,15 @@ fn family(network: &IpNet) -> &'static str {
 /// Every address there is.
 pub(crate) fn everything() -> Vec<IpNet> {
     vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())]
+}
+
+fn private_networks() -> impl Iterator<Item = IpNet> {
+    PRIVATE.iter().filter_map(|text| text.parse().ok())
+}
+
+/// True if all addresses of a network are private.
+pub(crate) fn is_private(network: &IpNet) -> bool {
+    private_networks().any(|private| private.contains(network))
 }
 
 /// What brings a device up.
@@ -67,12 +91,19 @@ pub(crate) fn routes(state: &State) -> Vec<Words> {
 fn rules(state: &State) -> Vec<(&'static str, String)> {
     let table = state.table;
     let mut rules = Vec::new();
-    for network in &state.networks {
-        let length = network.prefix_len();
-        let rule = format!(
-            "priority {MORE_SPECIFIC} to {network} lookup main suppress_prefixlength {length}"
-        );
+    for network in &state.kept {
+        let rule = format!("priority {BESIDE} to {network} lookup main");
         rules.push((family(network), rule));
+    }
+    for network in state.networks.iter().filter(|_| !state.is_strict()) {
+        for private in private_networks() {
+            let Some((to, length)) = both(network, &private) else {
+                continue;
+            };
+            let rule =
+                format!("priority {BESIDE} to {to} lookup main suppress_prefixlength {length}");
+            rules.push((family(network), rule));
+        }
     }
     for source in &state.sources {
         let family = family(source);
@@ -100,6 +131,15 @@ fn rules(state: &State) -> Vec<(&'static str, String)> {
     rules
 }
 
+/// The part of a routed network that is private, and the longest prefix of routes that do not count there: they
+/// lead to all of the routed network, or to public addresses as well.
+fn both(network: &IpNet, private: &IpNet) -> Option<(IpNet, u8)> {
+    if private.contains(network) {
+        return Some((*network, network.prefix_len()));
+    }
+    (network.contains(private)).then(|| (*private, private.prefix_len() - 1))
+}
+
 /// What makes the rules.
 pub(crate) fn add(state: &State) -> Vec<Words> {
     let rules = rules(state).into_iter();
@@ -116,6 +156,7 @@ pub(crate) fn remove(state: &State) -> Vec<Words> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kill_switch::tests::kill_switch;
     use super::*;
 
     fn state(networks: &[&str], sources: &[&str]) -> State {
@@ -126,19 +167,28 @@ mod tests {
             table: 443_007,
             sources: read(sources),
             networks: read(networks),
+            kept: Vec::new(),
             resolver: None,
+            kill_switch: None,
         }
     }
 
+    fn rules_of(state: &State) -> Vec<String> {
+        add(state).iter().map(|words| words.join(" ")).collect()
+    }
+
     #[test]
-    fn more_specific_routes_stay() {
-        let state = state(&["0.0.0.0/0", "10.0.0.0/8"], &["198.18.0.1/30"]);
-        let rules: Vec<_> = add(&state).iter().map(|words| words.join(" ")).collect();
+    fn more_specific_routes_to_private_networks_stay() {
+        let state = state(&["0.0.0.0/0", "10.1.0.0/16"], &["198.18.0.1/30"]);
         assert_eq!(
-            rules,
+            rules_of(&state),
             [
-                "-4 rule add priority 32000 to 0.0.0.0/0 lookup main suppress_prefixlength 0",
-                "-4 rule add priority 32000 to 10.0.0.0/8 lookup main suppress_prefixlength 8",
+                "-4 rule add priority 32000 to 10.0.0.0/8 lookup main suppress_prefixlength 7",
+                "-4 rule add priority 32000 to 100.64.0.0/10 lookup main suppress_prefixlength 9",
+                "-4 rule add priority 32000 to 169.254.0.0/16 lookup main suppress_prefixlength 15",
+                "-4 rule add priority 32000 to 172.16.0.0/12 lookup main suppress_prefixlength 11",
+                "-4 rule add priority 32000 to 192.168.0.0/16 lookup main suppress_prefixlength 15",
+                "-4 rule add priority 32000 to 10.1.0.0/16 lookup main suppress_prefixlength 16",
                 "-4 rule add priority 32001 from 198.18.0.0/30 lookup 443007",
                 "-4 rule add priority 32001 from 0.0.0.0/32 lookup 443007",
                 "-4 rule add not priority 32001 iif lo lookup 443007",
@@ -149,9 +199,54 @@ mod tests {
             routes,
             [
                 "-4 route add 0.0.0.0/0 dev mpquic0 table 443007",
-                "-4 route add 10.0.0.0/8 dev mpquic0 table 443007",
+                "-4 route add 10.1.0.0/16 dev mpquic0 table 443007",
             ]
         );
+        let v6 = self::state(&["::/0"], &[]);
+        assert_eq!(
+            rules_of(&v6),
+            [
+                "-6 rule add priority 32000 to fc00::/7 lookup main suppress_prefixlength 6",
+                "-6 rule add priority 32000 to fe80::/10 lookup main suppress_prefixlength 9",
+            ]
+        );
+        // No route to public addresses counts.
+        assert!(rules_of(&self::state(&["203.0.113.0/24"], &[])).is_empty());
+    }
+
+    #[test]
+    fn kept_routes_come_first_and_a_strict_kill_switch_has_no_others() {
+        let mut state = state(&["0.0.0.0/0", "::/0"], &[]);
+        state.kept = ["203.0.113.0/24", "2001:db8::/32"]
+            .map(|n| n.parse().unwrap())
+            .to_vec();
+        let kept = [
+            "-4 rule add priority 32000 to 203.0.113.0/24 lookup main",
+            "-6 rule add priority 32000 to 2001:db8::/32 lookup main",
+        ];
+        assert_eq!(rules_of(&state)[..2], kept);
+        assert_eq!(rules_of(&state).len(), 2 + PRIVATE.len());
+        state.kill_switch = Some(kill_switch());
+        assert_eq!(rules_of(&state), kept);
+        state.kill_switch.as_mut().unwrap().lan = Some(Vec::new());
+        assert_eq!(rules_of(&state).len(), 2 + PRIVATE.len());
+    }
+
+    #[test]
+    fn private_networks_are_known() {
+        for (network, is_so) in [
+            ("10.0.0.0/8", true),
+            ("192.168.77.0/24", true),
+            ("fe80::/64", true),
+            ("fd00::/48", true),
+            ("8.0.0.0/6", false),
+            ("9.9.9.9/32", false),
+            ("0.0.0.0/0", false),
+            ("2001:db8::/32", false),
+        ] {
+            assert_eq!(is_private(&network.parse().unwrap()), is_so, "{network}");
+        }
+        assert_eq!(private_networks().count(), PRIVATE.len());
     }
 
     #[test]
@@ -159,7 +254,7 @@ mod tests {
         let sources = ["198.18.0.1/30", "fd6d:7071:7569::1/126"];
         let state = state(&["2001:db8::/32"], &sources);
         assert!(add(&state).iter().all(|words| words[0] == "-6"));
-        assert_eq!(add(&state).len(), 3);
+        assert_eq!(add(&state).len(), 2);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::kill_switch::KillSwitch;
 use super::name::parse_name;
 use super::resolver::Replaced;
 
@@ -24,8 +25,34 @@ pub(crate) struct State {
     pub(crate) sources: Vec<IpNet>,
     /// The networks routed to the device.
     pub(crate) networks: Vec<IpNet>,
+    /// Networks that keep the machine's other routes.
+    #[serde(default)]
+    pub(crate) kept: Vec<IpNet>,
     /// The resolver's configuration, if it was replaced.
     pub(crate) resolver: Option<Replaced>,
+    /// The kill switch, if it was closed.
+    #[serde(default)]
+    pub(crate) kill_switch: Option<KillSwitch>,
+}
+
+impl State {
+    /// True if a closed kill switch stops packets to local networks too.
+    pub(crate) fn is_strict(&self) -> bool {
+        (self.kill_switch.as_ref()).is_some_and(|kill_switch| kill_switch.lan.is_none())
+    }
+
+    /// The part that stays after the end of the client: a closed kill switch.
+    pub(crate) fn left(&self) -> Option<Self> {
+        let kill_switch = self.kill_switch.clone()?;
+        Some(Self {
+            sources: Vec::new(),
+            networks: Vec::new(),
+            kept: Vec::new(),
+            resolver: None,
+            kill_switch: Some(kill_switch),
+            ..self.clone()
+        })
+    }
 }
 
 /// A file with a state.
@@ -193,6 +220,7 @@ impl StateFile {
 pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::kill_switch::tests::kill_switch;
     use super::*;
 
     pub(crate) fn state(name: &str) -> State {
@@ -202,8 +230,40 @@ pub(super) mod tests {
             table: 443_001,
             sources: vec!["198.18.0.1/30".parse().unwrap()],
             networks: vec!["0.0.0.0/0".parse().unwrap()],
+            kept: Vec::new(),
             resolver: None,
+            kill_switch: None,
         }
+    }
+
+    /// A client of an earlier version wrote neither kept routes nor a kill switch.
+    #[test]
+    fn states_of_earlier_versions_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let places = [directory.path().to_owned()];
+        let file = StateFile::create(&places, &state("tun0")).unwrap();
+        let text = fs::read_to_string(file.path()).unwrap();
+        let earlier = text
+            .replace(r#""kept":[],"#, "")
+            .replace(r#","kill_switch":null"#, "");
+        assert!(
+            !earlier.contains("kept") && !earlier.contains("kill"),
+            "{earlier}"
+        );
+        fs::write(file.path(), earlier).unwrap();
+        assert_eq!(file.read().unwrap(), state("tun0"));
+    }
+
+    /// Routes, rules and name servers are undone before.
+    #[test]
+    fn a_kill_switch_is_left_alone() {
+        assert_eq!(state("tun0").left(), None);
+        let mut closed = state("tun0");
+        closed.kill_switch = Some(kill_switch());
+        let left = closed.left().unwrap();
+        assert_eq!(left.kill_switch, closed.kill_switch);
+        assert!(left.networks.is_empty() && left.sources.is_empty());
+        assert_eq!((left.name, left.table), (closed.name, closed.table));
     }
 
     /// In the first directory that can be used, once, and for others to read but not to write.

@@ -1,7 +1,8 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use clap::Parser;
 
+use super::kill_switch::tests::kill_switch;
 use super::state::tests::state;
 use super::*;
 use crate::process::screen::tests::Heard;
@@ -208,16 +209,48 @@ fn changes_of_a_killed_client_are_undone() {
     );
 }
 
+/// Its name servers are gone before anything is looked up.
+#[test]
+fn a_killed_client_is_undone_before_a_lookup() {
+    let directory = tempfile::tempdir().unwrap();
+    let places = [directory.path().join("mpquic")];
+    let undone = RefCell::new(Vec::new());
+    let undo_killed = |is_free: bool| {
+        let undo = |left: &State| {
+            undone.borrow_mut().push(left.name.clone());
+            Ok(())
+        };
+        undo_killed_in(&places, "tun0", || is_free, undo).unwrap();
+    };
+    let closed = State {
+        kill_switch: Some(kill_switch()),
+        ..state("tun0")
+    };
+    let file = StateFile::create(&places, &closed).unwrap();
+    StateFile::create(&places, &state("tun1")).unwrap();
+    undo_killed(false);
+    assert_eq!(file.read().unwrap(), closed);
+    undo_killed(true);
+    undo_killed(true);
+    assert_eq!(*undone.borrow(), ["tun0"]);
+    assert_eq!(file.read().unwrap(), closed.left().unwrap());
+    file.write(&state("tun0")).unwrap();
+    undo_killed(true);
+    assert!(file.read().is_err());
+}
+
 #[test]
 fn undone_devices_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let places = [directory.path().join("mpquic")];
     let heard = Heard::begin();
+    let forgotten = Cell::new(false);
     let down = |wanted, fails: &str| {
-        let undone = down_in(&places, wanted, |file, state| match state.name == fails {
+        let clean = |file: &StateFile, state: &State| match state.name == fails {
             true => Err(Failure::other("in use")),
             false => file.remove().map_err(Failure::other),
-        });
+        };
+        let undone = down_in(&places, wanted, clean, || Ok(forgotten.take()));
         let [printed, _] = heard.take();
         (
             undone.map_err(|failure| failure.message().to_owned()),
@@ -248,4 +281,61 @@ fn undone_devices_are_named() {
         (Ok(()), "undone: tun0\n".to_owned())
     );
     assert_eq!(down(None, "").1, "nothing to undo\n");
+    forgotten.set(true);
+    assert_eq!(down(None, "").1, "undone: the kill switch\n");
+    assert_eq!(down(None, "").1, "nothing to undo\n");
+}
+
+/// Nobody can look up a proxy's name while the kill switch is closed.
+#[test]
+fn a_closed_kill_switch_knows_its_proxy() {
+    let directory = tempfile::tempdir().unwrap();
+    let places = [directory.path().join("mpquic")];
+    let is_closed = Cell::new(true);
+    let left = |device: &str, options: &[&str], proxy: &str| {
+        let line = ["x", "--tun"].iter().chain(options);
+        let args = Line::try_parse_from(line).unwrap().tun;
+        let left = addresses_left_in(&places, device, &args, proxy, || Ok(is_closed.get()));
+        left.map_err(|failure| failure.message().to_owned())
+    };
+    let with = &["--kill-switch"][..];
+    assert_eq!(left("tun0", with, "proxy.example"), Ok(None));
+    StateFile::create(&places, &state("tun1")).unwrap();
+    assert_eq!(left("tun0", with, "proxy.example"), Ok(None));
+    let closed = State {
+        kill_switch: Some(kill_switch()),
+        ..state("tun0")
+    };
+    StateFile::create(&places, &closed).unwrap();
+    let addresses = kill_switch().addresses;
+    assert_eq!(left("tun0", with, "proxy.example"), Ok(Some(addresses)));
+    assert_eq!(left("tun0", with, "other.example"), Ok(None));
+    let told = left("tun0", &[], "proxy.example").unwrap_err();
+    assert!(told.contains("`mpquic proxy down tun0`"), "{told}");
+    let told = left("tun1", with, "proxy.example").unwrap_err();
+    assert!(
+        told.starts_with("the kill switch of tun0 is closed"),
+        "{told}"
+    );
+    is_closed.set(false);
+    assert_eq!(left("tun1", &[], "proxy.example"), Ok(None));
+}
+
+#[test]
+fn a_kill_switch_has_no_other_routed_networks() {
+    let read = |options: &[&str]| {
+        let line = ["x"].iter().chain(options);
+        Line::try_parse_from(line).map(|line| line.tun.kill_switch)
+    };
+    assert_eq!(
+        read(&["--tun", "--kill-switch"]).unwrap(),
+        Some(Scope::Strict)
+    );
+    assert_eq!(
+        read(&["--tun", "--kill-switch=lan"]).unwrap(),
+        Some(Scope::Lan)
+    );
+    assert_eq!(read(&["--tun"]).unwrap(), None);
+    assert!(read(&["--kill-switch"]).is_err());
+    assert!(read(&["--tun", "--kill-switch", "--route", "10.0.0.0/8"]).is_err());
 }

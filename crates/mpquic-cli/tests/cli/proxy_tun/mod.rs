@@ -1,11 +1,14 @@
 //! `mpquic proxy client --tun`: programs that know nothing of a proxy, and what is left on the machine.
 //! Needs root, for network namespaces, so it is not run unless asked for: `-- --ignored proxy_tun`.
 
+mod hostile;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
@@ -113,7 +116,7 @@ impl Network {
                 state += &ip(&format!("-{version} -n {client} {what}"));
             }
         }
-        state
+        state + &ip(&format!("netns exec {client} nft list ruleset"))
     }
 
     /// What a function gives in a namespace: sockets it makes stay there.
@@ -173,16 +176,17 @@ impl Network {
     fn start_with(&self, server: &Server, more: &[&str], says: &str) -> Client {
         let url = server.url("");
         let fixed = ["client", &url, "--pin", &server.pin];
-        let mut child = (self.command(&[&fixed[..], more].concat()))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        self.start_words(&[&fixed[..], more].concat(), says)
+    }
+
+    /// The same with all words after `mpquic proxy`.
+    fn start_words(&self, words: &[&str], says: &str) -> Client {
+        let mut client = Client::of(self.command(words));
+        let mut lines = BufReader::new(client.0.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), says);
         // It says more, and ends if nobody can hear it.
         std::thread::spawn(|| lines.for_each(drop));
-        Client(child)
+        client
     }
 }
 
@@ -197,15 +201,39 @@ impl Drop for Network {
     }
 }
 
-/// A client, told to end when dropped.
-struct Client(Child);
+/// A client with its log, told to end when dropped.
+struct Client(Child, Arc<Mutex<String>>);
 
 impl Client {
+    /// A client that begins.
+    fn of(mut command: Command) -> Self {
+        let mut child = (command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let log = Arc::new(Mutex::new(String::new()));
+        let told = log.clone();
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .for_each(|line| *told.lock().unwrap() += &(line + "\n"));
+        });
+        Self(child, log)
+    }
+
     /// Ends it, and waits until it has.
     fn end(mut self, signal: Signal) {
         // `ip netns exec` becomes the command.
         self.signal(signal);
         self.0.wait().unwrap();
+    }
+
+    /// Waits for a line of the log with all of these words.
+    fn logs(&self, words: &[&str]) {
+        let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+        wait_until(&format!("{words:?} in the log"), || {
+            self.1.lock().unwrap().lines().any(has_all)
+        });
     }
 
     fn signal(&self, signal: Signal) {
@@ -517,14 +545,20 @@ fn proxy_down_undoes_a_killed_client() {
     network.start(&server, &more).end(Signal::SIGINT);
     assert_eq!(network.state(), before);
 
-    // also where somebody else has put things right.
+    // also while the proxy's name has no address yet,
+    network.start(&server, &more).end(Signal::SIGKILL);
+    let words = ["client", "https://proxy.invalid", "--tun"];
+    let client = Client::of(network.command(&words));
+    client.logs(&["the changes of a killed client are undone"]);
+    client.logs(&["proxy.invalid", "trying again"]);
+    assert_eq!(network.state(), before);
+    client.end(Signal::SIGTERM);
+
+    // and where somebody else has put things right.
     let client = network.start(&server, &["--route", "203.0.113.0/24"]);
     client.end(Signal::SIGKILL);
-    for rule in ["32000", "32001", "32001", "32001"] {
-        ip(&format!(
-            "-n {} rule delete priority {rule}",
-            network.client
-        ));
+    for _ in 0..3 {
+        ip(&format!("-n {} rule delete priority 32001", network.client));
     }
     assert_eq!(network.state(), before);
 
