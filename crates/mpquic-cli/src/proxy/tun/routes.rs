@@ -2,8 +2,9 @@
 //!
 //! A separate table leads to the device, and rules choose the packets that use this table:
 //!
-//! - First, networks of `--keep-route` are looked up in the main table.
-//! - Private networks are looked up there too, where only more specific routes count: the local network keeps
+//! - First, packets from the device use the main table: they are answers to neighbours.
+//! - Networks of `--keep-route` are looked up there too.
+//! - So are private networks, but there only more specific routes count: the local network keeps
 //!   its route. Whoever answers DHCP in that network sets routes of the main table, and could take public
 //!   addresses away from the tunnel, so routes to public addresses do not count. With a strict kill switch no
 //!   route counts.
@@ -51,6 +52,12 @@ pub(crate) fn everything() -> Vec<IpNet> {
     vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())]
 }
 
+/// The IP versions of networks.
+fn families(networks: &[IpNet]) -> impl Iterator<Item = &'static str> {
+    let is_there = |version: &&str| networks.iter().any(|network| family(network) == *version);
+    ["-4", "-6"].into_iter().filter(is_there)
+}
+
 fn private_networks() -> impl Iterator<Item = IpNet> {
     PRIVATE.iter().filter_map(|text| text.parse().ok())
 }
@@ -91,6 +98,10 @@ pub(crate) fn routes(state: &State) -> Vec<Words> {
 fn rules(state: &State) -> Vec<(&'static str, String)> {
     let table = state.table;
     let mut rules = Vec::new();
+    for family in families(&state.networks) {
+        let rule = format!("priority {BESIDE} iif {} lookup main", state.name);
+        rules.push((family, rule));
+    }
     for network in &state.kept {
         let rule = format!("priority {BESIDE} to {network} lookup main");
         rules.push((family(network), rule));
@@ -183,6 +194,7 @@ mod tests {
         assert_eq!(
             rules_of(&state),
             [
+                "-4 rule add priority 32000 iif mpquic0 lookup main",
                 "-4 rule add priority 32000 to 10.0.0.0/8 lookup main suppress_prefixlength 7",
                 "-4 rule add priority 32000 to 100.64.0.0/10 lookup main suppress_prefixlength 9",
                 "-4 rule add priority 32000 to 169.254.0.0/16 lookup main suppress_prefixlength 15",
@@ -206,12 +218,17 @@ mod tests {
         assert_eq!(
             rules_of(&v6),
             [
+                "-6 rule add priority 32000 iif mpquic0 lookup main",
                 "-6 rule add priority 32000 to fc00::/7 lookup main suppress_prefixlength 6",
                 "-6 rule add priority 32000 to fe80::/10 lookup main suppress_prefixlength 9",
             ]
         );
         // No route to public addresses counts.
-        assert!(rules_of(&self::state(&["203.0.113.0/24"], &[])).is_empty());
+        let public = self::state(&["203.0.113.0/24"], &[]);
+        assert_eq!(
+            rules_of(&public),
+            ["-4 rule add priority 32000 iif mpquic0 lookup main"]
+        );
     }
 
     #[test]
@@ -221,15 +238,17 @@ mod tests {
             .map(|n| n.parse().unwrap())
             .to_vec();
         let kept = [
+            "-4 rule add priority 32000 iif mpquic0 lookup main",
+            "-6 rule add priority 32000 iif mpquic0 lookup main",
             "-4 rule add priority 32000 to 203.0.113.0/24 lookup main",
             "-6 rule add priority 32000 to 2001:db8::/32 lookup main",
         ];
-        assert_eq!(rules_of(&state)[..2], kept);
-        assert_eq!(rules_of(&state).len(), 2 + PRIVATE.len());
+        assert_eq!(rules_of(&state)[..4], kept);
+        assert_eq!(rules_of(&state).len(), 4 + PRIVATE.len());
         state.kill_switch = Some(kill_switch());
         assert_eq!(rules_of(&state), kept);
         state.kill_switch.as_mut().unwrap().lan = Some(Vec::new());
-        assert_eq!(rules_of(&state).len(), 2 + PRIVATE.len());
+        assert_eq!(rules_of(&state).len(), 4 + PRIVATE.len());
     }
 
     #[test]
@@ -254,7 +273,7 @@ mod tests {
         let sources = ["198.18.0.1/30", "fd6d:7071:7569::1/126"];
         let state = state(&["2001:db8::/32"], &sources);
         assert!(add(&state).iter().all(|words| words[0] == "-6"));
-        assert_eq!(add(&state).len(), 2);
+        assert_eq!(add(&state).len(), 3);
     }
 
     #[test]

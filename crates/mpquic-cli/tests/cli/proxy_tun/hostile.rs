@@ -441,6 +441,8 @@ fn a_restarted_client_finds_its_proxy_behind_the_closed_kill_switch() {
     network.down();
     // A switch that nobody has a record of is opened too.
     start_and_forget(&network, &server);
+    // The machine was open meanwhile.
+    leaks.take();
     network.send_everywhere(&server);
     leaks.are_none("a forgotten kill switch");
     let down = network.run(&["down"]);
@@ -511,6 +513,39 @@ fn a_kill_switch_can_leave_the_lan_open() {
     }
     network.down();
     assert_eq!(network.state(), before);
+}
+
+/// Public addresses of a local network do not count as targets, but its machines get their answers.
+#[test]
+#[ignore = "needs root, for network namespaces"]
+fn neighbours_with_public_addresses_use_the_tunnel() {
+    let network = network();
+    let (server, port) = network.serve();
+    let (client, neighbour) = (&network.client, &network.neighbour);
+    ip(&format!(
+        "-n {client} address add 2001:db8:78::1/64 dev lan nodad"
+    ));
+    ip(&format!(
+        "-n {neighbour} address add 2001:db8:78::2/64 dev edge nodad"
+    ));
+    ip(&format!(
+        "-n {neighbour} route add default via 2001:db8:78::1 dev edge"
+    ));
+    Network::within(client, || {
+        fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+    });
+    for more in [&[][..], &["--kill-switch"]] {
+        let running = network.start(&server, more);
+        Network::within(neighbour, || {
+            for target in TARGETS {
+                let target = SocketAddr::new(target.parse().unwrap(), port);
+                assert_eq!(ask(target, b"question"), b"question", "{more:?}");
+                assert_eq!(exchange(target, b"hello"), b"hello", "{more:?}");
+            }
+        });
+        running.end(Signal::SIGTERM);
+    }
+    network.down();
 }
 
 /// Without the program there is one line that says what is missing, and nothing has changed.

@@ -557,8 +557,9 @@ fn proxy_down_undoes_a_killed_client() {
     // and where somebody else has put things right.
     let client = network.start(&server, &["--route", "203.0.113.0/24"]);
     client.end(Signal::SIGKILL);
-    for _ in 0..3 {
-        ip(&format!("-n {} rule delete priority 32001", network.client));
+    for rule in ["32000", "32001", "32001", "32001"] {
+        let delete = format!("rule delete priority {rule}");
+        ip(&format!("-n {} {delete}", network.client));
     }
     assert_eq!(network.state(), before);
 
