@@ -422,6 +422,8 @@ fn a_restarted_client_finds_its_proxy_behind_the_closed_kill_switch() {
     leaks.take();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        // Also if the test fails.
+        let _end = End(&is_over);
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 network.send_everywhere(&server);
@@ -435,7 +437,6 @@ fn a_restarted_client_finds_its_proxy_behind_the_closed_kill_switch() {
         client.end(Signal::SIGTERM);
         let client = start();
         client.end(Signal::SIGTERM);
-        is_over.store(true, Ordering::Relaxed);
     });
     leaks.are_none("restarts");
     network.down();
@@ -448,6 +449,15 @@ fn a_restarted_client_finds_its_proxy_behind_the_closed_kill_switch() {
     let down = network.run(&["down"]);
     assert_eq!(down.stdout, b"undone: the kill switch\n");
     assert_eq!(network.state(), before);
+}
+
+/// Tells a thread to end, when dropped.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A client that ended, and whose record of its kill switch is lost.
