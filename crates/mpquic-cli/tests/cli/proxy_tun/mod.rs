@@ -182,10 +182,16 @@ impl Network {
     /// The same with all words after `mpquic proxy`.
     fn start_words(&self, words: &[&str], says: &str) -> Client {
         let mut client = Client::of(self.command(words));
-        let mut lines = BufReader::new(client.0.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), says);
-        // It says more, and ends if nobody can hear it.
-        std::thread::spawn(|| lines.for_each(drop));
+        let lines = BufReader::new(client.0.stdout.take().unwrap()).lines();
+        let (said, hears) = std::sync::mpsc::channel();
+        // The client says more, and ends if nobody can hear it.
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .for_each(|line| drop(said.send(line)));
+        });
+        let first = hears.recv_timeout(Duration::from_secs(20));
+        assert_eq!(first.as_deref(), Ok(says), "{}", client.1.lock().unwrap());
         client
     }
 }
