@@ -85,6 +85,11 @@ impl FromStr for Credential {
 }
 
 impl Credential {
+    /// The name of the user. The user of a token is `token-` and the first 8 digits of its SHA-256.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The value of `Proxy-Authorization`, marked as sensitive.
     pub fn to_field(&self) -> HeaderValue {
         let scheme = match self.scheme {

@@ -69,6 +69,11 @@ impl Flow {
         self.guess.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What it carries.
+    pub(crate) fn kind(&self) -> FlowKind {
+        self.kind
+    }
+
     /// What it is for.
     pub(crate) fn class(&self) -> Class {
         self.guess().class()

@@ -101,6 +101,7 @@ mod copies;
 mod credentials;
 mod datagrams;
 mod flow_table;
+mod gate;
 mod giving_way;
 #[cfg_attr(
     not(all(feature = "tun", target_os = "linux")),
@@ -121,6 +122,7 @@ mod listening;
 mod relay;
 mod rules;
 mod server;
+pub mod shares;
 mod streams;
 mod target;
 mod transport;
@@ -132,6 +134,7 @@ pub use client::{Carrier, Tun};
 pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
 pub use credentials::{Credential, Credentials, InvalidCredential};
 pub use flow_table::FlowStats;
+pub use gate::{Gate, Known, NotLetIn};
 pub use listening::listen_tcp;
 pub use rules::{InvalidNat64Prefix, InvalidRule, Nat64Prefix, Rule, Rules};
 pub use server::{

@@ -94,7 +94,7 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     let both = async {
         tokio::try_join!(
             to_stream(read, &mut send, watch, (flow, passing, turns)),
-            from_stream(&mut recv, write, (carried, passing))
+            from_stream(&mut recv, write, (flow, passing))
         )
     };
     let ended = tokio::select! {
@@ -174,7 +174,7 @@ async fn read(tcp: &mut ReadHalf<'_>, buffer: &mut BytesMut) -> io::Result<usize
 async fn from_stream<R: Incoming>(
     recv: &mut Gathered<R>,
     mut tcp: WriteHalf<'_>,
-    (carried, passing): (&Carried, &impl Passing),
+    (flow, passing): (&Flow, &impl Passing),
 ) -> Result<(), Broken> {
     let mut pieces = Vec::new();
     loop {
@@ -184,7 +184,8 @@ async fn from_stream<R: Incoming>(
         write_all(&mut tcp, &mut pieces)
             .await
             .map_err(|_| Broken::Tcp)?;
-        (carried.from_stream).fetch_add(count as u64, Ordering::Relaxed);
+        flow.on_used(Instant::now());
+        (flow.carried.from_stream).fetch_add(count as u64, Ordering::Relaxed);
         if is_last {
             return tcp.shutdown().await.map_err(|_| Broken::Tcp);
         }

@@ -264,6 +264,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("target", ""),
             ("class", "rules target"),
             ("flow_table", "class giving_way target"),
+            ("shares", "giving_way"),
+            ("gate", "credentials shares"),
             ("ip_scope", "ip ip_capsule target"),
             ("transport", ""),
             ("copies", "capsule class flow_table transport"),
@@ -276,7 +278,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "server",
-                "capsule class copies credentials datagrams flow_table giving_way ip ip_capsule ip_scope relay rules streams target transport turns",
+                "capsule class copies credentials datagrams flow_table gate giving_way ip ip_capsule ip_scope relay rules shares streams target transport turns",
             ),
         ],
     ),
@@ -306,12 +308,11 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
         &[
             ("accounts", ""),
             ("echo_filter", ""),
-            ("failures", ""),
             ("ip", "echo_filter"),
             ("refusal", ""),
-            ("outwards", "refusal"),
+            ("outwards", "accounts refusal"),
             ("udp", ""),
-            ("mod", "accounts failures ip outwards refusal udp"),
+            ("mod", "accounts ip outwards refusal udp"),
         ],
     ),
     (

@@ -1,164 +1,140 @@
-//! [`Accounts`]: how many flows each client has, and begins.
+//! [`Accounts`]: flows and name lookups of each client, and the rate of its new flows.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
+use crate::class::FlowKind;
 use crate::flow_table::Flow;
-use crate::giving_way::Order;
+use crate::giving_way::Use;
+use crate::shares::{Holding, Measure, Pool, Rules, Taker};
 
-/// New flows are counted for so long.
+/// Period in which new flows are counted.
 const SECOND: Duration = Duration::from_secs(1);
 /// The longest that a flow waits for its turn.
 const WAIT: Duration = Duration::from_secs(30);
-/// With more accounts than this, those of no interest any more are forgotten.
+/// With more counters than this, old ones are forgotten.
 const MANY: usize = 1024;
 /// Names of one client that are looked up at a time. Others wait.
-const LOOKUPS: usize = 16;
+const LOOKUPS: u64 = 16;
+/// Names of all clients that are looked up at a time.
+const ALL_LOOKUPS: u64 = 256;
+/// CONNECT-IP flows of one user open at a time: a client needs one. Each has two sockets for ICMP, and where the system
+/// allows only raw ones, these hear all that comes to this machine.
+const IP_FLOWS: u64 = 4;
 
 /// The clients that have flows, or had some a moment ago.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Accounts {
-    accounts: Mutex<BTreeMap<String, Account>>,
+    flows: Pool,
+    ip_flows: Pool,
+    lookups: Pool,
+    begun: Mutex<BTreeMap<Taker, Begun>>,
 }
 
+/// Flows that began of late.
 #[derive(Debug)]
-struct Account {
-    open: usize,
-    /// Those of its flows that give way to new ones, by number.
-    yielding: BTreeMap<u64, Yielding>,
-    order: Order<u64>,
-    next_number: u64,
-    lookups: Arc<Semaphore>,
+struct Begun {
     /// When the count began.
     since: Instant,
-    begun: u32,
+    count: u32,
 }
 
-/// A flow that gives way to a new one.
+/// The use of a flow: data from its target.
 #[derive(Debug)]
-struct Yielding {
-    flow: Arc<Flow>,
-    /// Dropped when it does.
-    _stays: oneshot::Sender<()>,
-}
+struct Answers(Arc<Flow>);
 
-impl Account {
-    fn new(now: Instant) -> Self {
-        Self {
-            open: 0,
-            yielding: BTreeMap::new(),
-            order: Order::default(),
-            next_number: 0,
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
-            since: now,
-            begun: 0,
+impl Measure for Answers {
+    fn used(&self, _: Instant) -> Use {
+        let used = self.0.used(&self.0.carried.to_stream);
+        Use {
+            // A UDP flow may have a target that never answers. The targets of other flows have accepted them.
+            is_answered: used.is_answered || self.0.kind() != FlowKind::Udp,
+            ..used
         }
-    }
-
-    /// Nothing of it is of interest any more.
-    fn is_over(&self, now: Instant) -> bool {
-        let is_looking = self.lookups.available_permits() < LOOKUPS;
-        self.open == 0 && !is_looking && now >= self.since + SECOND
-    }
-
-    /// Ends the flow that has waited longest for an answer; false if there is none.
-    fn make_room(&mut self) -> bool {
-        let yielding = &self.yielding;
-        let first = self.order.first(|number| {
-            let flow = &yielding[number].flow;
-            // What the target says goes to the stream.
-            flow.used(&flow.carried.to_stream)
-        });
-        match first {
-            Some((used, number)) if !used.is_answered => self.end(number),
-            _ => false,
-        }
-    }
-
-    /// A flow that gives way is over; false if it has given way already.
-    fn end(&mut self, number: u64) -> bool {
-        self.order.remove(&number);
-        let is_there = self.yielding.remove(&number).is_some();
-        self.open -= usize::from(is_there);
-        is_there
     }
 }
 
-/// A flow, counted until it is dropped, or gives way.
+/// A counted flow, until it is dropped or gives way.
 #[derive(Debug)]
 pub(crate) struct Counted {
     accounts: Arc<Accounts>,
-    client: String,
-    /// Among those that give way.
-    number: OnceLock<u64>,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        if let Some(account) = self.accounts.lock().get_mut(&self.client) {
-            match self.number.get() {
-                Some(number) => drop(account.end(*number)),
-                None => account.open -= 1,
-            }
-        }
-    }
+    taker: Taker,
+    holding: Holding,
+    _of_ip: Option<Holding>,
 }
 
 impl Accounts {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Account>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Accounts with this number of flows for all clients.
+    pub(crate) fn new(flows: usize) -> Arc<Self> {
+        let pool = |capacity, floor| {
+            Pool::new(Rules {
+                capacity,
+                floor,
+                grace: Duration::ZERO,
+                // Flows and connections have idle timeouts of their own.
+                window: Duration::MAX,
+            })
+        };
+        Arc::new(Self {
+            flows: pool(flows as u64, 1),
+            ip_flows: pool(u64::MAX, IP_FLOWS),
+            lookups: Pool::new(Rules {
+                capacity: ALL_LOOKUPS,
+                floor: 1,
+                // The operating system does not end a lookup.
+                grace: Duration::MAX,
+                window: Duration::MAX,
+            }),
+            begun: Mutex::default(),
+        })
     }
 
-    /// Counts a new flow of a client as open; `None` if it has that many, and none of them gives way.
-    pub(crate) fn begin(self: &Arc<Self>, client: &str, most: usize) -> Option<Counted> {
-        let now = Instant::now();
-        let mut accounts = self.lock();
-        if accounts.len() >= MANY {
-            accounts.retain(|_, account| !account.is_over(now));
-        }
-        let account = accounts.entry(client.to_owned());
-        let account = account.or_insert_with(|| Account::new(now));
-        if account.open >= most && !account.make_room() {
-            return None;
-        }
-        account.open += 1;
+    /// Changes the number of flows for all clients.
+    pub(crate) fn set_flows(&self, flows: usize) {
+        self.flows.set_capacity(flows as u64);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Taker, Begun>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a new flow of a client; `None` if the client has too many flows, and none of them gives way.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        taker: &Taker,
+        kind: FlowKind,
+        most: usize,
+    ) -> Option<Counted> {
+        let holding = self.flows.try_take_of(taker, 1, most as u64)?;
+        // The flow does not give way before `gives_way` is called.
+        let of_ip = match kind {
+            FlowKind::Ip => Some(self.ip_flows.try_take_of(taker, 1, IP_FLOWS)?),
+            FlowKind::Tcp | FlowKind::Udp => None,
+        };
         Some(Counted {
             accounts: self.clone(),
-            client: client.to_owned(),
-            number: OnceLock::new(),
+            taker: taker.clone(),
+            holding,
+            _of_ip: of_ip,
         })
     }
 }
 
 impl Counted {
-    /// From now on it gives way, as long as its target has not answered: then what is given back here ends.
-    pub(crate) fn give_way(&self, flow: Arc<Flow>) -> oneshot::Receiver<()> {
-        let (stays, gives_way) = oneshot::channel();
-        if let Some(account) = self.accounts.lock().get_mut(&self.client) {
-            let number = account.next_number;
-            if self.number.set(number).is_ok() {
-                account.next_number += 1;
-                let used = flow.used(&flow.carried.to_stream);
-                account.order.insert(number, used);
-                let _stays = stays;
-                account.yielding.insert(number, Yielding { flow, _stays });
-            }
-        }
-        gives_way
+    /// Waits until the flow gives way, and should end. A flow without an answer of its target gives way to new
+    /// flows of its client. Any flow of the client with most flows gives way to flows of other clients.
+    pub(crate) async fn gives_way(&self, flow: Arc<Flow>) {
+        self.holding.measure(Arc::new(Answers(flow)));
+        self.holding.gives_way().await;
     }
 
-    /// The client's turns to look up a name.
-    pub(crate) fn lookups(&self) -> Arc<Semaphore> {
-        let accounts = self.accounts.lock();
-        // It is there as long as it has an open flow.
-        let lookups = accounts
-            .get(&self.client)
-            .map(|account| account.lookups.clone());
-        lookups.unwrap_or_else(|| Arc::new(Semaphore::new(LOOKUPS)))
+    /// Waits for the client's turn to look up a name.
+    pub(crate) fn lookup(&self) -> impl Future<Output = Holding> + Send + use<> {
+        let (lookups, taker) = (self.accounts.lookups.clone(), self.taker.clone());
+        async move { lookups.take_of(&taker, 1, LOOKUPS).await }
     }
 
     /// Waits until it may begin: not more than so many do in a second. Flows come all at once when a
@@ -176,90 +152,117 @@ impl Counted {
     /// Begins it, or tells when to try again.
     fn is_early(&self, per_second: u32) -> Option<Instant> {
         let now = Instant::now();
-        let mut accounts = self.accounts.lock();
-        // It is there as long as it has an open flow.
-        let account = accounts.get_mut(&self.client)?;
-        if now >= account.since + SECOND {
-            account.since = now;
-            account.begun = 0;
+        let mut begun = self.accounts.lock();
+        if begun.len() >= MANY {
+            begun.retain(|_, begun| now < begun.since + SECOND);
         }
-        if account.begun >= per_second {
-            return Some(account.since + SECOND);
+        let begun = begun.entry(self.taker.clone()).or_insert(Begun {
+            since: now,
+            count: 0,
+        });
+        if now >= begun.since + SECOND {
+            begun.since = now;
+            begun.count = 0;
         }
-        account.begun += 1;
+        if begun.count >= per_second {
+            return Some(begun.since + SECOND);
+        }
+        begun.count += 1;
         None
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+
+    fn taker(name: &str) -> Taker {
+        Taker::User(name.into())
+    }
+
+    fn begin(accounts: &Arc<Accounts>, name: &str, most: usize) -> Option<Counted> {
+        accounts.begin(&taker(name), FlowKind::Tcp, most)
+    }
 
     #[tokio::test(start_paused = true)]
     async fn flows_of_a_client_are_bounded() {
-        let accounts = Arc::<Accounts>::default();
-        let first = accounts.begin("a", 2).unwrap();
-        let _second = accounts.begin("a", 2).unwrap();
-        assert!(accounts.begin("a", 2).is_none(), "two are open");
-        let other = accounts.begin("b", 2);
+        let accounts = Accounts::new(1000);
+        let first = begin(&accounts, "a", 2).unwrap();
+        let _second = begin(&accounts, "a", 2).unwrap();
+        assert!(begin(&accounts, "a", 2).is_none(), "two are open");
+        let other = begin(&accounts, "b", 2);
         assert!(other.is_some(), "another client");
         drop(first);
-        assert!(accounts.begin("a", 2).is_some());
+        assert!(begin(&accounts, "a", 2).is_some());
+        let ip = || accounts.begin(&taker("a"), FlowKind::Ip, 100);
+        let flows: Vec<_> = (0..10).filter_map(|_| ip()).collect();
+        assert_eq!(flows.len(), 4);
+    }
+
+    /// Each flow has a socket, and all clients share the sockets.
+    #[tokio::test(start_paused = true)]
+    async fn one_client_leaves_sockets_for_others() {
+        let accounts = Accounts::new(100);
+        let all = |name| -> Vec<_> {
+            let many = (0..100).map_while(|_| begin(&accounts, name, 1000));
+            many.collect()
+        };
+        let held = ["a", "b", "c"].map(all);
+        let counts = held.each_ref().map(Vec::len);
+        assert_eq!(counts, [50, 25, 12]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_has_waited_longest_for_an_answer_gives_way() {
         let table = Arc::<crate::flow_table::FlowTable>::default();
-        let accounts = Arc::<Accounts>::default();
-        let begin = || {
-            accounts.begin("a", 3).map(|counted| {
-                let flow = table.begin(crate::FlowKind::Udp, None, Some("a"), None);
-                let gives_way = counted.give_way(flow.clone());
-                (counted, flow, gives_way)
-            })
+        let accounts = Accounts::new(1000);
+        let begin_udp = || {
+            accounts
+                .begin(&taker("a"), FlowKind::Udp, 3)
+                .map(|counted| {
+                    let flow = table.begin(FlowKind::Udp, None, Some("a"), None);
+                    let _stays = counted.gives_way(flow.clone()).now_or_never();
+                    (counted, flow)
+                })
         };
-        let connection = accounts.begin("a", 3).unwrap();
-        let mut answered = begin().unwrap();
-        let mut first = begin().unwrap();
+        let has_ended = |(counted, flow): &(Counted, crate::flow_table::OpenFlow)| {
+            counted.gives_way((**flow).clone()).now_or_never().is_some()
+        };
+        let answer = |(_, flow): &(Counted, crate::flow_table::OpenFlow)| {
+            (flow.carried.to_stream).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        };
+        let connection = begin(&accounts, "a", 3).unwrap();
+        let answered = begin_udp().unwrap();
+        let first = begin_udp().unwrap();
         tokio::time::advance(SECOND).await;
-        (answered.1.carried.to_stream).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let second = begin().unwrap();
-        assert!(
-            first
-                .2
-                .try_recv()
-                .is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
-        );
-        assert!(
-            answered
-                .2
-                .try_recv()
-                .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
-        );
-        (second.1.carried.to_stream).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        assert!(begin().is_none(), "all are in use");
+        answer(&answered);
+        let second = begin_udp().unwrap();
+        assert!(has_ended(&first) && !has_ended(&answered));
+        answer(&second);
+        assert!(begin_udp().is_none(), "all are in use");
         // It was not counted any more.
         drop(first);
-        assert!(begin().is_none());
+        assert!(begin_udp().is_none());
         drop(second);
-        let third = begin().unwrap();
+        let third = begin_udp().unwrap();
         drop((connection, answered, third));
-        assert_eq!(accounts.lock()["a"].open, 0);
-        assert!(accounts.lock()["a"].yielding.is_empty());
+        assert_eq!(accounts.flows.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn more_than_may_begin_in_a_second_wait_for_the_next() {
-        let accounts = Arc::<Accounts>::default();
+        let accounts = Accounts::new(1000);
         let begun = Instant::now();
-        let open: Vec<_> = (0..10).map(|_| accounts.begin("a", 100)).collect();
+        let open: Vec<_> = (0..10).map(|_| begin(&accounts, "a", 100)).collect();
         let mut seconds = Vec::new();
         for flow in open.iter().flatten() {
             assert!(flow.turn(4).await);
             seconds.push(begun.elapsed().as_secs());
         }
         assert_eq!(seconds, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
-        let other = accounts.begin("b", 100).unwrap();
+        let other = begin(&accounts, "b", 100).unwrap();
         let before = Instant::now();
         assert!(other.turn(4).await);
         assert_eq!(before.elapsed(), Duration::ZERO, "another client");
@@ -267,9 +270,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whose_turn_is_too_far_off_does_not_wait_for_it() {
-        let accounts = Arc::<Accounts>::default();
+        let accounts = Accounts::new(1000);
         let begun = Instant::now();
-        let open: Vec<_> = (0..100).map(|_| accounts.begin("a", 100)).collect();
+        let open: Vec<_> = (0..100).map(|_| begin(&accounts, "a", 100)).collect();
         let turns = open.iter().flatten().map(|flow| flow.turn(1));
         let had = futures_util::future::join_all(turns).await;
         assert_eq!(begun.elapsed(), WAIT);
@@ -279,16 +282,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_gone_is_forgotten() {
-        let accounts = Arc::<Accounts>::default();
-        let kept = accounts.begin("kept", 1);
+        let accounts = Accounts::new(1000);
         for number in 0..3 * MANY {
             if number % MANY == 0 {
                 tokio::time::advance(SECOND).await;
             }
-            drop(accounts.begin(&number.to_string(), 1));
+            let flow = begin(&accounts, &number.to_string(), 1).unwrap();
+            assert!(flow.turn(1).await);
         }
         assert!(accounts.lock().len() <= 2 * MANY);
-        assert!(accounts.lock().contains_key("kept"));
-        drop(kept);
+        assert_eq!(accounts.flows.used(), 0);
     }
 }

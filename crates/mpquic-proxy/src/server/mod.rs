@@ -3,7 +3,6 @@
 mod accounts;
 #[cfg(target_os = "linux")]
 mod echo_filter;
-mod failures;
 #[cfg(target_os = "linux")]
 mod ip;
 mod outwards;
@@ -14,12 +13,12 @@ use std::net::IpAddr;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::PROXY_AUTHORIZATION;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 #[cfg(target_os = "linux")]
 use mpquic_h3::DatagramSender;
 use mpquic_h3::h3::error::Code;
@@ -27,11 +26,9 @@ use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::h3::server::{self as h3_server, RequestResolver, RequestStream};
 use mpquic_h3::{BidiStream, Priority, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt, certificate_fingerprint};
-use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 
 use self::accounts::{Accounts, Counted};
-use self::failures::Failures;
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
 use crate::class::{Class, ClassRule, FlowKind};
@@ -39,9 +36,11 @@ use crate::copies::{self, UdpSender};
 use crate::credentials::Credentials;
 use crate::datagrams::Demux;
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
+use crate::gate::{Gate, Known, NotLetIn};
 use crate::ip_scope::{InvalidScope, IpScope};
 use crate::relay::{Unchanged, relay};
-use crate::rules::Rules;
+use crate::rules::Rules as TargetRules;
+use crate::shares::{Pool, Rules, Taker};
 use crate::target::{InvalidTarget, Target};
 use crate::transport::seek_large_packets;
 use crate::turns::Turns;
@@ -51,9 +50,12 @@ pub const MAX_FIELDS: u32 = 16 << 10;
 /// Streams that a client needs before it is known who it is, and later besides those of its flows: give as many to
 /// [`adapt`](crate::adapt) where clients show credentials. The proxy allows more once it has seen right ones.
 pub const STREAMS_OF_STRANGERS: u32 = 16;
-/// CONNECT-IP flows of one user open at a time: a client needs one. Each has two sockets for ICMP, and where the system
-/// allows only raw ones, these hear all that comes to this machine.
-const MAX_IP_FLOWS: usize = 4;
+/// Bytes for open requests of all clients.
+const REQUEST_MEMORY: u64 = 512 << 20;
+/// Bytes that one client may always have.
+const REQUEST_FLOOR: u64 = 1 << 20;
+/// Bytes of a request: its header fields, its task and its stream.
+const REQUEST: u64 = 8 << 10;
 /// The longest that a request's fields, or a refusal, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -76,10 +78,13 @@ pub struct ServerOptions {
     /// Who may use it.
     pub access: Access,
     /// Where flows may go.
-    pub rules: Rules,
+    pub rules: TargetRules,
     /// Flows of one user open at a time (where anybody may use the proxy: of one address). Of CONNECT-IP, four. One
     /// more takes the place of the UDP flow that has waited longest for an answer, and is refused if there is none.
     pub max_flows: usize,
+    /// Open flows of all users. Each flow has a socket, and so a file descriptor. A user leaves at
+    /// least its own number of flows for others. The user with most flows gives way to users with less.
+    pub all_flows: usize,
     /// Flows of one user that may begin in a second. More wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,
     /// The longest that a name's lookup and a connection to a target may take together.
@@ -102,8 +107,9 @@ impl ServerOptions {
     pub fn new(access: Access) -> Self {
         Self {
             access,
-            rules: Rules::default(),
+            rules: TargetRules::default(),
             max_flows: 16_384,
+            all_flows: usize::MAX,
             flows_per_second: 512,
             connect_timeout: Duration::from_secs(10),
             tcp_idle: Duration::from_secs(30 * 60),
@@ -162,6 +168,8 @@ pub struct ServerStats {
     pub dropped_payloads: u64,
     /// UDP flows that ended to make room for new ones of their users.
     pub displaced_udp: u64,
+    /// Bytes for open requests, including open flows.
+    pub request_memory: u64,
 }
 
 /// A proxy, for any number of connections. Clones are handles to the same one.
@@ -171,9 +179,8 @@ pub struct Server(Arc<Shared>);
 struct Shared {
     options: RwLock<Arc<ServerOptions>>,
     accounts: Arc<Accounts>,
-    /// Of CONNECT-IP alone.
-    ip_accounts: Arc<Accounts>,
-    failures: Failures,
+    memory: Pool,
+    gate: Gate,
     flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
     open_udp: AtomicU64,
@@ -190,14 +197,25 @@ struct Shared {
     displaced_udp: AtomicU64,
 }
 
+/// Memory for the requests of all clients.
+fn memory() -> Pool {
+    Pool::new(Rules {
+        capacity: REQUEST_MEMORY,
+        floor: REQUEST_FLOOR,
+        grace: Duration::ZERO,
+        window: Duration::MAX,
+    })
+}
+
 impl Server {
     /// A proxy.
     pub fn new(options: ServerOptions) -> Self {
+        let accounts = Accounts::new(options.all_flows);
         Self(Arc::new(Shared {
             options: RwLock::new(Arc::new(options)),
-            accounts: Arc::default(),
-            ip_accounts: Arc::default(),
-            failures: Failures::default(),
+            accounts,
+            memory: memory(),
+            gate: Gate::default(),
             flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
             open_udp: AtomicU64::new(0),
@@ -220,6 +238,7 @@ impl Server {
 
     /// Serves requests to come with other options. Flows that are open go on as they began.
     pub fn set_options(&self, options: ServerOptions) {
+        self.0.accounts.set_flows(options.all_flows);
         let mut current = (self.0.options.write()).unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(options);
     }
@@ -251,14 +270,19 @@ impl Server {
             connection: connection.clone(),
             client: client.map_or(IpAddr::from([0; 4]), |client| client.ip().to_canonical()),
             demux,
-            right: Arc::default(),
+            known: Arc::default(),
             turns: Arc::default(),
         };
         let options = self.0.options();
         match options.access {
             Access::Users(_) => {}
             // Who came as far as this may use it.
-            Access::Certificates | Access::Anybody => requests.let_in(&options, None),
+            Access::Certificates | Access::Anybody => {
+                requests
+                    .known
+                    .set(None, requests.certificate().ok().as_deref());
+                requests.let_in(&options);
+            }
         }
         requests
     }
@@ -275,6 +299,7 @@ impl Server {
             from_targets: count(&shared.from_targets),
             dropped_payloads: count(&shared.dropped_payloads),
             displaced_udp: count(&shared.displaced_udp),
+            request_memory: shared.memory.used(),
         }
     }
 }
@@ -309,8 +334,7 @@ pub struct ServerConnection {
     connection: Connection,
     client: IpAddr,
     demux: Arc<Demux>,
-    /// The hash of what was shown last that was right.
-    right: Arc<Mutex<Option<[u8; 32]>>>,
+    known: Arc<Known>,
     turns: Arc<Turns>,
 }
 
@@ -331,7 +355,6 @@ enum Wanted {
 struct Admitted {
     wanted: Wanted,
     open: Counted,
-    _open_ip: Option<Counted>,
 }
 
 /// A request that is being answered.
@@ -348,7 +371,20 @@ impl ServerConnection {
     ///
     /// A request that came as 0-RTT waits until the handshake is complete: somebody may have recorded it
     /// and play it again (RFC 8470 section 4), which cannot complete one.
+    ///
+    /// A request is reset if other clients need its memory more.
     pub async fn answer(&self, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
+        let taker = Taker::new(self.known.user().as_deref(), self.client);
+        let Some(memory) = self.shared.memory.try_take(&taker, REQUEST) else {
+            return;
+        };
+        tokio::select! {
+            () = Box::pin(self.answer_with_memory(request)) => {}
+            () = memory.gives_way() => {}
+        }
+    }
+
+    async fn answer_with_memory(&self, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
         let began = Instant::now();
         let Ok(Ok((request, stream))) = timeout(PATIENCE, request.resolve_request()).await else {
             // Dropped, and so reset. What is wrong with it, the client was told by h3.
@@ -446,37 +482,21 @@ impl ServerConnection {
             // Who has not guessed has not failed.
             return Err(Refused::CREDENTIALS);
         };
-        let (failures, name) = (&self.shared.failures, Credentials::claimed(shown));
-        // What was right on this connection is no guess, whoever else guesses at its address.
-        let is_known = self.shown_before(shown);
-        if !is_known && let Some(wait) = failures.wait(self.client, &name) {
-            return Err(Refused::too_many(wait.as_secs() + 1));
+        let was_known = self.known.is_right(shown);
+        let gate = &self.shared.gate;
+        let user = gate.user(credentials, self.client, shown, &self.known);
+        let user = user.map_err(|refusal| match refusal {
+            NotLetIn::Wrong => Refused::CREDENTIALS,
+            NotLetIn::Wait(wait) => Refused::too_many(wait.as_secs() + 1),
+        })?;
+        if !was_known {
+            self.let_in(options);
         }
-        match credentials.user(shown) {
-            Some(user) => {
-                if !is_known {
-                    failures.on_success(self.client, &name);
-                    self.let_in(options, Some(shown));
-                }
-                Ok(Some(user.to_owned()))
-            }
-            None => {
-                failures.on_failure(self.client, &name);
-                Err(Refused::CREDENTIALS)
-            }
-        }
-    }
-
-    /// Whether this was shown on this connection, and was right, last.
-    fn shown_before(&self, shown: &HeaderValue) -> bool {
-        let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        (*right).is_some_and(|right| right == <[u8; 32]>::from(Sha256::digest(shown)))
+        Ok(Some(user))
     }
 
     /// It is known who the client is: it may have as many streams as flows, and some for what is refused.
-    fn let_in(&self, options: &ServerOptions, shown: Option<&HeaderValue>) {
-        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        *right = shown.map(|shown| Sha256::digest(shown).into());
+    fn let_in(&self, options: &ServerOptions) {
         let streams = u32::try_from(options.max_flows).unwrap_or(u32::MAX);
         let streams = VarInt::from(streams.saturating_add(STREAMS_OF_STRANGERS));
         self.connection.set_max_concurrent_bi_streams(streams);
@@ -489,22 +509,17 @@ impl ServerConnection {
         user: &Result<Option<String>, Refused>,
         wanted: Result<Wanted, Refused>,
     ) -> Result<Admitted, Refused> {
-        let account = match user {
-            Ok(Some(user)) => user.clone(),
-            Ok(None) => self.client.to_string(),
-            Err(refused) => return Err(*refused),
-        };
+        let user = user.as_ref().map_err(|refused| *refused)?;
         let wanted = wanted?;
-        let begin = |accounts: &Arc<Accounts>, most| {
-            let open = accounts.begin(&account, most);
-            open.ok_or(Refused::too_many(1))
+        let kind = match wanted {
+            Wanted::Tcp(_) => FlowKind::Tcp,
+            Wanted::Udp(_) => FlowKind::Udp,
+            Wanted::Ip(_) => FlowKind::Ip,
         };
+        let taker = Taker::new(user.as_deref(), self.client);
+        let open = self.shared.accounts.begin(&taker, kind, options.max_flows);
         Ok(Admitted {
-            open: begin(&self.shared.accounts, options.max_flows)?,
-            _open_ip: match wanted {
-                Wanted::Ip(_) => Some(begin(&self.shared.ip_accounts, MAX_IP_FLOWS)?),
-                Wanted::Tcp(_) | Wanted::Udp(_) => None,
-            },
+            open: open.ok_or(Refused::too_many(1))?,
             wanted,
         })
     }
@@ -570,19 +585,14 @@ impl Call<'_> {
         let flow = self
             .connection
             .begin(options, request, &admitted.wanted, user);
-        let serving = self.serve(&admitted, stream, &flow);
-        let status = match admitted.wanted {
-            Wanted::Udp(_) => {
-                let gives_way = admitted.open.give_way(flow.clone());
-                tokio::select! {
-                    status = serving => status,
-                    _ = gives_way => {
-                        (self.connection.shared.displaced_udp).fetch_add(1, Ordering::Relaxed);
-                        StatusCode::OK
-                    }
+        let status = tokio::select! {
+            status = self.serve(&admitted, stream, &flow) => status,
+            () = admitted.open.gives_way(flow.clone()) => {
+                if flow.kind() == FlowKind::Udp {
+                    (self.connection.shared.displaced_udp).fetch_add(1, Ordering::Relaxed);
                 }
+                StatusCode::OK
             }
-            Wanted::Tcp(_) | Wanted::Ip(_) => serving.await,
         };
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (sent, received) = (&flow.carried.to_stream, &flow.carried.from_stream);
@@ -592,7 +602,7 @@ impl Call<'_> {
     async fn serve(&self, admitted: &Admitted, stream: Stream, flow: &Arc<Flow>) -> StatusCode {
         let names = outwards::Names {
             resolver: self.options.resolver.clone(),
-            turns: admitted.open.lookups(),
+            flow: &admitted.open,
             deadline: Instant::now() + self.options.connect_timeout,
         };
         let served = match &admitted.wanted {
@@ -619,7 +629,7 @@ impl Call<'_> {
 
     async fn tcp(
         &self,
-        (target, names): (&Target, &outwards::Names),
+        (target, names): (&Target, &outwards::Names<'_>),
         mut stream: Stream,
         flow: &Flow,
     ) -> Result<(), (Refused, Stream)> {
@@ -650,7 +660,7 @@ impl Call<'_> {
 
     async fn udp(
         &self,
-        (target, names): (&Target, &outwards::Names),
+        (target, names): (&Target, &outwards::Names<'_>),
         mut stream: Stream,
         flow: &Arc<Flow>,
     ) -> Result<(), (Refused, Stream)> {
@@ -735,5 +745,24 @@ impl Call<'_> {
             (outside.run(&sender, halves, &self.watch, options.udp_idle)).await;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_of_one_client_leave_memory_for_others() {
+        let memory = memory();
+        let begun = |name: &str| -> Vec<_> {
+            let taker = Taker::User(name.into());
+            std::iter::from_fn(|| memory.try_take(&taker, REQUEST)).collect()
+        };
+        let all = REQUEST_MEMORY / REQUEST;
+        let [first, second] = ["a", "b"].map(begun);
+        assert_eq!(first.len() as u64, all / 2);
+        assert_eq!(second.len() as u64, all / 4);
+        assert_eq!(memory.used(), REQUEST_MEMORY / 4 * 3);
     }
 }

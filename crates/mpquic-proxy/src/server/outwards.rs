@@ -14,6 +14,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::accounts::Counted;
 use super::refusal::Refused;
 use crate::datagrams::with_room;
 use crate::rules::Rules;
@@ -61,21 +62,21 @@ impl Resolve for SystemResolver {
 }
 
 /// How the names of one client are looked up.
-pub(crate) struct Names {
+pub(crate) struct Names<'a> {
     pub(crate) resolver: Arc<dyn Resolve>,
-    /// Its turns.
-    pub(crate) turns: Arc<Semaphore>,
+    /// The flow that needs a turn.
+    pub(crate) flow: &'a Counted,
     /// Nobody waits for longer.
     pub(crate) deadline: Instant,
 }
 
-impl Names {
+impl Names<'_> {
     /// A lookup keeps its turn until it is over, which may be long after nobody waits for it any more.
     async fn look_up(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
-        let (turns, resolver) = (self.turns.clone(), self.resolver.clone());
+        let (turn, resolver) = (self.flow.lookup(), self.resolver.clone());
         let name = name.to_owned();
         let found = async move {
-            let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
+            let turn = turn.await;
             let looking = tokio::spawn(async move {
                 let found = resolver.resolve(&name, port).await;
                 drop(turn);
@@ -92,7 +93,7 @@ impl Names {
 /// The addresses of a target that flows may go to, those of the two families by turns.
 pub(crate) async fn addresses(
     target: &Target,
-    names: &Names,
+    names: &Names<'_>,
     rules: &Rules,
 ) -> Result<Vec<SocketAddr>, Refused> {
     let found = match target.host() {
@@ -190,6 +191,9 @@ fn refused(error: &io::Error) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::FlowKind;
+    use crate::server::accounts::Accounts;
+    use crate::shares::Taker;
 
     struct Fixed(Vec<SocketAddr>);
 
@@ -199,12 +203,19 @@ mod tests {
         }
     }
 
+    fn counted(name: &str) -> Counted {
+        let accounts = Accounts::new(1000);
+        let taker = Taker::User(name.into());
+        accounts.begin(&taker, FlowKind::Tcp, 1000).unwrap()
+    }
+
     async fn found(answers: &[&str]) -> Result<Vec<String>, Refused> {
         let answers = answers.iter().map(|text| text.parse().unwrap()).collect();
         let target = "name.example:1".parse().unwrap();
+        let flow = counted("a");
         let names = Names {
             resolver: Arc::new(Fixed(answers)),
-            turns: Arc::new(Semaphore::new(1)),
+            flow: &flow,
             deadline: Instant::now() + ATTEMPT_DELAY,
         };
         let found = addresses(&target, &names, &Rules::default()).await?;
@@ -228,10 +239,16 @@ mod tests {
     /// Lookups whose client has gone are counted until they end.
     #[tokio::test(start_paused = true)]
     async fn a_client_has_a_share_of_the_lookups() {
-        let ask = async |turns: &Arc<Semaphore>, name: &str| {
+        let accounts = Accounts::new(1000);
+        let flow = |name: &str| {
+            let taker = Taker::User(name.into());
+            accounts.begin(&taker, FlowKind::Tcp, 1000).unwrap()
+        };
+        let [one, other] = ["a", "b"].map(flow);
+        let ask = async |flow: &Counted, name: &str| {
             let names = Names {
                 resolver: Arc::new(Silent),
-                turns: turns.clone(),
+                flow,
                 deadline: Instant::now() + ATTEMPT_DELAY,
             };
             let target = format!("{name}.example:1").parse().unwrap();
@@ -239,15 +256,12 @@ mod tests {
                 .await
                 .map(|found| found.len())
         };
-        let turns = Arc::new(Semaphore::new(2));
-        assert_eq!(ask(&turns, "name").await, Ok(1));
-        for _ in 0..2 {
-            assert_eq!(ask(&turns, "silent").await, Err(Refused::DNS_TIMEOUT));
+        assert_eq!(ask(&one, "name").await, Ok(1));
+        for _ in 0..16 {
+            assert_eq!(ask(&one, "silent").await, Err(Refused::DNS_TIMEOUT));
         }
-        assert_eq!(ask(&turns, "name").await, Err(Refused::DNS_TIMEOUT));
-        assert_eq!(turns.available_permits(), 0);
-        let others = Arc::new(Semaphore::new(2));
-        assert_eq!(ask(&others, "name").await, Ok(1));
+        assert_eq!(ask(&one, "name").await, Err(Refused::DNS_TIMEOUT));
+        assert_eq!(ask(&other, "name").await, Ok(1));
     }
 
     #[tokio::test]

@@ -203,6 +203,7 @@ async fn an_idle_flow_ends() -> TestResult {
     let mut application = setup.forwarded(target(echo).await?).await?;
     application.write_u8(1).await?;
     assert_eq!(within("byte", application.read_u8()).await??, 1);
+    assert_eq!(setup.server.stats().request_memory, 8 << 10);
     let read = within("reset", application.read_u8()).await?;
     assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(setup.server.stats().open_tcp, 0);

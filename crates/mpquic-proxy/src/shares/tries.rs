@@ -1,15 +1,16 @@
-//! [`Failures`]: growing waits after wrong credentials.
+//! [`Tries`]: growing waits after wrong credentials.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ipnet::IpNet;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-/// Failures that cost nothing: people mistype.
+use super::taker::Network;
+
+/// Tries that cost nothing: people mistype.
 const FREE: u32 = 5;
 /// The first wait. Each following one is twice as long.
 const FIRST: Duration = Duration::from_secs(1);
@@ -22,13 +23,14 @@ const PLACES: u8 = 64;
 /// Counts that are remembered.
 const MOST: usize = 16_384;
 
-/// Counts failures by network, an IPv4 address or 64 bits of an IPv6 address, of which a client has all; and there
-/// by name.
+/// Wrong passwords and tokens, counted by [`Network`], of which a client has all addresses; and there by name.
+///
+/// Call [`Self::wait`] before a credential is looked at, and tell what became of it.
 #[derive(Debug, Default)]
-pub(crate) struct Failures(Mutex<BTreeMap<Counted, Failed>>);
+pub(crate) struct Tries(Mutex<BTreeMap<Counted, Failed>>);
 
 /// A whole network, or the names with one counter in it.
-type Counted = (IpNet, Option<u8>);
+type Counted = (Network, Option<u8>);
 
 #[derive(Debug, Clone, Copy)]
 struct Failed {
@@ -46,7 +48,7 @@ impl Failed {
     }
 }
 
-impl Failures {
+impl Tries {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Counted, Failed>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,14 +58,11 @@ impl Failures {
     pub(crate) fn wait(&self, address: IpAddr, name: &str) -> Option<Duration> {
         let now = Instant::now();
         let mut known = self.lock();
-        let network = network(address);
-        let own = known.get(&(network, Some(place(name)))).copied();
-        if let Some(wait) = own.and_then(|own| own.wait(now)) {
-            return Some(wait);
-        }
+        let network = Network::of(address);
+        let has_failed = known.contains_key(&(network, Some(place(name))));
         let all = known.get_mut(&(network, None))?;
         let wait = all.wait(now)?;
-        if own.is_some() {
+        if has_failed {
             return Some(wait);
         }
         match now.saturating_duration_since(all.looked) {
@@ -79,7 +78,7 @@ impl Failures {
     pub(crate) fn on_failure(&self, address: IpAddr, name: &str) {
         let now = Instant::now();
         let mut known = self.lock();
-        let network = network(address);
+        let network = Network::of(address);
         for counted in [(network, None), (network, Some(place(name)))] {
             if known.len() >= MOST && !known.contains_key(&counted) {
                 forget(&mut known, now);
@@ -99,7 +98,7 @@ impl Failures {
     /// A right credential was shown. Failures of other names at the address are kept.
     pub(crate) fn on_success(&self, address: IpAddr, name: &str) {
         let mut known = self.lock();
-        let network = network(address);
+        let network = Network::of(address);
         let Some(own) = known.remove(&(network, Some(place(name)))) else {
             return;
         };
@@ -127,84 +126,78 @@ fn forget(known: &mut BTreeMap<Counted, Failed>, now: Instant) {
     }
 }
 
-fn network(address: IpAddr) -> IpNet {
-    let address = address.to_canonical();
-    let length = if address.is_ipv4() { 32 } else { 64 };
-    IpNet::new(address, length).map_or(address.into(), |network| network.trunc())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn each_failure_costs_more_time() {
-        let failures = Failures::default();
+        let tries = Tries::default();
         let address = "2001:db8::1".parse().unwrap();
         let neighbour = "2001:db8::2".parse().unwrap();
         let other = "2001:db8:0:1::1".parse().unwrap();
         for _ in 1..FREE {
-            failures.on_failure(address, "alice");
-            assert_eq!(failures.wait(address, "alice"), None);
+            tries.on_failure(address, "alice");
+            assert_eq!(tries.wait(address, "alice"), None);
         }
         for seconds in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
-            failures.on_failure(address, "alice");
+            tries.on_failure(address, "alice");
             let wait = Duration::from_secs(seconds);
-            assert_eq!(failures.wait(address, "alice"), Some(wait));
-            assert_eq!(failures.wait(neighbour, "alice"), Some(wait));
-            assert_eq!(failures.wait(other, "alice"), None);
+            assert_eq!(tries.wait(address, "alice"), Some(wait));
+            assert_eq!(tries.wait(neighbour, "alice"), Some(wait));
+            assert_eq!(tries.wait(other, "alice"), None);
             tokio::time::advance(wait).await;
-            assert_eq!(failures.wait(address, "alice"), None);
+            assert_eq!(tries.wait(address, "alice"), None);
         }
-        failures.on_success(address, "alice");
-        failures.on_failure(address, "alice");
-        assert_eq!(failures.wait(address, "alice"), None);
+        tries.on_success(address, "alice");
+        tries.on_failure(address, "alice");
+        assert_eq!(tries.wait(address, "alice"), None);
     }
 
     /// A user who is right each time gains nothing for guesses at the password of another.
     #[tokio::test(start_paused = true)]
     async fn a_success_is_that_of_one_name() {
-        let failures = Failures::default();
+        let tries = Tries::default();
         let address = "192.0.2.1".parse().unwrap();
         for _ in 0..FREE {
-            failures.on_failure(address, "bob");
-            failures.on_success(address, "alice");
+            tries.on_failure(address, "bob");
+            tries.on_success(address, "alice");
         }
-        assert_eq!(failures.wait(address, "bob"), Some(FIRST));
+        assert_eq!(tries.wait(address, "bob"), Some(FIRST));
     }
 
     /// Many names are guessed from a shared address.
     #[tokio::test(start_paused = true)]
     async fn who_shares_an_address_is_still_looked_at() {
-        let failures = Failures::default();
+        let tries = Tries::default();
         let address = "192.0.2.1".parse().unwrap();
         for name in ["a", "b", "c", "d", "e", "f", "g"] {
-            failures.on_failure(address, name);
+            tries.on_failure(address, name);
         }
-        assert_eq!(failures.wait(address, "a"), Some(4 * FIRST));
-        assert_eq!(failures.wait(address, "alice"), None);
-        assert_eq!(failures.wait(address, "bob"), Some(LOOK), "one in a second");
+        assert_eq!(tries.wait(address, "a"), Some(4 * FIRST));
+        assert_eq!(tries.wait(address, "alice"), None);
+        assert_eq!(tries.wait(address, "bob"), Some(LOOK), "one in a second");
         tokio::time::advance(LOOK).await;
-        assert_eq!(failures.wait(address, "bob"), None);
+        assert_eq!(tries.wait(address, "bob"), None);
         // A right credential after a mistyped one clears these failures.
-        failures.on_failure(address, "alice");
-        assert_eq!(failures.wait(address, "a"), Some(8 * FIRST));
+        tries.on_failure(address, "alice");
+        assert_eq!(tries.wait(address, "a"), Some(8 * FIRST));
         for name in ["alice", "b", "c", "d"] {
-            failures.on_success(address, name);
+            tries.on_success(address, name);
         }
-        assert_eq!(failures.wait(address, "a"), None);
+        assert_eq!(tries.wait(address, "a"), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
-        let failures = Failures::default();
+        let tries = Tries::default();
         for number in 0..1000 {
-            failures.on_failure("192.0.2.1".parse().unwrap(), &number.to_string());
+            tries.on_failure("192.0.2.1".parse().unwrap(), &number.to_string());
         }
-        assert_eq!(failures.lock().len(), 1 + usize::from(PLACES));
+        assert_eq!(tries.lock().len(), 1 + usize::from(PLACES));
         for number in 0..MOST as u32 {
-            failures.on_failure(IpAddr::V4(number.into()), "alice");
+            tries.on_failure(IpAddr::V4(number.into()), "alice");
         }
-        assert_eq!(failures.lock().len(), MOST);
+        assert_eq!(tries.lock().len(), MOST);
     }
 }
