@@ -24,6 +24,7 @@ use crate::serve::endpoints::Endpoints;
 use crate::serve::limits::{self, Limits};
 use crate::serve::observer::Observer;
 use crate::serve::perf;
+use crate::serve::rights::{Caller, Rights};
 use crate::serve::send_file::{FIRST_PIECE, QuicSession, Session};
 use crate::serve::{self, Service};
 
@@ -363,7 +364,13 @@ impl Served {
         Self::listen_at(Endpoint::builder().bind(any), alpn, transport)
     }
 
-    fn listen_at(
+    /// An endpoint on a network in memory.
+    pub(crate) fn in_memory(network: &MemoryNetwork, at: &str) -> EndpointBuilder {
+        let socket = network.bind(at.parse().unwrap()).unwrap();
+        Endpoint::builder().abstract_socket(socket)
+    }
+
+    pub(crate) fn listen_at(
         builder: EndpointBuilder,
         alpn: Alpn,
         transport: TransportOptions,
@@ -442,10 +449,19 @@ impl Served {
         address: SocketAddr,
         window: u64,
     ) -> Result<(Endpoint, Connection), ConnectionError> {
-        let provider = TlsArgs::default().provider();
-        let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
         let mut transport = mpquic_tokio::default_transport();
         transport.initial_stream_receive_window = window;
+        self.connect_over(builder, address, transport).await
+    }
+
+    pub(crate) async fn connect_over(
+        &self,
+        builder: EndpointBuilder,
+        address: SocketAddr,
+        transport: TransportOptions,
+    ) -> Result<(Endpoint, Connection), ConnectionError> {
+        let provider = TlsArgs::default().provider();
+        let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
         let tls = verifier.tls(&[self.alpn.bytes()]).unwrap();
         let config = ClientConfig::new(Arc::new(tls));
         let config = config.transport_config(transport.build().unwrap());
@@ -468,10 +484,7 @@ pub(crate) struct Far {
 /// A connection whose server is played by the test, over this transport.
 pub(crate) async fn far(alpn: Alpn, delay: Duration, transport: TransportOptions) -> Far {
     let network = MemoryNetwork::new(delay);
-    let at = |text: &str| {
-        let socket = network.bind(text.parse().unwrap()).unwrap();
-        Endpoint::builder().abstract_socket(socket)
-    };
+    let at = |text| Served::in_memory(&network, text);
     let (server, served, _) = Served::listen_at(at("192.0.2.1:443"), alpn, transport);
     let connecting = served.connect_at(at("192.0.2.2:0"), served.address, 1 << 20);
     let accepted = async { server.accept().await.unwrap().await };
@@ -497,6 +510,8 @@ pub(crate) async fn far_perf(delay: Duration, transport: TransportOptions) -> Fa
         limits: limits.unwrap(),
         observer: Observer::new(None),
         client: [192, 0, 2, 2].into(),
+        rights: Arc::new(Rights::open()),
+        caller: Caller::default(),
     };
     let connection = far.server.clone();
     let session = QuicSession {

@@ -10,5 +10,6 @@ pub(crate) mod protocol;
 pub(crate) mod redirect;
 pub(crate) mod requests;
 pub(crate) mod retry;
+pub(crate) mod secrets;
 pub(crate) mod session;
 pub(crate) mod weight;

@@ -35,62 +35,134 @@ li a:hover,li a:focus-visible{background:var(--over)}\
 .none{color:var(--weak);padding:.7rem .5rem}\
 @media(max-width:32rem){.date{display:none}}";
 
-/// The page of the directory that a request's target names.
-pub(crate) fn page(target: &str, listing: &Listing) -> String {
-    let segments: Vec<_> = path_of(target)
-        .split('/')
-        .filter(|segment| !segment.is_empty())
-        .filter_map(percent_decode)
-        .map(|name| String::from_utf8_lossy(&name).into_owned())
-        .collect();
-    let title = format!("/{}", segments.join("/"));
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{}</h1>\n<ul>\n",
-        Escaped(&title),
-        trail(&segments),
-    );
-    if !segments.is_empty() {
-        page.push_str("<li><a href=\"../\"><span class=\"name dir\">..</span></a></li>\n");
-    }
-    for entry in &listing.entries {
-        row(&mut page, entry);
-    }
-    if listing.entries.is_empty() {
-        page.push_str("<li class=\"none\">Nothing here.</li>\n");
-    }
-    if let Some(after) = &listing.more_after {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            page,
-            "<li><a href=\"?{}\"><span class=\"name\">There is more.</span></a></li>",
-            query_after(after)
-        );
-    }
-    page.push_str("</ul>\n</body>\n</html>\n");
-    page
+/// Bytes that an entry of a listing takes beside its name.
+const ENTRY: usize = size_of::<Entry>();
+
+/// The reader of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// HTML for people.
+    Html,
+    /// A list for programs: JSON objects as other servers have them. If entries follow, the last object has the
+    /// name behind which the next page begins.
+    Json,
 }
 
-/// The list for programs: JSON objects as other servers have them. If entries follow, the last object has the
-/// name behind which the next page begins.
-pub(crate) fn json(listing: &Listing) -> String {
-    let entries = listing.entries.iter().map(|entry| Listed {
-        mtime: entry.attributes.modified.and_then(times::http_date),
-        modified: entry.attributes.modified.map(times::seconds),
-        mode: entry.attributes.mode.map(digits_of),
-        size: entry.length,
-        ..Listed::named(
-            &entry.name,
-            match entry.length {
-                Some(_) => Kind::File,
-                None => Kind::Directory,
-            },
-        )
-    });
-    let more = (listing.more_after.as_ref()).map(|after| Listed::named(after, Kind::More));
-    let listed: Vec<_> = entries.chain(more).collect();
-    json::line(&listed)
+/// The page of a directory. It is made a piece at a time: between two pieces only the names take memory.
+#[derive(Debug)]
+pub(crate) struct Page {
+    form: Form,
+    /// The names in the path of the directory.
+    segments: Vec<String>,
+    listing: Listing,
+    /// The next part: the head is part 0, then each entry is a part, the foot is the last one.
+    next: usize,
+    /// Bytes of all parts.
+    length: u64,
+}
+
+impl Page {
+    /// The page of the directory that a request's target names. Counting its length may take a while.
+    pub(crate) fn new(form: Form, target: &str, listing: Listing) -> Self {
+        let segments = path_of(target)
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .filter_map(percent_decode)
+            .map(|name| String::from_utf8_lossy(&name).into_owned())
+            .collect();
+        let mut page = Self {
+            form,
+            segments,
+            listing,
+            next: 0,
+            length: 0,
+        };
+        let parts = (0..).map_while(|number| page.part(number));
+        page.length = parts.map(|part| part.len() as u64).sum();
+        page
+    }
+
+    /// Bytes of the whole page.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes of memory that the page keeps.
+    pub(crate) fn memory(&self) -> u64 {
+        let entries = self.listing.entries.iter();
+        entries.map(|entry| (entry.name.len() + ENTRY) as u64).sum()
+    }
+
+    /// The next `size` bytes or a little more; fewer at the end, none after the end.
+    pub(crate) fn piece(&mut self, size: usize) -> String {
+        let mut piece = String::new();
+        while piece.len() < size
+            && let Some(part) = self.part(self.next)
+        {
+            piece.push_str(&part);
+            self.next += 1;
+        }
+        piece
+    }
+
+    fn part(&self, number: usize) -> Option<String> {
+        let entries = &self.listing.entries;
+        let Some(before) = number.checked_sub(1) else {
+            return Some(match self.form {
+                Form::Html => self.head(),
+                Form::Json => "[".to_owned(),
+            });
+        };
+        match (entries.get(before), self.form) {
+            (Some(entry), Form::Html) => Some(row(entry)),
+            (Some(entry), Form::Json) => {
+                let comma = if before == 0 { "" } else { "," };
+                Some(format!("{comma}{}", json::line(&Listed::of(entry))))
+            }
+            (None, _) if before > entries.len() => None,
+            (None, Form::Html) => Some(self.foot()),
+            (None, Form::Json) => {
+                let comma = if entries.is_empty() { "" } else { "," };
+                let more = self.listing.more_after.as_ref().map(|after| {
+                    let more = Listed::named(after, Kind::More);
+                    format!("{comma}{}", json::line(&more))
+                });
+                Some(format!("{}]", more.unwrap_or_default()))
+            }
+        }
+    }
+
+    fn head(&self) -> String {
+        let title = format!("/{}", self.segments.join("/"));
+        let mut head = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{}</h1>\n<ul>\n",
+            Escaped(&title),
+            trail(&self.segments),
+        );
+        if !self.segments.is_empty() {
+            head.push_str("<li><a href=\"../\"><span class=\"name dir\">..</span></a></li>\n");
+        }
+        head
+    }
+
+    fn foot(&self) -> String {
+        let mut foot = String::new();
+        if self.listing.entries.is_empty() {
+            foot.push_str("<li class=\"none\">Nothing here.</li>\n");
+        }
+        if let Some(after) = &self.listing.more_after {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                foot,
+                "<li><a href=\"?{}\"><span class=\"name\">There is more.</span></a></li>",
+                query_after(after)
+            );
+        }
+        foot.push_str("</ul>\n</body>\n</html>\n");
+        foot
+    }
 }
 
 /// An entry of a directory, for programs.
@@ -150,7 +222,7 @@ fn trail(segments: &[String]) -> String {
     }
 }
 
-fn row(page: &mut String, entry: &Entry) {
+fn row(entry: &Entry) -> String {
     let (slash, class, size) = match entry.length {
         Some(length) => ("", "name", size(length)),
         None => ("/", "name dir", String::new()),
@@ -158,15 +230,13 @@ fn row(page: &mut String, entry: &Entry) {
     let date = entry.attributes.modified.and_then(times::http_date);
     // "Sun, 06 Nov 1994 08:49:37 GMT": the day and the minute are enough.
     let date = date.as_deref().and_then(|date| date.get(5..22));
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        page,
+    format!(
         "<li><a href=\"./{}{slash}\"><span class=\"{class}\">{}{slash}</span>\
-         <span class=\"date\">{}</span><span class=\"size\">{size}</span></a></li>",
+         <span class=\"date\">{}</span><span class=\"size\">{size}</span></a></li>\n",
         encode_name(&entry.name),
         Escaped(&entry.name.to_string_lossy()),
         date.unwrap_or_default(),
-    );
+    )
 }
 
 /// A length in the largest fitting unit.
@@ -193,6 +263,20 @@ fn size(bytes: u64) -> String {
 struct Escaped<'a>(&'a str);
 
 impl Listed {
+    fn of(entry: &Entry) -> Self {
+        let kind = match entry.length {
+            Some(_) => Kind::File,
+            None => Kind::Directory,
+        };
+        Self {
+            mtime: entry.attributes.modified.and_then(times::http_date),
+            modified: entry.attributes.modified.map(times::seconds),
+            mode: entry.attributes.mode.map(digits_of),
+            size: entry.length,
+            ..Self::named(&entry.name, kind)
+        }
+    }
+
     /// An entry with nothing but a name and a kind.
     fn named(name: &OsStr, kind: Kind) -> Self {
         Self {
@@ -242,11 +326,41 @@ impl std::fmt::Display for Escaped<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
     use crate::text::percent::percent_encode;
+
+    /// All pieces of a page; their length must be the announced one.
+    fn whole(form: Form, target: &str, listing: &Listing) -> String {
+        let mut page = Page::new(form, target, listing.clone());
+        let length = page.length();
+        let pieces = std::iter::repeat_with(|| page.piece(1));
+        let whole: String = pieces.take_while(|piece| !piece.is_empty()).collect();
+        assert_eq!(whole.len() as u64, length);
+        whole
+    }
+
+    pub(crate) fn page(target: &str, listing: &Listing) -> String {
+        whole(Form::Html, target, listing)
+    }
+
+    pub(crate) fn json(listing: &Listing) -> String {
+        whole(Form::Json, "/", listing)
+    }
+
+    #[test]
+    fn a_page_is_made_a_piece_at_a_time() {
+        let entries = (0..1000)
+            .map(|number| file(&number.to_string(), 1))
+            .collect();
+        let mut page = Page::new(Form::Json, "/", listing(entries));
+        assert!(page.memory() < 100_000, "{}", page.memory());
+        let piece = page.piece(1000);
+        assert!((1000..1200).contains(&piece.len()), "{}", piece.len());
+        assert!(page.piece(1000).starts_with(",{"));
+    }
 
     fn file(name: &str, length: u64) -> Entry {
         Entry {

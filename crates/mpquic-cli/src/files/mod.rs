@@ -22,6 +22,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
+use mpquic_proxy::shares::Taker;
 use thiserror::Error;
 
 use crate::files::attributes::Attributes;
@@ -37,6 +38,8 @@ const MAX_ENTRIES: usize = 10_000;
 
 /// The most bytes of their names together.
 const MAX_NAMES: usize = 1 << 20;
+/// Bytes of memory that the longest list takes.
+pub(crate) const LISTING_MEMORY: u64 = (MAX_NAMES + MAX_ENTRIES * size_of::<Entry>()) as u64;
 
 /// Something to send.
 pub(crate) struct Content {
@@ -60,7 +63,7 @@ impl Reader for File {
 }
 
 /// The content of a directory.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listing {
     /// By name, directories first.
     pub(crate) entries: Vec<Entry>,
@@ -69,7 +72,7 @@ pub(crate) struct Listing {
 }
 
 /// A file or directory in a directory.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: OsString,
     /// Length of a file; `None` for a directory.
@@ -84,6 +87,15 @@ pub(crate) enum OpenError {
     NotFound,
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// What a client sends beside the content of a file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sent {
+    /// Time and permissions for the file.
+    pub(crate) attributes: Attributes,
+    /// The client that the file is counted for.
+    pub(crate) taker: Option<Taker>,
 }
 
 /// Where the content that requests ask for comes from.
@@ -105,24 +117,19 @@ pub(crate) trait Source: Send + Sync {
     fn upload(
         &self,
         _path: &str,
-        _attributes: Attributes,
+        _sent: Sent,
         _token: Option<Token>,
     ) -> Result<Upload, UploadError> {
         Err(UploadError::Forbidden)
     }
 
     /// Goes on with a file that is to be named `path`. May block.
-    fn resume(
-        &self,
-        _path: &str,
-        _attributes: Attributes,
-        _token: &Token,
-    ) -> Result<Upload, UploadError> {
+    fn resume(&self, _path: &str, _sent: Sent, _token: &Token) -> Result<Upload, UploadError> {
         Err(UploadError::Unknown)
     }
 
     /// Makes the directory `path`, where files are taken. May block.
-    fn make_directory(&self, _path: &str, _attributes: Attributes) -> Result<(), UploadError> {
+    fn make_directory(&self, _path: &str, _sent: Sent) -> Result<(), UploadError> {
         Err(UploadError::Forbidden)
     }
 
@@ -187,6 +194,14 @@ impl Directory {
     pub(crate) fn max_total(mut self, total: Option<u64>) -> Self {
         if let Some(taking) = &mut self.taking {
             taking.uploads = Uploads::new(self.root.clone(), total.unwrap_or(u64::MAX));
+        }
+        self
+    }
+
+    /// Limits what each client may store to this number of bytes; `None` for no limit.
+    pub(crate) fn quota(self, quota: Option<u64>) -> Self {
+        if let (Some(taking), Some(quota)) = (&self.taking, quota) {
+            taking.uploads.set_quota(quota);
         }
         self
     }
@@ -275,7 +290,7 @@ impl Directory {
     }
 
     /// The place for a new file or directory `path`, if it may be made.
-    fn place(&self, path: &str, attributes: Attributes) -> Result<Place, UploadError> {
+    fn place(&self, path: &str, sent: Sent) -> Result<Place, UploadError> {
         let taking = self.taking.as_ref().ok_or(UploadError::Forbidden)?;
         let (parent, name) = path.rsplit_once('/').ok_or(UploadError::Forbidden)?;
         let name = percent_decode(name).and_then(plain_name);
@@ -288,8 +303,9 @@ impl Directory {
             directory: directory.map_err(|_| UploadError::NoDirectory)?,
             path,
             name,
-            attributes,
+            attributes: sent.attributes,
             uploads: taking.uploads.clone(),
+            taker: sent.taker,
         })
     }
 }
@@ -320,31 +336,21 @@ impl Source for Directory {
         self.taking.as_ref().map(|taking| taking.max_upload)
     }
 
-    fn upload(
-        &self,
-        path: &str,
-        attributes: Attributes,
-        token: Option<Token>,
-    ) -> Result<Upload, UploadError> {
-        Upload::create(self.place(path_of(path), attributes)?, token)
+    fn upload(&self, path: &str, sent: Sent, token: Option<Token>) -> Result<Upload, UploadError> {
+        Upload::create(self.place(path_of(path), sent)?, token)
     }
 
-    fn resume(
-        &self,
-        path: &str,
-        attributes: Attributes,
-        token: &Token,
-    ) -> Result<Upload, UploadError> {
-        Upload::resume(self.place(path_of(path), attributes)?, token)
+    fn resume(&self, path: &str, sent: Sent, token: &Token) -> Result<Upload, UploadError> {
+        Upload::resume(self.place(path_of(path), sent)?, token)
     }
 
-    fn make_directory(&self, path: &str, attributes: Attributes) -> Result<(), UploadError> {
+    fn make_directory(&self, path: &str, sent: Sent) -> Result<(), UploadError> {
         let path = path_of(path);
         if path == "/" {
             return Err(UploadError::Exists);
         }
         let path = path.strip_suffix('/').unwrap_or(path);
-        self.place(path, attributes)?.make_directory()
+        self.place(path, sent)?.make_directory()
     }
 
     fn list(&self, path: &str) -> Result<Listing, OpenError> {

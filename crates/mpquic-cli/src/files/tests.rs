@@ -9,11 +9,11 @@ impl Directory {
     }
 
     fn begin(&self, target: &str) -> Result<Upload, UploadError> {
-        self.upload(target, Attributes::default(), None)
+        self.upload(target, Sent::default(), None)
     }
 
     fn make(&self, target: &str) -> Result<(), UploadError> {
-        self.make_directory(target, Attributes::default())
+        self.make_directory(target, Sent::default())
     }
 }
 
@@ -98,7 +98,11 @@ fn directories_are_listed_by_name_and_without_what_is_not_found() {
         assert!(directory.list(target).is_err(), "{target}");
     }
     directory.dot_files = true;
-    assert!(names(&directory, "/").contains(&named(".hidden", Some(1))));
+    fs::write(root.join(".mpquic-put-1-2"), "unfinished").unwrap();
+    let all = names(&directory, "/");
+    assert!(all.contains(&named(".hidden", Some(1))));
+    assert!(all.iter().all(|(name, _)| name != ".mpquic-put-1-2"));
+    assert!(directory.open("/.mpquic-put-1-2").is_err());
 }
 
 /// Page by page, whatever the length of a page, all of it is listed, each entry once.
@@ -306,13 +310,13 @@ fn uploads_need_a_limit() {
     assert!(!source.is_directory("/"));
     assert_eq!(source.max_upload(), None);
     assert!(matches!(
-        source.upload("/x", Attributes::default(), None),
+        source.upload("/x", Sent::default(), None),
         Err(UploadError::Forbidden)
     ));
-    let made = source.make_directory("/x", Attributes::default());
+    let made = source.make_directory("/x", Sent::default());
     assert!(matches!(made, Err(UploadError::Forbidden)));
     let token = Token::new().unwrap();
-    let resumed = source.resume("/x", Attributes::default(), &token);
+    let resumed = source.resume("/x", Sent::default(), &token);
     assert!(matches!(resumed, Err(UploadError::Unknown)));
     assert!(matches!(source.list("/"), Err(OpenError::NotFound)));
 }
@@ -353,11 +357,11 @@ fn files_of_any_time_are_found_and_listed() {
         let version = crate::files::selection::Version::new(content.length, content.modified);
         assert!(version.etag().is_some() && version.last_modified().is_none());
         let listing = directory.list("/").unwrap();
-        let json = crate::files::directory_page::json(&listing);
+        let json = crate::files::directory_page::tests::json(&listing);
         let seconds = crate::text::times::seconds(time);
         let listed = format!("{{\"name\":\"a.txt\",\"type\":\"file\",\"modified\":\"{seconds}\",");
         assert!(json.contains(&listed), "{json}");
-        assert!(crate::files::directory_page::page("/", &listing).contains("a.txt"));
+        assert!(crate::files::directory_page::tests::page("/", &listing).contains("a.txt"));
     }
 }
 
@@ -398,8 +402,8 @@ fn names_that_are_not_utf8_are_found_and_listed() {
     fs::write(directory.root.join(odd), "12").unwrap();
     assert_eq!(directory.find("/caf%E9").unwrap().length, 2);
     let listing = directory.list("/").unwrap();
-    assert!(crate::files::directory_page::page("/", &listing).contains("href=\"./caf%E9\""));
-    let json = crate::files::directory_page::json(&listing);
+    assert!(crate::files::directory_page::tests::page("/", &listing).contains("href=\"./caf%E9\""));
+    let json = crate::files::directory_page::tests::json(&listing);
     let listed: Vec<crate::files::directory_page::Listed> = serde_json::from_str(&json).unwrap();
     let names: Vec<_> = listed
         .iter()

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
+use mpquic_proxy::shares::Taker;
 use thiserror::Error;
 
 use crate::files::attributes::Attributes;
@@ -53,6 +54,8 @@ pub(crate) struct Place {
     pub(crate) name: OsString,
     pub(crate) attributes: Attributes,
     pub(crate) uploads: Arc<Uploads>,
+    /// The client that the bytes are counted for.
+    pub(crate) taker: Option<Taker>,
 }
 
 /// A file in the making. Dropped before [`Upload::finish`], it leaves nothing behind, unless its client
@@ -73,11 +76,12 @@ impl Upload {
     /// Begins a file, which can be resumed if it has a token. Nobody sees it before it is whole.
     pub(crate) fn create(place: Place, token: Option<Token>) -> Result<Self, UploadError> {
         place.look()?;
-        if !place.uploads.take_room(NAME) {
+        if !place.uploads.take_room(place.taker.as_ref(), NAME) {
             return Err(UploadError::Full);
         }
         let created = Self::create_aside(&place, token.as_ref());
-        let (file, aside) = created.inspect_err(|_| place.uploads.give_back(NAME))?;
+        let (file, aside) =
+            created.inspect_err(|_| place.uploads.give_back(place.taker.as_ref(), NAME))?;
         Ok(Self {
             file,
             aside,
@@ -130,7 +134,9 @@ impl Upload {
             return Err(UploadError::Unknown);
         }
         let length = file.seek(SeekFrom::End(0))?;
-        place.uploads.resume(token);
+        if !place.uploads.resume(token, place.taker.as_ref()) {
+            return Err(UploadError::Full);
+        }
         Ok(Self {
             file,
             aside,
@@ -161,7 +167,11 @@ impl Upload {
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), UploadError> {
         let length = bytes.len() as u64;
-        if !self.place.uploads.take_room(length) {
+        if !self
+            .place
+            .uploads
+            .take_room(self.place.taker.as_ref(), length)
+        {
             return Err(UploadError::Full);
         }
         self.length += length;
@@ -183,7 +193,7 @@ impl Upload {
         directory.rename(&self.aside, directory, name)?;
         self.finished = true;
         if let Some(replaced) = &replaced {
-            uploads.give_back(NAME.saturating_add(replaced.len()));
+            uploads.free(NAME.saturating_add(replaced.len()));
         }
         Ok((metadata, replaced.is_none()))
     }
@@ -196,10 +206,12 @@ impl Drop for Upload {
         }
         let bytes = NAME.saturating_add(self.length);
         match &self.claim {
-            Some(claim) => claim.keep(self.place.path.clone(), bytes),
+            Some(claim) => claim.keep(self.place.path.clone(), self.place.taker.clone(), bytes),
             None => {
                 let _ = self.place.directory.remove_file(&self.aside);
-                self.place.uploads.give_back(bytes);
+                self.place
+                    .uploads
+                    .give_back(self.place.taker.as_ref(), bytes);
             }
         }
     }
@@ -214,6 +226,7 @@ impl Place {
             name: name.to_owned(),
             attributes: Attributes::default(),
             uploads: Uploads::new(directory.to_owned(), u64::MAX),
+            taker: None,
         })
     }
 
@@ -229,7 +242,7 @@ impl Place {
 
     /// Makes a directory.
     pub(crate) fn make_directory(&self) -> Result<(), UploadError> {
-        if !self.uploads.take_room(NAME) {
+        if !self.uploads.take_room(self.taker.as_ref(), NAME) {
             return Err(UploadError::Full);
         }
         #[cfg_attr(
@@ -243,7 +256,7 @@ impl Place {
         }
         let made = self.directory.create_dir_with(&self.name, &builder);
         made.map_err(|error| {
-            self.uploads.give_back(NAME);
+            self.uploads.give_back(self.taker.as_ref(), NAME);
             match error.kind() {
                 ErrorKind::AlreadyExists => UploadError::Exists,
                 _ => error.into(),
@@ -408,10 +421,10 @@ mod tests {
         let full = place("more").make_directory();
         assert!(matches!(full, Err(UploadError::Full)));
         // One that replaces another counts instead of it, once it is whole; one given up does not.
-        uploads.give_back(NAME);
+        uploads.free(NAME);
         drop(begin("a").unwrap());
         begin("a").unwrap().finish().unwrap();
         drop(begin("c").unwrap());
-        assert!(uploads.take_room(NAME + 10));
+        assert!(uploads.take_room(None, NAME + 10));
     }
 }

@@ -1,7 +1,7 @@
 //! What all uploads to one directory have in common: who writes which unfinished file, how long those
 //! that nobody writes are kept, and how much clients may store.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
+use mpquic_proxy::shares::Taker;
 use tokio::sync::oneshot;
 
 use crate::files::beneath::{Root, options};
@@ -39,6 +40,10 @@ struct State {
     kept: VecDeque<Kept>,
     /// Bytes that may still be stored.
     room: u64,
+    /// The limit of each client, bytes.
+    quota: u64,
+    /// Stored bytes of each client.
+    stored: BTreeMap<Taker, u64>,
 }
 
 #[derive(Debug)]
@@ -47,8 +52,9 @@ struct Kept {
     /// Its directory, beneath the root.
     directory: PathBuf,
     token: Token,
-    /// What it counts for.
+    /// The counted bytes, and their client.
     bytes: u64,
+    taker: Option<Taker>,
 }
 
 /// The right to write an unfinished file.
@@ -67,8 +73,15 @@ impl Claim {
     }
 
     /// The file stays for a while: its client may resume.
-    pub(crate) fn keep(&self, directory: PathBuf, bytes: u64) {
-        self.uploads.keep(directory, self.token.clone(), bytes);
+    pub(crate) fn keep(&self, directory: PathBuf, taker: Option<Taker>, bytes: u64) {
+        let kept = Kept {
+            since: clock::now(),
+            directory,
+            token: self.token.clone(),
+            bytes,
+            taker,
+        };
+        self.uploads.keep(kept);
     }
 }
 
@@ -82,6 +95,34 @@ impl Drop for Claim {
     }
 }
 
+impl State {
+    /// Counts bytes for a client; false beyond its quota. Without a quota no client is remembered.
+    fn charge(&mut self, taker: Option<&Taker>, bytes: u64) -> bool {
+        let Some(taker) = taker.filter(|_| self.quota < u64::MAX) else {
+            return true;
+        };
+        let stored = self.stored.get(taker).copied().unwrap_or_default();
+        let stored = stored.saturating_add(bytes);
+        let may = stored <= self.quota;
+        if may {
+            self.stored.insert(taker.clone(), stored);
+        }
+        may
+    }
+
+    fn discharge(&mut self, taker: Option<&Taker>, bytes: u64) {
+        let Some(taker) = taker else {
+            return;
+        };
+        if let Some(stored) = self.stored.get_mut(taker) {
+            *stored = stored.saturating_sub(bytes);
+            if *stored == 0 {
+                self.stored.remove(taker);
+            }
+        }
+    }
+}
+
 impl Uploads {
     /// Clients may store so many bytes in all.
     pub(crate) fn new(root: PathBuf, room: u64) -> Arc<Self> {
@@ -90,6 +131,8 @@ impl Uploads {
             count: 0,
             kept: VecDeque::new(),
             room,
+            quota: u64::MAX,
+            stored: BTreeMap::new(),
         };
         Arc::new(Self {
             root,
@@ -117,38 +160,61 @@ impl Uploads {
         }
     }
 
-    /// Counts bytes that are stored; false if that were too many.
-    pub(crate) fn take_room(&self, bytes: u64) -> bool {
-        let mut state = self.state();
-        let left = state.room.checked_sub(bytes);
-        state.room = left.unwrap_or(state.room);
-        left.is_some()
+    /// Sets the limit of each client.
+    pub(crate) fn set_quota(&self, bytes: u64) {
+        self.state().quota = bytes;
     }
 
-    /// Counts bytes that are not stored any more.
-    pub(crate) fn give_back(&self, bytes: u64) {
+    /// Counts bytes, for a client if there is one; false beyond a limit.
+    pub(crate) fn take_room(&self, taker: Option<&Taker>, bytes: u64) -> bool {
+        let mut state = self.state();
+        let Some(left) = state.room.checked_sub(bytes) else {
+            return false;
+        };
+        let may = state.charge(taker, bytes);
+        if may {
+            state.room = left;
+        }
+        may
+    }
+
+    /// Undoes the count of bytes that a client did not store.
+    pub(crate) fn give_back(&self, taker: Option<&Taker>, bytes: u64) {
+        self.free(bytes);
+        self.state().discharge(taker, bytes);
+    }
+
+    /// Counts bytes of a removed file. The quota of its client stays: otherwise a client could gain quota by
+    /// replacing files of other clients.
+    pub(crate) fn free(&self, bytes: u64) {
         let mut state = self.state();
         state.room = state.room.saturating_add(bytes);
     }
 
-    fn keep(&self, directory: PathBuf, token: Token, bytes: u64) {
+    fn keep(&self, kept: Kept) {
         let mut state = self.state();
-        state.kept.retain(|kept| kept.token != token);
-        state.kept.push_back(Kept {
-            since: clock::now(),
-            directory,
-            token,
-            bytes,
-        });
+        state.kept.retain(|other| other.token != kept.token);
+        state.kept.push_back(kept);
         let excess = state.kept.len() > MAX_KEPT;
         let oldest = excess.then(|| state.kept.pop_front()).flatten();
         drop(state);
         self.remove(oldest.into_iter().collect());
     }
 
-    /// A client resumes: what the file counts for is its again.
-    pub(crate) fn resume(&self, token: &Token) {
-        self.state().kept.retain(|kept| kept.token != *token);
+    /// A client resumes an upload, and takes over its bytes. False if they exceed the quota of the client.
+    pub(crate) fn resume(&self, token: &Token, taker: Option<&Taker>) -> bool {
+        let mut state = self.state();
+        let Some(index) = state.kept.iter().position(|kept| kept.token == *token) else {
+            return true;
+        };
+        let (before, bytes) = (state.kept[index].taker.clone(), state.kept[index].bytes);
+        state.discharge(before.as_ref(), bytes);
+        if !state.charge(taker, bytes) {
+            state.charge(before.as_ref(), bytes);
+            return false;
+        }
+        state.kept.remove(index);
+        true
     }
 
     /// Removes what has waited for too long.
@@ -169,7 +235,7 @@ impl Uploads {
             // Gone already, or in a directory that is: all the better.
             let directory = Root::open(&self.root).and_then(|root| root.directory(&kept.directory));
             let _ = directory.and_then(|directory| directory.remove_file(kept.token.file_name()));
-            self.give_back(kept.bytes);
+            self.give_back(kept.taker.as_ref(), kept.bytes);
         }
     }
 
@@ -211,8 +277,14 @@ impl Uploads {
         match Token::of_file(name).filter(|_| is_young) {
             Some(token) => {
                 let bytes = NAME.saturating_add(metadata.len());
-                self.take_room(bytes);
-                self.keep(path.to_owned(), token, bytes);
+                self.take_room(None, bytes);
+                self.keep(Kept {
+                    since: clock::now(),
+                    directory: path.to_owned(),
+                    token,
+                    bytes,
+                    taker: None,
+                });
                 Ok(())
             }
             None => directory.remove_file_or_symlink(name),
@@ -271,15 +343,38 @@ mod tests {
         for _ in 0..MAX_KEPT + 2 {
             let token = Token::new().unwrap();
             fs::write(root.path().join(token.file_name()), "1").unwrap();
-            assert!(uploads.take_room(1));
-            uploads.claim(token.clone()).keep(PathBuf::new(), 1);
+            assert!(uploads.take_room(None, 1));
+            uploads.claim(token.clone()).keep(PathBuf::new(), None, 1);
             kept.push(token.file_name());
         }
         let mut expected = kept.split_off(2);
         expected.sort();
         assert_eq!(names(root.path()), expected);
-        assert!(uploads.take_room(1000 - MAX_KEPT as u64));
-        assert!(!uploads.take_room(1));
+        assert!(uploads.take_room(None, 1000 - MAX_KEPT as u64));
+        assert!(!uploads.take_room(None, 1));
+    }
+
+    #[test]
+    fn each_client_has_a_quota() {
+        let uploads = Uploads::new(PathBuf::new(), 1000);
+        uploads.set_quota(100);
+        let [alice, bob] = ["alice", "bob"].map(|name| Taker::User(name.into()));
+        let take = |taker: &Taker, bytes| uploads.take_room(Some(taker), bytes);
+        assert!(take(&alice, 100) && !take(&alice, 1) && take(&bob, 60));
+        // The replaced file may belong to another client.
+        uploads.free(100);
+        assert!(!take(&alice, 1));
+        uploads.give_back(Some(&alice), 40);
+        assert!(take(&alice, 40) && !take(&alice, 1));
+        // The client that resumes an upload has its bytes.
+        let token = Token::new().unwrap();
+        uploads
+            .claim(token.clone())
+            .keep(PathBuf::new(), Some(alice.clone()), 50);
+        assert!(!uploads.resume(&token, Some(&bob)), "he has 60");
+        uploads.give_back(Some(&bob), 20);
+        assert!(uploads.resume(&token, Some(&bob)));
+        assert!(!take(&bob, 11) && take(&bob, 10) && take(&alice, 50) && !take(&alice, 1));
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, Uri};
 
+use crate::client::secrets::SecretsArgs;
 use crate::get::json::Json;
 use crate::options::examples;
 use crate::options::preference::Preference;
@@ -45,6 +46,8 @@ pub(crate) struct Get {
     /// Add this header field to requests, or replace it; repeat for several
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = parse_field)]
     pub(crate) header: Vec<(HeaderName, HeaderValue)>,
+    #[command(flatten)]
+    pub(crate) secrets: SecretsArgs,
     /// Method of the requests; HEAD prints status and header fields. Only GET and HEAD are retried
     #[arg(short = 'X', long, value_name = "NAME", default_value = "GET")]
     pub(crate) method: Method,

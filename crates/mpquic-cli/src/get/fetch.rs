@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, Uri};
 use crate::client::protocol::{Ask, RequestError};
 use crate::client::redirect;
 use crate::client::retry::Retry;
+use crate::client::secrets::Secrets;
 use crate::client::session::{Connected, Sessions};
 use crate::get::download::{Download, Ended, Treatment};
 use crate::get::sink::Destination;
@@ -20,6 +21,7 @@ use crate::report::{Counters, Report, size};
 pub(crate) struct Plan {
     pub(crate) method: Method,
     pub(crate) fields: HeaderMap,
+    pub(crate) secrets: Secrets,
     pub(crate) treatment: Treatment,
     /// How long to try again while nothing arrives.
     pub(crate) retry: Duration,
@@ -52,6 +54,7 @@ impl Fetch<'_> {
             fields: plan.fields.clone(),
             ..Ask::get(self.url)
         };
+        plan.secrets.add_to(self.url, &mut ask.fields);
         let mut retry = Retry::new(plan.retry, clock::now());
         let mut redirects = 0;
         // A server that cannot be reached at all is reported at once; the URL may be wrong.

@@ -170,6 +170,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
     Ok(Plan {
         method: args.method.clone(),
         fields: args.header.iter().cloned().collect(),
+        secrets: args.secrets.read()?,
         treatment: Treatment {
             left: Left::default(),
             quiet: args.quiet || parallel > 1 || args.recursive || args.live.is_shown(),

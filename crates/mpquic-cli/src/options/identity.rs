@@ -151,13 +151,14 @@ impl Identity {
         Ok(Some((chain, key)))
     }
 
-    /// A configuration with it for TCP.
+    /// A configuration with it for TCP. Clients need a certificate of `clients`, if there are such.
     pub(crate) fn tls(
         &self,
         tls: TlsArgs,
         alpn: &[&[u8]],
+        clients: Option<RootCertStore>,
     ) -> Result<Arc<rustls::ServerConfig>, Failure> {
-        Ok(Arc::new(self.tls_config(tls, alpn, None)?))
+        Ok(Arc::new(self.tls_config(tls, alpn, clients)?))
     }
 
     /// The common part of both configurations.

@@ -1,6 +1,7 @@
 //! The options that several commands share.
 
 pub(crate) mod cost;
+pub(crate) mod credentials;
 pub(crate) mod drill;
 pub(crate) mod examples;
 pub(crate) mod hosts;

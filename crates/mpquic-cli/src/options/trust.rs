@@ -281,7 +281,10 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
-pub(crate) fn roots_in(option: &str, path: &Path) -> Result<RootCertStore, Failure> {
+/// Certificates that others are checked by.
+pub(crate) type Roots = RootCertStore;
+
+pub(crate) fn roots_in(option: &str, path: &Path) -> Result<Roots, Failure> {
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("{option} {}: {error}", path.display()))
     };

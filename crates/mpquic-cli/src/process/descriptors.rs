@@ -15,31 +15,19 @@ pub(crate) fn raise() {
     }
 }
 
-/// Number of descriptors for one user: `wanted`, and at most a quarter of the limit, so that other
-/// users find some.
-pub(crate) fn share(wanted: usize) -> usize {
+/// Number of flows for which there are sockets: three quarters of the limit, so that new connections, files
+/// and logs find some.
+pub(crate) fn for_flows() -> usize {
     #[cfg(unix)]
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     #[cfg(not(unix))]
     let limit = u64::MAX;
-    share_of(limit, wanted)
-}
-
-fn share_of(limit: u64, wanted: usize) -> usize {
-    let share = usize::try_from(limit / 4).unwrap_or(usize::MAX).max(1);
-    wanted.min(share)
+    usize::try_from(limit / 4 * 3).unwrap_or(usize::MAX).max(1)
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_user_leaves_three_quarters_to_others() {
-        assert_eq!(share_of(1024, 16_384), 256);
-        assert_eq!(share_of(1 << 20, 16_384), 16_384);
-        assert_eq!(share_of(2, 7), 1);
-    }
 
     #[test]
     fn the_soft_limit_rises_to_the_hard_limit() {
@@ -49,6 +37,6 @@ mod tests {
         setrlimit(Resource::Nofile, limit).unwrap();
         raise();
         assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
-        assert_eq!(share(usize::MAX), share_of(most, usize::MAX));
+        assert_eq!(for_flows() as u64, (most / 4 * 3).max(1));
     }
 }

@@ -1,17 +1,16 @@
 //! The options of `mpquic proxy`.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use http::Uri;
-use mpquic_proxy::{ClassRule, Credential, Entrance, Nat64Prefix, Rule, Target};
+use mpquic_proxy::{ClassRule, Entrance, Nat64Prefix, Rule, Target};
 
 use crate::options::parse_url;
 use crate::options::preference::Preference;
 use crate::options::reach::Reach;
-use crate::process::failure::{Cause, Failure};
 use crate::proxy::status::{ProxyStatus, StatusSocket};
 #[cfg(target_os = "linux")]
 use crate::proxy::tun::{ProxyDown, TunArgs};
@@ -205,35 +204,6 @@ impl FromStr for Forward {
     }
 }
 
-/// Reads the credentials of a file, one on each line; lines that begin with `#` are comments.
-pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Cause::File.failed(format_args!("cannot read {}: {error}", path.display()))
-    })?;
-    let lines = (text.lines().map(str::trim).enumerate())
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let credentials: Result<Vec<_>, _> = lines
-        .map(|(number, line)| {
-            // The line itself is secret.
-            line.parse::<Credential>().map_err(|error| {
-                let path = path.display();
-                Failure::usage(format!(
-                    "--credentials {path}, line {}: {error}",
-                    number + 1
-                ))
-            })
-        })
-        .collect();
-    let credentials = credentials?;
-    match credentials.is_empty() {
-        true => Err(Failure::usage(format!(
-            "--credentials {}: no line with `basic NAME:PASSWORD` or `bearer TOKEN`",
-            path.display()
-        ))),
-        false => Ok(credentials),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,23 +246,5 @@ mod tests {
         assert_eq!(parse_entrance("1080"), Ok(([127, 0, 0, 1], 1080).into()));
         assert_eq!(parse_entrance("0.0.0.0:1"), Ok(([0, 0, 0, 0], 1).into()));
         assert!(parse_entrance("localhost:1").is_err());
-    }
-
-    #[test]
-    fn credentials_are_read_and_not_told() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("users");
-        std::fs::write(&path, "# users\n\nbasic a:b\n bearer c \n").unwrap();
-        assert_eq!(read_credentials(&path).unwrap().len(), 2);
-        for text in ["", "# none", "basic a:b\nsecret"] {
-            std::fs::write(&path, text).unwrap();
-            let failure = read_credentials(&path).unwrap_err();
-            assert!(
-                failure.message().starts_with("--credentials"),
-                "{failure:?}"
-            );
-            assert!(!failure.message().contains("secret"));
-        }
-        assert!(read_credentials(&directory.path().join("none")).is_err());
     }
 }

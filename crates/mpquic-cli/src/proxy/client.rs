@@ -12,6 +12,7 @@ use mpquic_tokio::Connection;
 use crate::client::retry::Retry;
 use crate::client::session::{Purpose, Sessions};
 use crate::options::Alpn;
+use crate::options::credentials::read_credentials;
 use crate::options::hosts;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
@@ -19,7 +20,7 @@ use crate::process::screen;
 use crate::process::service_manager;
 #[cfg(target_os = "linux")]
 use crate::process::signals::Hangups;
-use crate::proxy::args::{Forward, ProxyClient, read_credentials};
+use crate::proxy::args::{Forward, ProxyClient};
 use crate::proxy::status::{Role, Status, TunnelRow};
 #[cfg(target_os = "linux")]
 use crate::proxy::tun::{self, Device, Proxy, failed as device_failed};

@@ -5,24 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_core::config::TransportOptions;
+use mpquic_proxy::shares::Taker;
 use mpquic_proxy::{
     Access, Credentials, MAX_FIELDS, Observe, Over, STREAMS_OF_STRANGERS, Server, ServerOptions,
 };
 
 use crate::options::Alpn;
+use crate::options::credentials::read_credentials;
 use crate::process::clock;
 use crate::process::descriptors;
 use crate::process::failure::Failure;
 use crate::process::screen;
 use crate::process::service_manager;
 use crate::process::signals::Hangups;
-use crate::proxy::args::{ProxyServer, read_credentials};
+use crate::proxy::args::ProxyServer;
 use crate::proxy::status::{Role, Status};
 use crate::serve;
 use crate::serve::access_log::Entry;
-use crate::serve::client_limits::{AddressLimits, Addresses};
 use crate::serve::endpoints::Endpoints;
 use crate::serve::http3::serve_requests;
+use crate::serve::limits;
 use crate::serve::observer::{Observer, Text};
 
 const ALPN: [&[u8]; 1] = [Alpn::H3.bytes()];
@@ -80,16 +82,16 @@ pub(crate) async fn run(
             "The certificate is self-signed. Use it with:\n  mpquic proxy client --pin {fingerprint} https://HOST:{port}"
         ));
     }
-    let addresses = Addresses::new(AddressLimits {
-        connections: Some(args.max_client_connections),
-        ..AddressLimits::default()
-    });
+    let connections = limits::connections(args.max_connections);
+    let of_client = u64::from(args.max_client_connections);
     let observer = server.observer.clone();
     let served = proxy.clone();
     let serve = move |address: std::net::SocketAddr, connection, draining| {
-        let (addresses, observer, proxy) = (addresses.clone(), observer.clone(), served.clone());
+        let (connections, observer, proxy) =
+            (connections.clone(), observer.clone(), served.clone());
         async move {
-            let Some(_counted) = addresses.connect(address.ip()) else {
+            let taker = Taker::new(None, address.ip());
+            let Some(held) = connections.try_take_of(&taker, 1, of_client) else {
                 return serve::turn_away(&connection);
             };
             let _observed = observer.on_connection(&connection);
@@ -97,10 +99,16 @@ pub(crate) async fn run(
             let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
             let http = Server::http();
             let answer = |request| {
-                let requests = requests.clone();
-                async move { requests.answer(request).await }
+                let (requests, in_use) = (requests.clone(), held.activity().begin_use());
+                async move {
+                    requests.answer(request).await;
+                    drop(in_use);
+                }
             };
-            serve_requests(&connection, http.build(quic), answer, draining).await
+            tokio::select! {
+                reason = serve_requests(&connection, http.build(quic), answer, draining) => reason,
+                () = held.gives_way() => serve::give_way(&connection),
+            }
         }
     };
     let (watched, observed) = (proxy.clone(), server.observer.clone());
@@ -165,18 +173,6 @@ async fn reload(
     }
 }
 
-/// Each flow has a socket: one user must not take all.
-fn max_flows(wanted: usize) -> usize {
-    let share = descriptors::share(wanted);
-    if share < wanted {
-        tracing::warn!(
-            "--max-flows {wanted}: only {share}, a quarter of the files that this process may have open \
-             (`ulimit -n`, LimitNOFILE of systemd)"
-        );
-    }
-    share
-}
-
 fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, Failure> {
     let access = match &args.credentials {
         Some(path) => Access::Users(Credentials::new(read_credentials(path)?)),
@@ -188,7 +184,8 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
     options.rules.deny = args.deny.clone();
     options.rules.only_allowed = args.only_allowed;
     options.rules.nat64 = args.nat64.clone();
-    options.max_flows = max_flows(args.max_flows as usize);
+    options.max_flows = args.max_flows as usize;
+    options.all_flows = descriptors::for_flows();
     options.flows_per_second = args.max_new_flows;
     options.connect_timeout = Duration::from_secs(args.target_timeout);
     options.classes = args.class.clone();
@@ -224,6 +221,9 @@ fn figures(proxy: &Server) -> String {
     let help = "UDP flows without an answer that ended to make room for new ones.";
     let name = "mpquic_proxy_displaced_udp_flows_total";
     text.figure(name, "counter", help, stats.displaced_udp);
+    let help = "Memory of requests that are being answered, open flows among them.";
+    let name = "mpquic_proxy_request_memory_bytes";
+    text.figure(name, "gauge", help, stats.request_memory);
     text.0
 }
 
@@ -294,6 +294,9 @@ mpquic_proxy_dropped_payloads_total 0
 # HELP mpquic_proxy_displaced_udp_flows_total UDP flows without an answer that ended to make room for new ones.
 # TYPE mpquic_proxy_displaced_udp_flows_total counter
 mpquic_proxy_displaced_udp_flows_total 0
+# HELP mpquic_proxy_request_memory_bytes Memory of requests that are being answered, open flows among them.
+# TYPE mpquic_proxy_request_memory_bytes gauge
+mpquic_proxy_request_memory_bytes 0
 ";
         assert_eq!(figures(&Server::new(options)), expected);
     }

@@ -14,6 +14,7 @@ use futures_util::stream::{self, StreamExt};
 use http::Uri;
 use tokio::time::MissedTickBehavior;
 
+use crate::client::secrets::{Secrets, SecretsArgs};
 use crate::client::session::{Purpose, Sessions};
 use crate::client::weight::{Weight, parse_weight};
 use crate::files::directory_page::{Kind, Listed};
@@ -58,6 +59,8 @@ pub(crate) struct Put {
     /// Send up to N files at a time, over one connection
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     parallel: u16,
+    #[command(flatten)]
+    secrets: SecretsArgs,
     #[command(flatten)]
     reach: Reach,
     #[command(flatten)]
@@ -105,7 +108,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
             costs: &args.preference.cost,
         },
     )?;
-    let sending = sending(&args, &sessions);
+    let sending = sending(&args, &sessions, args.secrets.read()?);
     let title = &args.url;
     let live = args.live.view(title, Direction::Sending);
     let sent = beside(live, || sessions.shown(), send_all(&args, &sending, &items));
@@ -128,9 +131,10 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
 }
 
 /// How files are sent, as the options say.
-fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>) -> Sending<'a> {
+fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>, secrets: Secrets) -> Sending<'a> {
     Sending {
         sessions,
+        secrets,
         retry: Duration::from_secs(args.patience.retry_time),
         stall: args.patience.stall.limit(),
         quiet: args.quiet,

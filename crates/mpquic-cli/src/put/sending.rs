@@ -21,6 +21,7 @@ use crate::client::knock;
 use crate::client::protocol::{Ask, Body as _, Client as _, RequestError};
 use crate::client::requests::AnyClient;
 use crate::client::retry::{Reached, Retry};
+use crate::client::secrets::Secrets;
 use crate::client::session::{Connected, Sessions};
 use crate::files::attributes::Attributes;
 use crate::files::directory_page::Listed;
@@ -44,6 +45,8 @@ const MAX_LIST: usize = 16 << 20;
 /// The common part of all files.
 pub(crate) struct Sending<'a> {
     pub(crate) sessions: &'a Sessions<'a>,
+    /// Credentials for servers.
+    pub(crate) secrets: Secrets,
     /// How long to try again while nothing is sent.
     pub(crate) retry: Duration,
     /// Give a request up if nothing goes on for so long.
@@ -207,6 +210,7 @@ impl Sending<'_> {
             method,
             ..Ask::get(&directory.url)
         };
+        self.secrets.add_to(&directory.url, &mut ask.fields);
         let here = directory.here.as_ref();
         if let Some(metadata) = here.and_then(|here| std::fs::metadata(here).ok()) {
             Attributes::of_file(&metadata).add_to(&mut ask.fields);
@@ -232,6 +236,7 @@ impl Sending<'_> {
     async fn try_to_list(&self, tries: &mut Tries, url: &Uri) -> Result<Vec<Listed>, Unsent> {
         let (_connected, client) = self.client(tries, url).await?;
         let mut ask = Ask::get(url);
+        self.secrets.add_to(url, &mut ask.fields);
         let json = HeaderValue::from_static("application/json");
         ask.fields.insert(ACCEPT, json);
         let read = async {
@@ -260,16 +265,18 @@ impl Sending<'_> {
     async fn resumed(
         &self,
         client: &http3::Client,
-        begun: Option<&Begun>,
+        (item, begun): (&Item, Option<&Begun>),
         body: &Input,
     ) -> Result<Option<(u64, Uri)>, RequestError> {
         let Some(begun) = begun.filter(|begun| begun.of == body.identity()) else {
             return Ok(None);
         };
-        let ask = Ask {
+        let mut ask = Ask {
             method: Method::HEAD,
             ..Ask::get(&begun.upload)
         };
+        // The upload is at the same server, even if its URL has another path.
+        self.secrets.add_to(&item.url, &mut ask.fields);
         match self.ask(client, &ask).await {
             Ok(fields) => {
                 let offset = resuming::offset_of(&fields);
@@ -302,12 +309,15 @@ impl Sending<'_> {
         };
         let flow = Flow {
             item,
+            secrets: &self.secrets,
             pace: self.pace.as_ref(),
             sent: &sent,
         };
         let result = {
             let send = async {
-                let resumed = self.resumed(&client, tries.begun.as_ref(), body).await?;
+                let resumed = self
+                    .resumed(&client, (item, tries.begun.as_ref()), body)
+                    .await?;
                 let ask = flow.begin(item, resumed, body).await?;
                 let left = body.length.map(|length| length - body.start);
                 let mut request = client.put(&ask, left).await?;
@@ -550,6 +560,7 @@ struct Sent<'a> {
 /// How a body is sent.
 struct Flow<'a> {
     item: &'a Item,
+    secrets: &'a Secrets,
     pace: Option<&'a Pace>,
     sent: &'a Sent<'a>,
 }
@@ -574,6 +585,7 @@ impl Flow<'_> {
         body: &mut Input,
     ) -> Result<Ask, Unsent> {
         let mut ask = Ask::get(&item.url);
+        self.secrets.add_to(&item.url, &mut ask.fields);
         body.attributes.add_to(&mut ask.fields);
         match resumed {
             Some((offset, upload)) => {

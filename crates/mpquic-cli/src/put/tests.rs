@@ -33,7 +33,7 @@ async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Resu
     let items = sources::items(&args.url, &args.files, args.recursive).unwrap();
     let purpose = Purpose::look(&args.url, &[Alpn::H3]);
     let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
-    let sending = sending(&args, &sessions);
+    let sending = sending(&args, &sessions, Secrets::default());
     let heard = Heard::begin();
     let result = soon(send_all(&args, &sending, &items)).await;
     let mut view = View::new(&items, args.quiet);

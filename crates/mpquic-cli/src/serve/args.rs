@@ -10,6 +10,7 @@ use crate::options::examples;
 use crate::report::live_terminal::LiveArgs;
 use crate::serve::limit_args::LimitArgs;
 use crate::serve::listening::Listening;
+use crate::serve::rights::RightsArgs;
 
 /// Serve the files of a directory
 ///
@@ -59,11 +60,12 @@ pub(crate) struct Serve {
     )]
     pub(crate) alt_svc: Option<Option<SocketAddr>>,
     /// Accept only clients with a certificate that one of the certificates in this file has issued, or that
-    /// is in the file itself (`mpquic get --client-cert`)
-    #[arg(long, value_name = "PEM", conflicts_with = "alt_svc")]
+    /// is in the file itself (`mpquic get --client-cert`). Each client is a user, called `certificate-` and the
+    /// first 8 digits of the SHA-256 of its certificate
+    #[arg(long, value_name = "PEM")]
     pub(crate) client_ca: Option<PathBuf>,
     /// Let PUT create and replace files in the directory. Everybody who can reach the server may do
-    /// that, unless --client-ca restricts the clients
+    /// that, or only users if there are users (--credentials, --client-ca, --allow)
     #[arg(long)]
     pub(crate) allow_put: bool,
     /// Refuse larger files, MiB
@@ -74,6 +76,13 @@ pub(crate) struct Serve {
     /// [default: no limit]
     #[arg(long, value_name = "MIB", requires = "allow_put", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) max_put_total: Option<u64>,
+    /// Limit what each user, or all strangers of one address, may store while the server runs, MiB,
+    /// counted like --max-put-total, but a replaced file is not subtracted. Beyond the limit, clients
+    /// get 507 Insufficient Storage [default: no limit]
+    #[arg(long, value_name = "MIB", requires = "allow_put", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) put_quota: Option<u64>,
+    #[command(flatten)]
+    pub(crate) rights: RightsArgs,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
     #[command(flatten)]

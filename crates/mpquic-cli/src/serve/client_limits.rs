@@ -1,10 +1,11 @@
-//! Limits for the clients of one address, over all their connections.
+//! Rates for the clients of one address, over all their connections.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mpquic_proxy::shares::Network;
 use tokio::time::Instant;
 
 use crate::rate::Rate;
@@ -34,7 +35,7 @@ pub(crate) struct Addresses {
 
 #[derive(Debug)]
 struct Known {
-    accounts: BTreeMap<u128, Account>,
+    accounts: BTreeMap<Network, Account>,
     /// When addresses without connections were last forgotten.
     swept: Instant,
 }
@@ -52,7 +53,7 @@ struct Account {
 #[derive(Debug)]
 pub(crate) struct AtAddress {
     addresses: Arc<Addresses>,
-    network: u128,
+    network: Network,
 }
 
 impl Addresses {
@@ -64,10 +65,10 @@ impl Addresses {
         Arc::new(Self { limits, known })
     }
 
-    /// A new connection of a proven address; `None` if the address has too many.
-    pub(crate) fn connect(self: &Arc<Self>, address: IpAddr) -> Option<AtAddress> {
+    /// A new connection of a proven address.
+    pub(crate) fn connect(self: &Arc<Self>, address: IpAddr) -> AtAddress {
         let now = Instant::now();
-        let network = network(address);
+        let network = Network::of(address);
         let allowed = self.limits.requests_per_second.unwrap_or_default();
         let mut known = self.lock();
         known.sweep(now);
@@ -77,15 +78,11 @@ impl Addresses {
             sent: Meter::new(now),
             left: now,
         });
-        let is_full = (self.limits.connections).is_some_and(|most| account.connections >= most);
-        if is_full {
-            return None;
-        }
         account.connections += 1;
-        Some(AtAddress {
+        AtAddress {
             addresses: self.clone(),
             network,
-        })
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -148,45 +145,12 @@ impl Drop for AtAddress {
     }
 }
 
-/// An IPv4 address, or the part of an IPv6 address that a client cannot choose.
-fn network(address: IpAddr) -> u128 {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(address) => address.to_bits() & !u128::from(u64::MAX),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
-    }
-
-    #[test]
-    fn addresses_of_one_network_are_one_client() {
-        let same = |a, b| network(ip(a)) == network(ip(b));
-        assert!(same("192.0.2.1", "::ffff:192.0.2.1"));
-        assert!(!same("192.0.2.1", "192.0.2.2"));
-        assert!(same("2001:db8::1", "2001:db8::ffff:0:0:2"));
-        assert!(!same("2001:db8::1", "2001:db8:0:1::1"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn connections_of_one_address_are_counted() {
-        let addresses = Addresses::new(AddressLimits {
-            connections: Some(2),
-            ..AddressLimits::default()
-        });
-        let connect = |address| addresses.connect(ip(address));
-        let first = connect("192.0.2.1").unwrap();
-        let _second = connect("192.0.2.1").unwrap();
-        assert!(connect("192.0.2.1").is_none());
-        let _other = connect("192.0.2.2").unwrap();
-        drop(first);
-        let _third = connect("192.0.2.1").unwrap();
-        assert!(connect("192.0.2.1").is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -196,7 +160,7 @@ mod tests {
             ..AddressLimits::default()
         });
         let answered = || {
-            let mut requests = (0..20).filter_map(|_| addresses.connect(ip("192.0.2.1")));
+            let mut requests = (0..20).map(|_| addresses.connect(ip("192.0.2.1")));
             let client = requests.by_ref().map(|client| client.may_request());
             client.filter(|may| *may).count()
         };
@@ -212,13 +176,13 @@ mod tests {
             ..AddressLimits::default()
         });
         let start = Instant::now();
-        let two = [(); 2].map(|()| addresses.connect(ip("192.0.2.1")).unwrap());
+        let two = [(); 2].map(|()| addresses.connect(ip("192.0.2.1")));
         for _ in 0..10 {
             two[0].pace(500_000).await;
             two[1].pace(500_000).await;
         }
         assert_eq!(start.elapsed().as_secs_f64().round(), 10.0);
-        let other = addresses.connect(ip("192.0.2.2")).unwrap();
+        let other = addresses.connect(ip("192.0.2.2"));
         let start = Instant::now();
         other.pace(100_000).await;
         assert!(start.elapsed() <= Duration::from_millis(100));
@@ -227,7 +191,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn addresses_are_forgotten() {
         let addresses = Addresses::new(AddressLimits::default());
-        let stays = addresses.connect(ip("192.0.2.1")).unwrap();
+        let stays = addresses.connect(ip("192.0.2.1"));
         for last in 2..200 {
             drop(addresses.connect(IpAddr::from([192, 0, 2, last])));
         }

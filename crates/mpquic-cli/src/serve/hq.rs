@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use http::HeaderMap;
 use mpquic_core::{ConnectionError, VarInt};
 use mpquic_tokio::{ReadError, RecvStream, SendStream};
 use tokio::sync::mpsc;
@@ -15,12 +16,14 @@ use crate::client::hq::{NOT_FOUND, SERVER_ERROR};
 use crate::process::clock;
 use crate::serve::drain::Draining;
 use crate::serve::drain::ENDS;
+use crate::serve::rights::Deed;
 use crate::serve::send_file::{Outlet, Over, QuicSession, Refusal, Session};
 
 /// Longest request line we read.
 const MAX_REQUEST: usize = 8 << 10;
 /// Application error codes of resets, named and numbered after HTTP's status codes. The client's side has two more.
 const BAD_REQUEST: u32 = 400;
+const FORBIDDEN: u32 = 403;
 const STALLED: u32 = 408;
 const ENDING: u32 = 503;
 /// The client has cancelled its request. Many servers write this status into their logs.
@@ -98,6 +101,7 @@ fn reset_code(refusal: Refusal) -> Option<u32> {
     match refusal {
         Refusal::BadRequest => Some(BAD_REQUEST),
         Refusal::NotFound => Some(NOT_FOUND),
+        Refusal::Forbidden => Some(FORBIDDEN),
         Refusal::TooMany => Some(TOO_MANY),
         Refusal::Stalled => Some(STALLED),
         Refusal::Failed => Some(SERVER_ERROR),
@@ -133,9 +137,15 @@ impl Request {
     async fn answer(mut self) {
         let session = self.session.clone();
         let began = clock::now();
+        let Some(memory) = session.limits.request() else {
+            let _is_open = self.send.reset(VarInt::from_u32(TOO_MANY));
+            return;
+        };
         let result = match self.read_target().await {
             Ok(target) => {
-                let sent = self.send_file(&target).await;
+                let _in_use = session.limits.in_use();
+                let sent = memory.keep(self.send_file(&target)).await;
+                let sent = sent.unwrap_or_else(|stalled| Err(stalled.into()));
                 let outcome = match sent {
                     Ok(bytes) => format!("{bytes} bytes"),
                     Err(Refusal::Stalled) => "given up, the client reads nothing".to_owned(),
@@ -149,6 +159,7 @@ impl Request {
                     method: "GET",
                     target: &target,
                     protocol: "HTTP/0.9",
+                    user: session.caller.certificate.clone(),
                     status: status(&sent),
                     bytes: sent.as_ref().copied().unwrap_or(0),
                     began,
@@ -204,9 +215,20 @@ impl Request {
         if !session.limits.may_request() {
             return Err(Refusal::TooMany);
         }
-        let _open = session.admit(self).await?;
-        let mut content = session.open(target).await?;
-        let sent = session.send(self, &mut content).await?;
+        // HTTP/0.9 has no header fields: only the connection can name the user.
+        let looked = session.rights.look(
+            &session.caller,
+            session.client,
+            &HeaderMap::new(),
+            (Deed::Read, target),
+        );
+        let user = looked.map_err(|_| Refusal::Forbidden)?;
+        let open = session.admit(self, user.as_deref()).await?;
+        let sending = async {
+            let mut content = session.open(target).await?;
+            session.send(self, &mut content, &open).await
+        };
+        let sent = open.keep(sending).await?;
         self.send.finish().map_err(|_| Refusal::Gone)?;
         Ok(sent)
     }
@@ -383,7 +405,6 @@ mod tests {
     async fn slowest_client_gives_way_at_the_file_limit() {
         let limits = Limits {
             files: 1,
-            stall_when_full: Duration::from_millis(100),
             ..Limits::default()
         };
         let served = serve(Anything::new(1 << 20), limits);

@@ -162,6 +162,18 @@ async fn reject<B: Buf>(request: Request<B>) {
 
 /// Receives a request and answers it.
 async fn receive(session: &QuicSession, priorities: &Priorities, request: Request<Body>) {
+    // A dropped request is reset.
+    if let Some(memory) = session.limits.request() {
+        let answered = Box::pin(receive_with_memory(session, priorities, request));
+        let _gave_way = memory.keep(answered).await;
+    }
+}
+
+async fn receive_with_memory(
+    session: &QuicSession,
+    priorities: &Priorities,
+    request: Request<Body>,
+) {
     let (request, stream) = match session.limits.progress(request.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(StreamError::RemoteTerminate { .. })) => {
@@ -170,6 +182,7 @@ async fn receive(session: &QuicSession, priorities: &Priorities, request: Reques
         // Dropped, and so reset. What else is wrong with it, the client was told by h3.
         Ok(Err(_)) | Err(_) => return,
     };
+    let _in_use = session.limits.in_use();
     let watch = watch(&session.connection, &stream);
     priorities.set(stream.id(), Priority::of_request(request.headers()));
     let (send, mut recv) = stream.split();

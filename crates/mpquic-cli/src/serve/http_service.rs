@@ -8,17 +8,18 @@ use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, RETRY_AFTER, VARY,
-    X_CONTENT_TYPE_OPTIONS,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 
-use crate::files::directory_page::{json, page};
+use crate::files::directory_page::{Form, Page};
 use crate::files::selection::{Selection, Version};
-use crate::files::{Listing, OpenContent, OpenError, is_well_formed, path_of};
+use crate::files::{LISTING_MEMORY, OpenContent, OpenError, is_well_formed, path_of};
 use crate::process::clock;
-use crate::serve::http_upload::{Change, RequestBody};
-use crate::serve::limits::OpenFile;
+use crate::serve::http_upload::{Change, Client, RequestBody};
+use crate::serve::limits::{Memory, OpenFile};
+use crate::serve::rights::{Deed, Denied};
 use crate::serve::send_file::{Exchange, Over, Refusal, Session};
 use crate::text::percent::{percent_decode, percent_encode};
 use crate::text::times;
@@ -47,19 +48,37 @@ pub(crate) async fn answer(
         session,
         request,
         exchange,
+        user: None,
     };
     let outcome = answer.run(body).await;
-    log(session, request, protocol, &outcome, began);
+    let user = answer.user;
+    let told = Told {
+        protocol,
+        began,
+        user,
+    };
+    log(session, request, told, &outcome);
     outcome.map(|_| ())
+}
+
+/// The parts of a log line besides the request and its outcome.
+struct Told {
+    protocol: &'static str,
+    began: Instant,
+    user: Option<String>,
 }
 
 fn log(
     session: &Session,
     request: &Request<()>,
-    protocol: &'static str,
+    told: Told,
     outcome: &Result<(StatusCode, u64), Refusal>,
-    began: Instant,
 ) {
+    let Told {
+        protocol,
+        began,
+        user,
+    } = told;
     let what: &dyn Display = match outcome {
         Ok((status, bytes)) => &format!("{}, {bytes} bytes", status.as_u16()),
         Err(Refusal::Stalled) => &"given up, the client reads nothing",
@@ -76,6 +95,7 @@ fn log(
             .path_and_query()
             .map_or(path, PathAndQuery::as_str),
         protocol,
+        user,
         status: answered.map(|(status, _)| status.as_u16()),
         bytes: answered.map_or(0, |(_, bytes)| *bytes),
         began,
@@ -85,8 +105,8 @@ fn log(
 /// What a request's path leads to.
 enum Found {
     File(OpenContent),
-    /// The list of a directory; `None` for HEAD.
-    Directory(Option<Listing>),
+    /// The page of a directory with its memory; `None` for HEAD.
+    Directory(Option<(Page, Memory)>),
     /// A directory, but the path does not end with a slash: links on its page would lead astray.
     WithoutSlash,
 }
@@ -96,6 +116,8 @@ struct Answer<'a, E> {
     session: &'a Session,
     request: &'a Request<()>,
     exchange: &'a mut E,
+    /// The user, once known.
+    user: Option<String>,
 }
 
 impl<E: Exchange> Answer<'_, E> {
@@ -121,33 +143,55 @@ impl<E: Exchange> Answer<'_, E> {
             return self.text(response, "the path is not valid\n").await;
         }
         let session = self.session;
-        let open = session.admit(self.exchange).await?;
-        if let Some(change) = change {
-            return self.change(&change, body).await;
+        let deed = match change {
+            Some(_) => Deed::Write,
+            None => Deed::Read,
+        };
+        let (fields, path) = (self.request.headers(), self.request.uri().path());
+        let asked = (deed, path);
+        match session
+            .rights
+            .look(&session.caller, session.client, fields, asked)
+        {
+            Ok(user) => self.user = user,
+            Err(denied) => return self.deny(denied).await,
         }
+        let open = session.admit(self.exchange, self.user.as_deref()).await?;
+        match change {
+            Some(change) => self.change(&change, body, &open).await,
+            None => open.keep(self.read(&open)).await,
+        }
+    }
+
+    /// Refuses a request for lack of rights, with the scheme of credentials or the time to wait.
+    async fn deny(&mut self, denied: Denied) -> Result<(StatusCode, u64), Refusal> {
+        let (response, told) = match denied {
+            Denied::Unknown => {
+                let response = status(StatusCode::UNAUTHORIZED)
+                    .header(
+                        WWW_AUTHENTICATE,
+                        "Basic realm=\"mpquic\", charset=\"UTF-8\"",
+                    )
+                    .header(WWW_AUTHENTICATE, "Bearer");
+                (response, "the credentials of a user are wanted\n")
+            }
+            Denied::Wait(seconds) => {
+                let response = status(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, seconds);
+                (response, "too many wrong credentials\n")
+            }
+            Denied::Forbidden(user) => {
+                self.user = user;
+                (status(StatusCode::FORBIDDEN), "you may not do that\n")
+            }
+        };
+        self.text(response, told).await
+    }
+
+    /// Answers a request that changes nothing.
+    async fn read(&mut self, open: &OpenFile) -> Result<(StatusCode, u64), Refusal> {
         match self.find().await {
             Ok(Found::File(content)) => self.file(content, open).await,
-            Ok(Found::Directory(listing)) => {
-                // The page counts as an open file while it waits in memory.
-                let _open = open;
-                let response = status(StatusCode::OK)
-                    .header(CACHE_CONTROL, "no-cache")
-                    .header(VARY, ACCEPT.as_str());
-                if self.wants_json() {
-                    let response = response.header(CONTENT_TYPE, JSON);
-                    let list = listing.as_ref().map(json);
-                    return self.maybe_page(response, list).await;
-                }
-                let path = self.request.uri().path();
-                let page = listing.as_ref().map(|listing| page(path, listing));
-                let response = response
-                    .header(CONTENT_TYPE, "text/html; charset=utf-8")
-                    .header(
-                        CONTENT_SECURITY_POLICY,
-                        "default-src 'none'; style-src 'unsafe-inline'",
-                    );
-                self.maybe_page(response, page).await
-            }
+            Ok(Found::Directory(page)) => self.directory(page, open).await,
             Ok(Found::WithoutSlash) => {
                 let response = status(StatusCode::MOVED_PERMANENTLY);
                 let response = response.header(LOCATION, with_slash(self.request.uri().path()));
@@ -171,10 +215,14 @@ impl<E: Exchange> Answer<'_, E> {
         &mut self,
         change: &Change,
         body: &mut impl RequestBody,
+        open: &OpenFile,
     ) -> Result<(StatusCode, u64), Refusal> {
-        let session = self.session;
+        let client = Client {
+            session: self.session,
+            user: self.user.as_deref(),
+        };
         let taken = change
-            .run(session, self.request, self.exchange, body)
+            .run(client, self.request, (&mut *self.exchange, body), open)
             .await?;
         let response = taken.add_fields(status(taken.status()));
         match taken.told() {
@@ -219,43 +267,72 @@ impl<E: Exchange> Answer<'_, E> {
         }
     }
 
-    /// The list of the directory. HEAD reads nothing, because it costs the client nearly nothing.
-    async fn list(&self) -> Result<Option<Listing>, Refusal> {
+    /// The page of the directory. HEAD reads nothing, because it costs the client nearly nothing.
+    async fn list(&self) -> Result<Option<(Page, Memory)>, Refusal> {
         let source = self.session.source.clone();
         let target = self.request.uri().path_and_query();
         let path = target.map_or("/", |target| target.as_str()).to_owned();
-        let is_head = self.request.method() == Method::HEAD;
-        let listed = tokio::task::spawn_blocking(move || match is_head {
-            true => source
-                .is_directory(&path)
-                .then_some(None)
-                .ok_or(OpenError::NotFound),
-            false => source.list(&path).map(Some),
-        });
-        Ok(listed.await.map_err(std::io::Error::other)??)
+        if self.request.method() == Method::HEAD {
+            let is_there = tokio::task::spawn_blocking(move || source.is_directory(&path)).await;
+            return match is_there.map_err(std::io::Error::other)? {
+                true => Ok(None),
+                false => Err(Refusal::NotFound),
+            };
+        }
+        let limits = &self.session.limits;
+        let memory = limits.progress(limits.memory(LISTING_MEMORY)).await?;
+        let form = match self.wants_json() {
+            true => Form::Json,
+            false => Form::Html,
+        };
+        let page = move || {
+            let listing = source.list(&path)?;
+            Ok::<_, OpenError>(Page::new(form, &path, listing))
+        };
+        let made = tokio::task::spawn_blocking(page).await;
+        let page = made.map_err(std::io::Error::other)??;
+        memory.shrink(page.memory());
+        Ok(Some((page, memory)))
     }
 
     /// A page, or only its header fields for HEAD.
-    async fn maybe_page(
+    async fn directory(
         &mut self,
-        response: response::Builder,
-        page: Option<String>,
+        page: Option<(Page, Memory)>,
+        open: &OpenFile,
     ) -> Result<(StatusCode, u64), Refusal> {
-        match page {
-            Some(page) => self.page(response, page.into()).await,
-            None => {
-                let code = self
-                    .head(response.header(X_CONTENT_TYPE_OPTIONS, "nosniff"))
-                    .await?;
-                self.finish(code, 0).await
-            }
-        }
+        let response = status(StatusCode::OK)
+            .header(CACHE_CONTROL, "no-cache")
+            .header(VARY, ACCEPT.as_str())
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+        let response = match self.wants_json() {
+            true => response.header(CONTENT_TYPE, JSON),
+            false => response
+                .header(CONTENT_TYPE, "text/html; charset=utf-8")
+                .header(
+                    CONTENT_SECURITY_POLICY,
+                    "default-src 'none'; style-src 'unsafe-inline'",
+                ),
+        };
+        let Some((mut page, memory)) = page else {
+            let code = self.head(response).await?;
+            return self.finish(code, 0).await;
+        };
+        let length = page.length();
+        let response = response.header(CONTENT_LENGTH, length);
+        let session = self.session;
+        let sending = async {
+            let code = self.head(response).await?;
+            session.send_page(self.exchange, &mut page, open).await?;
+            self.finish(code, length).await
+        };
+        memory.keep(sending).await?
     }
 
     async fn file(
         &mut self,
         mut content: OpenContent,
-        _open: OpenFile,
+        open: &OpenFile,
     ) -> Result<(StatusCode, u64), Refusal> {
         let whole = content.length;
         let version = Version::new(whole, content.modified);
@@ -305,7 +382,7 @@ impl<E: Exchange> Answer<'_, E> {
         }
         // A growing file is sent up to its announced length.
         let session = self.session;
-        let sent = session.send(self.exchange, &mut content).await?;
+        let sent = session.send(self.exchange, &mut content, open).await?;
         self.finish(code, sent).await
     }
 
@@ -401,8 +478,9 @@ mod tests {
     use super::*;
     use crate::files::Directory;
     use crate::serve::access_log::{AccessLog, Format};
-    use crate::serve::limits::{Client, Limits, Shared};
+    use crate::serve::limits::{self, Limits, Shared};
     use crate::serve::observer::Observer;
+    use crate::serve::rights::{Caller, Rights, RightsArgs, Table};
     use crate::serve::send_file::Outlet;
 
     /// What became of an answer.
@@ -465,9 +543,11 @@ mod tests {
         let log = AccessLog::open(log, Format::Common).unwrap();
         Session {
             source: Arc::new(source.max_upload(Some(1000))),
-            limits: Client::new(Shared::new(Limits::default()), address).unwrap(),
+            limits: limits::Client::new(Shared::new(Limits::default()), address).unwrap(),
             observer: Observer::new(Some(log)),
             client: address,
+            rights: Arc::new(Rights::open()),
+            caller: Caller::default(),
         }
     }
 
@@ -566,6 +646,60 @@ mod tests {
         );
         expected.push("\"GET /file HTTP/9\" - 0".to_owned());
         assert_eq!(lines(&session, log.path()), expected);
+    }
+
+    #[tokio::test]
+    async fn users_have_rights_and_others_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let users = directory.path().join("users");
+        fs::write(&users, "basic alice:wonderland\nbasic bob:builder").unwrap();
+        fs::create_dir(directory.path().join("alice")).unwrap();
+        let mut session = session(directory.path(), log.path());
+        let rules = ["users:r:/", "alice:rw:/alice/"];
+        let args = RightsArgs {
+            credentials: Some(users),
+            allow: rules.map(|rule| rule.parse().unwrap()).to_vec(),
+            has_certificates: false,
+        };
+        session.rights = Arc::new(Rights::new(Table::read(&args, true).unwrap()));
+        let shown = |text: &str| {
+            let credential: mpquic_proxy::Credential = text.parse().unwrap();
+            credential.to_field().to_str().unwrap().to_owned()
+        };
+        let [alice, bob, wrong] = [
+            "basic alice:wonderland",
+            "basic bob:builder",
+            "basic bob:guess",
+        ]
+        .map(shown);
+        for (method, shown, expected) in [
+            ("PUT", &alice, 201),
+            ("GET", &alice, 200),
+            ("GET", &bob, 200),
+            ("PUT", &bob, 403),
+            ("GET", &wrong, 401),
+            ("PUT", &String::new(), 401),
+        ] {
+            let (mut sent, mut upload) = (Sent::default(), Body(Some("content".into())));
+            let fields = [(http::header::AUTHORIZATION, shown.as_str())];
+            let fields = if shown.is_empty() { &[][..] } else { &fields };
+            let request = request(method, "/alice/file", fields);
+            answer(&session, &request, &mut sent, &mut upload)
+                .await
+                .unwrap();
+            let head = sent.head.unwrap();
+            assert_eq!(head.status().as_u16(), expected, "{method} {shown}");
+            let asked = head.headers().get_all(WWW_AUTHENTICATE).iter().count();
+            assert_eq!(asked, if expected == 401 { 2 } else { 0 });
+        }
+        session.observer.finish();
+        let text = fs::read_to_string(log.path()).unwrap();
+        let users: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.split(' ').nth(2))
+            .collect();
+        assert_eq!(users, ["alice", "alice", "bob", "bob", "-", "-"]);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::files::resuming::{self, PARTIAL};
 use crate::files::selection::{Selection, Version};
 use crate::files::unfinished::Token;
 use crate::files::upload::{Upload, UploadError};
-use crate::files::{OpenContent, OpenError};
-use crate::serve::limits::Window;
+use crate::files::{OpenContent, OpenError, Sent};
+use crate::serve::limits::OpenFile;
 use crate::serve::send_file::{Exchange, Refusal, Session};
 
 /// The method that makes a directory.
@@ -24,6 +24,24 @@ const BATCH: usize = 256 << 10;
 pub(crate) trait RequestBody: Send {
     /// Some of it, or `None` at its end.
     fn data(&mut self) -> impl Future<Output = Result<Option<Bytes>, Refusal>> + Send;
+}
+
+/// The client of a change.
+#[derive(Clone, Copy)]
+pub(crate) struct Client<'a> {
+    pub(crate) session: &'a Session,
+    /// The user, if known.
+    pub(crate) user: Option<&'a str>,
+}
+
+impl Client<'_> {
+    /// Attributes and owner of the file in a request.
+    fn sent(&self, request: &Request<()>) -> Sent {
+        Sent {
+            attributes: Attributes::of_fields(request.headers()),
+            taker: Some(self.session.limits.taker(self.user)),
+        }
+    }
 }
 
 /// A request that changes something.
@@ -52,20 +70,35 @@ impl Change {
 
     pub(crate) async fn run(
         &self,
-        session: &Session,
+        client: Client<'_>,
         request: &Request<()>,
-        exchange: &mut impl Exchange,
-        body: &mut impl RequestBody,
+        (exchange, body): (&mut impl Exchange, &mut impl RequestBody),
+        open: &OpenFile,
     ) -> Result<Taken, Refusal> {
+        let body = &mut Counted { body, open };
         match self {
-            Self::File => take(session, request, exchange, body).await,
-            Self::Directory => make_directory(session, request).await,
-            Self::Rest(token) => take_rest(session, request, token, body).await,
-            Self::Look(token) => match resume(session, request, token).await {
+            Self::File => take(client, request, exchange, body).await,
+            Self::Directory => make_directory(client, request).await,
+            Self::Rest(token) => take_rest(client, request, token, body).await,
+            Self::Look(token) => match resume(client, request, token).await {
                 Ok(upload) => Ok(Taken::Part(StatusCode::NO_CONTENT, upload.length())),
                 Err(error) => refused(error),
             },
         }
+    }
+}
+
+/// A body that counts as use of an open file, and ends when other clients need the file more.
+struct Counted<'a, B> {
+    body: &'a mut B,
+    open: &'a OpenFile,
+}
+
+impl<B: RequestBody> RequestBody for Counted<'_, B> {
+    async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+        let data = self.open.keep(self.body.data()).await?;
+        self.open.on_bytes(data.as_ref().map_or(0, Bytes::len));
+        Ok(data)
     }
 }
 
@@ -118,12 +151,12 @@ impl Taken {
 
 /// Receives the file that follows a request, and stores it.
 async fn take(
-    session: &Session,
+    client: Client<'_>,
     request: &Request<()>,
     exchange: &mut impl Exchange,
     body: &mut impl RequestBody,
 ) -> Result<Taken, Refusal> {
-    let fields = request.headers();
+    let (session, fields) = (client.session, request.headers());
     if fields.contains_key(CONTENT_RANGE) {
         // RFC 9110 section 14.5: it must not be taken for the whole.
         let told = "parts of files are not taken\n";
@@ -143,9 +176,9 @@ async fn take(
     }
     let is_resumable = exchange.has_interim() && resuming::is_wanted(fields, announced);
     let token = is_resumable.then(Token::new).transpose()?;
-    let (source, attributes) = (session.source.clone(), Attributes::of_fields(fields));
+    let (source, sent) = (session.source.clone(), client.sent(request));
     let (at, named) = (path.clone(), token.clone());
-    let begun = blocking(move || source.upload(&at, attributes, named)).await;
+    let begun = blocking(move || source.upload(&at, sent, named)).await;
     let upload = match begun {
         Ok(upload) => upload,
         Err(error) => return refused(error),
@@ -159,12 +192,12 @@ async fn take(
 
 /// Receives the rest of a file.
 async fn take_rest(
-    session: &Session,
+    client: Client<'_>,
     request: &Request<()>,
     token: &Token,
     body: &mut impl RequestBody,
 ) -> Result<Taken, Refusal> {
-    let fields = request.headers();
+    let (session, fields) = (client.session, request.headers());
     let kind = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     if kind != Some(PARTIAL.as_bytes()) {
         let told = "the rest of a file is application/partial-upload\n";
@@ -179,7 +212,7 @@ async fn take_rest(
         Err(refused) => return Ok(refused),
     };
     let most = session.source.max_upload().unwrap_or_default();
-    let upload = match resume(session, request, token).await {
+    let upload = match resume(client, request, token).await {
         Ok(upload) => upload,
         Err(error) => return refused(error),
     };
@@ -195,13 +228,16 @@ async fn take_rest(
 
 /// Takes an unfinished file from whoever writes it.
 async fn resume(
-    session: &Session,
+    client: Client<'_>,
     request: &Request<()>,
     token: &Token,
 ) -> Result<Upload, UploadError> {
-    let (source, path) = (session.source.clone(), request.uri().path().to_owned());
-    let (attributes, token) = (Attributes::of_fields(request.headers()), token.clone());
-    blocking(move || source.resume(&path, attributes, &token)).await
+    let (source, path) = (
+        client.session.source.clone(),
+        request.uri().path().to_owned(),
+    );
+    let (sent, token) = (client.sent(request), token.clone());
+    blocking(move || source.resume(&path, sent, &token)).await
 }
 
 /// Writes what comes, and gives the file its name at the end.
@@ -212,7 +248,7 @@ async fn receive(
     announced: Option<u64>,
     most: u64,
 ) -> Result<Taken, Refusal> {
-    let (mut ended, mut window) = (Ok(false), Window::new());
+    let mut ended = Ok(false);
     while let Ok(false) = ended {
         let mut batch = Vec::new();
         while batch.len() < BATCH && matches!(ended, Ok(false)) {
@@ -222,11 +258,7 @@ async fn receive(
                 () = upload.taken() => Err(Refusal::Gone),
             };
             match data {
-                Ok(Some(data)) => {
-                    batch.extend_from_slice(&data);
-                    let kept = session.limits.keeps_up(&mut window, data.len());
-                    ended = kept.map(|()| false).map_err(Refusal::from);
-                }
+                Ok(Some(data)) => batch.extend_from_slice(&data),
                 Ok(None) => ended = Ok(true),
                 Err(refusal) => ended = Err(refusal),
             }
@@ -263,10 +295,13 @@ async fn receive(
 }
 
 /// Makes a directory (MKCOL, RFC 4918 section 9.3).
-async fn make_directory(session: &Session, request: &Request<()>) -> Result<Taken, Refusal> {
-    let (source, path) = (session.source.clone(), request.uri().path().to_owned());
-    let attributes = Attributes::of_fields(request.headers());
-    match blocking(move || source.make_directory(&path, attributes)).await {
+async fn make_directory(client: Client<'_>, request: &Request<()>) -> Result<Taken, Refusal> {
+    let (source, path) = (
+        client.session.source.clone(),
+        request.uri().path().to_owned(),
+    );
+    let sent = client.sent(request);
+    match blocking(move || source.make_directory(&path, sent)).await {
         Ok(()) => Ok(Taken::Stored {
             is_new: true,
             etag: None,
@@ -355,7 +390,7 @@ mod tests {
 
     use super::*;
     use crate::files::Directory;
-    use crate::serve::limits::{Client, Limits, Shared};
+    use crate::serve::limits::{self, Limits, Shared};
     use crate::serve::observer::Observer;
     use crate::serve::send_file::Outlet;
 
@@ -425,13 +460,23 @@ mod tests {
         let source = Directory::new(directory.path(), false).unwrap();
         Session {
             source: Arc::new(source.max_upload(Some(MOST as u64))),
-            limits: Client::new(Shared::new(Limits::default()), address).unwrap(),
+            limits: limits::Client::new(Shared::new(Limits::default()), address).unwrap(),
             observer: Observer::new(None),
             client: address,
+            rights: Arc::new(crate::serve::rights::Rights::open()),
+            caller: crate::serve::rights::Caller::default(),
         }
     }
 
     const MOST: usize = 1 << 20;
+
+    /// A client without a user.
+    fn stranger(session: &Session) -> Client<'_> {
+        Client {
+            session,
+            user: None,
+        }
+    }
 
     /// Status and text of the answer to a file in pieces of these sizes.
     async fn put(session: &Session, fields: &[(&str, &str)], sizes: &[usize]) -> (u16, String) {
@@ -443,7 +488,7 @@ mod tests {
         let mut body = Pieces(pieces.collect());
         let request = request.body(()).unwrap();
         let mut interim = Interim::default();
-        let taken = take(session, &request, &mut interim, &mut body)
+        let taken = take(stranger(session), &request, &mut interim, &mut body)
             .await
             .unwrap();
         assert!(interim.0.is_empty());
@@ -539,7 +584,7 @@ mod tests {
         let session = session(&directory);
         let make = async |path: &str| {
             let request = Request::get(path).body(()).unwrap();
-            let taken = make_directory(&session, &request).await.unwrap();
+            let taken = make_directory(stranger(&session), &request).await.unwrap();
             taken.status().as_u16()
         };
         assert_eq!(make("/new").await, 201);
@@ -559,7 +604,9 @@ mod tests {
         let session = session(&directory);
         let run = async |request: Request<()>, interim: &mut Interim, body: &mut Broken| {
             let change = Change::of(&request).unwrap();
-            change.run(&session, &request, interim, body).await
+            let open = session.limits.open_file(None).await.unwrap();
+            let client = stranger(&session);
+            change.run(client, &request, (interim, body), &open).await
         };
         let pieces = |sizes: &[usize]| {
             let pieces = sizes.iter().map(|size| vec![b'x'; *size].into());
@@ -588,8 +635,10 @@ mod tests {
         assert!(matches!(other, Taken::Part(StatusCode::CONFLICT, length) if length == there));
         let mut body = Pieces(VecDeque::from([vec![b'y'; 5].into()]));
         let (request, change) = (rest(there), Change::of(&rest(there)).unwrap());
+        let open = session.limits.open_file(None).await.unwrap();
+        let through = (&mut interim, &mut body);
         let taken = change
-            .run(&session, &request, &mut interim, &mut body)
+            .run(stranger(&session), &request, through, &open)
             .await;
         assert_eq!(taken.unwrap().status(), StatusCode::CREATED);
         let stored = fs::read(directory.path().join("file")).unwrap();

@@ -11,7 +11,8 @@ use crate::serve::limits::Limits;
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LimitArgs {
-    /// Open connections of all clients; further ones are refused
+    /// Open connections of all clients. Beyond the limit, an idle connection of the address with most is closed,
+    /// or the new one
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_connections: u32,
     /// Open connections of one address (of IPv6: one network of 64 bits); further ones are closed
@@ -48,6 +49,7 @@ pub(crate) struct LimitArgs {
 impl LimitArgs {
     pub(crate) fn limits(&self) -> Limits {
         Limits {
+            connections: self.max_connections,
             files_per_client: self.max_requests.into(),
             files: self.max_open_files.into(),
             stall: Duration::from_secs(self.stall_timeout),

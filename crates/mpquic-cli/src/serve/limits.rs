@@ -1,10 +1,11 @@
 //! Limits for a server's clients, each and together.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use mpquic_proxy::shares::{Holding, InUse, Pool, Rules, Taker};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -13,22 +14,32 @@ use crate::rate::bucket::Bucket;
 use crate::rate::pace::Pace;
 use crate::serve::client_limits::{AddressLimits, Addresses, AtAddress};
 
-/// How long it is looked how much a request lets through.
+/// A request or a connection gives way to waiting clients when it is behind by this time.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Bytes that a client must accept in this time while the limit of open files is reached.
-const LEAST: u64 = 4096;
+/// Whoever waits for this long may get a share of the largest taker.
+const GRACE: Duration = Duration::from_millis(200);
+/// Open TCP connections. Each takes a descriptor, and files need some.
+const TCP_CONNECTIONS: u64 = 512;
+/// TCP connections that one network may always have.
+const TCP_FLOOR: u64 = 16;
+/// Bytes for requests besides the transport's: header fields, tasks and pages of directories.
+const MEMORY: u64 = 64 << 20;
+/// Bytes that one client may always have.
+const MEMORY_FLOOR: u64 = 256 << 10;
+/// Bytes of a request: its header fields, its task and its stream.
+const REQUEST: u64 = 8 << 10;
 
 /// The limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
+    /// Open connections.
+    pub(crate) connections: u32,
     /// Open files of one client.
     pub(crate) files_per_client: usize,
     /// Open files in all, fewer than descriptors and threads.
     pub(crate) files: usize,
     /// A request is given up if its client accepts no data for this time.
     pub(crate) stall: Duration,
-    /// The same while the limit of open files is reached.
-    pub(crate) stall_when_full: Duration,
     /// Requests that a client may cancel in quick succession.
     pub(crate) cancelled: u32,
     /// Further requests that may be cancelled per second.
@@ -42,10 +53,10 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            connections: 65_536,
             files_per_client: 16,
             files: 256,
             stall: Duration::from_secs(30),
-            stall_when_full: Duration::from_secs(1),
             cancelled: 100,
             cancelled_per_second: 20,
             rate: None,
@@ -54,52 +65,95 @@ impl Default for Limits {
     }
 }
 
+/// Rules for connections: a new client finds a place while another client has two more connections.
+fn rules_of_connections(most: u64, floor: u64) -> Rules {
+    Rules {
+        capacity: most,
+        floor,
+        grace: Duration::ZERO,
+        window: WINDOW,
+    }
+}
+
+/// A pool of connections. The limit of a client is given with each connection.
+pub(crate) fn connections(most: u32) -> Pool {
+    Pool::new(rules_of_connections(most.into(), most.into()))
+}
+
+/// The rules of each resource.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resources {
+    pub(crate) connections: Rules,
+    pub(crate) tcp: Rules,
+    pub(crate) files: Rules,
+    pub(crate) memory: Rules,
+}
+
+impl Resources {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let most = limits.connections.into();
+        Self {
+            connections: rules_of_connections(most, most),
+            tcp: rules_of_connections(TCP_CONNECTIONS, TCP_FLOOR),
+            files: Rules {
+                capacity: limits.files as u64,
+                floor: limits.files_per_client as u64,
+                grace: GRACE,
+                window: WINDOW,
+            },
+            memory: Rules {
+                capacity: MEMORY,
+                floor: MEMORY_FLOOR,
+                grace: Duration::ZERO,
+                window: Duration::MAX,
+            },
+        }
+    }
+}
+
+/// The number of connections that an endpoint admits, so that more than `most` clients can be compared.
+pub(crate) fn admitted(most: u32) -> u32 {
+    most.saturating_add(most / 8).saturating_add(64)
+}
+
 /// What all clients share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     limits: Limits,
-    files: Arc<Semaphore>,
-    /// Open files of each address (of IPv6: each network of 64 bits) with a connection.
-    shares: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+    connections: Pool,
+    tcp: Pool,
+    files: Pool,
+    memory: Pool,
     pace: Option<Pace>,
     addresses: Arc<Addresses>,
 }
 
 impl Shared {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
-        let files = Arc::new(Semaphore::new(limits.files));
-        let addresses = Addresses::new(limits.address);
+        Self::with(limits, &Resources::new(&limits))
+    }
+
+    pub(crate) fn with(limits: Limits, resources: &Resources) -> Arc<Self> {
         Arc::new(Self {
             limits,
-            files,
-            shares: Mutex::default(),
+            connections: Pool::new(resources.connections),
+            tcp: Pool::new(resources.tcp),
+            files: Pool::new(resources.files),
+            memory: Pool::new(resources.memory),
             pace: limits.rate.map(Pace::new),
-            addresses,
+            addresses: Addresses::new(limits.address),
         })
     }
 
-    /// Half of the limit for one address, so that no address takes all.
-    fn share(&self, address: IpAddr) -> Arc<Semaphore> {
-        let network = match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                IpAddr::from([a, b, c, d, 0, 0, 0, 0])
-            }
-            address => address,
-        };
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = shares.get(&network).and_then(Weak::upgrade) {
-            return share;
-        }
-        shares.retain(|_, share| share.strong_count() > 0);
-        let Limits {
-            files,
-            files_per_client,
-            ..
-        } = self.limits;
-        let share = Arc::new(Semaphore::new((files / 2).max(files_per_client).min(files)));
-        shares.insert(network, Arc::downgrade(&share));
-        share
+    /// Bytes in use by requests.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory.used()
+    }
+
+    /// Open files.
+    #[cfg(test)]
+    pub(crate) fn files(&self) -> u64 {
+        self.files.used()
     }
 }
 
@@ -107,9 +161,10 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Client {
     shared: Arc<Shared>,
+    taker: Taker,
+    connection: Holding,
+    over_tcp: Option<Holding>,
     files: Arc<Semaphore>,
-    /// The share of the client's address.
-    share: Arc<Semaphore>,
     cancelled: Mutex<Bucket>,
     address: AtAddress,
 }
@@ -117,98 +172,150 @@ pub(crate) struct Client {
 /// Permission for one open file.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
+    holding: Holding,
     _of_client: OwnedSemaphorePermit,
-    _of_address: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
 }
 
-/// The request let nothing through for too long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stalled;
+impl OpenFile {
+    /// Reports bytes that the client accepted.
+    pub(crate) fn on_bytes(&self, bytes: usize) {
+        self.holding.activity().on_bytes(bytes);
+    }
 
-/// What a request has let through of late.
-#[derive(Debug)]
-pub(crate) struct Window {
-    began: Instant,
-    bytes: u64,
-}
+    /// Reports that the server waited, and not the client.
+    pub(crate) fn on_wait(&self) {
+        self.holding.activity().renew();
+    }
 
-impl Window {
-    pub(crate) fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            bytes: 0,
+    /// Waits until other clients need the file more.
+    pub(crate) async fn gives_way(&self) {
+        self.holding.gives_way().await;
+    }
+
+    /// Runs `work` until other clients need the file more.
+    pub(crate) async fn keep<T, E: From<Stalled>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        tokio::select! {
+            done = work => done,
+            () = self.gives_way() => Err(Stalled.into()),
         }
     }
 }
 
+/// Memory of a request. Dropping the value gives it back.
+#[derive(Debug)]
+pub(crate) struct Memory(Holding);
+
+impl Memory {
+    /// Reduces the memory to these bytes.
+    pub(crate) fn shrink(&self, bytes: u64) {
+        self.0.shrink(bytes);
+    }
+
+    /// Runs `work` until other clients need the memory more.
+    pub(crate) async fn keep<T>(&self, work: impl Future<Output = T>) -> Result<T, Stalled> {
+        tokio::select! {
+            done = work => Ok(done),
+            () = self.0.gives_way() => Err(Stalled),
+        }
+    }
+}
+
+/// The client accepted no data for too long, or other clients need its share more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stalled;
+
 impl Client {
     /// For a new connection of a proven address; `None` if the address has too many.
     pub(crate) fn new(shared: Arc<Shared>, address: IpAddr) -> Option<Self> {
+        Self::with(shared, address, None)
+    }
+
+    /// [`Self::new`] for a connection over TCP.
+    pub(crate) fn over_tcp(shared: Arc<Shared>, address: IpAddr) -> Option<Self> {
+        let taker = Taker::new(None, address);
+        let over_tcp = shared.tcp.try_take(&taker, 1)?;
+        Self::with(shared, address, Some(over_tcp))
+    }
+
+    fn with(shared: Arc<Shared>, address: IpAddr, over_tcp: Option<Holding>) -> Option<Self> {
         let limits = &shared.limits;
+        let taker = Taker::new(None, address);
+        let most = limits.address.connections.map_or(u64::MAX, u64::from);
+        let connection = shared.connections.try_take_of(&taker, 1, most)?;
         let files = Arc::new(Semaphore::new(limits.files_per_client));
         let cancelled = Bucket::new(
             limits.cancelled,
             limits.cancelled_per_second,
             Instant::now(),
         );
-        let share = shared.share(address);
-        let address = shared.addresses.connect(address)?;
+        let address = shared.addresses.connect(address);
         Some(Self {
             shared,
+            taker,
+            connection,
+            over_tcp,
             files,
-            share,
             cancelled: Mutex::new(cancelled),
             address,
         })
     }
 
-    /// Waits for permission to open a file; `None` if the server allows none.
-    pub(crate) async fn open_file(&self) -> Option<OpenFile> {
-        // First its own: a client with many requests must not keep others from the rest.
+    fn holdings(&self) -> impl Iterator<Item = &Holding> {
+        let over_tcp = self.over_tcp.as_ref();
+        over_tcp.into_iter().chain([&self.connection])
+    }
+
+    /// Waits until other clients need the connection more.
+    pub(crate) fn gives_way(&self) -> impl Future<Output = ()> + Send + use<> {
+        let held: Vec<_> = self.holdings().map(Holding::ends).collect();
+        futures_util::future::select_all(held).map(|_| ())
+    }
+
+    /// The taker of what a request uses: its user, or the address of the client.
+    pub(crate) fn taker(&self, user: Option<&str>) -> Taker {
+        match user {
+            Some(user) => Taker::User(user.into()),
+            None => self.taker.clone(),
+        }
+    }
+
+    /// Waits for permission to open a file, for a user if one is known; `None` if the server allows none.
+    pub(crate) async fn open_file(&self, user: Option<&str>) -> Option<OpenFile> {
+        // The permit of the connection comes first, so that many requests of one connection do not hold up the
+        // requests of its network.
         let of_client = self.files.clone().acquire_owned().await.ok()?;
-        let of_address = self.share.clone().acquire_owned().await.ok()?;
-        let of_all = self.shared.files.clone().acquire_owned().await.ok()?;
+        let holding = self.shared.files.take(&self.taker(user), 1).await;
         Some(OpenFile {
+            holding,
             _of_client: of_client,
-            _of_address: of_address,
-            _of_all: of_all,
         })
+    }
+
+    /// Marks the connection as in use until the result is dropped.
+    pub(crate) fn in_use(&self) -> Vec<InUse> {
+        self.holdings()
+            .map(|holding| holding.activity().begin_use())
+            .collect()
+    }
+
+    /// Takes the memory of a request; `None` if no memory is left for this client.
+    pub(crate) fn request(&self) -> Option<Memory> {
+        let memory = self.shared.memory.try_take(&self.taker, REQUEST);
+        memory.map(Memory)
+    }
+
+    /// Waits for memory.
+    pub(crate) async fn memory(&self, bytes: u64) -> Memory {
+        Memory(self.shared.memory.take(&self.taker, bytes).await)
     }
 
     /// Lets an `attempt` wait for the client, unless that takes too long.
     pub(crate) async fn progress<T>(&self, attempt: impl Future<Output = T>) -> Result<T, Stalled> {
-        let limits = &self.shared.limits;
-        let look = limits.stall_when_full.min(limits.stall);
-        let since = Instant::now();
-        tokio::pin!(attempt);
-        loop {
-            if let Ok(result) = tokio::time::timeout(look, &mut attempt).await {
-                return Ok(result);
-            }
-            // A client below its share may pause.
-            let is_taker = self.share.available_permits() == 0;
-            if (is_taker && self.is_full()) || since.elapsed() >= limits.stall {
-                return Err(Stalled);
-            }
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.shared.files.available_permits() == 0
-    }
-
-    /// Counts what a request has let through. One byte now and then is too little while others wait.
-    pub(crate) fn keeps_up(&self, window: &mut Window, bytes: usize) -> Result<(), Stalled> {
-        window.bytes += bytes as u64;
-        if window.began.elapsed() < WINDOW {
-            return Ok(());
-        }
-        let over = std::mem::replace(window, Window::new());
-        match over.bytes < LEAST && self.is_full() {
-            true => Err(Stalled),
-            false => Ok(()),
-        }
+        let attempt = tokio::time::timeout(self.shared.limits.stall, attempt);
+        attempt.await.map_err(|_| Stalled)
     }
 
     /// A request was cancelled; true if that happened too often.
@@ -221,6 +328,11 @@ impl Client {
     /// Counts a request; false if there are too many.
     pub(crate) fn may_request(&self) -> bool {
         self.address.may_request()
+    }
+
+    /// True if the server's own rates may have it wait.
+    pub(crate) fn is_paced(&self) -> bool {
+        self.largest_piece() < usize::MAX
     }
 
     /// The most bytes that should be sent before the next [`Self::pace`].
@@ -259,23 +371,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stalled_clients_have_less_time_while_others_wait() {
-        let limits = Limits {
-            files: 1,
-            ..Limits::default()
-        };
+    async fn stalled_clients_are_given_up() {
+        let limits = Limits::default();
         let client = client(limits);
         assert!(is_about(waits(&client).await, limits.stall));
-        let open = client.open_file().await.unwrap();
-        assert!(is_about(waits(&client).await, limits.stall_when_full));
-        drop(open);
         let late = tokio::time::sleep(limits.stall - Duration::from_millis(1));
         assert_eq!(client.progress(late).await, Ok(()));
-        let short = super::Limits {
-            stall: Duration::from_millis(50),
-            ..limits
-        };
-        assert!(is_about(waits(&self::client(short)).await, short.stall));
     }
 
     #[tokio::test(start_paused = true)]
@@ -320,38 +421,58 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
 
-    /// An address gets half of the files, over any number of connections.
+    fn connected(shared: &Arc<Shared>, address: &str) -> Client {
+        Client::new(shared.clone(), address.parse().unwrap()).unwrap()
+    }
+
+    async fn opened(client: &Client, patience: Duration) -> Option<OpenFile> {
+        let waited = tokio::time::timeout(patience, client.open_file(None)).await;
+        waited.ok().flatten()
+    }
+
+    /// Over any number of connections.
     #[tokio::test(start_paused = true)]
-    async fn no_address_takes_all_and_who_takes_little_may_pause() {
+    async fn no_network_takes_all_files() {
         let limits = Limits {
             files: 8,
             files_per_client: 2,
             ..Limits::default()
         };
         let shared = Shared::new(limits);
-        let client = |address: &str| {
-            let address = address.parse().unwrap();
-            Client::new(shared.clone(), address).unwrap()
-        };
-        let open = async |client: &Client| {
-            let open = client.open_file();
-            let waited = tokio::time::timeout(Duration::from_secs(60), open).await;
-            waited.ok().flatten()
-        };
+        let client = |address| connected(&shared, address);
         let [first, second, third] = ["2001:db8::1", "2001:db8::2", "2001:db8::3"].map(client);
-        let [other, honest] = ["192.0.2.1", "192.0.2.2"].map(client);
+        let other = client("2001:db8:0:1::1");
         let mut files = Vec::new();
         for taker in [&first, &first, &second, &second] {
-            files.push(open(taker).await.unwrap());
+            files.push(opened(taker, Duration::ZERO).await.unwrap());
         }
-        assert!(open(&third).await.is_none(), "of the same network");
-        for taker in [&other, &other, &honest] {
-            files.push(open(taker).await.unwrap());
+        let none = opened(&third, Duration::from_secs(1)).await;
+        assert!(none.is_none(), "of the same network");
+        for _ in 0..2 {
+            files.push(opened(&other, Duration::ZERO).await.unwrap());
         }
-        let last = client("192.0.2.3");
-        files.push(open(&last).await.unwrap());
-        assert!(is_about(waits(&first).await, limits.stall_when_full));
-        assert!(is_about(waits(&honest).await, limits.stall));
+    }
+
+    /// The client with least gets the place of the slowest request of the client with most. Fast requests stay.
+    #[tokio::test(start_paused = true)]
+    async fn requests_of_the_largest_taker_give_way() {
+        let shared = Shared::new(Limits {
+            files: 2,
+            files_per_client: 2,
+            ..Limits::default()
+        });
+        let [greedy, honest] = ["192.0.2.1", "192.0.2.2"].map(|it| connected(&shared, it));
+        let slow = greedy.open_file(None).await.unwrap();
+        let quick = greedy.open_file(None).await.unwrap();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        quick.on_bytes(1 << 20);
+        let _file = opened(&honest, 2 * GRACE).await.unwrap();
+        let ended = async |file: &OpenFile| {
+            let work = file.keep(std::future::pending::<Result<(), Stalled>>());
+            let ended = tokio::time::timeout(Duration::ZERO, work).await;
+            ended.is_ok()
+        };
+        assert!(ended(&slow).await && !ended(&quick).await);
     }
 
     #[tokio::test(start_paused = true)]
@@ -360,19 +481,62 @@ mod tests {
             files: 1,
             ..Limits::default()
         });
-        let until_stalled = async |bytes: usize| {
-            let mut window = Window::new();
-            for second in 1..=100 {
-                tokio::time::advance(Duration::from_secs(1)).await;
-                if client.keeps_up(&mut window, bytes).is_err() {
-                    return Some(second);
+        let until_ended = async |bytes: usize| {
+            let open = client.open_file(None).await.unwrap();
+            let other = connected(&client.shared, "192.0.2.2");
+            let waiting = async {
+                for second in 1..=60 {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    open.on_bytes(bytes);
+                    if open.gives_way().now_or_never().is_some() {
+                        return Some(second);
+                    }
                 }
+                None
+            };
+            tokio::select! {
+                ended = waiting => ended,
+                _ = async { drop(other.open_file(None).await); std::future::pending::<()>().await } => None,
             }
-            None
         };
-        assert_eq!(until_stalled(1).await, None, "nobody waits");
-        let _open = client.open_file().await.unwrap();
-        assert_eq!(until_stalled(1).await, Some(10));
-        assert_eq!(until_stalled(LEAST as usize).await, None);
+        let ended = until_ended(1).await.unwrap();
+        assert!((10..=12).contains(&ended), "{ended}");
+        assert_eq!(until_ended(4096).await, None);
+    }
+
+    /// Idle connections of a network with all connections give way to other networks.
+    #[tokio::test(start_paused = true)]
+    async fn idle_connections_of_the_largest_taker_give_way() {
+        let shared = Shared::new(Limits {
+            connections: 4,
+            ..Limits::default()
+        });
+        let all: Vec<_> = (0..4).map(|_| connected(&shared, "192.0.2.1")).collect();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let _in_use = all[0].in_use();
+        let again = Client::new(shared.clone(), [192, 0, 2, 1].into());
+        assert!(again.is_none(), "it has most");
+        let _other = connected(&shared, "192.0.2.2");
+        let ended: Vec<_> = all.iter().map(|it| it.gives_way().now_or_never()).collect();
+        assert_eq!(ended[0], None, "it is in use");
+        assert_eq!(ended.iter().flatten().count(), 1);
+    }
+
+    /// Tasks and pages share one account, and one network leaves memory for others.
+    #[tokio::test(start_paused = true)]
+    async fn memory_of_requests_is_bounded() {
+        let shared = Shared::new(Limits::default());
+        let [greedy, honest] = ["192.0.2.1", "192.0.2.2"].map(|it| connected(&shared, it));
+        let requests: Vec<_> = std::iter::repeat_with(|| greedy.request())
+            .map_while(|memory| memory)
+            .collect();
+        assert_eq!(shared.memory(), MEMORY / 2);
+        assert_eq!(requests.len() as u64, MEMORY / 2 / REQUEST);
+        let page = honest.memory(2 << 20).await;
+        assert_eq!(shared.memory(), MEMORY / 2 + (2 << 20));
+        page.shrink(1 << 20);
+        assert_eq!(shared.memory(), MEMORY / 2 + (1 << 20));
+        drop((page, requests));
+        assert_eq!(shared.memory(), 0);
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::options::Connections;
 use crate::options::identity::Identity;
-use crate::options::trust::{Fingerprint, roots_in};
+use crate::options::trust::{Fingerprint, Roots, roots_in};
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::process::signals::Signals;
@@ -23,6 +23,7 @@ use crate::serve::access_log::{AccessLog, Format};
 use crate::serve::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
 use crate::serve::endpoints::Endpoints;
 use crate::serve::fleet::{self, Fleet};
+use crate::serve::limits;
 use crate::serve::live_page;
 use crate::serve::metrics_server::{self, Tell, Told};
 use crate::serve::observer::Observer;
@@ -195,6 +196,12 @@ impl Listening {
         }
     }
 
+    /// The authorities of the certificates that clients need, if they need one.
+    pub(crate) fn client_roots(&self) -> Result<Option<Roots>, Failure> {
+        let path = self.client_ca.as_deref();
+        path.map(|path| roots_in("--client-ca", path)).transpose()
+    }
+
     /// The server configuration with this identity.
     pub(crate) fn config(
         &self,
@@ -204,10 +211,7 @@ impl Listening {
         max_connections: u32,
     ) -> Result<ServerConfig, Failure> {
         let transport = transport.build().map_err(Failure::usage)?;
-        let clients = self.client_ca.as_deref();
-        let clients = clients
-            .map(|path| roots_in("--client-ca", path))
-            .transpose()?;
+        let clients = self.client_roots()?;
         let tickets = self
             .quic_lb
             .is_some()
@@ -222,7 +226,7 @@ impl Listening {
         let config = identity
             .config(self.connections.tls, alpn, clients, tickets)?
             .transport_config(transport)
-            .max_connections(most as usize);
+            .max_connections(limits::admitted(most) as usize);
         let retry_tokens = self.quic_lb.as_deref().map(fleet::retry_tokens);
         let config = match retry_tokens.transpose()?.flatten() {
             Some(tokens) => config.retry_tokens(tokens),

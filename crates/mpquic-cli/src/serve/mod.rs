@@ -4,6 +4,8 @@ pub(crate) mod access_log;
 pub(crate) mod args;
 pub(crate) mod client_limits;
 pub(crate) mod drain;
+#[cfg(all(test, target_os = "linux"))]
+mod economy;
 pub(crate) mod endpoints;
 pub(crate) mod fleet;
 pub(crate) mod flood;
@@ -18,6 +20,7 @@ pub(crate) mod live_page;
 pub(crate) mod metrics_server;
 pub(crate) mod observer;
 pub(crate) mod perf;
+pub(crate) mod rights;
 pub(crate) mod send_file;
 pub(crate) mod tcp;
 
@@ -51,7 +54,8 @@ use crate::serve::endpoints::Endpoints;
 use crate::serve::fleet::Fleet;
 use crate::serve::flood::Flood;
 use crate::serve::limits::Limits;
-use crate::serve::observer::Observer;
+use crate::serve::observer::{Observer, Text};
+use crate::serve::rights::{Caller, Rights, Table};
 use crate::serve::send_file::{QuicSession, Session};
 use crate::serve::tcp::{TcpService, TlsConfig};
 
@@ -65,10 +69,13 @@ const LOOK: Duration = Duration::from_secs(60);
 pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     args.listening.workers = args.workers;
     args.listening.client_ca = args.client_ca.take();
+    args.rights.has_certificates = args.listening.client_ca.is_some();
+    let rights = Arc::new(Rights::new(Table::read(&args.rights, args.allow_put)?));
     let directory = Directory::new(&args.dir, args.dot_files)
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
         .max_upload(args.allow_put.then_some(args.max_put_size << 20))
-        .max_total(args.max_put_total.map(|total| total << 20));
+        .max_total(args.max_put_total.map(|total| total << 20))
+        .quota(args.put_quota.map(|quota| quota << 20));
     let uploads = directory.uploads();
     if args.alt_svc.is_some() && !args.alpn.contains(&Alpn::H3) {
         let told = "--alt-svc announces HTTP/3, which --alpn leaves out: add h3 to it";
@@ -78,7 +85,10 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     let listening = &args.listening;
     let hangups = Hangups::new();
     let alpn = alpn(&args);
-    let started = listening.start(&alpn, transport(&args)?, max_connections, None);
+    let limits = limits::Shared::new(args.limits.limits());
+    let watched = limits.clone();
+    let figures = Arc::new(move || figures(&watched));
+    let started = listening.start(&alpn, transport(&args)?, max_connections, Some(figures));
     let (server, draining) = started.await?;
     let tcp = tcp_listeners(&args, &server.listened)?;
     if let Some(fingerprint) = server.fingerprint {
@@ -94,7 +104,8 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     let service = Service {
         retry: listening.retry,
         drill: listening.connections.drill.steps.clone(),
-        limits: limits::Shared::new(args.limits.limits()),
+        limits,
+        rights,
         observer: server.observer.clone(),
         ..Service::new(Arc::new(directory))
     };
@@ -103,7 +114,8 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     }
     let endpoints = server.endpoints.clone();
     let chosen = listening.connections.tls;
-    let tls = watch::Sender::new(server.identity.tls(chosen, &tcp::ALPN)?);
+    let over_tcp = (server.identity).tls(chosen, &tcp::ALPN, listening.client_roots()?)?;
+    let tls = watch::Sender::new(over_tcp);
     if !tcp.is_empty() {
         let announced = tcp::alternatives(&server.listened);
         let beside = service.over_tcp(tls.subscribe(), announced);
@@ -111,10 +123,16 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     }
     let fleet = server.fleet.clone();
     let observer = server.observer.clone();
+    let renewable = Renewable {
+        endpoints: endpoints.clone(),
+        tls,
+        rights: service.rights.clone(),
+        fleet,
+    };
     let serving = async {
         tokio::select! {
             () = service.accept(&endpoints, draining) => Ok(()),
-            never = reload(&args, &endpoints, &tls, fleet, &observer, hangups) => match never {},
+            never = reload(&args, &renewable, &observer, hangups) => match never {},
         }
     };
     let view = args.live.view(args.dir.display(), Direction::Both);
@@ -144,6 +162,15 @@ async fn tend(uploads: Arc<Uploads>) {
         let uploads = uploads.clone();
         let _ = tokio::task::spawn_blocking(move || uploads.expire(clock::now())).await;
     }
+}
+
+/// Metrics of requests, in the text format of Prometheus.
+fn figures(limits: &limits::Shared) -> String {
+    let mut text = Text::default();
+    let help = "Memory of requests that are being answered, pages of directories among them.";
+    let name = "mpquic_request_memory_bytes";
+    text.figure(name, "gauge", help, limits.memory());
+    text.0
 }
 
 fn alpn(args: &Serve) -> Vec<&'static [u8]> {
@@ -178,35 +205,51 @@ fn tcp_listeners(args: &Serve, listened: &[SocketAddr]) -> Result<Vec<TcpListene
     Ok(listeners)
 }
 
-/// Reads certificate and key again whenever that is asked for, for connections to come. What cannot
-/// be used changes nothing.
+/// The parts of a server that change with the files of its options.
+struct Renewable {
+    endpoints: Endpoints,
+    tls: watch::Sender<TlsConfig>,
+    rights: Arc<Rights>,
+    fleet: Option<Fleet>,
+}
+
+impl Renewable {
+    /// Reads certificate, key and credentials again. Returns the name of the certificate.
+    fn renew(&self, args: &Serve) -> Result<Fingerprint, Failure> {
+        let listening = &args.listening;
+        let table = Table::read_again(&args.rights)?;
+        let identity = listening.identity()?;
+        let most = args.limits.max_connections;
+        let config = listening.config(&identity, &alpn(args), transport(args)?, most)?;
+        let chosen = listening.connections.tls;
+        let over_tcp = identity.tls(chosen, &tcp::ALPN, listening.client_roots()?)?;
+        let replaced = self.endpoints.set_server_config(config);
+        replaced.map_err(Failure::usage)?;
+        self.tls.send_replace(over_tcp);
+        self.rights.set(table);
+        identity.fingerprint()
+    }
+}
+
+/// Reads the files again at each request for it: certificate and key for connections to come, credentials for
+/// requests to come. Faulty files change nothing.
 async fn reload(
     args: &Serve,
-    endpoints: &Endpoints,
-    tls: &watch::Sender<TlsConfig>,
-    fleet: Option<Fleet>,
+    renewable: &Renewable,
     observer: &Observer,
     mut hangups: Hangups,
 ) -> Infallible {
-    let listening = &args.listening;
     loop {
         hangups.next().await;
         observer.reopen_log();
-        let renewed = || {
-            let identity = listening.identity()?;
-            let most = args.limits.max_connections;
-            let config = listening.config(&identity, &alpn(args), transport(args)?, most)?;
-            let over_tcp = identity.tls(listening.connections.tls, &tcp::ALPN)?;
-            let replaced = endpoints.set_server_config(config);
-            replaced.map_err(Failure::usage)?;
-            tls.send_replace(over_tcp);
-            identity.fingerprint()
-        };
-        match renewed() {
-            Ok(fingerprint) => tracing::info!("read again: certificate {fingerprint}"),
-            Err(failure) => tracing::error!("the certificate stays: {}", failure.message()),
+        match renewable.renew(args) {
+            Ok(fingerprint) => {
+                tracing::info!("read again: credentials, and certificate {fingerprint}");
+            }
+            Err(failure) => tracing::error!("nothing changes: {}", failure.message()),
         }
-        match fleet.as_ref().map(|fleet| fleet.reread(endpoints)) {
+        let fleet = renewable.fleet.as_ref();
+        match fleet.map(|fleet| fleet.reread(&renewable.endpoints)) {
             Some(Ok(())) => tracing::info!("clients get new connection IDs"),
             Some(Err(failure)) => tracing::error!("connection IDs stay: {}", failure.message()),
             None => {}
@@ -223,6 +266,7 @@ pub(crate) struct Service {
     /// The steps to take on every connection.
     pub(crate) drill: Vec<Step>,
     pub(crate) observer: Arc<Observer>,
+    pub(crate) rights: Arc<Rights>,
 }
 
 impl Service {
@@ -233,6 +277,7 @@ impl Service {
             retry: false,
             drill: Vec::new(),
             observer: Observer::new(None),
+            rights: Arc::new(Rights::open()),
         }
     }
 
@@ -242,6 +287,7 @@ impl Service {
             source: self.source.clone(),
             limits: self.limits.clone(),
             observer: self.observer.clone(),
+            rights: self.rights.clone(),
             tls,
             announced,
         })
@@ -256,6 +302,7 @@ impl Service {
             limits: self.limits,
             drill: self.drill,
             observer: self.observer,
+            rights: self.rights,
         });
         let serve = move |address, connection, draining| {
             let task = task.clone();
@@ -347,10 +394,19 @@ async fn accept_of<F: Future<Output = String> + Send + 'static>(
     }
 }
 
-/// Closes a connection of an address that has too many.
+/// Closes a new connection beyond the limit of its address, or beyond the limit of all addresses.
 pub(crate) fn turn_away(connection: &Connection) -> String {
-    connection.close(EXCESSIVE_LOAD, b"too many connections from your address");
-    "turned away, its address has too many connections".to_owned()
+    connection.close(
+        EXCESSIVE_LOAD,
+        b"too many connections from your address, or in all",
+    );
+    "turned away, there are too many connections of its address, or in all".to_owned()
+}
+
+/// Closes a connection because other clients need its place more.
+pub(crate) fn give_way(connection: &Connection) -> String {
+    connection.close(EXCESSIVE_LOAD, b"others need the connection more");
+    "ended, others need the connection more".to_owned()
 }
 
 /// What the tasks of all clients share.
@@ -359,6 +415,7 @@ struct ClientTask {
     limits: Arc<limits::Shared>,
     drill: Vec<Step>,
     observer: Arc<Observer>,
+    rights: Arc<Rights>,
 }
 
 impl ClientTask {
@@ -368,25 +425,37 @@ impl ClientTask {
             return turn_away(&connection);
         };
         let _observed = self.observer.on_connection(&connection);
+        let held = connection.clone();
         let protocol = connection.handshake_data().and_then(|data| data.protocol);
+        let gives_way = limits.gives_way();
+        let certificates = connection.peer_certificates().unwrap_or_default();
+        let certificate = certificates.first().map(Fingerprint::of);
         let session = Session {
             source: self.source.clone(),
             limits,
             observer: self.observer.clone(),
             client: address.ip(),
+            rights: self.rights.clone(),
+            caller: Caller::of_certificate(certificate),
         };
         let session = QuicSession {
             session,
             connection,
         };
         let is = |alpn: Alpn| protocol.as_deref() == Some(alpn.bytes());
-        if is(Alpn::H3) {
-            http3::serve(session, draining).await
-        } else if is(Alpn::Perf) {
-            perf::serve(session, draining).await
-        } else {
-            // TLS lets no client in that speaks none of our protocols.
-            hq::serve(session, draining).await.to_string()
+        let serving = async {
+            if is(Alpn::H3) {
+                http3::serve(session, draining).await
+            } else if is(Alpn::Perf) {
+                perf::serve(session, draining).await
+            } else {
+                // TLS lets no client in that speaks none of our protocols.
+                hq::serve(session, draining).await.to_string()
+            }
+        };
+        tokio::select! {
+            reason = serving => reason,
+            () = gives_way => give_way(&held),
         }
     }
 }
@@ -501,7 +570,7 @@ mod tests {
         let served = Served::of(service, Alpn::H3);
         let first = served.connect(1 << 16).await;
         let second = served.connect(1 << 16).await;
-        let told = b"too many connections from your address".to_vec();
+        let told = b"too many connections from your address, or in all".to_vec();
         assert_eq!(
             close_of(soon(second.closed()).await),
             (EXCESSIVE_LOAD, told)

@@ -11,7 +11,7 @@ use crate::perf::datagram::Echo;
 use crate::perf::stream::{FIRST, HEADER, content};
 use crate::process::clock;
 use crate::serve::drain::{Draining, ENDS};
-use crate::serve::limits::Stalled;
+use crate::serve::limits::{OpenFile, Stalled};
 use crate::serve::send_file::{Over, QuicSession, Session};
 
 /// Answers up to this size need no permission: latency is measured with them, while larger ones are
@@ -75,6 +75,9 @@ async fn bidirectional(session: &Arc<QuicSession>) {
     while let Ok((send, mut recv)) = session.connection.accept_bi().await {
         let session = session.clone();
         tokio::spawn(async move {
+            let Some(_memory) = session.limits.request() else {
+                return;
+            };
             let Some(stream) = Stream::begin(&session, &mut recv).await else {
                 return;
             };
@@ -93,7 +96,8 @@ async fn unidirectional(session: &Arc<QuicSession>, uni: Arc<Semaphore>) {
         };
         let session = session.clone();
         tokio::spawn(async move {
-            if let Some(stream) = Stream::begin(&session, &mut recv).await
+            if let Some(_memory) = session.limits.request()
+                && let Some(stream) = Stream::begin(&session, &mut recv).await
                 && stream.wanted > 0
                 && let Ok(send) = session.connection.open_uni().await
             {
@@ -125,6 +129,7 @@ impl<'a> Stream<'a> {
     /// Reads the client's data; `None` if it does not end.
     async fn begin(session: &'a Session, recv: &mut RecvStream) -> Option<Self> {
         let began = clock::now();
+        let _in_use = session.limits.in_use();
         let mut header = Vec::with_capacity(HEADER);
         loop {
             let read = session.limits.progress(recv.read_chunk(usize::MAX, true));
@@ -151,6 +156,7 @@ impl<'a> Stream<'a> {
     }
 
     async fn answer(&self, mut send: SendStream) {
+        let _in_use = self.session.limits.in_use();
         let mut sent = 0;
         let answered = self.send(&mut send, &mut sent).await;
         let status = match answered {
@@ -165,6 +171,7 @@ impl<'a> Stream<'a> {
             method: "PERF",
             target: &format!("/{}", self.wanted),
             protocol: "perf",
+            user: None,
             status,
             bytes: sent,
             began: self.began,
@@ -176,13 +183,27 @@ impl<'a> Stream<'a> {
         if !limits.may_request() {
             return Err(Refusal::Code(TOO_MANY));
         }
-        let _leave = match self.wanted {
+        let leave = match self.wanted {
             ..=SMALL => {
                 let _ = send.set_priority(FIRST);
                 None
             }
-            _ => Some(limits.open_file().await.ok_or(Refusal::Gone)?),
+            _ => Some(limits.open_file(None).await.ok_or(Refusal::Gone)?),
         };
+        match &leave {
+            Some(open) => open.keep(self.pieces(send, sent, Some(open))).await?,
+            None => self.pieces(send, sent, None).await?,
+        }
+        send.finish().map_err(|_| Refusal::Code(BAD_REQUEST))
+    }
+
+    async fn pieces(
+        &self,
+        send: &mut SendStream,
+        sent: &mut u64,
+        open: Option<&OpenFile>,
+    ) -> Result<(), Refusal> {
+        let limits = &self.session.limits;
         let most = limits.largest_piece().max(1) as u64;
         while *sent < self.wanted {
             let room = limits.progress(send.writable()).await?? as u64;
@@ -191,8 +212,9 @@ impl<'a> Stream<'a> {
             limits.pace(bytes).await;
             limits.progress(send.write_chunk(piece)).await??;
             *sent += bytes as u64;
+            open.into_iter().for_each(|open| open.on_bytes(bytes));
         }
-        send.finish().map_err(|_| Refusal::Code(BAD_REQUEST))
+        Ok(())
     }
 }
 

@@ -12,11 +12,13 @@ use bytes::Bytes;
 use http::Response;
 use mpquic_tokio::{Connection, VarInt, WriteError};
 
+use crate::files::directory_page::Page;
 use crate::files::{OpenContent, OpenError, Source};
 use crate::process::clock;
 use crate::serve::access_log::Entry;
-use crate::serve::limits::{self, OpenFile, Stalled, Window};
+use crate::serve::limits::{self, OpenFile, Stalled};
 use crate::serve::observer::Observer;
+use crate::serve::rights::{Caller, Rights};
 
 /// Bytes read from a file at first. Each time it is twice as much, so that little was read in vain
 /// for a client that cancels early.
@@ -32,6 +34,8 @@ pub(crate) enum Refusal {
     NotFound,
     /// The client asks too often.
     TooMany,
+    /// The client has no right to the file.
+    Forbidden,
     /// Reading the file failed.
     Failed,
     /// The client lets nothing through.
@@ -112,6 +116,9 @@ pub(crate) struct Session {
     pub(crate) limits: limits::Client,
     pub(crate) observer: Arc<Observer>,
     pub(crate) client: IpAddr,
+    pub(crate) rights: Arc<Rights>,
+    /// The client of the connection.
+    pub(crate) caller: Caller,
 }
 
 /// The same, of a client over QUIC.
@@ -126,6 +133,7 @@ pub(crate) struct Over<'a> {
     /// The path, with the query.
     pub(crate) target: &'a str,
     pub(crate) protocol: &'static str,
+    pub(crate) user: Option<String>,
     pub(crate) status: Option<u16>,
     /// Bytes of the body that were sent.
     pub(crate) bytes: u64,
@@ -138,7 +146,7 @@ impl Session {
         self.observer.on_request(Entry {
             time: clock::time_of_day(),
             client: self.client,
-            user: None,
+            user: over.user.clone(),
             method: over.method.to_owned(),
             target: over.target.to_owned(),
             protocol: over.protocol,
@@ -150,10 +158,14 @@ impl Session {
 
     /// Waits for leave to open a file, and for room for some of it: a client that takes nothing
     /// costs nothing but its stream.
-    pub(crate) async fn admit(&self, outlet: &mut impl Outlet) -> Result<OpenFile, Refusal> {
+    pub(crate) async fn admit(
+        &self,
+        outlet: &mut impl Outlet,
+        user: Option<&str>,
+    ) -> Result<OpenFile, Refusal> {
         self.limits.progress(outlet.writable()).await??;
         let open = tokio::select! {
-            open = self.limits.open_file() => open.ok_or(Refusal::Gone)?,
+            open = self.limits.open_file(user) => open.ok_or(Refusal::Gone)?,
             refusal = outlet.stopped() => return Err(refusal),
         };
         self.limits.progress(outlet.writable()).await??;
@@ -175,11 +187,11 @@ impl Session {
         &self,
         outlet: &mut impl Outlet,
         content: &mut OpenContent,
+        open: &OpenFile,
     ) -> Result<u64, Refusal> {
         let most = self.limits.largest_piece().min(MAX_PIECE);
         let first = most.min(FIRST_PIECE);
         let (mut sent, mut size) = (0, first);
-        let mut window = Window::new();
         while sent < content.length {
             let room = self.limits.progress(outlet.writable()).await??;
             if outlet.is_cancelled() {
@@ -193,10 +205,36 @@ impl Session {
             }
             sent += piece.len() as u64;
             size = (2 * size).min(most);
-            self.limits.pace(piece.len()).await;
-            self.write_within(outlet, &mut piece, &mut window).await?;
+            self.pace(piece.len(), open).await;
+            self.write_within(outlet, &mut piece, open).await?;
         }
         Ok(sent)
+    }
+
+    /// Sends the page of a directory. Each piece is made when the client has room for it.
+    pub(crate) async fn send_page(
+        &self,
+        outlet: &mut impl Outlet,
+        page: &mut Page,
+        open: &OpenFile,
+    ) -> Result<(), Refusal> {
+        loop {
+            self.limits.progress(outlet.writable()).await??;
+            let mut piece = Bytes::from(page.piece(FIRST_PIECE));
+            if piece.is_empty() {
+                return Ok(());
+            }
+            self.pace(piece.len(), open).await;
+            self.write_within(outlet, &mut piece, open).await?;
+        }
+    }
+
+    /// Waits until the rates allow these bytes. The client is not blamed for the wait.
+    async fn pace(&self, bytes: usize, open: &OpenFile) {
+        self.limits.pace(bytes).await;
+        if self.limits.is_paced() {
+            open.on_wait();
+        }
     }
 
     /// Sends bytes that are there already.
@@ -205,21 +243,25 @@ impl Session {
         outlet: &mut impl Outlet,
         mut piece: Bytes,
     ) -> Result<(), Refusal> {
-        let mut window = Window::new();
-        self.write_within(outlet, &mut piece, &mut window).await
+        while !piece.is_empty() {
+            self.limits
+                .progress(outlet.write_some(&mut piece))
+                .await??;
+        }
+        Ok(())
     }
 
-    /// The same, and what was let through counts with what was before.
+    /// The same, and what the client lets through counts.
     async fn write_within(
         &self,
         outlet: &mut impl Outlet,
         piece: &mut Bytes,
-        window: &mut Window,
+        open: &OpenFile,
     ) -> Result<(), Refusal> {
         while !piece.is_empty() {
             let left = piece.len();
             self.limits.progress(outlet.write_some(piece)).await??;
-            self.limits.keeps_up(window, left - piece.len())?;
+            open.on_bytes(left - piece.len());
         }
         Ok(())
     }
@@ -290,6 +332,8 @@ mod tests {
             limits: limits.unwrap(),
             observer: Observer::new(None),
             client: address,
+            rights: Arc::new(Rights::open()),
+            caller: Caller::default(),
         };
         let mut content = session.open("/").await.unwrap();
         let mut outlet = Written {
@@ -297,7 +341,8 @@ mod tests {
             sizes: Vec::new(),
             cancelled_after,
         };
-        let sent = session.send(&mut outlet, &mut content).await;
+        let open = session.limits.open_file(None).await.unwrap();
+        let sent = session.send(&mut outlet, &mut content, &open).await;
         (outlet.sizes, sent)
     }
 

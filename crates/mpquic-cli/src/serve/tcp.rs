@@ -16,28 +16,23 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::files::Source;
-use crate::serve::client_limits::{AddressLimits, Addresses};
+use crate::options::trust::Fingerprint;
 use crate::serve::drain::Draining;
 use crate::serve::http_service;
 use crate::serve::http_upload::RequestBody;
 use crate::serve::limits;
 use crate::serve::observer::Observer;
+use crate::serve::rights::{Caller, Rights};
 use crate::serve::send_file::{Exchange, Outlet, Refusal, Session};
 
 /// Protocols to offer in TLS, the preferred one first.
 pub(crate) const ALPN: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
-/// Open connections at a time. Each takes a descriptor, and files need some.
-const MAX_CONNECTIONS: usize = 512;
-/// Open connections of one address (of IPv6: one network of 64 bits), so that others find some.
-const MAX_OF_ADDRESS: u32 = MAX_CONNECTIONS as u32 / 4;
-/// How long a new connection may take for TLS, and then for its first request, once half of those
-/// that may be open are.
-const HURRY: Duration = Duration::from_secs(5);
 /// Requests of a connection that may be open at a time.
 const MAX_STREAMS: u32 = 100;
 /// Longest request fields, bytes.
@@ -61,6 +56,7 @@ pub(crate) struct TcpService {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) limits: Arc<limits::Shared>,
     pub(crate) observer: Arc<Observer>,
+    pub(crate) rights: Arc<Rights>,
     /// For connections to come.
     pub(crate) tls: watch::Receiver<TlsConfig>,
     /// Where HTTP/3 is.
@@ -77,19 +73,18 @@ pub(crate) fn alternatives(addresses: &[SocketAddr]) -> HeaderValue {
     HeaderValue::try_from(list.join(", ")).unwrap_or(HeaderValue::from_static("clear"))
 }
 
+/// A byte stream below TLS.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
 impl TcpService {
     /// Serves every client on a task of its own until the end begins.
     pub(crate) async fn accept(self: Arc<Self>, listeners: Vec<TcpListener>, draining: Draining) {
-        let open = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let shares = Addresses::new(AddressLimits {
-            connections: Some(MAX_OF_ADDRESS),
-            ..AddressLimits::default()
-        });
         let accept = |listener: TcpListener| {
-            let (service, open, mut draining) = (self.clone(), open.clone(), draining.clone());
-            let shares = shares.clone();
+            let (service, mut draining) = (self.clone(), draining.clone());
             async move {
-                while let Ok(permit) = open.clone().acquire_owned().await {
+                loop {
                     let accepted = tokio::select! {
                         accepted = listener.accept() => accepted,
                         () = draining.begun() => return,
@@ -99,17 +94,9 @@ impl TcpService {
                         tokio::time::sleep(REST).await;
                         continue;
                     };
-                    let Some(share) = shares.connect(client.ip().to_canonical()) else {
-                        tracing::debug!("{client}: turned away, its address has its share");
-                        continue;
-                    };
-                    let is_busy = open.available_permits() < MAX_CONNECTIONS / 2;
-                    let patience = if is_busy { HURRY } else { Duration::MAX };
-                    let (service, draining) = (service.clone(), draining.clone());
-                    tokio::spawn(async move {
-                        service.serve(stream, client, patience, draining).await;
-                        drop((permit, share));
-                    });
+                    // Small answers must not wait for each other.
+                    let _ = stream.set_nodelay(true);
+                    service.admit(stream, client, draining.clone());
                 }
             }
         };
@@ -123,32 +110,51 @@ impl TcpService {
         }
     }
 
+    /// Serves a new client on a task of its own, if there is a connection for it.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        stream: impl Stream,
+        client: SocketAddr,
+        draining: Draining,
+    ) {
+        let address = client.ip().to_canonical();
+        let Some(limits) = limits::Client::over_tcp(self.limits.clone(), address) else {
+            tracing::debug!("{client}: turned away, others need the connection more");
+            return;
+        };
+        let service = self.clone();
+        tokio::spawn(async move { service.serve(stream, client, limits, draining).await });
+    }
+
     async fn serve(
         &self,
-        stream: TcpStream,
+        stream: impl Stream,
         client: SocketAddr,
-        patience: Duration,
+        limits: limits::Client,
         mut draining: Draining,
     ) {
         let address = client.ip().to_canonical();
-        let Some(limits) = limits::Client::new(self.limits.clone(), address) else {
-            tracing::info!("{client}: turned away, its address has too many connections");
-            return;
-        };
-        // Small answers must not wait for each other.
-        let _ = stream.set_nodelay(true);
         let acceptor = TlsAcceptor::from(self.tls.borrow().clone());
-        let accepted = limits.progress(acceptor.accept(stream));
-        let stream = match tokio::time::timeout(patience, accepted).await {
-            Ok(Ok(Ok(stream))) => TokioIo::new(stream),
-            Ok(Ok(Err(error))) => return tracing::debug!("{client}: no TLS: {error}"),
-            Ok(Err(_)) | Err(_) => return tracing::debug!("{client}: no TLS: too slow"),
+        let accepted = tokio::select! {
+            accepted = limits.progress(acceptor.accept(stream)) => accepted,
+            () = limits.gives_way() => Err(limits::Stalled),
         };
+        let stream = match accepted {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!("{client}: no TLS: {error}"),
+            Err(limits::Stalled) => return tracing::debug!("{client}: no TLS: too slow"),
+        };
+        let certificates = stream.get_ref().1.peer_certificates();
+        let certificate = certificates.and_then(|chain| chain.first());
+        let caller = Caller::of_certificate(certificate.map(Fingerprint::of));
+        let stream = TokioIo::new(stream);
         let session = Arc::new(Session {
             source: self.source.clone(),
             limits,
             observer: self.observer.clone(),
             client: address,
+            rights: self.rights.clone(),
+            caller,
         });
         let (activity, mut active) = watch::channel(Activity::default());
         let service = service_fn(|request| {
@@ -160,7 +166,8 @@ impl TcpService {
         tokio::pin!(connection);
         let over = async {
             tokio::select! {
-                reason = idle(&session, active.clone(), patience) => reason,
+                reason = idle(&session, active.clone()) => reason,
+                () = session.limits.gives_way() => "others need the connection more",
                 _ = active.wait_for(|activity| activity.is_over) => "given up",
             }
         };
@@ -215,11 +222,7 @@ struct Activity {
 
 /// Waits until no request was open for the stall timeout. A client that sends header fields byte by
 /// byte counts as idle.
-async fn idle(
-    session: &Session,
-    mut active: watch::Receiver<Activity>,
-    mut patience: Duration,
-) -> &'static str {
+async fn idle(session: &Session, mut active: watch::Receiver<Activity>) -> &'static str {
     loop {
         if active
             .wait_for(|activity| activity.open == 0)
@@ -229,10 +232,8 @@ async fn idle(
             return pending().await;
         }
         let some = active.wait_for(|activity| activity.open > 0);
-        let some = session.limits.progress(some);
-        match tokio::time::timeout(patience, some).await {
-            Ok(Ok(_)) => patience = Duration::MAX,
-            _ => return "idle for too long",
+        if session.limits.progress(some).await.is_err() {
+            return "idle for too long";
         }
     }
 }
@@ -253,6 +254,8 @@ async fn answer(
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);
     }
+    let memory = session.limits.request();
+    let memory = memory.ok_or_else(|| io::Error::other("others need the memory more"))?;
     let is_head = request.method() == Method::HEAD;
     let (head, told) = oneshot::channel();
     let (pieces, sent) = mpsc::channel(1);
@@ -268,7 +271,10 @@ async fn answer(
             head: Some(head),
             pieces,
         };
-        let answered = http_service::answer(&session, &request, &mut exchange, &mut body).await;
+        let _in_use = session.limits.in_use();
+        let answer = http_service::answer(&session, &request, &mut exchange, &mut body);
+        let answered = memory.keep(answer).await;
+        let answered = answered.unwrap_or_else(|stalled| Err(stalled.into()));
         let is_over = match answered {
             // Data for a client that reads nothing must not stay in memory.
             Err(Refusal::Stalled) => true,
@@ -402,11 +408,81 @@ impl Body for Pieces {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use futures_util::FutureExt;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use rustls::pki_types::ServerName;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio_rustls::TlsConnector;
 
     use super::*;
+    use crate::options::TlsArgs;
+    use crate::options::identity::Identity;
+    use crate::options::trust::{Trust, Verifier};
+    use crate::serve::drain::{Drain, drain};
+
+    /// A service whose connections are in memory.
+    pub(crate) struct Tcp {
+        service: Arc<TcpService>,
+        connector: TlsConnector,
+        draining: Draining,
+        _drain: Drain,
+    }
+
+    impl Tcp {
+        pub(crate) fn new(source: Arc<dyn Source>, limits: Arc<limits::Shared>) -> Self {
+            let identity = Identity::make(&[]).unwrap();
+            let pin = Trust::Pin(identity.fingerprint().unwrap());
+            let chosen = TlsArgs::default();
+            let verifier = Verifier::new(&pin, chosen.provider()).unwrap();
+            let builder = rustls::ClientConfig::builder_with_provider(Arc::new(chosen.provider()));
+            let config = builder
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .unwrap()
+                .dangerous()
+                .with_custom_certificate_verifier(verifier)
+                .with_no_client_auth();
+            let (tls, _) = watch::channel(identity.tls(chosen, &[b"http/1.1"], None).unwrap());
+            let service = TcpService {
+                source,
+                limits,
+                observer: Observer::new(None),
+                rights: Arc::new(Rights::open()),
+                tls: tls.subscribe(),
+                announced: HeaderValue::from_static("h3"),
+            };
+            let (drain, draining) = drain();
+            Self {
+                service: Arc::new(service),
+                connector: TlsConnector::from(Arc::new(config)),
+                draining,
+                _drain: drain,
+            }
+        }
+
+        /// A silent connection.
+        pub(crate) fn connect(&self, client: SocketAddr) -> DuplexStream {
+            let (own, other) = tokio::io::duplex(64 << 10);
+            self.service.admit(other, client, self.draining.clone());
+            own
+        }
+
+        /// True if the answer is a file.
+        pub(crate) async fn fetch(&self, client: SocketAddr, path: &str) -> bool {
+            let name = ServerName::try_from("localhost").unwrap();
+            let exchange = async {
+                let mut stream = self.connector.connect(name, self.connect(client)).await?;
+                let request =
+                    format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+                stream.write_all(request.as_bytes()).await?;
+                let mut answer = Vec::new();
+                let _may_be_cut = stream.read_to_end(&mut answer).await;
+                Ok::<_, io::Error>(answer)
+            };
+            exchange
+                .await
+                .is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200 "))
+        }
+    }
 
     #[test]
     fn alt_svc_names_each_port_once() {
@@ -555,6 +631,8 @@ mod tests {
             limits: limits::Client::new(limits, address).unwrap(),
             observer: Observer::new(None),
             client: address,
+            rights: Arc::new(Rights::open()),
+            caller: Caller::default(),
         };
         let (activity, active) = watch::channel(Activity::default());
         let start = tokio::time::Instant::now();
@@ -566,7 +644,7 @@ mod tests {
             pending::<()>().await;
         };
         let reason = tokio::select! {
-            reason = idle(&session, active, Duration::MAX) => reason,
+            reason = idle(&session, active) => reason,
             () = requests => unreachable!(),
         };
         assert_eq!(reason, "idle for too long");

@@ -13,7 +13,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mpquic_core::crypto::rustls::{PinVerifier, provider};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -35,15 +36,29 @@ fn pin(server: &Server) -> [u8; 32] {
 }
 
 async fn connect(server: &Server, alpn: &str) -> TlsStream<tokio::net::TcpStream> {
+    connect_as(server, alpn, None).await
+}
+
+/// [`connect`] with a certificate.
+async fn connect_as(
+    server: &Server,
+    alpn: &str,
+    own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+) -> TlsStream<tokio::net::TcpStream> {
     let provider = provider();
     let verifier = PinVerifier::new(pin(server), &provider);
     let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider));
-    let mut config = config
+    let config = config
         .with_safe_default_protocol_versions()
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match own {
+        Some((certificate, key)) => config
+            .with_client_auth_cert(vec![certificate], key)
+            .unwrap(),
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![alpn.into()];
     let stream = tokio::net::TcpStream::connect(tcp_address(server)).await;
     let name = ServerName::try_from("localhost").unwrap();
@@ -329,6 +344,47 @@ async fn certificates_are_read_again() {
     Client::new(&server, "h2").await;
     server.pin = old;
     assert_eq!(get(&server), Some(6));
+}
+
+/// Over TCP as over QUIC, with each protocol.
+#[tokio::test]
+async fn who_shows_no_certificate_gets_nothing_over_tcp() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (served, _) = directories(b"for alice");
+    let [state, stranger] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    crate::client_cert::issue(state.path());
+    crate::client_cert::issue(stranger.path());
+    let authority = state.path().join("ca.pem");
+    let authority = authority.to_str().unwrap();
+    let options = ["--alt-svc=127.0.0.1:0", "--allow-put", "--client-ca"];
+    let server = Server::start(served.path(), &[&options[..], &[authority]].concat());
+    let own = |directory: &std::path::Path| {
+        let certificate = CertificateDer::from_pem_file(directory.join("alice.pem"));
+        let key = PrivateKeyDer::from_pem_file(directory.join("alice.key"));
+        (certificate.unwrap(), key.unwrap())
+    };
+    let others = [None, Some(own(stranger.path()))];
+    let shown = others.into_iter().chain([Some(own(state.path()))]);
+    let mut answers = Vec::new();
+    for own in shown {
+        for request in ["GET /file", "PUT /new"] {
+            let own = own
+                .as_ref()
+                .map(|(own, key)| (own.clone(), key.clone_key()));
+            let mut stream = connect_as(&server, "http/1.1", own).await;
+            let request = format!(
+                "{request} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            );
+            // The server may have ended the connection.
+            let _ = stream.write_all(request.as_bytes()).await;
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            let text = String::from_utf8(answer).unwrap();
+            answers.push(text.get(..12).unwrap_or(&text).to_owned());
+        }
+    }
+    let expected = ["", "", "", "", "HTTP/1.1 200", "HTTP/1.1 201"];
+    assert_eq!(answers, expected);
 }
 
 #[test]

@@ -112,6 +112,11 @@ async fn answer(
         stream.send_data(list.into()).await?;
         return Ok(stream.finish().await?);
     }
+    if let Some(to) = location(request) {
+        let response = Response::builder().status(307).header("location", to);
+        stream.send_response(response.body(())?).await?;
+        return Ok(stream.finish().await?);
+    }
     let response = match path {
         "/moved" => Response::builder()
             .status(302)
@@ -121,16 +126,7 @@ async fn answer(
             .status(307)
             .header("location", "/loop")
             .body(())?,
-        "/echo" => Response::builder()
-            .header("x-method", request.method().as_str())
-            .header(
-                "x-field",
-                request
-                    .headers()
-                    .get("x-field")
-                    .map_or(&b"none"[..], |value| value.as_bytes()),
-            )
-            .body(())?,
+        "/echo" => echo(request)?,
         "/unannounced" => Response::new(()),
         "/nonsense" => with_length("many")?,
         "/empty" => with_length("0")?,
@@ -160,6 +156,32 @@ async fn answer(
         _ => stream.finish().await?,
     }
     Ok(())
+}
+
+/// The target of a redirection.
+fn location(request: &Request<()>) -> Option<String> {
+    match request.uri().path() {
+        "/here" => Some("/echo".to_owned()),
+        // The address of the server is also that of localhost.
+        "/elsewhere" => {
+            let port = request.uri().port_u16()?;
+            Some(format!("https://localhost:{port}/echo"))
+        }
+        _ => None,
+    }
+}
+
+/// An answer that repeats the method and fields of a request.
+fn echo(request: &Request<()>) -> http::Result<Response<()>> {
+    let field = |name: &str| {
+        let value = request.headers().get(name);
+        value.map_or(&b"none"[..], |value| value.as_bytes())
+    };
+    Response::builder()
+        .header("x-method", request.method().as_str())
+        .header("x-field", field("x-field"))
+        .header("x-authorization", field("authorization"))
+        .body(())
 }
 
 /// What is said to be in directories.

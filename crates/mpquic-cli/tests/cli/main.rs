@@ -28,6 +28,7 @@ mod rate;
 mod record;
 mod resume;
 mod tree;
+mod users;
 mod workers;
 
 use std::collections::BTreeSet;

@@ -200,7 +200,7 @@ pub(crate) fn ask(address: &str, request: &str) -> (u16, String) {
 
 /// All that a server tells of itself.
 #[cfg(unix)]
-const FAMILIES: [&str; 13] = [
+const FAMILIES: [&str; 14] = [
     "mpquic_connections gauge",
     "mpquic_handshakes_total counter",
     "mpquic_retries_total counter",
@@ -214,6 +214,7 @@ const FAMILIES: [&str; 13] = [
     "mpquic_reinjected_bytes_total counter",
     "mpquic_paths gauge",
     "mpquic_path_rtt_seconds gauge",
+    "mpquic_request_memory_bytes gauge",
 ];
 
 #[cfg(unix)]

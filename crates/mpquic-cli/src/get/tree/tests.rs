@@ -135,6 +135,7 @@ fn plan() -> Plan {
     Plan {
         method: http::Method::GET,
         fields: http::HeaderMap::new(),
+        secrets: crate::client::secrets::Secrets::default(),
         treatment: Treatment {
             left: Left::default(),
             quiet: false,

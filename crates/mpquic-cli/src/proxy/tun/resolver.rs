@@ -186,6 +186,22 @@ mod tests {
         replaced.restore_at(&path).unwrap();
     }
 
+    /// Whatever a state says.
+    #[test]
+    fn no_other_file_is_restored() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, resolver] = ["crontab", "resolv.conf"].map(|name| directory.path().join(name));
+        let replaced = Replaced {
+            path: path.clone(),
+            before: Some("line of an attacker\n".to_owned()),
+            after: "line\n".to_owned(),
+        };
+        fs::write(&path, &replaced.after).unwrap();
+        replaced.restore_at(&resolver).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "line\n");
+        assert!(!resolver.exists());
+    }
+
     #[test]
     fn resolver_file_of_resolved_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use crate::client::session::Purpose;
 use crate::demo::relay::Relay;
 use crate::files::unfinished::Token;
 use crate::files::upload::{Place, Upload, UploadError};
-use crate::files::{Content, Directory, OpenError, Source};
+use crate::files::{Content, Directory, OpenError, Sent, Source};
 use crate::process::screen::tests::Heard;
 use crate::rate::Rate;
 use crate::serve::Service;
@@ -29,7 +29,7 @@ impl Source for Slow {
         Some(1000)
     }
 
-    fn upload(&self, _: &str, _: Attributes, _: Option<Token>) -> Result<Upload, UploadError> {
+    fn upload(&self, _: &str, _: Sent, _: Option<Token>) -> Result<Upload, UploadError> {
         std::thread::sleep(self.time);
         let place = Place::new(self.directory.path(), "file".as_ref())?;
         Upload::create(place, None)
@@ -39,6 +39,7 @@ impl Source for Slow {
 fn sending<'a>(sessions: &'a Sessions<'a>, stall: Duration) -> Sending<'a> {
     Sending {
         sessions,
+        secrets: crate::client::secrets::Secrets::default(),
         retry: Duration::from_secs(60),
         stall,
         quiet: false,

@@ -168,7 +168,6 @@ async fn a_request_that_stalls_is_given_up() {
 async fn slowest_client_gives_way_at_the_file_limit() {
     let limits = Limits {
         files: 1,
-        stall_when_full: Duration::from_millis(100),
         ..Limits::default()
     };
     let served = Served::start(Anything::new(1 << 20), limits, Alpn::H3);
