@@ -45,6 +45,7 @@ use crate::options::{Alpn, DATAGRAM_BUFFER, TlsArgs};
 use crate::process::clock;
 use crate::process::failure::Failure;
 use crate::process::screen;
+use crate::process::service_manager;
 use crate::process::signals::Hangups;
 use crate::report::live::{Direction, Live};
 use crate::report::live_terminal::beside;
@@ -143,6 +144,7 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
             failure.report();
         }
     };
+    service_manager::ready();
     server.run(serving, args.limits.drain_timeout()).await;
     Ok(())
 }

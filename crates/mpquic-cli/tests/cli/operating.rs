@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use mpquic_tokio::{ClientConfig, Endpoint, certificate_fingerprint};
 use serde_json::Value;
@@ -391,4 +393,28 @@ async fn a_session_is_resumed_at_another_server_with_the_key() {
     connect(&known, &one).await.unwrap();
     // Servers that say nothing of a fleet keep their sessions to themselves.
     refused(connect(&known, &alone).await);
+}
+
+/// With `Type=notify`, systemd waits for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_service_manager_is_told_that_the_server_is_up() {
+    let (served, other) = directories(b"x");
+    let socket = other.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    manager
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let directory = served.path().to_str().unwrap();
+    let mut child = mpquic(&["serve", directory, "--listen", "127.0.0.1:0"])
+        .env("NOTIFY_SOCKET", &socket)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut heard = [0; 20];
+    let told = manager.recv(&mut heard);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(&heard[..told.unwrap()], b"READY=1\n");
 }
