@@ -25,6 +25,7 @@ mod text;
 
 use files::attributes::Attributes;
 use files::directory_page;
+use files::file_state::FileState;
 use files::selection::{Selection, Version};
 use files::{Entry, Listing, is_well_formed, path_of};
 use text::percent::{percent_decode, percent_encode};
@@ -64,7 +65,11 @@ fn check_selection(input: &Input) {
         let nanoseconds = nanoseconds % 1_000_000_000;
         SystemTime::UNIX_EPOCH + Duration::new(seconds.into(), nanoseconds)
     });
-    let version = Version::new(length, modified);
+    let version = Version::new(&FileState {
+        length,
+        modified,
+        inode: None,
+    });
     assert_eq!(version.etag().is_some(), modified.is_some());
     let mut fields = HeaderMap::new();
     for field in input.fields.iter().take(10) {
@@ -221,11 +226,13 @@ fn check_page(input: &Input) {
     });
     let listing = Listing {
         entries: entries.collect(),
+        others: Vec::new(),
         more_after: None,
     };
     let page = directory_page::page(&input.target, &listing);
     let empty = Listing {
         entries: Vec::new(),
+        others: Vec::new(),
         more_after: None,
     };
     let plain = directory_page::page("/", &empty);

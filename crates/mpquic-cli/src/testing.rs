@@ -14,6 +14,7 @@ use mpquic_tokio::{
     MemoryNetwork, RecvStream,
 };
 
+use crate::files::file_state::FileState;
 use crate::files::{Content, Entry, Listing, OpenError, Reader, Source};
 use crate::options::reach::Reach;
 use crate::options::trust::{Fingerprint, Trust, Verifier};
@@ -132,6 +133,7 @@ impl Source for Crowd {
         });
         Ok(Listing {
             entries: entries.collect(),
+            others: Vec::new(),
             more_after: None,
         })
     }
@@ -182,8 +184,10 @@ impl Source for Anything {
         let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_open.fetch_max(open, Ordering::SeqCst);
         Ok(Content {
-            length: self.length,
-            modified: None,
+            state: FileState {
+                length: self.length,
+                ..FileState::default()
+            },
             reader: Box::new(Counted {
                 of: self.clone(),
                 left: self.left,

@@ -19,6 +19,7 @@ use crate::client::requests::Clients;
 use crate::demo::args::Demo;
 use crate::demo::outage::{Outage, Told};
 use crate::demo::relay::Relay;
+use crate::files::file_state::FileState;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::get::download::{Download, Treatment};
 use crate::get::left::Left;
@@ -87,6 +88,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         quiet: args.json,
         resume: false,
         replace: true,
+        private: false,
         pace: None,
         stall: STALL,
         json: None,
@@ -212,8 +214,10 @@ impl Generated {
 impl Source for Generated {
     fn open(&self, _: &str) -> Result<Content, OpenError> {
         Ok(Content {
-            length: self.length,
-            modified: None,
+            state: FileState {
+                length: self.length,
+                ..FileState::default()
+            },
             reader: Box::new(Generator {
                 state: 0x9e37_79b9_7f4a_7c15,
                 left: self.length,
@@ -289,7 +293,7 @@ mod tests {
     fn generated_data_repeats_and_is_hashed() {
         let generated = Generated::new(1003);
         let content = generated.open("/").unwrap();
-        assert_eq!((content.length, content.modified), (1003, None));
+        assert_eq!((content.state.length, content.state.modified), (1003, None));
         let mut part = content.reader;
         part.read_exact(&mut [0; 1000]).unwrap();
         assert!(generated.sha256.get().is_none(), "it is not over");

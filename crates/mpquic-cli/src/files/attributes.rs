@@ -14,6 +14,8 @@ const FILE_MODIFIED: HeaderName = HeaderName::from_static("file-modified");
 const FILE_MODE: HeaderName = HeaderName::from_static("file-mode");
 /// Of the permissions, those for owner, group and others: nothing that lends rights.
 const PERMISSIONS: u32 = 0o777;
+/// The media type of a PATCH without content, which gives its attributes to what is there.
+pub(crate) const ATTRIBUTES: &str = "application/vnd.mpquic.attributes";
 
 /// The known attributes of a file; the system chooses the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,42 +72,38 @@ impl Attributes {
         }
     }
 
-    /// Sets the attributes of a file that was made with [`Self::mode_to_make`]. The umask already removed bits when the
-    /// file was made.
+    /// Sets the attributes of a file or directory, whatever the umask.
     pub(crate) fn give_to(&self, file: &File) {
-        self.give_at_most(file, |made_with| made_with);
-    }
-
-    /// The same for a file with the default permissions of new files: users who may read the file may run it.
-    pub(crate) fn give_to_plain(&self, file: &File) {
-        self.give_at_most(file, |made_with| made_with | (made_with & 0o444) >> 2);
-    }
-
-    fn give_at_most(&self, file: &File, most: impl Fn(u32) -> u32) {
-        if let Err(error) = self.try_give_to(file, most) {
+        if let Err(error) = self.try_give_to(file) {
             tracing::warn!(%error, "the time or the permissions of a file");
         }
     }
 
-    #[cfg_attr(
-        not(unix),
-        expect(unused_variables, reason = "permissions are those of Unix")
-    )]
-    fn try_give_to(&self, file: &File, most: impl Fn(u32) -> u32) -> std::io::Result<()> {
+    /// The same, with its errors.
+    pub(crate) fn try_give_to(&self, file: &File) -> std::io::Result<()> {
         #[cfg(unix)]
         if let Some(mode) = self.mode {
             use std::os::unix::fs::PermissionsExt;
             let mut permissions = file.metadata()?.permissions();
-            permissions.set_mode(most(permissions.mode()) & mode);
+            permissions.set_mode(mode & PERMISSIONS);
             file.set_permissions(permissions)?;
         }
         self.modified.map_or(Ok(()), |time| file.set_modified(time))
     }
 
-    /// The permissions to make a file or directory with: the owner can write until it is whole.
-    #[cfg(unix)]
-    pub(crate) fn mode_to_make(&self, of_owner: u32) -> Option<u32> {
-        self.mode.map(|mode| mode | of_owner)
+    /// With these permissions as well, if there are any.
+    pub(crate) fn and_mode(self, more: u32) -> Self {
+        Self {
+            mode: self.mode.map(|mode| mode | more),
+            ..self
+        }
+    }
+
+    /// True unless both permissions are known and differ.
+    pub(crate) fn has_mode_of(&self, other: &Self) -> bool {
+        self.mode
+            .zip(other.mode)
+            .is_none_or(|(one, other)| one == other)
     }
 }
 
@@ -146,30 +144,43 @@ mod tests {
         assert_eq!(said(attributes).mode, Some(0o711), "no rights are lent");
     }
 
-    /// With the usual umask, and with an umask that leaves no permission for group and others.
+    /// No umask has all of these permissions, and none of them lends rights.
     #[cfg(unix)]
     #[test]
-    fn who_may_read_a_fetched_file_may_run_it() {
+    fn a_file_gets_the_permissions_that_were_sent() {
         use std::os::unix::fs::PermissionsExt;
         let file = tempfile::tempfile().unwrap();
-        for (made_with, wanted, expected) in [
-            (0o644, 0o755, 0o755),
-            (0o644, 0o777, 0o755),
-            (0o644, 0o600, 0o600),
-            (0o600, 0o755, 0o700),
-            (0o644, 0o4755, 0o755),
+        for (wanted, expected) in [
+            (0o755, 0o755),
+            (0o777, 0o777),
+            (0o666, 0o666),
+            (0o600, 0o600),
+            (0o070, 0o070),
+            (0, 0),
+            (0o7755, 0o755),
         ] {
-            file.set_permissions(std::fs::Permissions::from_mode(made_with))
-                .unwrap();
             let attributes = Attributes {
                 modified: times::of_seconds("-1.25"),
-                mode: mode_of(&digits_of(wanted)),
+                mode: Some(wanted),
             };
-            attributes.give_to_plain(&file);
+            attributes.give_to(&file);
             let there = file.metadata().unwrap();
             assert_eq!(there.permissions().mode() & 0o7777, expected);
             assert_eq!(there.modified().ok(), attributes.modified);
         }
+    }
+
+    #[test]
+    fn unknown_permissions_do_not_differ() {
+        let of = |mode| Attributes {
+            modified: None,
+            mode,
+        };
+        let one = of(Some(0o644));
+        assert!(one.has_mode_of(&one) && one.has_mode_of(&of(None)));
+        assert!(of(None).has_mode_of(&one) && !one.has_mode_of(&of(Some(0o600))));
+        assert_eq!(one.and_mode(0o100).mode, Some(0o744));
+        assert_eq!(of(None).and_mode(0o100).mode, None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The page that shows a directory.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,10 @@ impl Page {
     /// Bytes of memory that the page keeps.
     pub(crate) fn memory(&self) -> u64 {
         let entries = self.listing.entries.iter();
-        entries.map(|entry| (entry.name.len() + ENTRY) as u64).sum()
+        let entries = entries.map(|entry| entry.name.len() + ENTRY);
+        let others = self.listing.others.iter();
+        let others = others.map(|name| name.len() + size_of::<OsString>());
+        entries.chain(others).map(|bytes| bytes as u64).sum()
     }
 
     /// The next `size` bytes or a little more; fewer at the end, none after the end.
@@ -121,15 +124,25 @@ impl Page {
             }
             (None, _) if before > entries.len() => None,
             (None, Form::Html) => Some(self.foot()),
-            (None, Form::Json) => {
-                let comma = if entries.is_empty() { "" } else { "," };
-                let more = self.listing.more_after.as_ref().map(|after| {
-                    let more = Listed::named(after, Kind::More);
-                    format!("{comma}{}", json::line(&more))
-                });
-                Some(format!("{}]", more.unwrap_or_default()))
-            }
+            (None, Form::Json) => Some(self.end()),
         }
+    }
+
+    /// The end of a list for programs.
+    fn end(&self) -> String {
+        let others = self.listing.others.iter();
+        let others = others.map(|name| Listed::named(name, Kind::Other));
+        let more = self.listing.more_after.as_ref();
+        let more = more.map(|after| Listed::named(after, Kind::More));
+        let mut end = String::new();
+        for listed in others.chain(more) {
+            if !end.is_empty() || !self.listing.entries.is_empty() {
+                end.push(',');
+            }
+            end.push_str(&json::line(&listed));
+        }
+        end.push(']');
+        end
     }
 
     fn head(&self) -> String {
@@ -376,8 +389,23 @@ pub(crate) mod tests {
     fn listing(entries: Vec<Entry>) -> Listing {
         Listing {
             entries,
+            others: Vec::new(),
             more_after: None,
         }
+    }
+
+    #[test]
+    fn programs_are_told_of_what_is_neither_file_nor_directory() {
+        let mut listing = listing(vec![]);
+        listing.others = vec!["pipe".into(), "out".into()];
+        let others = "{\"name\":\"pipe\",\"type\":\"other\"},{\"name\":\"out\",\"type\":\"other\"}";
+        assert_eq!(json(&listing), format!("[{others}]"));
+        assert!(!page("/", &listing).contains("pipe"));
+        listing.more_after = Some("x".into());
+        listing.entries = vec![file("a", 1)];
+        let list = json(&listing);
+        let end = format!(",{others},{{\"name\":\"x\",\"type\":\"more\"}}]");
+        assert!(list.ends_with(&end), "{list}");
     }
 
     #[test]
@@ -416,6 +444,7 @@ pub(crate) mod tests {
     fn the_root_has_no_way_up_and_a_part_is_called_one() {
         let cut = Listing {
             entries: vec![file("a", 1)],
+            others: Vec::new(),
             more_after: Some("a&\"b".into()),
         };
         let page = page("/", &cut);

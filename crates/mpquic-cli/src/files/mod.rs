@@ -3,12 +3,14 @@
 pub(crate) mod attributes;
 pub(crate) mod beneath;
 pub(crate) mod directory_page;
+pub(crate) mod file_state;
 pub(crate) mod list_pages;
 pub(crate) mod list_query;
 pub(crate) mod resuming;
 pub(crate) mod selection;
 pub(crate) mod unfinished;
 pub(crate) mod upload;
+mod upload_note;
 pub(crate) mod uploads;
 
 use std::collections::BTreeSet;
@@ -18,7 +20,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
@@ -27,6 +28,7 @@ use thiserror::Error;
 
 use crate::files::attributes::Attributes;
 use crate::files::beneath::{Root, options};
+use crate::files::file_state::FileState;
 use crate::files::list_query::after_of;
 use crate::files::unfinished::{Token, is_unfinished};
 use crate::files::upload::{Place, Upload, UploadError};
@@ -43,9 +45,7 @@ pub(crate) const LISTING_MEMORY: u64 = (MAX_NAMES + MAX_ENTRIES * size_of::<Entr
 
 /// Something to send.
 pub(crate) struct Content {
-    pub(crate) length: u64,
-    /// Time of the last change, if known.
-    pub(crate) modified: Option<SystemTime>,
+    pub(crate) state: FileState,
     pub(crate) reader: Box<dyn Reader>,
 }
 
@@ -53,12 +53,22 @@ pub(crate) struct Content {
 pub(crate) trait Reader: Read + Send {
     /// Goes over the next bytes, or to the end if there are fewer.
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// The present state of a file; `None` for what never changes.
+    fn state(&self) -> io::Result<Option<FileState>> {
+        Ok(None)
+    }
 }
 
 impl Reader for File {
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let bytes = i64::try_from(bytes).map_err(io::Error::other)?;
         self.seek(SeekFrom::Current(bytes)).map(|_| ())
+    }
+
+    fn state(&self) -> io::Result<Option<FileState>> {
+        let metadata = self.metadata()?;
+        Ok(Some(FileState::of(&metadata)))
     }
 }
 
@@ -67,7 +77,10 @@ impl Reader for File {
 pub(crate) struct Listing {
     /// By name, directories first.
     pub(crate) entries: Vec<Entry>,
-    /// There are more, whose names come behind this one: none of `entries` does.
+    /// Names of what is neither file nor directory, such as pipes, and of links that lead nowhere or to what is not
+    /// shown.
+    pub(crate) others: Vec<OsString>,
+    /// There are more, whose names come behind this one: no name on this page does.
     pub(crate) more_after: Option<OsString>,
 }
 
@@ -78,6 +91,14 @@ pub(crate) struct Entry {
     /// Length of a file; `None` for a directory.
     pub(crate) length: Option<u64>,
     pub(crate) attributes: Attributes,
+}
+
+/// How a name in a directory is listed.
+enum Shown {
+    Entry(Entry),
+    /// With its name only.
+    Other,
+    Nothing,
 }
 
 /// Why there is no file to send.
@@ -130,6 +151,11 @@ pub(crate) trait Source: Send + Sync {
 
     /// Makes the directory `path`, where files are taken. May block.
     fn make_directory(&self, _path: &str, _sent: Sent) -> Result<(), UploadError> {
+        Err(UploadError::Forbidden)
+    }
+
+    /// Gives its attributes to the file or directory `path`, where files are taken. May block.
+    fn set_attributes(&self, _path: &str, _sent: Sent) -> Result<(), UploadError> {
         Err(UploadError::Forbidden)
     }
 
@@ -248,18 +274,24 @@ impl Directory {
                 names.add(name);
             }
         }
-        let entries = names.names.iter();
-        let entries = entries.filter_map(|name| self.entry(&root, &path, name, &directory, &above));
-        let mut entries: Vec<_> = entries.collect();
+        let (mut entries, mut others) = (Vec::new(), Vec::new());
+        for name in &names.names {
+            match self.entry(&root, &path, name, &directory, &above) {
+                Shown::Entry(entry) => entries.push(entry),
+                Shown::Other => others.push(name.clone()),
+                Shown::Nothing => {}
+            }
+        }
         entries.sort_by(|a, b| (a.length.is_some(), &a.name).cmp(&(b.length.is_some(), &b.name)));
         let last = names.names.pop_last().filter(|_| names.is_cut);
         Ok(Listing {
             entries,
+            others,
             more_after: last,
         })
     }
 
-    /// What has this name in a directory; `None` if it is gone, or not shown.
+    /// What has this name in a directory.
     fn entry(
         &self,
         root: &Root,
@@ -267,22 +299,31 @@ impl Directory {
         name: &OsStr,
         directory: &Dir,
         above: &Above<'_>,
-    ) -> Option<Entry> {
-        let mut metadata = directory.symlink_metadata(name).ok()?;
+    ) -> Shown {
+        let Ok(mut metadata) = directory.symlink_metadata(name) else {
+            return Shown::Nothing;
+        };
         if metadata.is_symlink() {
             let found = root.resolve(&path.join(name));
-            let found = found.filter(|found| self.is_shown(found))?;
-            // A directory inside itself has no end.
+            let Some(found) = found.filter(|found| self.is_shown(found)) else {
+                return Shown::Other;
+            };
+            // A directory inside itself has no end, and nothing that is not listed above.
             if above.has(&found) {
-                return None;
+                return Shown::Nothing;
             }
-            let (parent, name) = root.parent(&found).ok()?;
-            metadata = parent.symlink_metadata(name).ok()?;
+            let target = root
+                .parent(&found)
+                .and_then(|(parent, name)| parent.symlink_metadata(name));
+            match target {
+                Ok(target) => metadata = target,
+                Err(_) => return Shown::Nothing,
+            }
         }
         if !metadata.is_file() && !metadata.is_dir() {
-            return None;
+            return Shown::Other;
         }
-        Some(Entry {
+        Shown::Entry(Entry {
             name: name.to_owned(),
             length: metadata.is_file().then_some(metadata.len()),
             attributes: Attributes::of_listed(&metadata),
@@ -321,8 +362,7 @@ impl Source for Directory {
             return Err(OpenError::NotFound);
         }
         Ok(Content {
-            length: metadata.len(),
-            modified: metadata.modified().ok(),
+            state: FileState::of(&metadata),
             reader: Box::new(file),
         })
     }
@@ -351,6 +391,12 @@ impl Source for Directory {
         }
         let path = path.strip_suffix('/').unwrap_or(path);
         self.place(path, sent)?.make_directory()
+    }
+
+    fn set_attributes(&self, path: &str, sent: Sent) -> Result<(), UploadError> {
+        let path = path_of(path);
+        let path = path.strip_suffix('/').unwrap_or(path);
+        self.place(path, sent)?.set_attributes()
     }
 
     fn list(&self, path: &str) -> Result<Listing, OpenError> {
@@ -479,8 +525,10 @@ pub(crate) fn is_well_formed(path: &str) -> bool {
 /// Content that is read a piece at a time, each when it is asked for. Threads are used for as long
 /// as the system takes to open or read, and not while anybody waits for a client.
 pub(crate) struct OpenContent {
+    /// Bytes to read.
     pub(crate) length: u64,
-    pub(crate) modified: Option<SystemTime>,
+    /// As it was opened.
+    pub(crate) state: FileState,
     /// `None` while a thread reads from it.
     reader: Option<Box<dyn Reader>>,
     /// What is still to be read: no more than was announced if the file grows.
@@ -492,10 +540,10 @@ impl OpenContent {
         let opened = tokio::task::spawn_blocking(move || source.open(&path)).await;
         let content = opened.map_err(io::Error::other)??;
         Ok(Self {
-            length: content.length,
-            modified: content.modified,
+            length: content.state.length,
+            state: content.state,
             reader: Some(content.reader),
-            left: content.length,
+            left: content.state.length,
         })
     }
 
@@ -510,12 +558,20 @@ impl OpenContent {
             .await
     }
 
-    /// The next `size` bytes, fewer at the end, none after it.
+    /// The next `size` bytes, fewer at the end, none after it. In place of the last bytes there is an error if somebody
+    /// wrote to the file meanwhile: the bytes before may be of another version.
     pub(crate) async fn read(&mut self, size: usize) -> io::Result<Bytes> {
         let size = usize::try_from(self.left).map_or(size, |left| left.min(size));
+        let (left, opened) = (self.left, self.state);
         let read = move |reader: &mut dyn Reader| {
             let mut piece = Vec::with_capacity(size);
-            reader.take(size as u64).read_to_end(&mut piece)?;
+            (&mut *reader).take(size as u64).read_to_end(&mut piece)?;
+            if piece.len() as u64 == left
+                && let Some(now) = reader.state()?
+                && !opened.is_unwritten_or_longer(&now)
+            {
+                return Err(io::Error::other("the file changed while it was sent"));
+            }
             Ok(Bytes::from(piece))
         };
         let piece = self.with_reader(read).await?;

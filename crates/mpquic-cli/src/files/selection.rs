@@ -9,6 +9,7 @@ use http::header::{
 };
 use http::{HeaderValue, Method};
 
+use crate::files::file_state::FileState;
 use crate::text::times;
 
 /// What tells one version of a file from another.
@@ -36,15 +37,12 @@ pub(crate) enum Selection {
 }
 
 impl Version {
-    pub(crate) fn new(length: u64, modified: Option<SystemTime>) -> Self {
-        let since = modified.map(|at| match at.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(since) => format!("{:x}", since.as_nanos()),
-            Err(before) => format!("-{:x}", before.duration().as_nanos()),
-        });
+    pub(crate) fn new(state: &FileState) -> Self {
+        let tag = || format!("\"{}\"", state.tag());
         Self {
-            length,
-            modified,
-            etag: since.map(|since| format!("\"{since}-{length:x}\"")),
+            length: state.length,
+            modified: state.modified,
+            etag: state.modified.is_some().then(tag),
         }
     }
 
@@ -174,7 +172,15 @@ mod tests {
     /// A file of 1000 bytes, changed at half a second after Sun, 06 Nov 1994 08:49:37 GMT.
     fn version() -> Version {
         let since = Duration::from_millis(784_111_777_500);
-        Version::new(1000, Some(SystemTime::UNIX_EPOCH + since))
+        known(1000, Some(SystemTime::UNIX_EPOCH + since))
+    }
+
+    fn known(length: u64, modified: Option<SystemTime>) -> Version {
+        Version::new(&FileState {
+            length,
+            modified,
+            inode: None,
+        })
     }
 
     const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -237,7 +243,7 @@ mod tests {
         assert_eq!(select(&twice), Selection::Whole);
         let fields = HeaderMap::from_iter([(RANGE, "bytes=0-1".parse().unwrap())]);
         assert_eq!(version().select(&Method::HEAD, &fields), Selection::Whole);
-        let empty = Version::new(0, None).select(&Method::GET, &fields);
+        let empty = known(0, None).select(&Method::GET, &fields);
         assert_eq!(empty, Selection::Unsatisfiable);
     }
 
@@ -301,7 +307,7 @@ mod tests {
     #[test]
     fn equal_files_have_equal_tags() {
         let at = |nanos| Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos));
-        let tag = |length, modified| Version::new(length, modified).etag;
+        let tag = |length, modified| known(length, modified).etag;
         assert_eq!(tag(1, at(5)), tag(1, at(5)));
         assert_ne!(tag(1, at(5)), tag(2, at(5)));
         assert_ne!(tag(1, at(5)), tag(1, at(6)));
@@ -311,9 +317,9 @@ mod tests {
 
     #[test]
     fn versions_without_a_time_have_no_tag() {
-        let known = version();
-        assert!(known.etag().is_some() && known.last_modified().is_some());
-        let unknown = Version::new(10, None);
+        let timed = version();
+        assert!(timed.etag().is_some() && timed.last_modified().is_some());
+        let unknown = known(10, None);
         assert_eq!((unknown.etag(), unknown.last_modified()), (None, None));
         // A range of another version cannot apply.
         let fields = [(RANGE, "bytes=1-2"), (IF_RANGE, "\"x\"")];

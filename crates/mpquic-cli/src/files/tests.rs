@@ -1,4 +1,5 @@
 use std::fs;
+use std::time::SystemTime;
 
 use super::*;
 
@@ -40,7 +41,7 @@ fn files_are_found_by_their_encoded_names() {
     ] {
         assert!(directory.find(target).is_some(), "{target}");
     }
-    assert!(directory.open("/a.txt").unwrap().length == 1);
+    assert!(directory.open("/a.txt").unwrap().state.length == 1);
 }
 
 #[test]
@@ -92,6 +93,17 @@ fn directories_are_listed_by_name_and_without_what_is_not_found() {
         expected.push(named("in", Some(1)));
     }
     assert_eq!(names(&directory, "/"), expected);
+    // Of others, there are only names.
+    #[cfg(target_os = "linux")]
+    {
+        let pipe = root.join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        std::os::unix::fs::symlink("nowhere", root.join("lost")).unwrap();
+        let listing = directory.list("/").unwrap();
+        assert_eq!(listing.others, ["lost", "out", "pipe", "shown"]);
+        assert_eq!(listing.entries.len(), expected.len());
+    }
     assert_eq!(names(&directory, "/sub%20dir"), [named("b", Some(1))]);
     let outside = format!("/{}", outside.path().display());
     for target in ["/a.txt", "/missing", "/..", "/sub%20dir/..", "", &outside] {
@@ -354,7 +366,7 @@ fn files_of_any_time_are_found_and_listed() {
         let time = crate::text::times::of_seconds(text).unwrap();
         file.unwrap().set_modified(time).unwrap();
         let content = directory.find("/a.txt").unwrap();
-        let version = crate::files::selection::Version::new(content.length, content.modified);
+        let version = crate::files::selection::Version::new(&content.state);
         assert!(version.etag().is_some() && version.last_modified().is_none());
         let listing = directory.list("/").unwrap();
         let json = crate::files::directory_page::tests::json(&listing);
@@ -400,7 +412,7 @@ fn names_that_are_not_utf8_are_found_and_listed() {
     let (_outside, directory) = directory();
     let odd = OsStr::from_bytes(b"caf\xe9");
     fs::write(directory.root.join(odd), "12").unwrap();
-    assert_eq!(directory.find("/caf%E9").unwrap().length, 2);
+    assert_eq!(directory.find("/caf%E9").unwrap().state.length, 2);
     let listing = directory.list("/").unwrap();
     assert!(crate::files::directory_page::tests::page("/", &listing).contains("href=\"./caf%E9\""));
     let json = crate::files::directory_page::tests::json(&listing);
@@ -472,4 +484,66 @@ fn replaced_directories_do_not_lead_outside() {
         .collect();
     names.sort();
     assert_eq!(names, ["root", "secret"]);
+}
+
+/// Programs write over files in place, put other files in their place, and add to them.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_written_over_is_not_sent_to_its_end() {
+    use std::io::Write;
+    let (_outside, directory) = directory();
+    let path = directory.root.join("a.txt");
+    fs::write(&path, "12345678").unwrap();
+    let source: Arc<dyn Source> = Arc::new(directory);
+    let begun = async || {
+        let opened = OpenContent::open(source.clone(), "/a.txt".to_owned());
+        let mut content = opened.await.unwrap();
+        assert_eq!(content.read(4).await.unwrap(), "1234");
+        // The clock of the file system goes on.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        content
+    };
+    let mut content = begun().await;
+    let mut log = File::options().append(true).open(&path).unwrap();
+    log.write_all(b"9").unwrap();
+    assert_eq!(content.read(4).await.unwrap(), "5678", "as announced");
+
+    let mut content = begun().await;
+    let new = path.with_extension("new");
+    fs::write(&new, "another").unwrap();
+    fs::rename(&new, &path).unwrap();
+    assert_eq!(content.read(100).await.unwrap(), "56789", "of the old file");
+
+    fs::write(&path, "12345678").unwrap();
+    for written in ["abcdefgh", "abcdefg"] {
+        let mut content = begun().await;
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, written).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(modified).unwrap();
+        let read = content.read(4).await;
+        let is_short = read.as_ref().is_ok_and(|piece| piece.len() < 4);
+        assert!(read.is_err() || is_short, "{written}: {read:?}");
+        fs::write(&path, "12345678").unwrap();
+    }
+}
+
+/// The rest of another version is not sent behind the beginning of this one.
+#[cfg(unix)]
+#[test]
+fn a_file_of_the_same_length_and_time_is_another_version() {
+    let (_outside, directory) = directory();
+    let path = directory.root.join("a.txt");
+    let etag = |content: &str| {
+        let new = path.with_extension("new");
+        fs::write(&new, content).unwrap();
+        let file = File::options().write(true).open(&new).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        fs::rename(&new, &path).unwrap();
+        let content = directory.find("/a.txt").unwrap();
+        crate::files::selection::Version::new(&content.state).etag()
+    };
+    let one = etag("A");
+    assert!(one.is_some());
+    assert_ne!(one, etag("B"));
 }

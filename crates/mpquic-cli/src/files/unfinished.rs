@@ -6,6 +6,8 @@ use std::fs::File;
 
 /// What each begins with.
 pub(crate) const PREFIX: &str = ".mpquic-put-";
+/// What follows a token in the name of a note.
+const NOTE: &str = ".note";
 /// Bytes of a token.
 const RANDOM: usize = 16;
 
@@ -38,6 +40,11 @@ impl Token {
         Self::parse(name.to_str()?.strip_prefix(PREFIX)?)
     }
 
+    /// The token of a note about an unfinished file.
+    pub(crate) fn of_note(name: &OsStr) -> Option<Self> {
+        Self::of_file(name.to_str()?.strip_suffix(NOTE)?.as_ref())
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -45,6 +52,11 @@ impl Token {
     /// The name of its file.
     pub(crate) fn file_name(&self) -> String {
         format!("{PREFIX}{}", self.0)
+    }
+
+    /// The name of the note about its file.
+    pub(crate) fn note_name(&self) -> String {
+        format!("{PREFIX}{}{NOTE}", self.0)
     }
 }
 
@@ -74,7 +86,11 @@ mod tests {
         assert_eq!(Token::parse(token.as_str()), Some(token.clone()));
         let name = token.file_name();
         assert!(is_unfinished(name.as_ref()));
-        assert_eq!(Token::of_file(name.as_ref()), Some(token));
+        assert_eq!(Token::of_file(name.as_ref()), Some(token.clone()));
+        let note = token.note_name();
+        assert!(is_unfinished(note.as_ref()) && Token::of_file(note.as_ref()).is_none());
+        assert_eq!(Token::of_note(note.as_ref()), Some(token));
+        assert_eq!(Token::of_note(name.as_ref()), None);
         for text in ["", "0", "../0123456789abcdef0123456789abc", &"A".repeat(32)] {
             assert_eq!(Token::parse(text), None, "{text}");
         }

@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::files::attributes::Attributes;
 use crate::files::beneath::options;
 use crate::files::unfinished::{PREFIX, Token, lock};
+use crate::files::upload_note::{self, Notes};
 use crate::files::uploads::{Claim, NAME, Uploads};
 
 /// What tells files that are written at the same time from each other.
@@ -37,7 +38,7 @@ pub(crate) enum UploadError {
     IsDirectory,
     #[error("something has that name")]
     Exists,
-    #[error("there is no such upload")]
+    #[error("there is no such upload or file")]
     Unknown,
     #[error("clients have stored as much as they may")]
     Full,
@@ -69,6 +70,7 @@ pub(crate) struct Upload {
     length: u64,
     /// Of one that can be resumed.
     claim: Option<Claim>,
+    notes: Option<Notes>,
     finished: bool,
 }
 
@@ -82,14 +84,21 @@ impl Upload {
         let created = Self::create_aside(&place, token.as_ref());
         let (file, aside) =
             created.inspect_err(|_| place.uploads.give_back(place.taker.as_ref(), NAME))?;
-        Ok(Self {
+        let mut upload = Self {
             file,
             aside,
             length: 0,
-            claim: token.map(|token| place.uploads.claim(token)),
+            claim: None,
+            notes: None,
             place,
             finished: false,
-        })
+        };
+        if let Some(token) = token {
+            let notes = Notes::begin(&upload.place.directory, token.clone())?;
+            upload.notes = Some(notes);
+            upload.claim = Some(upload.place.uploads.claim(token));
+        }
+        Ok(upload)
     }
 
     fn create_aside(place: &Place, token: Option<&Token>) -> io::Result<(File, String)> {
@@ -122,7 +131,7 @@ impl Upload {
         let claim = place.uploads.claim(token.clone());
         let aside = token.file_name();
         let opened = place.directory.open_with(&aside, options().write(true));
-        let mut file = opened.map_err(|_| UploadError::Unknown)?.into_std();
+        let mut file: File = opened.map_err(|_| UploadError::Unknown)?.into_std();
         let mut looks = 0..LOOK.1;
         while !lock(&file) {
             looks.next().ok_or(UploadError::Forbidden)?;
@@ -130,10 +139,17 @@ impl Upload {
         }
         // It may be whole by now.
         let there = place.directory.symlink_metadata(&aside);
-        if !file.metadata()?.is_file() || there.is_err() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || there.is_err() {
             return Err(UploadError::Unknown);
         }
-        let length = file.seek(SeekFrom::End(0))?;
+        // Of a server that is dead, only what came to the disk for sure.
+        let noted = || upload_note::read(&place.directory, token);
+        let length = place.uploads.length_of(token).or_else(noted);
+        let length = length.filter(|length| *length <= metadata.len());
+        let length = length.ok_or(UploadError::Unknown)?;
+        file.set_len(length)?;
+        file.seek(SeekFrom::Start(length))?;
         if !place.uploads.resume(token, place.taker.as_ref()) {
             return Err(UploadError::Full);
         }
@@ -143,6 +159,7 @@ impl Upload {
             place,
             length,
             claim: Some(claim),
+            notes: Some(Notes::resume(token.clone(), length)),
             finished: false,
         })
     }
@@ -175,7 +192,11 @@ impl Upload {
             return Err(UploadError::Full);
         }
         self.length += length;
-        Ok(self.file.write_all(bytes)?)
+        self.file.write_all(bytes)?;
+        if let Some(notes) = &mut self.notes {
+            notes.on_length(self.length, &self.file, &self.place.directory);
+        }
+        Ok(())
     }
 
     /// Gives the file its name, and tells what is known of it, and whether it is a new name.
@@ -188,14 +209,17 @@ impl Upload {
             ..
         } = &self.place;
         attributes.give_to(&self.file);
-        let metadata = self.file.metadata()?;
         let replaced = directory.symlink_metadata(name).ok();
         directory.rename(&self.aside, directory, name)?;
         self.finished = true;
+        if let Some(notes) = &self.notes {
+            notes.remove(directory);
+        }
         if let Some(replaced) = &replaced {
             uploads.free(NAME.saturating_add(replaced.len()));
         }
-        Ok((metadata, replaced.is_none()))
+        // The new name changes the file's state.
+        Ok((self.file.metadata()?, replaced.is_none()))
     }
 }
 
@@ -209,6 +233,9 @@ impl Drop for Upload {
             Some(claim) => claim.keep(self.place.path.clone(), self.place.taker.clone(), bytes),
             None => {
                 let _ = self.place.directory.remove_file(&self.aside);
+                if let Some(notes) = &self.notes {
+                    notes.remove(&self.place.directory);
+                }
                 self.place
                     .uploads
                     .give_back(self.place.taker.as_ref(), bytes);
@@ -251,8 +278,9 @@ impl Place {
         )]
         let mut builder = cap_std::fs::DirBuilder::new();
         #[cfg(unix)]
-        if let Some(mode) = self.attributes.mode_to_make(0o700) {
-            cap_std::fs::DirBuilderExt::mode(&mut builder, mode);
+        if self.attributes.mode.is_some() {
+            // Nobody looks in before it has its permissions.
+            cap_std::fs::DirBuilderExt::mode(&mut builder, 0o700);
         }
         let made = self.directory.create_dir_with(&self.name, &builder);
         made.map_err(|error| {
@@ -261,6 +289,38 @@ impl Place {
                 ErrorKind::AlreadyExists => UploadError::Exists,
                 _ => error.into(),
             }
+        })?;
+        let empty = Attributes {
+            modified: None,
+            ..self.attributes
+        };
+        if cfg!(unix) && empty.mode.is_some() {
+            self.give(&empty.and_mode(0o700))?;
+        }
+        Ok(())
+    }
+
+    /// Gives its attributes to the file or directory that has the name.
+    pub(crate) fn set_attributes(&self) -> Result<(), UploadError> {
+        let of_owner = match self.directory.symlink_metadata(&self.name) {
+            // The server still has to find what is in it.
+            Ok(there) if there.is_dir() => 0o500,
+            Ok(there) if there.is_file() => 0,
+            Ok(_) => return Err(UploadError::Forbidden),
+            Err(_) => return Err(UploadError::Unknown),
+        };
+        self.give(&self.attributes.and_mode(of_owner))
+    }
+
+    fn give(&self, attributes: &Attributes) -> Result<(), UploadError> {
+        let opened = self
+            .directory
+            .open_with(&self.name, options().read(true))
+            .and_then(|file| attributes.try_give_to(&file.into_std()));
+        opened.map_err(|error| match error.kind() {
+            // One that the server cannot read, or of another owner.
+            ErrorKind::PermissionDenied => UploadError::Forbidden,
+            _ => error.into(),
         })
     }
 }
@@ -270,8 +330,8 @@ fn to_make(attributes: &Attributes) -> OpenOptions {
     let mut options = options();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    if let Some(mode) = attributes.mode_to_make(0o600) {
-        cap_std::fs::OpenOptionsExt::mode(&mut options, mode);
+    if attributes.mode.is_some() {
+        cap_std::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     #[cfg(not(unix))]
     let _ = attributes;
@@ -355,7 +415,11 @@ mod tests {
     fn a_file_has_the_time_and_the_permissions_it_is_to_have() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
-        for (mode, seconds) in [(0o600, "784111777.123456789"), (0o400, "-1.500000000")] {
+        for (mode, seconds) in [
+            (0o600, "784111777.123456789"),
+            (0o400, "-1.500000000"),
+            (0o777, "1.500000000"),
+        ] {
             let mut place = place(directory.path(), "file");
             let modified = crate::text::times::of_seconds(seconds);
             place.attributes = Attributes {
@@ -363,6 +427,8 @@ mod tests {
                 modified,
             };
             let mut upload = Upload::create(place, None).unwrap();
+            let aside = fs::metadata(directory.path().join(&upload.aside)).unwrap();
+            assert_eq!(aside.permissions().mode() & 0o777, 0o600);
             upload.write(b"12").unwrap();
             let (metadata, _) = upload.finish().unwrap();
             assert_eq!(metadata.modified().ok(), modified);
@@ -370,6 +436,44 @@ mod tests {
             assert_eq!(there.modified().ok(), modified);
             assert_eq!(there.permissions().mode() & 0o777, mode);
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_and_directories_get_other_attributes() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let modified = crate::text::times::of_seconds("-1.500000000");
+        let with = |name: &str, mode| Place {
+            attributes: Attributes {
+                mode: Some(mode),
+                modified,
+            },
+            ..place(directory.path(), name)
+        };
+        let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o7777;
+        // Files are still to come.
+        with("sub", 0o577).make_directory().unwrap();
+        assert_eq!(mode("sub"), 0o777);
+        fs::write(path("file"), "12").unwrap();
+        for (name, wanted, expected) in [
+            ("file", 0o662, 0o662),
+            ("file", 0o4600, 0o600),
+            ("sub", 0o570, 0o570),
+            ("sub", 0o007, 0o507),
+        ] {
+            with(name, wanted).set_attributes().unwrap();
+            assert_eq!(mode(name), expected, "{name}");
+            let there = fs::metadata(path(name)).unwrap();
+            assert_eq!(there.modified().ok(), modified);
+        }
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        let refused = with("link", 0o777).set_attributes();
+        assert!(matches!(refused, Err(UploadError::Forbidden)));
+        let refused = with("none", 0o777).set_attributes();
+        assert!(matches!(refused, Err(UploadError::Unknown)));
+        assert_eq!(mode("file"), 0o600);
     }
 
     #[test]
@@ -384,6 +488,11 @@ mod tests {
         let mut first = Upload::create(place(), Some(token.clone())).unwrap();
         first.write(b"123").unwrap();
         drop(first);
+        // What others add is not of the client.
+        let aside = directory.path().join(token.file_name());
+        let mut other = File::options().append(true).open(aside).unwrap();
+        other.write_all(&[0; 100]).unwrap();
+        drop(other);
         let other = Upload::resume(place(), &Token::new().unwrap());
         assert!(matches!(other, Err(UploadError::Unknown)));
         let mut second = Upload::resume(place(), &token).unwrap();
@@ -399,6 +508,27 @@ mod tests {
             .unwrap()
             .forget();
         assert!(Upload::resume(place(), &token).is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// The system broke down: the file is longer than what came to the disk, and the server knows nothing of it.
+    #[test]
+    fn only_what_came_to_the_disk_is_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let token = Token::new().unwrap();
+        let aside = directory.path().join(token.file_name());
+        let note = directory.path().join(token.note_name());
+        fs::write(&aside, b"123\0\0\0").unwrap();
+        let resume = || Upload::resume(place(directory.path(), "file"), &token);
+        assert!(matches!(resume(), Err(UploadError::Unknown)), "no note");
+        fs::write(&note, format!("{:020}\n", 7)).unwrap();
+        assert!(matches!(resume(), Err(UploadError::Unknown)), "shorter");
+        fs::write(&note, format!("{:020}\n", 3)).unwrap();
+        let mut upload = resume().unwrap();
+        assert_eq!(upload.length(), 3);
+        upload.write(b"45").unwrap();
+        upload.finish().unwrap();
+        assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"12345");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::files::beneath::{Root, options};
 use crate::files::unfinished::{Token, is_unfinished, lock};
+use crate::files::upload_note;
 use crate::process::clock;
 
 /// How long an unfinished file waits for its client.
@@ -201,6 +202,13 @@ impl Uploads {
         self.remove(oldest.into_iter().collect());
     }
 
+    /// Bytes of an unfinished file that nobody writes; `None` if this server does not know the file.
+    pub(crate) fn length_of(&self, token: &Token) -> Option<u64> {
+        let state = self.state();
+        let kept = state.kept.iter().find(|kept| kept.token == *token)?;
+        Some(kept.bytes.saturating_sub(NAME))
+    }
+
     /// A client resumes an upload, and takes over its bytes. False if they exceed the quota of the client.
     pub(crate) fn resume(&self, token: &Token, taker: Option<&Taker>) -> bool {
         let mut state = self.state();
@@ -234,7 +242,10 @@ impl Uploads {
         for kept in old {
             // Gone already, or in a directory that is: all the better.
             let directory = Root::open(&self.root).and_then(|root| root.directory(&kept.directory));
-            let _ = directory.and_then(|directory| directory.remove_file(kept.token.file_name()));
+            if let Ok(directory) = directory {
+                let _ = directory.remove_file(kept.token.file_name());
+                let _ = directory.remove_file(kept.token.note_name());
+            }
             self.give_back(kept.taker.as_ref(), kept.bytes);
         }
     }
@@ -265,8 +276,17 @@ impl Uploads {
         Ok(())
     }
 
-    /// Removes or keeps one unfinished file, unless somebody writes it.
+    /// Removes or keeps one unfinished file, unless somebody writes it. A file is as long as its note says: nobody knows
+    /// whether the rest came to the disk.
     fn judge(&self, directory: &Dir, path: &Path, name: &OsString) -> io::Result<()> {
+        if let Some(token) = Token::of_note(name) {
+            return match directory.symlink_metadata(token.file_name()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    directory.remove_file_or_symlink(name)
+                }
+                _ => Ok(()),
+            };
+        }
         let file = directory.open_with(name, options().write(true))?.into_std();
         if !lock(&file) {
             return Ok(());
@@ -274,9 +294,12 @@ impl Uploads {
         let metadata = file.metadata()?;
         let age = clock::time_of_day().duration_since(metadata.modified()?);
         let is_young = age.unwrap_or_default() < KEPT;
-        match Token::of_file(name).filter(|_| is_young) {
-            Some(token) => {
-                let bytes = NAME.saturating_add(metadata.len());
+        let token = Token::of_file(name).filter(|_| is_young);
+        let noted = token.and_then(|token| Some((upload_note::read(directory, &token)?, token)));
+        match noted.filter(|(length, _)| *length <= metadata.len()) {
+            Some((length, token)) => {
+                file.set_len(length)?;
+                let bytes = NAME.saturating_add(length);
                 self.take_room(None, bytes);
                 self.keep(Kept {
                     since: clock::now(),
@@ -287,7 +310,12 @@ impl Uploads {
                 });
                 Ok(())
             }
-            None => directory.remove_file_or_symlink(name),
+            None => {
+                if let Some(token) = Token::of_file(name) {
+                    let _ = directory.remove_file(token.note_name());
+                }
+                directory.remove_file_or_symlink(name)
+            }
         }
     }
 }
@@ -312,11 +340,18 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let sub = root.path().join("a/b");
         fs::create_dir_all(&sub).unwrap();
-        let [young, old] = [(); 2].map(|()| Token::new().unwrap().file_name());
-        for name in [".mpquic-put-1-2", &young, &old, "own"] {
+        let [young, old, without, short, gone] = [(); 5].map(|()| Token::new().unwrap());
+        for token in [&young, &old, &without, &short] {
+            fs::write(sub.join(token.file_name()), "12345").unwrap();
+        }
+        for (token, noted) in [(&young, 3), (&old, 5), (&short, 6), (&gone, 0)] {
+            fs::write(sub.join(token.note_name()), format!("{noted:020}\n")).unwrap();
+        }
+        for name in [".mpquic-put-1-2", "own"] {
             fs::write(sub.join(name), "12345").unwrap();
         }
-        let file = File::options().write(true).open(sub.join(&old)).unwrap();
+        let old = sub.join(old.file_name());
+        let file = File::options().write(true).open(old).unwrap();
         let before = clock::time_of_day() - KEPT - Duration::from_secs(1);
         file.set_modified(before).unwrap();
         drop(file);
@@ -324,13 +359,17 @@ mod tests {
         assert!(lock(&held));
         let uploads = Uploads::new(root.path().to_owned(), u64::MAX);
         uploads.sweep().unwrap();
-        assert_eq!(names(&sub), [&*young, "own"]);
+        let kept = [young.file_name(), young.note_name(), "own".to_owned()];
+        assert_eq!(names(&sub), kept);
+        // The rest may be zeros.
+        assert_eq!(fs::read(sub.join(young.file_name())).unwrap(), b"123");
+        assert_eq!(uploads.length_of(&young), Some(3));
         if cfg!(unix) {
             assert_eq!(names(root.path()), [".mpquic-put-3-4", "a"]);
         }
         let now = clock::now();
         uploads.expire(now + KEPT - Duration::from_secs(1));
-        assert_eq!(names(&sub), [&*young, "own"]);
+        assert_eq!(names(&sub), kept);
         uploads.expire(now + KEPT + Duration::from_secs(1));
         assert_eq!(names(&sub), ["own"]);
     }

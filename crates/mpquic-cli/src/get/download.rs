@@ -45,6 +45,8 @@ pub(crate) struct Treatment {
     pub(crate) resume: bool,
     /// Replace a file that has the name already.
     pub(crate) replace: bool,
+    /// Keep it from everybody but its owner until it has its permissions.
+    pub(crate) private: bool,
     /// Take no more than this.
     pub(crate) pace: Option<Arc<Pace>>,
     /// Give a request up if nothing arrives for so long.
@@ -121,7 +123,10 @@ impl<'a> Download<'a> {
     ) -> Result<Self, Failure> {
         let (named, to) = (url.to_string(), destination.clone());
         let Treatment {
-            resume, replace, ..
+            resume,
+            replace,
+            private,
+            ..
         } = treatment;
         // Reading a long part again takes minutes, in which the user may end the program.
         let created = spawn_blocking(move || {
@@ -129,6 +134,7 @@ impl<'a> Download<'a> {
                 url: &named,
                 resume,
                 replace,
+                private,
             };
             Sink::create(&to, &keep)
         });

@@ -177,6 +177,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
             resume: args.r#continue,
             // A server chooses the names.
             replace: !args.recursive || args.overwrite || args.r#continue,
+            private: false,
             pace: args.rate.map(|rate| Arc::new(Pace::new(rate))),
             stall: args.patience.stall.limit(),
             total: Arc::default(),

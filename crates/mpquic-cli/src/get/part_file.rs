@@ -26,6 +26,8 @@ pub(crate) struct Keep<'a> {
     pub(crate) resume: bool,
     /// Replace an existing file of the same name.
     pub(crate) replace: bool,
+    /// Nobody but the owner may read the file: it gets its permissions once it is whole.
+    pub(crate) private: bool,
 }
 
 /// The version of a file, as far as the server names it.
@@ -76,6 +78,10 @@ impl PartFile {
     /// the same URL and is unchanged.
     pub(crate) fn open(path: &Path, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
         let (claimed, useless) = claim(path, keep.resume.then_some(keep.url))?;
+        if keep.private {
+            // Before the first byte is written.
+            make_private(&claimed.file)?;
+        }
         let mut opened = Self {
             file: claimed.file,
             path: path.to_owned(),
@@ -322,6 +328,17 @@ impl PartFile {
     }
 }
 
+#[cfg(unix)]
+fn make_private(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(not(unix))]
+fn make_private(_file: &File) -> io::Result<()> {
+    Ok(())
+}
+
 /// Removes a useless file. If that fails, the file stays: the download reports its own end.
 fn remove_if_possible(path: &Path) {
     let _ = fs::remove_file(path);
@@ -377,8 +394,31 @@ mod tests {
             url,
             resume,
             replace: true,
+            private: false,
         };
         PartFile::open(path, &keep)
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_private_part_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        // Also what an earlier download left.
+        let path = left(&directory);
+        let part = with_suffix(&path, ".part");
+        fs::set_permissions(&part, fs::Permissions::from_mode(0o644)).unwrap();
+        for path in [path, directory.path().join("other")] {
+            let keep = Keep {
+                url: URL,
+                resume: true,
+                replace: true,
+                private: true,
+            };
+            let _part = PartFile::open(&path, &keep).unwrap();
+            let there = fs::metadata(with_suffix(&path, ".part")).unwrap();
+            assert_eq!(there.permissions().mode() & 0o777, 0o600);
+        }
     }
 
     fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -732,6 +772,7 @@ mod tests {
                 url: URL,
                 resume: false,
                 replace,
+                private: false,
             };
             let (mut part, _) = PartFile::open(&path, &keep).unwrap();
             part.write(&[b"new"], now()).unwrap();

@@ -383,6 +383,7 @@ mod tests {
         url: "https://host/file",
         resume: false,
         replace: true,
+        private: false,
     };
 
     fn create(destination: &Destination) -> Sink {

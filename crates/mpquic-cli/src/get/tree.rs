@@ -41,6 +41,8 @@ const MAX_ENTRIES: usize = 1_000_000;
 const MAX_WAITING: usize = 64 << 20;
 /// Longest name of a file or directory, bytes.
 const LONGEST_NAME: usize = 255;
+/// Permissions of a directory without which its owner cannot put files into it.
+const FOR_FILES: u32 = 0o700;
 /// This number of nested directories with equal lists shows a link that leads back.
 const REPEATED: usize = 3;
 
@@ -86,6 +88,14 @@ impl Dir {
             dir.within.as_ref().map(|(above, _)| above)
         })
     }
+
+    /// Its name and those of its parents, downwards from the requested directory.
+    fn names(self: &Arc<Self>) -> Vec<&OsStr> {
+        let within = self.upwards().filter_map(|dir| dir.within.as_ref());
+        let mut names: Vec<&OsStr> = within.map(|(_, name)| &**name).collect();
+        names.reverse();
+        names
+    }
 }
 
 /// A task: an entry of a directory, or the requested directory.
@@ -96,8 +106,8 @@ struct Job {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// With the permissions of the directory.
-    List(Option<u32>),
+    /// A directory, with its attributes.
+    List(Attributes),
     Fetch(Entry),
 }
 
@@ -124,7 +134,7 @@ impl Waiting {
     fn new() -> Self {
         let root = Job {
             entry: None,
-            what: What::List(None),
+            what: What::List(Attributes::default()),
         };
         Self {
             files: Vec::new(),
@@ -193,9 +203,15 @@ struct Entry {
     attributes: Attributes,
 }
 
+/// A directory here, which gets its attributes once everything is in it.
+struct Made {
+    dir: Arc<Dir>,
+    attributes: Attributes,
+}
+
 /// What came of it.
 enum Done {
-    Listed(Vec<Job>, Vec<Failure>),
+    Listed(Vec<Job>, Vec<Failure>, Option<Made>),
     Fetched(Box<Report>),
     /// It is here from the time before.
     Here,
@@ -220,6 +236,7 @@ impl Tree<'_> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let (mut listing, mut count, mut here) = (0_usize, 0_usize, 0_usize);
         let mut result = Ok(());
+        let mut made = Vec::new();
         loop {
             while running.len() < self.parallel
                 && let Some(job) = waiting.pop(listing)
@@ -239,7 +256,8 @@ impl Tree<'_> {
             };
             listing -= usize::from(was_list);
             let failures = match done {
-                Ok(Done::Listed(jobs, failures)) => {
+                Ok(Done::Listed(jobs, failures, directory)) => {
+                    made.extend(directory);
                     if let Err(failure) = waiting.extend(jobs) {
                         view.clear();
                         return Err(failure.about(&self.root.url));
@@ -270,11 +288,31 @@ impl Tree<'_> {
             }
         }
         view.clear();
+        self.finish_directories(made);
         if !self.quiet && self.plan.treatment.json.is_none() {
             let seconds = (clock::now() - began).as_secs_f64();
             self.tell(count, here, seconds);
         }
         result
+    }
+
+    /// Gives directories their times and permissions: those in others first.
+    fn finish_directories(&self, mut made: Vec<Made>) {
+        made.sort_by_key(|made| std::cmp::Reverse(made.dir.upwards().count()));
+        for Made { dir, attributes } in made {
+            let path = self.path_of(&dir);
+            match not_followed(File::options().read(true)).open(&path) {
+                Ok(file) => attributes.give_to(&file),
+                Err(error) => tracing::warn!(%error, "the time of {}", path.display()),
+            }
+        }
+    }
+
+    /// Where a listed directory is here.
+    fn path_of(&self, dir: &Arc<Dir>) -> PathBuf {
+        let mut path = self.root.path.clone();
+        path.extend(dir.names());
+        path
     }
 
     /// Prints the result on one line.
@@ -317,7 +355,7 @@ impl Tree<'_> {
             Err(failure) => return (self.root.url.clone(), is_list, Err(failure)),
         };
         let done = match job.what {
-            What::List(mode) => self.list(&at, mode, job.entry, lists).await,
+            What::List(attributes) => self.list(&at, attributes, job.entry, lists).await,
             What::Fetch(entry) => self.file(&at, entry).await,
         };
         (at.url, is_list, done)
@@ -328,13 +366,10 @@ impl Tree<'_> {
         let Some((dir, name)) = &job.entry else {
             return Ok(self.root.clone());
         };
-        let within = dir.upwards().filter_map(|dir| dir.within.as_ref());
-        let mut names: Vec<&OsStr> = within.map(|(_, name)| &**name).collect();
-        names.reverse();
-        let mut path = self.root.path.clone();
+        let names = dir.names();
+        let mut path = self.path_of(dir);
         let mut target = self.root.url.path().to_owned();
         for directory in names {
-            path.push(directory);
             target += &encode_name(directory);
             target.push('/');
         }
@@ -352,16 +387,26 @@ impl Tree<'_> {
     async fn list(
         &self,
         at: &Place,
-        mode: Option<u32>,
+        attributes: Attributes,
         within: Option<(Arc<Dir>, Box<OsStr>)>,
         lists: &Plan,
     ) -> Result<Done, Failure> {
         let mut pages = Pages::new(at.url.clone());
         let mut page = self.page(&pages, lists).await?;
-        make_directory(&at.path, mode, within.is_none())?;
+        let is_chosen = within.is_none();
+        let is_new = make_directory(&at.path, attributes.mode.is_some(), is_chosen)?;
         let dir = Arc::new(Dir {
             within,
             list: page.digest,
+        });
+        let is_ours = !is_chosen && (is_new || self.plan.treatment.replace);
+        if is_ours && !is_new {
+            let with_files = |there: Attributes| there.and_mode(FOR_FILES);
+            change_mode(&at.path, with_files);
+        }
+        let made = is_ours.then(|| Made {
+            dir: dir.clone(),
+            attributes,
         });
         let mut names: HashSet<Vec<u8>> = HashSet::new();
         let (mut jobs, mut failures, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -371,8 +416,8 @@ impl Tree<'_> {
             for entry in &page.listed {
                 match self.job(&dir, entry, &mut names) {
                     Ok(job) => {
-                        bytes += job.as_ref().map_or(0, Job::size);
-                        jobs.extend(job);
+                        bytes += job.size();
+                        jobs.push(job);
                     }
                     Err(failure) => failures.push(failure),
                 }
@@ -406,7 +451,7 @@ impl Tree<'_> {
             }
             !is_part
         });
-        Ok(Done::Listed(jobs, failures))
+        Ok(Done::Listed(jobs, failures, made))
     }
 
     /// Refuses a list of directories that very many directories have.
@@ -452,7 +497,8 @@ impl Tree<'_> {
         dir: &Arc<Dir>,
         entry: &Listed,
         names: &mut HashSet<Vec<u8>>,
-    ) -> Result<Option<Job>, Failure> {
+    ) -> Result<Job, Failure> {
+        let shown = entry.name.escape_debug();
         let is_directory = match entry.kind {
             Kind::File => false,
             Kind::Directory => true,
@@ -460,9 +506,14 @@ impl Tree<'_> {
                 let told = "the server lists only a part of the directory";
                 return Err(Cause::Content.failed(told));
             }
-            Kind::Other => return Ok(None),
+            Kind::Other => {
+                let told = format!(
+                    "`{shown}` is left out: the server says that it is neither file nor directory, \
+                     or a link that leads nowhere"
+                );
+                return Err(Cause::Content.failed(told));
+            }
         };
-        let shown = entry.name.escape_debug();
         let Some(name) = entry.file_name().filter(|name| is_plain_name(name)) else {
             let told = format!("a file here cannot have the name `{shown}`");
             return Err(Cause::Content.failed(told));
@@ -490,22 +541,28 @@ impl Tree<'_> {
                 return Err(Cause::Refused.failed(told));
             }
         }
-        Ok(Some(Job {
+        Ok(Job {
             entry: Some((dir.clone(), name.into())),
             what: match is_directory {
-                true => What::List(entry.attributes().mode),
+                true => What::List(entry.attributes()),
                 false => What::Fetch(Entry {
                     size: entry.size,
                     attributes: entry.attributes(),
                 }),
             },
-        }))
+        })
     }
 
     async fn file(&self, at: &Place, entry: Entry) -> Result<Done, Failure> {
         let there = fs::symlink_metadata(&at.path);
         let replace = self.plan.treatment.replace;
         if is_here(&at.path, entry) && (self.plan.treatment.resume || !replace) {
+            if replace {
+                change_mode(&at.path, |there| Attributes {
+                    mode: entry.attributes.mode.or(there.mode),
+                    ..there
+                });
+            }
             return Ok(Done::Here);
         }
         match there {
@@ -523,8 +580,10 @@ impl Tree<'_> {
             }
             _ => {}
         }
+        let mut plan = self.plan.clone();
+        plan.treatment.private = entry.attributes.mode.is_some();
         let fetch = Fetch {
-            plan: self.plan,
+            plan: &plan,
             sessions: self.sessions,
             url: &at.url,
             destination: Destination::File(at.path.clone()),
@@ -532,7 +591,7 @@ impl Tree<'_> {
         let report = fetch.run().await?;
         // `--continue` recognises the file by its time. If the time cannot be set, the file is fetched again.
         if let Ok(file) = not_followed(File::options().write(true)).open(&at.path) {
-            entry.attributes.give_to_plain(&file);
+            entry.attributes.give_to(&file);
         }
         Ok(Done::Fetched(Box::new(report)))
     }
@@ -548,32 +607,47 @@ fn is_here(path: &Path, entry: Entry) -> bool {
     there.is_file() && entry.size == Some(there.len()) && same_time
 }
 
-/// Makes a directory unless it exists. Only the user may choose a link.
+/// Corrects the permissions of what is here, if they differ.
+fn change_mode(path: &Path, wanted: impl FnOnce(Attributes) -> Attributes) {
+    let Ok(file) = not_followed(File::options().read(true)).open(path) else {
+        return;
+    };
+    if let Ok(there) = file.metadata() {
+        let there = Attributes::of_file(&there);
+        let wanted = wanted(there);
+        if !wanted.has_mode_of(&there) {
+            wanted.give_to(&file);
+        }
+    }
+}
+
+/// Makes a directory, which is private until it is complete; false if it exists. Only the user may choose a link.
 #[cfg_attr(
     not(unix),
     expect(unused_mut, unused_variables, reason = "permissions are those of Unix")
 )]
-fn make_directory(path: &Path, mode: Option<u32>, is_chosen: bool) -> Result<(), Failure> {
+fn make_directory(path: &Path, is_private: bool, is_chosen: bool) -> Result<bool, Failure> {
     let cannot_make = |error: io::Error| {
         Cause::File.failed(format_args!("cannot make {}: {error}", path.display()))
     };
     if is_chosen {
-        return fs::create_dir_all(path).map_err(cannot_make);
+        return fs::create_dir_all(path)
+            .map_err(cannot_make)
+            .map(|()| false);
     }
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
-    if let Some(mode) = mode {
-        // Files are still to come.
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, mode | 0o700);
+    if is_private {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     }
     match builder.create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             match fs::symlink_metadata(path) {
-                Ok(there) if there.is_dir() => Ok(()),
+                Ok(there) if there.is_dir() => Ok(false),
                 _ => Err(cannot_make(error)),
             }
         }
-        made => made.map_err(cannot_make),
+        made => made.map_err(cannot_make).map(|()| true),
     }
 }
 

@@ -66,6 +66,7 @@ impl Source for Site {
         };
         Ok(Listing {
             entries: (0..10_000).map(entry).collect(),
+            others: Vec::new(),
             more_after: None,
         })
     }

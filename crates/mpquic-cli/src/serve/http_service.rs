@@ -335,7 +335,7 @@ impl<E: Exchange> Answer<'_, E> {
         open: &OpenFile,
     ) -> Result<(StatusCode, u64), Refusal> {
         let whole = content.length;
-        let version = Version::new(whole, content.modified);
+        let version = Version::new(&content.state);
         let selection = version.select(self.request.method(), self.request.headers());
         let (code, range) = match selection {
             Selection::Whole => (StatusCode::OK, 0..whole),
@@ -477,6 +477,7 @@ mod tests {
 
     use super::*;
     use crate::files::Directory;
+    use crate::files::file_state::FileState;
     use crate::serve::access_log::{AccessLog, Format};
     use crate::serve::limits::{self, Limits, Shared};
     use crate::serve::observer::Observer;
@@ -576,7 +577,7 @@ mod tests {
         let session = session(directory.path(), log.path());
         let tag = {
             let file = fs::metadata(directory.path().join("file")).unwrap();
-            Version::new(5, file.modified().ok()).etag().unwrap()
+            Version::new(&FileState::of(&file)).etag().unwrap()
         };
         let same = [(IF_NONE_MATCH, tag.to_str().unwrap())];
         let listed = [(ACCEPT, "text/html, application/json;q=1")];

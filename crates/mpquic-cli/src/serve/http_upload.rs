@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap};
 use http::{HeaderValue, Method, Request, StatusCode, response};
 
-use crate::files::attributes::Attributes;
+use crate::files::attributes::{ATTRIBUTES, Attributes};
+use crate::files::file_state::FileState;
 use crate::files::resuming::{self, PARTIAL};
 use crate::files::selection::{Selection, Version};
 use crate::files::unfinished::Token;
@@ -52,6 +53,8 @@ pub(crate) enum Change {
     Directory,
     /// PATCH: the rest of a file.
     Rest(Token),
+    /// PATCH: time and permissions of what is there.
+    Attributes,
     /// HEAD: nothing changes, but whoever sends the file has broken off.
     Look(Token),
 }
@@ -60,8 +63,11 @@ impl Change {
     /// What a request changes; `None` if it only reads.
     pub(crate) fn of(request: &Request<()>) -> Option<Self> {
         let token = || resuming::token_of(request.uri());
+        let kind = request.headers().get(CONTENT_TYPE);
+        let has_attributes = kind.is_some_and(|kind| kind.as_bytes() == ATTRIBUTES.as_bytes());
         match *request.method() {
             Method::PUT => Some(Self::File),
+            Method::PATCH if has_attributes => Some(Self::Attributes),
             Method::PATCH => token().map(Self::Rest),
             Method::HEAD => token().map(Self::Look),
             ref method => (method.as_str() == MKCOL).then_some(Self::Directory),
@@ -79,6 +85,7 @@ impl Change {
         match self {
             Self::File => take(client, request, exchange, body).await,
             Self::Directory => make_directory(client, request).await,
+            Self::Attributes => set_attributes(client, request).await,
             Self::Rest(token) => take_rest(client, request, token, body).await,
             Self::Look(token) => match resume(client, request, token).await {
                 Ok(upload) => Ok(Taken::Part(StatusCode::NO_CONTENT, upload.length())),
@@ -288,7 +295,7 @@ async fn receive(
     match blocking(move || upload.finish().map_err(UploadError::Io)).await {
         Ok((metadata, is_new)) => Ok(Taken::Stored {
             is_new,
-            etag: Version::new(metadata.len(), metadata.modified().ok()).etag(),
+            etag: Version::new(&FileState::of(&metadata)).etag(),
         }),
         Err(error) => refused(error),
     }
@@ -304,6 +311,22 @@ async fn make_directory(client: Client<'_>, request: &Request<()>) -> Result<Tak
     match blocking(move || source.make_directory(&path, sent)).await {
         Ok(()) => Ok(Taken::Stored {
             is_new: true,
+            etag: None,
+        }),
+        Err(error) => refused(error),
+    }
+}
+
+/// Sets the time and the permissions of what is there.
+async fn set_attributes(client: Client<'_>, request: &Request<()>) -> Result<Taken, Refusal> {
+    let (source, path) = (
+        client.session.source.clone(),
+        request.uri().path().to_owned(),
+    );
+    let sent = client.sent(request);
+    match blocking(move || source.set_attributes(&path, sent)).await {
+        Ok(()) => Ok(Taken::Stored {
+            is_new: false,
             etag: None,
         }),
         Err(error) => refused(error),
@@ -332,7 +355,7 @@ async fn precondition(
 ) -> Result<Option<Taken>, Refusal> {
     let opened = OpenContent::open(session.source.clone(), path.to_owned()).await;
     let version = match opened {
-        Ok(content) => Some(Version::new(content.length, content.modified)),
+        Ok(content) => Some(Version::new(&content.state)),
         Err(OpenError::NotFound) => None,
         Err(OpenError::Io(error)) => return Err(error.into()),
     };
@@ -349,7 +372,7 @@ fn refused(error: UploadError) -> Result<Taken, Refusal> {
         UploadError::Forbidden => (StatusCode::FORBIDDEN, "that name cannot be written to\n"),
         UploadError::NoDirectory => (StatusCode::CONFLICT, "there is no such directory\n"),
         UploadError::IsDirectory => (StatusCode::CONFLICT, "a directory has that name\n"),
-        UploadError::Unknown => (StatusCode::NOT_FOUND, "there is no such upload\n"),
+        UploadError::Unknown => (StatusCode::NOT_FOUND, "there is no such upload or file\n"),
         UploadError::Full => (
             StatusCode::INSUFFICIENT_STORAGE,
             "clients have stored as much as they may\n",
@@ -595,6 +618,45 @@ mod tests {
         assert_eq!(full.status().as_u16(), 507);
         let broken = refused(io::Error::other("x").into()).unwrap();
         assert_eq!(broken.status().as_u16(), 500);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn what_is_there_gets_other_attributes() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(&directory);
+        fs::write(directory.path().join("file"), "1").unwrap();
+        fs::create_dir(directory.path().join("sub")).unwrap();
+        for (path, status) in [
+            ("/file", 204),
+            ("/sub/", 204),
+            ("/none", 404),
+            ("/", 403),
+            ("/.hidden", 403),
+            ("/..%2fout", 403),
+            ("/../out", 409),
+        ] {
+            let request = Request::patch(path)
+                .header(CONTENT_TYPE, ATTRIBUTES)
+                .header("file-mode", "4753")
+                .header("file-modified", "5.5");
+            let request = request.body(()).unwrap();
+            let change = Change::of(&request).unwrap();
+            let open = session.limits.open_file(None).await.unwrap();
+            let mut body = Pieces(VecDeque::new());
+            let through = (&mut Interim::default(), &mut body);
+            let taken = change.run(stranger(&session), &request, through, &open);
+            assert_eq!(taken.await.unwrap().status(), status, "{path}");
+        }
+        for name in ["file", "sub"] {
+            let there = fs::metadata(directory.path().join(name)).unwrap();
+            assert_eq!(there.permissions().mode() & 0o7777, 0o753);
+            let modified = crate::text::times::of_seconds("5.5");
+            assert_eq!(there.modified().ok(), modified);
+        }
+        let other = Request::patch("/file").body(()).unwrap();
+        assert!(Change::of(&other).is_none());
     }
 
     /// The client asks how much there is, and sends the rest.

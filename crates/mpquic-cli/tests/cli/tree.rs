@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::Output;
+#[cfg(unix)]
+use std::time::Duration;
 
 use crate::http3_get::Peculiar;
-use crate::{Server, assert_exit, data, directories, names, reports, run, stderr};
+use crate::{Server, assert_exit, data, directories, mpquic, names, reports, run, stderr};
 
 /// All files below a directory, with what is in them; `None` for directories.
 fn contents(root: &Path) -> Vec<(String, Option<Vec<u8>>)> {
@@ -178,4 +180,112 @@ fn options_without_use_for_recursive_are_refused() {
         let told = stderr(&output);
         assert!(told.contains(expected), "{told}");
     }
+}
+
+/// There and back: whatever the umask, and directories too.
+#[cfg(unix)]
+#[test]
+fn times_and_permissions_arrive_and_are_corrected() {
+    use std::os::unix::fs::PermissionsExt;
+    let (served, target) = directories(b"x");
+    let tree = served.path().join("tree");
+    fs::create_dir_all(tree.join("sub/deep")).unwrap();
+    let time = |seconds| std::time::SystemTime::UNIX_EPOCH + Duration::new(seconds, 7);
+    let set = |name: &str, mode: u32, seconds: u64| {
+        let file = fs::File::open(tree.join(name)).unwrap();
+        file.set_modified(time(seconds)).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(mode))
+            .unwrap();
+    };
+    let mut all = [
+        ("a", 0o666),
+        ("sub/b", 0o4775),
+        ("sub/deep/c", 0o600),
+        ("sub/deep", 0o777),
+        ("sub", 0o570),
+    ];
+    for (name, _) in &all[..3] {
+        fs::write(tree.join(name), name).unwrap();
+    }
+    for (seconds, (name, mode)) in (0..).zip(all) {
+        set(name, mode, seconds);
+    }
+    let server = Server::start(served.path(), &[]);
+    for (more, told) in [
+        (&[][..], "3 files"),
+        (&["--continue"], "3 were already here"),
+        (&["--continue"], "1 files"),
+    ] {
+        let output = get(&server, "/tree/", target.path(), more);
+        assert_exit(&output, 0);
+        assert!(stderr(&output).contains(told), "{output:?}");
+        for (seconds, (name, mode)) in (0..).zip(all) {
+            let here = fs::metadata(target.path().join("tree").join(name)).unwrap();
+            // No rights are lent.
+            let mode = mode & 0o777;
+            assert_eq!(here.permissions().mode() & 0o7777, mode, "{name} {told}");
+            assert_eq!(here.modified().unwrap(), time(seconds), "{name} {told}");
+        }
+        if more.is_empty() {
+            // Only permissions change,
+            (all[0].1, all[4].1) = (0o640, 0o500);
+        } else {
+            // and then there is another file.
+            set("sub", 0o700, 4);
+            fs::write(tree.join("sub/d"), "d").unwrap();
+        }
+        set("a", all[0].1, 0);
+        set("sub", all[4].1, 4);
+    }
+}
+
+/// Of a file that only its owner may read, nobody sees a part.
+#[cfg(unix)]
+#[test]
+fn a_part_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (served, target) = directories(&data(4_000_000));
+    let file = served.path().join("file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let server = Server::start(served.path(), &["--rate", "16M"]);
+    let into = target.path().join("into");
+    let mut child = mpquic(&["get", "-q", "-r", "--pin", &server.pin, &server.url("/")])
+        .args(["-o", into.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    let part = into.join("file.part");
+    crate::wait_for_bytes(&part, 100_000);
+    let mode = fs::metadata(&part).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(child.wait().unwrap().success());
+    let mode = fs::metadata(into.join("file"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Nothing is missing without a word.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_neither_file_nor_directory_is_named() {
+    let (served, target) = directories(b"x");
+    let inner = served.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    fs::write(inner.join("plain"), "x").unwrap();
+    std::os::unix::fs::symlink("plain", inner.join("within")).unwrap();
+    std::os::unix::fs::symlink("../file", inner.join("out")).unwrap();
+    std::os::unix::fs::symlink("nowhere", inner.join("lost")).unwrap();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, &inner.join("pipe"), kind, mode, 0).unwrap();
+    let server = Server::start(&inner, &[]);
+    let into = target.path().join("into");
+    let output = server.get("/", &["-r", "-q", "-o", into.to_str().unwrap()]);
+    assert_exit(&output, 9);
+    let told = stderr(&output);
+    for name in ["out", "lost", "pipe"] {
+        assert!(told.contains(&format!("`{name}` is left out")), "{told}");
+    }
+    assert_eq!(told.lines().count(), 3, "{told}");
+    assert_eq!(names(&into), ["plain", "within"]);
 }

@@ -58,6 +58,7 @@ async fn transferred(answer: Answer, have: u64) -> (Result<(), String>, u64, u64
         url: "",
         resume: false,
         replace: true,
+        private: false,
     };
     let destination = Destination::Memory(memory.clone());
     let (mut sink, _) = Sink::create(&destination, &keep).unwrap();
@@ -111,6 +112,7 @@ async fn at_a_rate_less_is_read_at_a_time() {
             url: "",
             resume: false,
             replace: true,
+            private: false,
         };
         let (mut sink, _) = Sink::create(&Destination::Nowhere, &keep).unwrap();
         let (count, total) = (Count::default(), AtomicU64::new(0));
@@ -145,6 +147,7 @@ fn treatment() -> Treatment {
         quiet: true,
         resume: true,
         replace: true,
+        private: false,
         pace: None,
         stall: Duration::from_secs(20),
         total: Arc::default(),

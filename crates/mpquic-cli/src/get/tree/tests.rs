@@ -98,21 +98,21 @@ fn file_with_listed_size_and_time_is_here() {
 fn existing_directories_are_not_made_again() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name);
-    make_directory(&path("a/b"), None, true).unwrap();
-    make_directory(&path("a/b"), None, true).unwrap();
-    make_directory(&path("a/c"), None, false).unwrap();
-    make_directory(&path("a/c"), None, false).unwrap();
+    make_directory(&path("a/b"), false, true).unwrap();
+    make_directory(&path("a/b"), false, true).unwrap();
+    assert!(make_directory(&path("a/c"), false, false).unwrap());
+    assert!(!make_directory(&path("a/c"), false, false).unwrap());
     assert!(path("a/b").is_dir() && path("a/c").is_dir());
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        make_directory(&path("private"), Some(0o500), false).unwrap();
+        make_directory(&path("private"), true, false).unwrap();
         let mode = fs::metadata(path("private")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o700);
     }
     // Only the user may name a directory whose parents do not exist.
     let refused = |name| {
-        let failure = make_directory(&path(name), None, false).unwrap_err();
+        let failure = make_directory(&path(name), false, false).unwrap_err();
         let told = format!("cannot make {}: ", path(name).display());
         assert!(
             failure.message().starts_with(&told),
@@ -127,7 +127,7 @@ fn existing_directories_are_not_made_again() {
     {
         std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
         refused("link");
-        make_directory(&path("link"), None, true).unwrap();
+        make_directory(&path("link"), false, true).unwrap();
     }
 }
 
@@ -141,6 +141,7 @@ fn plan() -> Plan {
             quiet: false,
             resume: true,
             replace: true,
+            private: false,
             pace: None,
             stall: std::time::Duration::from_secs(1),
             total: Arc::default(),
@@ -202,8 +203,7 @@ fn entries_of_a_list_are_fetched_or_told() {
         };
         let mut names = HashSet::from([b"seen".to_vec()]);
         match tree.job(dir, &entry, &mut names) {
-            Ok(None) => "nothing".to_owned(),
-            Ok(Some(job)) => {
+            Ok(job) => {
                 let at = tree.place(&job).unwrap();
                 let size = match job.what {
                     What::List(_) => None,
@@ -240,7 +240,12 @@ fn entries_of_a_list_are_fetched_or_told() {
             Kind::Directory,
             "7 `b` is more than 4 directories deep",
         ),
-        (1, "x", Kind::Other, "nothing"),
+        (
+            1,
+            "x",
+            Kind::Other,
+            "9 `x` is left out: the server says that it is neither file nor directory, or a link that leads nowhere",
+        ),
         (
             1,
             "",
@@ -325,7 +330,9 @@ fn waiting_names_are_bounded() {
     let mut waiting = Waiting::new();
     assert!(waiting.pop(0).is_some_and(|root| root.entry.is_none()));
     assert_eq!((waiting.bytes, waiting.seen), (0, 0));
-    waiting.extend(jobs(2, "d", What::List(None))).unwrap();
+    waiting
+        .extend(jobs(2, "d", What::List(Attributes::default())))
+        .unwrap();
     waiting.extend(jobs(1, "f", What::Fetch(entry))).unwrap();
     // Files come first; only a limited number of lists is fetched at a time.
     assert!(matches!(waiting.pop(LISTS).unwrap().what, What::Fetch(_)));
@@ -339,7 +346,7 @@ fn waiting_names_are_bounded() {
 
     let told = |result: Result<(), Failure>| result.unwrap_err().message().to_owned();
     let many = MAX_WAITING / LONGEST_NAME;
-    let refused = waiting.extend(jobs(many, &long, What::List(None)));
+    let refused = waiting.extend(jobs(many, &long, What::List(Attributes::default())));
     assert_eq!(told(refused), "more than 64 MiB of names to fetch");
     // Even with one entry at a time.
     let mut waiting = Waiting::new();

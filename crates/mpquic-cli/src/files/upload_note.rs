@@ -1,0 +1,153 @@
+//! The note beside an unfinished file that can be resumed: the number of its bytes that are safely on the disk. After a
+//! crash of the system the file may be longer, and have zeros where bytes were written.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cap_std::fs::Dir;
+
+use crate::files::beneath::options;
+use crate::files::unfinished::Token;
+use crate::process::clock;
+
+/// Bytes of a file at its first note.
+const FIRST: u64 = 1 << 20;
+/// Time between two later notes.
+const EVERY: Duration = Duration::from_secs(1);
+/// Most bytes of a note that are read.
+const LONGEST: u64 = 32;
+
+/// The notes about a file that is written.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    token: Token,
+    /// The last note.
+    at: Instant,
+    length: u64,
+    /// A thread waits for the disk.
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Notes {
+    /// Begins with a note that says that nothing is on the disk.
+    pub(crate) fn begin(directory: &Dir, token: Token) -> io::Result<Self> {
+        let mut create = options();
+        create.write(true).create(true);
+        let mut note = directory.open_with(token.note_name(), &create)?;
+        note.write_all(&text(0))?;
+        Ok(Self::resume(token, 0))
+    }
+
+    /// Goes on behind a note.
+    pub(crate) fn resume(token: Token, length: u64) -> Self {
+        Self {
+            token,
+            at: clock::now(),
+            length,
+            is_busy: Arc::default(),
+        }
+    }
+
+    /// Tells that the file has so many bytes now. If a note is due, a thread waits until the bytes are on the disk, and
+    /// notes that, while more is written.
+    pub(crate) fn on_length(&mut self, length: u64, file: &File, directory: &Dir) {
+        let now = clock::now();
+        let is_due =
+            length >= self.length.max(FIRST / 2).saturating_mul(2) || now >= self.at + EVERY;
+        if !is_due || self.is_busy.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        (self.at, self.length) = (now, length);
+        let started = self.start(length, file, directory);
+        if let Err(error) = started {
+            self.is_busy.store(false, Ordering::Release);
+            tracing::warn!(%error, "noting the length of an unfinished file");
+        }
+    }
+
+    fn start(&self, length: u64, file: &File, directory: &Dir) -> io::Result<()> {
+        let (file, directory) = (file.try_clone()?, directory.try_clone()?);
+        let (token, is_busy) = (self.token.clone(), self.is_busy.clone());
+        let sync = move || {
+            let noted = file.sync_data().and_then(|()| {
+                // Not made again: the file may be finished by now.
+                let mut note = directory.open_with(token.note_name(), options().write(true))?;
+                note.write_all(&text(length))
+            });
+            if let Err(error) = noted {
+                tracing::debug!(%error, "the length of an unfinished file is not noted");
+            }
+            is_busy.store(false, Ordering::Release);
+        };
+        let thread = thread::Builder::new().name("sync".to_owned());
+        thread.spawn(sync).map(drop)
+    }
+
+    /// Removes the note, once nobody needs it.
+    pub(crate) fn remove(&self, directory: &Dir) {
+        let _ = directory.remove_file(self.token.note_name());
+    }
+}
+
+/// All notes are equally long: a shorter one leaves nothing of the one before.
+fn text(length: u64) -> Vec<u8> {
+    format!("{length:020}\n").into_bytes()
+}
+
+/// What a note says; `None` without a note.
+pub(crate) fn read(directory: &Dir, token: &Token) -> Option<u64> {
+    let note = directory.open_with(token.note_name(), options().read(true));
+    let note = note.ok()?.into_std();
+    let mut text = String::new();
+    note.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    note.take(LONGEST).read_to_string(&mut text).ok()?;
+    text.strip_suffix('\n')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    #[test]
+    fn a_note_tells_what_is_on_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(directory.path(), ambient_authority()).unwrap();
+        let token = Token::new().unwrap();
+        assert_eq!(read(&dir, &token), None);
+        let mut notes = Notes::begin(&dir, token.clone()).unwrap();
+        assert_eq!(read(&dir, &token), Some(0));
+        let file = File::create(directory.path().join("file")).unwrap();
+        let noted = |notes: &Notes| {
+            while notes.is_busy.load(Ordering::Acquire) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            read(&dir, &token).unwrap()
+        };
+        for (length, expected) in [
+            (FIRST - 1, 0),
+            (FIRST, FIRST),
+            (2 * FIRST - 1, FIRST),
+            (10 * FIRST, 10 * FIRST),
+        ] {
+            notes.at = clock::now();
+            notes.on_length(length, &file, &dir);
+            assert_eq!(noted(&notes), expected, "{length}");
+        }
+        notes.at = clock::now().checked_sub(EVERY).unwrap();
+        notes.on_length(10 * FIRST + 1, &file, &dir);
+        assert_eq!(noted(&notes), 10 * FIRST + 1);
+        // A finished file gets no note from a thread that was late.
+        notes.remove(&dir);
+        notes.on_length(100 * FIRST, &file, &dir);
+        while notes.is_busy.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(read(&dir, &token), None);
+    }
+}
