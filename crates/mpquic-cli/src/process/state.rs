@@ -7,8 +7,15 @@ use std::path::{Path, PathBuf};
 
 /// Opens an empty file that only its owner can read.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    let file = open_private(path)?;
+    file.set_len(0)?;
+    Ok(file)
+}
+
+/// Opens a file that only its owner can read; a new one is empty.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create(true).truncate(false);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;

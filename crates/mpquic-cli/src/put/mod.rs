@@ -1,10 +1,12 @@
 //! `mpquic put`.
 
+pub(crate) mod input;
+pub(crate) mod remembered;
 pub(crate) mod sending;
 pub(crate) mod sources;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,25 +19,30 @@ use tokio::time::MissedTickBehavior;
 use crate::client::secrets::{Secrets, SecretsArgs};
 use crate::client::session::{Purpose, Sessions};
 use crate::client::weight::{Weight, parse_weight};
+use crate::files::attributes::Attributes;
 use crate::files::directory_page::{Kind, Listed};
 use crate::options::examples;
 use crate::options::preference::Preference;
 use crate::options::reach::{Patience, Reach};
 use crate::options::{Alpn, parse_url};
 use crate::process::clock;
-use crate::process::failure::{Cause, Failure, one_line};
+use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
+use crate::process::state;
 use crate::put::sending::{Sending, Total};
-use crate::put::sources::{Item, Items};
+use crate::put::sources::{Directory, Item, Items};
 use crate::rate::Rate;
 use crate::rate::pace::Pace;
 use crate::report::live::Direction;
 use crate::report::live_terminal::{LiveArgs, beside};
-use crate::report::of_files;
 use crate::report::progress::{Progress, REFRESH};
+use crate::report::{Report, of_files};
 use crate::text::json;
 use crate::text::percent::percent_encode;
 use crate::text::times;
+
+/// Permissions of a directory without which its owner cannot put files into it.
+const FOR_FILES: u32 = 0o700;
 
 /// Send files over all paths at once
 ///
@@ -53,7 +60,7 @@ pub(crate) struct Put {
     files: Vec<PathBuf>,
     /// Send directories with everything below them; the server makes them (MKCOL). Files that the
     /// server has with the same size and time are skipped. Symbolic links inside directories, and
-    /// pipes, sockets and devices, are skipped with a message
+    /// pipes, sockets and devices, are left out: the command names them and ends with exit code 9
     #[arg(short, long)]
     recursive: bool,
     /// Send up to N files at a time, over one connection
@@ -90,9 +97,6 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
     let (url, files, recursive) = (args.url.clone(), args.files.clone(), args.recursive);
     let found = tokio::task::spawn_blocking(move || sources::items(&url, &files, recursive));
     let items = found.await.map_err(Failure::other)??;
-    if let Some(told) = left_out(&items.left_out).filter(|_| !args.quiet) {
-        screen::say(told);
-    }
     let urls = [args.url.clone()];
     let sessions = Sessions::new(
         &args.reach,
@@ -139,31 +143,14 @@ fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>, secrets: Secrets) -> Send
         stall: args.patience.stall.limit(),
         quiet: args.quiet,
         pace: args.rate.map(Pace::new),
+        notes: state::state_directory().map(|directory| directory.join("uploads")),
         total: Total::default(),
     }
 }
 
-/// The message about skipped files.
-fn left_out(paths: &[PathBuf]) -> Option<String> {
-    const NAMED: usize = 10;
-    if paths.is_empty() {
-        return None;
-    }
-    let names = paths
-        .iter()
-        .take(NAMED)
-        .map(|path| path.display().to_string());
-    let names = names.collect::<Vec<_>>().join(", ");
-    let more = match paths.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let told = format!("skipped links and special files: {names}{more}");
-    Some(format!("mpquic: {}", one_line(&told)))
-}
-
 /// The state of all files.
 struct Course {
+    is_quiet: bool,
     result: Result<(), Failure>,
     /// Directories that could not be made.
     missing: Vec<Uri>,
@@ -181,6 +168,13 @@ impl Course {
         }
     }
 
+    /// The server already has a file.
+    fn on_there(&mut self, item: &Item, sending: &Sending<'_>) {
+        self.there += 1;
+        let length = item.found.map_or(0, |found| found.length);
+        sending.total.before.fetch_add(length, Relaxed);
+    }
+
     /// True for the content of a directory that could not be made.
     fn is_lost(&self, url: &Uri) -> bool {
         let mut missing = self.missing.iter();
@@ -192,6 +186,7 @@ impl Course {
 async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<(), Failure> {
     let began = clock::now();
     let mut course = Course {
+        is_quiet: args.quiet,
         result: Ok(()),
         missing: Vec::new(),
         count: 0,
@@ -207,22 +202,20 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
         if course.is_lost(&item.url) {
             continue;
         }
-        if !is_there(item, &there) {
-            wanted.push(item);
-            continue;
+        match compared(item, &there) {
+            Compared::Equal => course.on_there(item, sending),
+            Compared::Differs(how) => wanted.push((item, how)),
         }
-        course.there += 1;
-        let length = item.found.map_or(0, |found| found.length);
-        sending.total.before.fetch_add(length, Relaxed);
     }
-    let sent = wanted.into_iter().map(|item| async move {
-        let sent = sending.send_file(item).await;
+    let sent = wanted.into_iter().map(|(item, how)| async move {
+        let sent = send(sending, item, how).await;
         (item, sent)
     });
     let mut sent = pin!(stream::iter(sent).buffer_unordered(parallel));
     while let Some((item, sent)) = sent.next().await {
         match sent {
-            Ok(report) => {
+            Ok(None) => course.on_there(item, sending),
+            Ok(Some(report)) => {
                 course.count += 1;
                 if args.json {
                     json::print(&report);
@@ -234,6 +227,11 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
             }
             Err(failure) => course.fail(&failure.about(&item.url)),
         }
+    }
+    finish_directories(sending, items, parallel, &mut course).await?;
+    for path in &items.left_out {
+        let told = "is left out: it is a link, a pipe, a socket or a device";
+        course.fail(&Cause::Content.failed(format_args!("{} {told}", path.display())));
     }
     let is_told = items.files.len() != 1 || course.there > 0;
     if is_told && !args.quiet && !args.json {
@@ -262,13 +260,9 @@ async fn make_directories(
             .iter()
             .filter(|it| !course.is_lost(&it.url))
             .collect();
-        let made = wanted.into_iter().map(|directory| async move {
-            let made = match directory.here {
-                Some(_) => sending.make_directory(directory).await,
-                None => Ok(false),
-            };
-            (directory, made)
-        });
+        let made = wanted
+            .into_iter()
+            .map(|directory| async move { (directory, make_directory(sending, directory).await) });
         let mut made = pin!(stream::iter(made).buffer_unordered(parallel));
         while let Some((directory, made)) = made.next().await {
             match made {
@@ -305,6 +299,89 @@ async fn make_directories(
     Ok(there)
 }
 
+/// Makes a directory; false if it exists, and then files can be put into it.
+async fn make_directory(sending: &Sending<'_>, directory: &Directory) -> Result<bool, Failure> {
+    let Some(here) = &directory.here else {
+        return Ok(false);
+    };
+    let is_new = sending.make_directory(directory).await?;
+    let attributes = attributes_of(here);
+    if !is_new && !attributes.has_mode_of(&attributes.and_mode(FOR_FILES)) {
+        let attributes = Attributes {
+            modified: None,
+            ..attributes.and_mode(FOR_FILES)
+        };
+        // If the server refuses, it says so of the files.
+        refused_or(sending.set_attributes(&directory.url, attributes).await)?;
+    }
+    Ok(is_new)
+}
+
+/// Gives directories their time and permissions, once everything is in them: those in others first.
+async fn finish_directories(
+    sending: &Sending<'_>,
+    items: &Items,
+    parallel: usize,
+    course: &mut Course,
+) -> Result<(), Failure> {
+    let mut refused = (0, None);
+    for directories in items.directories.chunk_by(|a, b| a.depth == b.depth).rev() {
+        let made: Vec<_> = directories
+            .iter()
+            .filter(|directory| !course.is_lost(&directory.url))
+            .filter_map(|directory| Some((&directory.url, directory.here.as_ref()?)))
+            .collect();
+        let set = made.into_iter().map(|(url, here)| async move {
+            let set = sending.set_attributes(url, attributes_of(here)).await;
+            refused_or(set).map_err(|failure| failure.about(url))
+        });
+        let mut set = pin!(stream::iter(set).buffer_unordered(parallel));
+        while let Some(set) = set.next().await {
+            if let Some(failure) = set? {
+                refused = (refused.0 + 1, Some(failure));
+            }
+        }
+    }
+    if let (count, Some(failure)) = refused
+        && !course.is_quiet
+    {
+        let why = failure.message();
+        screen::say(format_args!(
+            "mpquic: {count} directories keep the time and the permissions that the server gave them: {why}"
+        ));
+    }
+    Ok(())
+}
+
+/// The refusal of a request that other servers may not know, if it was refused.
+fn refused_or(result: Result<(), Failure>) -> Result<Option<Failure>, Failure> {
+    match result {
+        Ok(()) => Ok(None),
+        Err(failure) if failure.cause() == Some(Cause::Refused) => Ok(Some(failure)),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn attributes_of(path: &Path) -> Attributes {
+    let metadata = std::fs::metadata(path);
+    metadata.map_or_else(|_| Attributes::default(), |it| Attributes::of_file(&it))
+}
+
+/// Sends a file, or only its permissions; `None` if that was enough.
+async fn send(
+    sending: &Sending<'_>,
+    item: &Item,
+    how: Differing,
+) -> Result<Option<Report>, Failure> {
+    if let Differing::Permissions(attributes) = how {
+        let set = sending.set_attributes(&item.url, attributes).await;
+        if refused_or(set)?.is_none() {
+            return Ok(None);
+        }
+    }
+    sending.send_file(item).await.map(Some)
+}
+
 /// The path of what a directory has in it.
 fn path_in(directory: &Uri, entry: &Listed) -> String {
     let name = match &entry.encoded {
@@ -314,14 +391,36 @@ fn path_in(directory: &Uri, entry: &Listed) -> String {
     format!("{}{name}", directory.path())
 }
 
-/// True if the server seems to have a file: one of the same size and time.
-fn is_there(item: &Item, there: &HashMap<String, Listed>) -> bool {
+/// What the server has of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Compared {
+    /// A file of the same size, time and permissions, as far as the server names them.
+    Equal,
+    Differs(Differing),
+}
+
+/// What is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Differing {
+    Content,
+    /// The rest seems to be equal.
+    Permissions(Attributes),
+}
+
+fn compared(item: &Item, there: &HashMap<String, Listed>) -> Compared {
     let (Some(found), Some(entry)) = (&item.found, there.get(item.url.path())) else {
-        return false;
+        return Compared::Differs(Differing::Content);
     };
-    let times = found.modified.zip(entry.attributes().modified);
+    let (here, listed) = (found.attributes, entry.attributes());
+    let times = here.modified.zip(listed.modified);
     let same_time = times.is_some_and(|(here, listed)| times::are_equal(here, listed));
-    entry.kind == Kind::File && entry.size == Some(found.length) && same_time
+    if entry.kind != Kind::File || entry.size != Some(found.length) || !same_time {
+        return Compared::Differs(Differing::Content);
+    }
+    match here.has_mode_of(&listed) {
+        true => Compared::Equal,
+        false => Compared::Differs(Differing::Permissions(here)),
+    }
 }
 
 /// Progress of all files.

@@ -1,18 +1,16 @@
 //! Sends one file: its requests one after the other, until the server has the file or retries are
 //! over.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use mpquic_tokio::Connection;
-use sha2::{Digest, Sha256};
+use sha2::Digest;
 use tokio::time::MissedTickBehavior;
 
 use crate::client::backup;
@@ -23,7 +21,7 @@ use crate::client::requests::AnyClient;
 use crate::client::retry::{Reached, Retry};
 use crate::client::secrets::Secrets;
 use crate::client::session::{Connected, Sessions};
-use crate::files::attributes::Attributes;
+use crate::files::attributes::{ATTRIBUTES, Attributes};
 use crate::files::directory_page::Listed;
 use crate::files::list_pages::Pages;
 use crate::files::resuming;
@@ -31,14 +29,14 @@ use crate::options::Alpn;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
+use crate::put::input::Input;
+use crate::put::remembered::{Begun, Remembered};
 use crate::put::sources::{Directory, Item, cannot_read};
 use crate::rate::pace::Pace;
 use crate::report::progress::REFRESH;
 use crate::report::{self, Counters, Report};
 use crate::text::hex::hex;
 
-/// Bytes read from a file at a time.
-const PIECE: usize = 256 << 10;
 /// Longest list of a directory, bytes.
 const MAX_LIST: usize = 16 << 20;
 
@@ -54,6 +52,8 @@ pub(crate) struct Sending<'a> {
     /// Print errors only.
     pub(crate) quiet: bool,
     pub(crate) pace: Option<Pace>,
+    /// Where unfinished uploads are noted for the next run.
+    pub(crate) notes: Option<PathBuf>,
     pub(crate) total: Total,
 }
 
@@ -77,15 +77,6 @@ struct Tries {
     begun: Option<Begun>,
 }
 
-/// An upload that can be resumed.
-struct Begun {
-    upload: Uri,
-    of: Identity,
-}
-
-/// Values that show whether a file has changed.
-type Identity = (Option<u64>, Attributes);
-
 impl Tries {
     fn new(limit: Duration) -> Self {
         let now = clock::now();
@@ -103,10 +94,14 @@ impl Sending<'_> {
     pub(crate) async fn send_file(&self, item: &Item) -> Result<Report, Failure> {
         let started = clock::now();
         let mut tries = Tries::new(self.retry);
+        let remembered = Remembered::new(self.notes.as_deref(), &item.url, item.file.as_deref());
+        tries.begun = remembered.begun();
         loop {
             let mut body = Input::open(item).await?;
-            let failed = match self.attempt(&mut tries, item, &mut body).await {
+            let flow = Flow::new(self, item, &remembered, &body);
+            let failed = match self.attempt(&mut tries, &flow, &mut body).await {
                 Ok((connected, before)) => {
+                    remembered.forget();
                     let retries = tries.retry.count.into();
                     let report = report_of(&connected.connection, &before);
                     return Ok(Report {
@@ -122,9 +117,7 @@ impl Sending<'_> {
                 }
                 Err(failed) => failed,
             };
-            // Data read from standard input is gone.
-            let may_repeat = item.file.is_some();
-            self.next_try(&mut tries, failed, &item.url, may_repeat)
+            self.next_try(&mut tries, failed, &item.url, body.is_repeatable)
                 .await?;
         }
     }
@@ -140,6 +133,41 @@ impl Sending<'_> {
             let url = &directory.url;
             self.next_try(&mut tries, failed, url, true).await?;
         }
+    }
+
+    /// Gives time and permissions to a file or directory that the server has.
+    pub(crate) async fn set_attributes(
+        &self,
+        url: &Uri,
+        attributes: Attributes,
+    ) -> Result<(), Failure> {
+        let mut tries = Tries::new(self.retry);
+        loop {
+            let failed = match self.try_to_set(&mut tries, url, attributes).await {
+                Ok(()) => return Ok(()),
+                Err(failed) => failed,
+            };
+            self.next_try(&mut tries, failed, url, true).await?;
+        }
+    }
+
+    async fn try_to_set(
+        &self,
+        tries: &mut Tries,
+        url: &Uri,
+        attributes: Attributes,
+    ) -> Result<(), Unsent> {
+        let (_connected, client) = self.client(tries, url).await?;
+        let mut ask = Ask {
+            method: Method::PATCH,
+            ..Ask::get(url)
+        };
+        self.secrets.add_to(url, &mut ask.fields);
+        let kind = HeaderValue::from_static(ATTRIBUTES);
+        ask.fields.insert(CONTENT_TYPE, kind);
+        attributes.add_to(&mut ask.fields);
+        self.ask(&client, &ask).await?;
+        Ok(())
     }
 
     /// The wanted content of a directory; empty if the server does not list the directory.
@@ -180,7 +208,8 @@ impl Sending<'_> {
             true => tries.retry.next(tries.reached.at, clock::now()),
             false => None,
         };
-        let (pause, is_first) = next.ok_or_else(|| failed.failure.clone())?;
+        let hopeless = || failed.failure.clone().and(hint(failed.status, url));
+        let (pause, is_first) = next.ok_or_else(hopeless)?;
         if is_first && !self.quiet {
             let why = failed.failure.message();
             screen::say(format_args!("mpquic: {url}: {why}; trying again"));
@@ -265,10 +294,11 @@ impl Sending<'_> {
     async fn resumed(
         &self,
         client: &http3::Client,
-        (item, begun): (&Item, Option<&Begun>),
+        (flow, begun): (&Flow<'_>, Option<&Begun>),
         body: &Input,
     ) -> Result<Option<(u64, Uri)>, RequestError> {
-        let Some(begun) = begun.filter(|begun| begun.of == body.identity()) else {
+        let is_same = |begun: &&Begun| flow.identity.as_ref() == Some(&begun.of);
+        let Some(begun) = begun.filter(is_same) else {
             return Ok(None);
         };
         let mut ask = Ask {
@@ -276,7 +306,7 @@ impl Sending<'_> {
             ..Ask::get(&begun.upload)
         };
         // The upload is at the same server, even if its URL has another path.
-        self.secrets.add_to(&item.url, &mut ask.fields);
+        self.secrets.add_to(&flow.item.url, &mut ask.fields);
         match self.ask(client, &ask).await {
             Ok(fields) => {
                 let offset = resuming::offset_of(&fields);
@@ -292,33 +322,21 @@ impl Sending<'_> {
     async fn attempt(
         &self,
         tries: &mut Tries,
-        item: &Item,
+        flow: &Flow<'_>,
         body: &mut Input,
     ) -> Result<(Connected, Counters), Unsent> {
-        let (connected, client) = self.client(tries, &item.url).await?;
+        let (connected, client) = self.client(tries, &flow.item.url).await?;
         let connection = &connected.connection;
         let before = match connected.is_old {
             true => Counters::new(connection.path_stats(), &connection.stats()),
             false => Counters::default(),
         };
-        let sent = Sent {
-            bytes: AtomicU64::new(0),
-            reading: AtomicBool::new(false),
-            upload: Mutex::default(),
-            total: &self.total,
-        };
-        let flow = Flow {
-            item,
-            secrets: &self.secrets,
-            pace: self.pace.as_ref(),
-            sent: &sent,
-        };
+        let sent = &flow.sent;
         let result = {
             let send = async {
-                let resumed = self
-                    .resumed(&client, (item, tries.begun.as_ref()), body)
-                    .await?;
-                let ask = flow.begin(item, resumed, body).await?;
+                let begun = tries.begun.as_ref();
+                let resumed = self.resumed(&client, (flow, begun), body).await?;
+                let ask = flow.begin(resumed, body).await?;
                 let left = body.length.map(|length| length - body.start);
                 let mut request = client.put(&ask, left).await?;
                 flow.send(&mut request, body).await
@@ -326,7 +344,7 @@ impl Sending<'_> {
             tokio::pin!(send);
             tokio::select! {
                 result = &mut send => result,
-                error = self.until_hopeless(connection, &sent, &mut tries.reached) => {
+                error = self.until_hopeless(connection, sent, &mut tries.reached) => {
                     Err(error.into())
                 }
             }
@@ -334,9 +352,8 @@ impl Sending<'_> {
         if result.is_err() {
             let bytes = sent.bytes.load(Relaxed);
             tries.reached.note(bytes, clock::now());
-            if let Some(upload) = sent.upload().take() {
-                let of = body.identity();
-                tries.begun = Some(Begun { upload, of });
+            if let Some(begun) = sent.begun().take() {
+                tries.begun = Some(begun);
             }
             // The bytes have to be sent again.
             self.total.bytes.fetch_sub(bytes, Relaxed);
@@ -418,112 +435,13 @@ fn report_of(connection: &Connection, before: &Counters) -> Report {
     }
 }
 
-/// The source of the data.
-struct Input {
-    reader: Option<Box<dyn Read + Send>>,
-    /// Its length, if known before.
-    length: Option<u64>,
-    attributes: Attributes,
-    /// The first byte to send.
-    start: u64,
-    /// What was read.
-    bytes: u64,
-    hash: Sha256,
-}
-
-impl Input {
-    /// A pipe may let us wait for long, and so may a disk: this is no reason not to listen to signals.
-    async fn open(item: &Item) -> Result<Self, Failure> {
-        let item = item.clone();
-        let opened = tokio::task::spawn_blocking(move || Self::open_now(&item)).await;
-        opened.map_err(Failure::other)?
-    }
-
-    fn open_now(item: &Item) -> Result<Self, Failure> {
-        let (reader, length, attributes): (Box<dyn Read + Send>, _, _) = match &item.file {
-            None => (Box::new(io::stdin()), None, Attributes::default()),
-            Some(path) => {
-                let cannot_read = |error: io::Error| cannot_read(path, &error);
-                let file = File::open(path).map_err(cannot_read)?;
-                let metadata = file.metadata().map_err(cannot_read)?;
-                if metadata.is_dir() {
-                    return Err(cannot_read(io::ErrorKind::IsADirectory.into()));
-                }
-                // Devices and pipes have no length.
-                let length = metadata.is_file().then_some(metadata.len());
-                let attributes = match metadata.is_file() {
-                    true => Attributes::of_file(&metadata),
-                    false => Attributes::default(),
-                };
-                (Box::new(file), length, attributes)
-            }
-        };
-        Ok(Self {
-            reader: Some(reader),
-            length,
-            attributes,
-            start: 0,
-            bytes: 0,
-            hash: Sha256::new(),
-        })
-    }
-
-    fn identity(&self) -> Identity {
-        (self.length, self.attributes)
-    }
-
-    /// Reads the bytes that the server has: the checksum covers the whole file.
-    async fn skip_to(&mut self, start: u64) -> io::Result<()> {
-        while self.bytes < start {
-            let left = usize::try_from(start - self.bytes).unwrap_or(PIECE);
-            if self.read_some(left.min(PIECE)).await?.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        self.start = start;
-        Ok(())
-    }
-
-    /// The next bytes; none at the end.
-    async fn read(&mut self) -> io::Result<Bytes> {
-        // Small files need no large buffers. One byte more shows whether the file grew.
-        let left = self
-            .length
-            .map(|length| length.saturating_sub(self.bytes) + 1);
-        let size = left.map_or(PIECE, |left| {
-            usize::try_from(left).map_or(PIECE, |left| left.min(PIECE))
-        });
-        self.read_some(size).await
-    }
-
-    async fn read_some(&mut self, size: usize) -> io::Result<Bytes> {
-        let reader = self.reader.take();
-        let mut reader = reader.ok_or_else(|| io::Error::other("a read was given up"))?;
-        let run = move || {
-            let mut piece = vec![0; size];
-            let read = reader.read(&mut piece);
-            (
-                reader,
-                read.map(|length| piece.truncate(length)).map(|()| piece),
-            )
-        };
-        let (reader, piece) = tokio::task::spawn_blocking(run)
-            .await
-            .map_err(io::Error::other)?;
-        self.reader = Some(reader);
-        let piece = Bytes::from(piece?);
-        self.hash.update(&piece);
-        self.bytes += piece.len() as u64;
-        Ok(piece)
-    }
-}
-
 /// Why a try failed.
 struct Unsent {
     failure: Failure,
     is_temporary: bool,
     /// The server gave an answer.
     is_refused: bool,
+    status: Option<StatusCode>,
 }
 
 impl From<RequestError> for Unsent {
@@ -531,6 +449,10 @@ impl From<RequestError> for Unsent {
         Self {
             is_temporary: error.is_temporary(),
             is_refused: matches!(error, RequestError::Status(_) | RequestError::NotFound),
+            status: match error {
+                RequestError::Status(status) => Some(status),
+                _ => None,
+            },
             failure: error.into(),
         }
     }
@@ -541,10 +463,26 @@ impl From<Failure> for Unsent {
         let cause = failure.cause();
         Self {
             is_refused: false,
+            status: None,
             is_temporary: matches!(cause, Some(Cause::Name | Cause::Connect | Cause::Broken)),
             failure,
         }
     }
+}
+
+/// The option of the server without which it may refuse a file, as far as its answer tells.
+fn hint(status: Option<StatusCode>, url: &Uri) -> Option<String> {
+    let has_dot = |name: &str| name.starts_with('.') && !name.starts_with("..");
+    let option = match status? {
+        StatusCode::FORBIDDEN if url.path().split('/').any(has_dot) => {
+            "takes names that begin with a dot if it is started with --dot-files"
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "takes files of up to 1024 MiB, or of another size with --max-put-size"
+        }
+        _ => return None,
+    };
+    Some(format!("`mpquic serve` {option}"))
 }
 
 /// The progress of a try.
@@ -552,8 +490,8 @@ struct Sent<'a> {
     bytes: AtomicU64,
     /// It waits for the disk, or for whoever writes standard input.
     reading: AtomicBool,
-    /// The URL at which the upload can be resumed.
-    upload: Mutex<Option<Uri>>,
+    /// How the upload can be resumed.
+    begun: Mutex<Option<Begun>>,
     total: &'a Total,
 }
 
@@ -562,7 +500,10 @@ struct Flow<'a> {
     item: &'a Item,
     secrets: &'a Secrets,
     pace: Option<&'a Pace>,
-    sent: &'a Sent<'a>,
+    remembered: &'a Remembered,
+    /// The tag of the file's state, as it was opened.
+    identity: Option<String>,
+    sent: Sent<'a>,
 }
 
 impl Sent<'_> {
@@ -571,19 +512,51 @@ impl Sent<'_> {
         self.total.bytes.fetch_add(bytes, Relaxed);
     }
 
-    fn upload(&self) -> MutexGuard<'_, Option<Uri>> {
-        self.upload.lock().unwrap_or_else(PoisonError::into_inner)
+    fn begun(&self) -> MutexGuard<'_, Option<Begun>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Flow<'_> {
+impl<'a> Flow<'a> {
+    fn new(
+        sending: &'a Sending<'_>,
+        item: &'a Item,
+        remembered: &'a Remembered,
+        body: &Input,
+    ) -> Self {
+        Self {
+            item,
+            secrets: &sending.secrets,
+            pace: sending.pace.as_ref(),
+            remembered,
+            identity: body.watched.as_ref().map(|(_, opened)| opened.tag()),
+            sent: Sent {
+                bytes: AtomicU64::new(0),
+                reading: AtomicBool::new(false),
+                begun: Mutex::default(),
+                total: &sending.total,
+            },
+        }
+    }
+
+    /// The server says where the upload can be resumed.
+    fn on_upload(&self, upload: &Uri) {
+        let mut begun = self.sent.begun();
+        if begun.as_ref().is_some_and(|begun| begun.upload == *upload) {
+            return;
+        }
+        *begun = self.identity.clone().map(|of| Begun {
+            upload: upload.clone(),
+            of,
+        });
+        if let Some(begun) = &*begun {
+            self.remembered.note(begun);
+        }
+    }
+
     /// The request: for the whole file, or for the rest.
-    async fn begin(
-        &self,
-        item: &Item,
-        resumed: Option<(u64, Uri)>,
-        body: &mut Input,
-    ) -> Result<Ask, Unsent> {
+    async fn begin(&self, resumed: Option<(u64, Uri)>, body: &mut Input) -> Result<Ask, Unsent> {
+        let item = self.item;
         let mut ask = Ask::get(&item.url);
         self.secrets.add_to(&item.url, &mut ask.fields);
         body.attributes.add_to(&mut ask.fields);
@@ -596,9 +569,9 @@ impl Flow<'_> {
                 self.sent.reading.store(false, Relaxed);
                 self.sent.add(offset);
                 ask.method = Method::PATCH;
-                ask.url = upload.clone();
+                self.on_upload(&upload);
+                ask.url = upload;
                 resuming::go_on(&mut ask.fields, offset);
-                *self.sent.upload() = Some(upload);
             }
             None => {
                 ask.method = Method::PUT;
@@ -622,11 +595,6 @@ impl Flow<'_> {
             if piece.is_empty() {
                 break;
             }
-            if body.length.is_some_and(|length| body.bytes > length) {
-                let name = name.display();
-                let changed = Cause::File.failed(format_args!("{name} grew while it was read"));
-                return Err(changed.into());
-            }
             while !piece.is_empty() {
                 let part = piece.split_to(most.min(piece.len()));
                 let bytes = part.len();
@@ -639,7 +607,7 @@ impl Flow<'_> {
                     return Ok(());
                 }
                 if let Some(upload) = request.upload() {
-                    *self.sent.upload() = Some(upload.clone());
+                    self.on_upload(upload);
                 }
                 self.sent.add(bytes as u64);
             }

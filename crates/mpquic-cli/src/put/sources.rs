@@ -1,13 +1,14 @@
 //! What `mpquic put` sends, and where to.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use http::Uri;
 
+use crate::files::attributes::Attributes;
 use crate::process::failure::{Cause, Failure};
 use crate::text::percent::encode_name;
 
@@ -31,15 +32,16 @@ pub(crate) struct Item {
     /// `None` for standard input.
     pub(crate) file: Option<PathBuf>,
     pub(crate) url: Uri,
-    /// What was found in a directory, where an equal one need not be sent.
+    /// Of a file that goes into a directory of the server, where an equal one need not be sent.
     pub(crate) found: Option<Found>,
 }
 
-/// Length and time of a file.
+/// A file as it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
+    /// Bytes.
     pub(crate) length: u64,
-    pub(crate) modified: Option<SystemTime>,
+    pub(crate) attributes: Attributes,
 }
 
 /// A directory of the server.
@@ -87,7 +89,12 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
         }
         let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
         if !metadata.is_dir() {
-            items.add(path, target(url, path, path.file_name())?, &metadata, false);
+            let into_directory = url.path().ends_with('/');
+            let target = target(url, path, path.file_name())?;
+            items.add(path, target, &metadata, into_directory);
+            if into_directory && metadata.is_file() {
+                items.compare(url)?;
+            }
             continue;
         }
         if !recursive {
@@ -118,20 +125,59 @@ pub(crate) fn items(url: &Uri, named: &[PathBuf], recursive: bool) -> Result<Ite
         items.walk(path, &url);
     }
     items.directories.sort_by_key(|directory| directory.depth);
+    items.all_differ()?;
     Ok(items)
 }
 
 impl Items {
-    fn add(&mut self, path: &Path, url: Uri, metadata: &Metadata, in_directory: bool) {
+    /// Makes sure that no file replaces another one of them on the server.
+    fn all_differ(&mut self) -> Result<(), Failure> {
+        let mut seen: HashMap<&str, &Path> = HashMap::new();
+        let directories = self.directories.iter();
+        for directory in directories.filter_map(|it| Some((&it.url, it.here.as_deref()?))) {
+            let (url, here) = directory;
+            seen.insert(url.path().trim_end_matches('/'), here);
+        }
+        for item in &self.files {
+            let Some(file) = item.file.as_deref() else {
+                continue;
+            };
+            if let Some(other) = seen.insert(item.url.path(), file) {
+                return Err(Failure::usage(format_args!(
+                    "{} and {} would both be stored as {}; send one of them alone",
+                    other.display(),
+                    file.display(),
+                    item.url
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has files compared with those of the directory that the user's URL names.
+    fn compare(&mut self, url: &Uri) -> Result<(), Failure> {
+        let url = below(url, "")?;
+        let is_known = |known: &Directory| known.here.is_none() && known.url == url;
+        if !self.directories.iter().any(is_known) {
+            self.directories.push(Directory {
+                depth: 0,
+                url,
+                here: None,
+            });
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: &Path, url: Uri, metadata: &Metadata, into_directory: bool) {
         // Devices and pipes have no length.
         let length = metadata.is_file().then_some(metadata.len());
         self.length = self.length.zip(length).map(|(all, more)| all + more);
         self.files.push(Item {
             file: Some(path.to_owned()),
             url,
-            found: in_directory.then(|| Found {
+            found: (into_directory && metadata.is_file()).then(|| Found {
                 length: metadata.len(),
-                modified: metadata.modified().ok(),
+                attributes: Attributes::of_file(metadata),
             }),
         });
     }
@@ -303,6 +349,42 @@ mod tests {
     }
 
     #[test]
+    fn no_file_replaces_another_one() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for name in ["a", "b", "c/f", "d"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        for name in ["a/f", "b/f", "b/g", "d/c"] {
+            fs::write(path(name), name).unwrap();
+        }
+        let told = |names: &[&str]| {
+            let named: Vec<_> = names.iter().map(|name| path(name)).collect();
+            let found = items(&url("https://host/"), &named, true);
+            found.err().map(|failure| {
+                assert_eq!(failure.code(), 2);
+                failure.message().to_owned()
+            })
+        };
+        assert_eq!(told(&["a/f", "b/g", "b"]), None);
+        assert_eq!(told(&["a", "b/."]), None);
+        for (names, one, other, stored) in [
+            (["a/f", "b/f"], "a/f", "b/f", "f"),
+            (["a/.", "b/."], "a/./f", "b/./f", "f"),
+            (["c/.", "a/f"], "c/./f", "a/f", "f"),
+            (["d/c", "c"], "c", "d/c", "c"),
+        ] {
+            let (one, other) = (path(one), path(other));
+            let expected = format!(
+                "{} and {} would both be stored as https://host/{stored}; send one of them alone",
+                one.display(),
+                other.display()
+            );
+            assert_eq!(told(&names), Some(expected));
+        }
+    }
+
+    #[test]
     fn everything_is_sent_in_the_order_of_its_depth_and_name() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
@@ -319,6 +401,8 @@ mod tests {
         let directories: Vec<_> = directories.map(|it| (it.depth, it.url.path())).collect();
         let expected = [
             (0, "/one/"),
+            // The file is compared with what is there.
+            (0, "/"),
             (0, "/two/"),
             (1, "/one/deep/"),
             (1, "/two/wide/"),

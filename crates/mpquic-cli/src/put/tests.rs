@@ -33,7 +33,8 @@ async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Resu
     let items = sources::items(&args.url, &args.files, args.recursive).unwrap();
     let purpose = Purpose::look(&args.url, &[Alpn::H3]);
     let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
-    let sending = sending(&args, &sessions, Secrets::default());
+    let mut sending = sending(&args, &sessions, Secrets::default());
+    sending.notes = None;
     let heard = Heard::begin();
     let result = soon(send_all(&args, &sending, &items)).await;
     let mut view = View::new(&items, args.quiet);
@@ -78,9 +79,11 @@ async fn single_file_result_lists_paths() {
     );
     assert_eq!(lines.len(), 3, "{said}");
     assert_eq!(fs::read(target.path().join("a b")).unwrap(), content);
+    fs::remove_file(target.path().join("a b")).unwrap();
     let ([printed, said], result) = put(&url, &[&file], &["--quiet"]).await;
     result.unwrap();
     assert_eq!((&*printed, &*said), ("", ""));
+    fs::remove_file(target.path().join("a b")).unwrap();
     let ([printed, said], result) = put(&url, &[&file], &["--json"]).await;
     result.unwrap();
     assert_eq!(said, "");
@@ -122,12 +125,22 @@ async fn several_files_are_told_together() {
         let there = fs::read(target.path().join(name)).unwrap();
         assert_eq!(there, vec![1; length]);
     }
+    // Equal files are not sent again, unless the URL names the file.
+    fs::write(files[1], vec![2; 2000]).unwrap();
+    fs::remove_file(target.path().join("c")).unwrap();
+    let ([printed, said], result) = put(&url, &files, &["--json"]).await;
+    result.unwrap();
+    assert_eq!((printed.lines().count(), &*said), (2, ""));
+    let ([printed, said], result) = put(&url, &files, &[]).await;
+    result.unwrap();
+    assert_eq!(printed, "");
+    assert!(said.ends_with(", 3 were already there\n"), "{said}");
     let ([printed, said], result) = put(&url, &files, &["--quiet"]).await;
     result.unwrap();
     assert_eq!((&*printed, &*said), ("", ""));
-    let ([printed, said], result) = put(&url, &files, &["--json"]).await;
+    let ([printed, _], result) = put(&served.url("/a"), &files[..1], &["--json"]).await;
     result.unwrap();
-    assert_eq!((printed.lines().count(), &*said), (3, ""));
+    assert_eq!(printed.lines().count(), 1);
 }
 
 /// A directory comes before its content, at any depth.
@@ -221,4 +234,96 @@ async fn refused_files_are_reported_and_others_sent() {
     let start = format!("{url}: 2 files, 2.9 KiB in ");
     assert!(lines[1].starts_with(&start) && lines.len() == 2, "{said}");
     assert!(!target.path().join("b").exists() && target.path().join("c").exists());
+}
+
+/// Whatever the umask; directories last, because each file in them changes their time.
+#[cfg(unix)]
+#[tokio::test]
+async fn files_and_directories_have_their_times_and_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let served = served(target.path(), Some(1 << 20));
+    let url = served.url("/");
+    let top = source.path().join("top");
+    fs::create_dir_all(top.join("sub/deep")).unwrap();
+    let time = |seconds: u64| std::time::SystemTime::UNIX_EPOCH + Duration::new(seconds, 5);
+    let set = |name: &str, mode: u32, seconds: u64| {
+        let path = top.join(name);
+        let file = fs::File::open(&path).unwrap();
+        file.set_modified(time(seconds)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let all = [
+        ("a", 0o666),
+        ("sub/b", 0o775),
+        ("sub/deep/c", 0o400),
+        ("sub/deep", 0o777),
+        ("sub", 0o570),
+        (".", 0o711),
+    ];
+    for (name, _) in &all[..3] {
+        fs::write(top.join(name), name).unwrap();
+    }
+    for (seconds, (name, mode)) in all.into_iter().enumerate() {
+        set(name, mode, seconds as u64);
+    }
+    let mut expected: Vec<_> = all.into_iter().zip(0..).collect();
+    for told in ["3 files, ", ", 3 were already there"] {
+        let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
+        result.unwrap();
+        assert!(said.contains(told) && said.lines().count() == 1, "{said}");
+        for ((name, mode), seconds) in &expected {
+            let there = fs::metadata(target.path().join("top").join(name)).unwrap();
+            assert_eq!(there.permissions().mode() & 0o7777, *mode, "{name}");
+            assert_eq!(there.modified().unwrap(), time(*seconds), "{name}");
+        }
+        // Permissions alone are no reason to send a file again.
+        set("a", 0o600, 0);
+        set("sub", 0o500, 4);
+        (expected[0].0.1, expected[4].0.1) = (0o600, 0o500);
+    }
+    // A file joins the others in a directory that its owner may not change.
+    set("sub", 0o700, 4);
+    fs::write(top.join("sub/d"), "d").unwrap();
+    set("sub", 0o500, 4);
+    let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
+    result.unwrap();
+    assert!(said.contains("1 files, 1 B"), "{said}");
+    let there = fs::metadata(target.path().join("top/sub")).unwrap();
+    assert_eq!(there.permissions().mode() & 0o777, 0o500);
+    assert_eq!(there.modified().unwrap(), time(4));
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_named_and_everything_else_is_sent() {
+    let (target, source) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let served = served(target.path(), Some(1 << 20));
+    let url = served.url("/");
+    fs::write(source.path().join("plain"), "x").unwrap();
+    let items = Items {
+        left_out: vec!["a/link".into(), "b/pipe".into()],
+        ..sources::items(&url, &[source.path().join(".")], true).unwrap()
+    };
+    let line = ["x", "--insecure", "-q", url.path(), "f"];
+    let mut args = Line::try_parse_from(line.map(|word| match word {
+        "/" => url.to_string(),
+        word => word.to_owned(),
+    }))
+    .unwrap()
+    .put;
+    args.recursive = true;
+    let purpose = Purpose::look(&args.url, &[Alpn::H3]);
+    let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
+    let mut sending = sending(&args, &sessions, Secrets::default());
+    sending.notes = None;
+    let heard = Heard::begin();
+    let result = soon(send_all(&args, &sending, &items)).await;
+    assert_eq!(result.unwrap_err().code(), 9);
+    let [_, said] = heard.take();
+    let why = "is left out: it is a link, a pipe, a socket or a device";
+    assert_eq!(
+        said,
+        format!("mpquic: a/link {why}\nmpquic: b/pipe {why}\n")
+    );
+    assert!(target.path().join("plain").exists());
 }

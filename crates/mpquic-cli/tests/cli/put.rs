@@ -302,23 +302,19 @@ fn links_in_directories_are_left_out_and_that_is_told() {
     fs::write(top.join("plain"), "x").unwrap();
     std::os::unix::fs::symlink("plain", top.join("link")).unwrap();
     let server = Server::start(served.path(), &["--allow-put"]);
-    let link = top.join("link");
     let told = format!(
-        "mpquic: skipped links and special files: {}\n",
-        link.display()
+        "mpquic: {} is left out: it is a link, a pipe, a socket or a device\n",
+        top.join("link").display()
     );
-    for (more, expected) in [
-        (&["--recursive"][..], &*told),
-        (&["--recursive", "--quiet"], ""),
-    ] {
+    for more in [&["--recursive"][..], &["--recursive", "--quiet"]] {
         let output = put(&server, "/", &top, more);
-        assert_exit(&output, 0);
-        let said = stderr(&output);
-        assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty());
+        assert_exit(&output, 9);
+        assert!(stderr(&output).ends_with(&told), "{output:?}");
         assert_eq!(names(&served.path().join("top")), ["plain"]);
     }
     fs::remove_file(top.join("link")).unwrap();
     let output = put(&server, "/", &top, &["--recursive"]);
+    assert_exit(&output, 0);
     assert!(!stderr(&output).contains("left out"), "{output:?}");
 }
 
@@ -444,8 +440,17 @@ fn a_file_is_resumed_at_a_server_that_begins_anew() {
     };
     let length = |name: String| fs::metadata(served.path().join(name)).map_or(0, |it| it.len());
     crate::wait_until("bytes", || unfinished().map(length) > Some(4 << 20));
+    let note = || format!("{}.note", unfinished().unwrap());
+    let noted = || fs::read_to_string(served.path().join(note())).unwrap();
+    let is_noted = || noted().trim().parse::<u64>().is_ok_and(|it| it > 1 << 20);
+    crate::wait_until("a note", is_noted);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
+    // As after a crash of the system: bytes that never came to the disk.
+    let part = served.path().join(unfinished().unwrap());
+    let mut part = fs::File::options().append(true).open(part).unwrap();
+    part.write_all(&vec![0; 1 << 20]).unwrap();
+    drop(part);
     fs::write(served.path().join(".mpquic-put-1-2"), "left").unwrap();
     let address = server.address.to_string();
     let server = Server::start_on(&address, served.path(), &["--allow-put", "--dot-files"]);
@@ -468,6 +473,147 @@ fn a_file_is_resumed_at_a_server_that_begins_anew() {
     assert_eq!(report["sha256"], crate::sha256(&content));
     assert!(fs::read(served.path().join("new")).unwrap() == content);
     crate::wait_until("no unfinished file", || unfinished().is_none());
+}
+
+/// What came through a pipe is gone: sending the rest of it as the whole file would lose the beginning.
+#[cfg(target_os = "linux")]
+#[test]
+fn data_from_a_pipe_is_not_sent_again() {
+    let (served, source) = directories(b"old");
+    let pipe = source.path().join("pipe");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    for name in [pipe.to_str().unwrap(), "/dev/stdin"] {
+        let mut server = Server::start(served.path(), &["--allow-put"]);
+        let url = server.url("/new");
+        let options = ["put", "--insecure", "--stall-timeout", "1", &url, name];
+        let mut child = mpquic(&options)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut to: Box<dyn Write> = match name {
+            "/dev/stdin" => Box::new(child.stdin.take().unwrap()),
+            name => Box::new(fs::File::options().write(true).open(name).unwrap()),
+        };
+        to.write_all(&data(2_000_000)).unwrap();
+        let is_begun = || {
+            let mut files = fs::read_dir(served.path()).unwrap();
+            files.any(|it| it.unwrap().metadata().is_ok_and(|it| it.len() > 1_000_000))
+        };
+        crate::wait_until("bytes", is_begun);
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        for name in names(served.path()) {
+            fs::remove_file(served.path().join(name)).unwrap();
+        }
+        let address = server.address.to_string();
+        let _server = Server::start_on(&address, served.path(), &["--allow-put"]);
+        // It does not wait for more of the data.
+        crate::wait_until("the end", || child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        drop(to);
+        assert_exit(&output, 8);
+        assert!(!stderr(&output).contains("trying again"), "{output:?}");
+        assert_eq!(names(served.path()), [""; 0]);
+    }
+}
+
+/// Another program writes to the file meanwhile.
+#[cfg(unix)]
+#[test]
+fn a_file_that_changes_is_neither_stored_nor_fetched() {
+    let (served, source) = directories(&data(4_000_000));
+    let file = source.path().join("source");
+    fs::write(&file, data(4_000_000)).unwrap();
+    let server = Server::start(served.path(), &["--allow-put", "--rate", "8M"]);
+    let (to, from) = (server.url("/new"), server.url("/file"));
+    let fetched = source.path().join("fetched");
+    for (arguments, changed) in [
+        (
+            ["put", "--rate", "8M", &to, file.to_str().unwrap()],
+            file.clone(),
+        ),
+        (
+            ["get", "-q", "-o", fetched.to_str().unwrap(), &from],
+            served.path().join("file"),
+        ),
+    ] {
+        let child = mpquic(&arguments)
+            .args(["--pin", &server.pin])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let is_put = arguments[0] == "put";
+        let directory = if is_put { served.path() } else { source.path() };
+        let is_begun = || {
+            let mut all = fs::read_dir(directory).unwrap().map(Result::unwrap);
+            all.any(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                let is_part = name.starts_with(".mpquic-put-") || name.ends_with(".part");
+                is_part && entry.metadata().is_ok_and(|it| it.len() > 100_000)
+            })
+        };
+        crate::wait_until("bytes", is_begun);
+        let mut other = fs::File::options().write(true).open(&changed).unwrap();
+        other.write_all(b"another beginning").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_exit(&output, if is_put { 3 } else { 7 });
+        if is_put {
+            let told = format!("{}: it changed while it was read", changed.display());
+            assert!(stderr(&output).contains(&told), "{output:?}");
+        }
+    }
+    assert!(!fetched.exists());
+    assert!(!served.path().join("new").exists());
+}
+
+/// The state of the first command is not lost with it.
+#[cfg(unix)]
+#[test]
+fn a_second_command_goes_on_where_the_first_one_ended() {
+    let content = data(32 << 20);
+    let (served, source) = directories(b"old");
+    let file = source.path().join("large");
+    fs::write(&file, &content).unwrap();
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let url = server.url("/new");
+    let state = source.path().join("state");
+    let put = |more: &[&str]| {
+        let mut command = mpquic(&["put", "--pin", &server.pin, "--json", &url]);
+        command.arg(&file).args(more).env("XDG_STATE_HOME", &state);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let unfinished = || {
+        let mut names = names(served.path()).into_iter();
+        names.find(|name| name.starts_with(".mpquic-put-"))
+    };
+    let length = |name: String| fs::metadata(served.path().join(name)).map_or(0, |it| it.len());
+    let interrupt = || {
+        let mut first = put(&["--rate", "80M"]).spawn().unwrap();
+        crate::wait_until("bytes", || unfinished().map(length) > Some(4 << 20));
+        signal(&first, "-KILL");
+        first.wait().unwrap();
+    };
+    interrupt();
+    let output = put(&[]).output().unwrap();
+    assert_exit(&output, 0);
+    let report = &reports(&output)[0];
+    assert!(report["resumed_at"].as_u64().unwrap() > 1 << 20, "{report}");
+    assert_eq!(report["sha256"], crate::sha256(&content));
+    assert!(fs::read(served.path().join("new")).unwrap() == content);
+    let notes = names(&state.join("mpquic/uploads"));
+    assert_eq!(notes, [""; 0]);
+
+    // Of another version, nothing is gone on with.
+    interrupt();
+    let content = vec![7; 32 << 20];
+    fs::write(&file, &content).unwrap();
+    let output = put(&[]).output().unwrap();
+    assert_exit(&output, 0);
+    assert!(reports(&output)[0]["resumed_at"].is_null(), "{output:?}");
+    assert!(fs::read(served.path().join("new")).unwrap() == content);
 }
 
 #[cfg(target_os = "linux")]
@@ -495,8 +641,7 @@ fn special_files_do_not_stop_an_upload() {
     assert_exit(&output, 7);
     let said = stderr(&output);
     assert!(
-        said.contains("skipped links and special files")
-            && said.contains("/.hidden: the server answered 403"),
+        said.contains("socket is left out") && said.contains("/.hidden: the server answered 403"),
         "{said}"
     );
     for (name, mode) in [(OsStr::new("plain"), 0o600), (odd, 0o755)] {

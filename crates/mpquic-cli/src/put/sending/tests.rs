@@ -1,5 +1,7 @@
 //! Tests of how a file is sent.
 
+use std::io::{self, Read};
+
 use mpquic_tokio::{Endpoint, SendStream};
 
 use super::*;
@@ -44,6 +46,7 @@ fn sending<'a>(sessions: &'a Sessions<'a>, stall: Duration) -> Sending<'a> {
         stall,
         quiet: false,
         pace: None,
+        notes: None,
         total: Total::default(),
     }
 }
@@ -95,6 +98,7 @@ async fn only_temporary_failures_are_retried() {
     let mut sending = sending(&sessions, Duration::from_secs(1));
     let unsent = |is_temporary| Unsent {
         is_refused: false,
+        status: None,
         failure: Cause::Broken.failed("lost"),
         is_temporary,
     };
@@ -127,83 +131,6 @@ async fn only_temporary_failures_are_retried() {
     assert_eq!(tries.retry.count, 1);
 }
 
-fn item(path: &Path) -> Item {
-    Item {
-        file: Some(path.to_owned()),
-        url: Uri::from_static("https://host/file"),
-        found: None,
-    }
-}
-
-async fn read(input: &mut Input) -> Vec<usize> {
-    let mut sizes = Vec::new();
-    loop {
-        let piece = input.read().await.unwrap();
-        sizes.push(piece.len());
-        if piece.is_empty() {
-            return sizes;
-        }
-    }
-}
-
-#[tokio::test]
-async fn files_are_read_in_pieces_and_hashed() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    let data: Vec<u8> = (0..PIECE + 10).map(|index| index as u8).collect();
-    for (length, sizes) in [
-        (0, &[0][..]),
-        (5, &[5, 0]),
-        (PIECE, &[PIECE, 0]),
-        (PIECE + 10, &[PIECE, 10, 0]),
-    ] {
-        std::fs::write(&path, &data[..length]).unwrap();
-        let mut input = Input::open(&item(&path)).await.unwrap();
-        assert_eq!(input.length, Some(length as u64));
-        assert_eq!(read(&mut input).await, sizes);
-        assert_eq!(input.bytes, length as u64);
-        assert_eq!(input.hash.finalize(), Sha256::digest(&data[..length]));
-    }
-    // Data of unknown length may be long.
-    let mut endless = Input {
-        reader: Some(Box::new(io::repeat(7))),
-        length: None,
-        attributes: Attributes::default(),
-        start: 0,
-        bytes: 0,
-        hash: Sha256::new(),
-    };
-    assert_eq!(endless.read().await.unwrap().len(), PIECE);
-    // A growing file is read one byte further, which shows the growth.
-    std::fs::write(&path, "123").unwrap();
-    let mut input = Input::open(&item(&path)).await.unwrap();
-    std::fs::write(&path, "123456789").unwrap();
-    assert_eq!(input.read().await.unwrap(), "1234");
-    assert!(input.length < Some(input.bytes));
-}
-
-#[tokio::test]
-async fn unreadable_file_is_named() {
-    let directory = tempfile::tempdir().unwrap();
-    for path in [directory.path(), &directory.path().join("missing")] {
-        let failure = Input::open(&item(path)).await.err().unwrap();
-        let told = format!("cannot read {}: ", path.display());
-        assert!(
-            failure.message().starts_with(&told),
-            "{}",
-            failure.message()
-        );
-    }
-    #[cfg(unix)]
-    assert_eq!(
-        Input::open(&item(Path::new("/dev/null")))
-            .await
-            .unwrap()
-            .length,
-        None
-    );
-}
-
 /// Losses on the way are temporary; refusals are not.
 #[test]
 fn some_failures_are_temporary() {
@@ -223,6 +150,22 @@ fn some_failures_are_temporary() {
     assert!(stalled.is_temporary && stalled.failure.message().contains("7 s"));
     let refused = Unsent::from(RequestError::Status(StatusCode::FORBIDDEN));
     assert!(!refused.is_temporary && refused.failure.message().contains("403"));
+}
+
+/// An answer of `mpquic serve` alone does not tell which option is missing.
+#[test]
+fn options_of_the_server_are_hinted_at() {
+    let hinted = |status: u16, url: &'static str| {
+        let status = StatusCode::from_u16(status).unwrap();
+        hint(Some(status), &Uri::from_static(url)).unwrap_or_default()
+    };
+    for url in ["https://host/a/.git/b", "https://host/.ssh"] {
+        assert!(hinted(403, url).contains("--dot-files"), "{url}");
+    }
+    assert_eq!(hinted(403, "https://host/a.b/c./..%2fx"), "");
+    assert!(hinted(413, "https://host/a").contains("--max-put-size"));
+    assert_eq!(hinted(507, "https://host/.a"), "");
+    assert_eq!(hint(None, &Uri::from_static("https://host/.a")), None);
 }
 
 fn temporary(content: &[u8]) -> tempfile::NamedTempFile {
@@ -268,12 +211,14 @@ async fn bytes_sent_before_a_failure_count() {
     let mut tries = Tries::new(Duration::ZERO);
     let began = tries.reached.at;
     let mut body = Input::open(&item).await.unwrap();
+    let nothing = Remembered::new(None, &item.url, None);
+    let flow = Flow::new(&sending, &item, &nothing, &body);
     let lost = async {
         let (connection, _send, request) = request(&server).await;
         assert!(request.ends_with(b"content"));
         connection.close(0u32.into(), b"");
     };
-    let tried = sending.attempt(&mut tries, &item, &mut body);
+    let tried = sending.attempt(&mut tries, &flow, &mut body);
     let (tried, ()) = soon(async { tokio::join!(tried, lost) }).await;
     assert!(tried.is_err_and(|unsent| unsent.is_temporary));
     assert!(tries.connected && tries.reached.at > began);
@@ -292,12 +237,14 @@ async fn silence_is_no_step_forward() {
     let item = item_at(file.path(), &url);
     let mut tries = Tries::new(Duration::ZERO);
     let mut body = Input::open(&item).await.unwrap();
+    let nothing = Remembered::new(None, &item.url, None);
+    let flow = Flow::new(&sending, &item, &nothing, &body);
     let silent = async {
         let _open = request(&server).await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        tried = sending.attempt(&mut tries, &item, &mut body) => {
+        tried = sending.attempt(&mut tries, &flow, &mut body) => {
             let told = tried.err().unwrap().failure;
             assert_eq!(told.message(), "the server sent nothing for 0 s");
         }
@@ -380,21 +327,16 @@ async fn waiting_for_input_notices_a_vanished_server() {
     let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
     let sessions = sessions.that_forget();
     let sending = sending(&sessions, Duration::from_millis(350));
-    let mut body = Input {
-        reader: Some(Box::new(Slowly(b"content"))),
-        length: None,
-        attributes: Attributes::default(),
-        start: 0,
-        bytes: 0,
-        hash: Sha256::new(),
-    };
+    let mut body = Input::of(Box::new(Slowly(b"content")));
     let item = Item {
         file: None,
         url: url.clone(),
         found: None,
     };
     let mut tries = Tries::new(Duration::ZERO);
-    let sent = soon(sending.attempt(&mut tries, &item, &mut body)).await;
+    let nothing = Remembered::new(None, &item.url, None);
+    let flow = Flow::new(&sending, &item, &nothing, &body);
+    let sent = soon(sending.attempt(&mut tries, &flow, &mut body)).await;
     assert!(
         sent.is_ok(),
         "{:?}",
