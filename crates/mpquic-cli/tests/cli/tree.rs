@@ -277,7 +277,7 @@ fn what_is_neither_file_nor_directory_is_named() {
     std::os::unix::fs::symlink("../file", inner.join("out")).unwrap();
     std::os::unix::fs::symlink("nowhere", inner.join("lost")).unwrap();
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
-    rustix::fs::mknodat(rustix::fs::CWD, &inner.join("pipe"), kind, mode, 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, inner.join("pipe"), kind, mode, 0).unwrap();
     let server = Server::start(&inner, &[]);
     let into = target.path().join("into");
     let output = server.get("/", &["-r", "-q", "-o", into.to_str().unwrap()]);
