@@ -75,6 +75,16 @@ pub(crate) fn lock(file: &File) -> bool {
     }
 }
 
+/// Gives a lock back, although other handles of the file are still open.
+pub(crate) fn unlock(file: &File) {
+    #[cfg(unix)]
+    {
+        let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

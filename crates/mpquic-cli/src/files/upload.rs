@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::files::attributes::Attributes;
 use crate::files::beneath::options;
-use crate::files::unfinished::{PREFIX, Token, lock};
+use crate::files::unfinished::{PREFIX, Token, lock, unlock};
 use crate::files::upload_note::{self, Notes};
 use crate::files::uploads::{Claim, NAME, Uploads};
 
@@ -230,7 +230,11 @@ impl Drop for Upload {
         }
         let bytes = NAME.saturating_add(self.length);
         match &self.claim {
-            Some(claim) => claim.keep(self.place.path.clone(), self.place.taker.clone(), bytes),
+            Some(claim) => {
+                claim.keep(self.place.path.clone(), self.place.taker.clone(), bytes);
+                // A thread that waits for the disk has the file open for longer.
+                unlock(&self.file);
+            }
             None => {
                 let _ = self.place.directory.remove_file(&self.aside);
                 if let Some(notes) = &self.notes {
@@ -487,6 +491,8 @@ mod tests {
         let token = Token::new().unwrap();
         let mut first = Upload::create(place(), Some(token.clone())).unwrap();
         first.write(b"123").unwrap();
+        // As while a thread waits for the disk.
+        let _open = first.file.try_clone().unwrap();
         drop(first);
         // What others add is not of the client.
         let aside = directory.path().join(token.file_name());
