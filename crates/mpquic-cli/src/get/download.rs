@@ -45,7 +45,7 @@ pub(crate) struct Treatment {
     pub(crate) resume: bool,
     /// Replace a file that has the name already.
     pub(crate) replace: bool,
-    /// Keep it from everybody but its owner until it has its permissions.
+    /// Only the owner may read the file until the file gets its permissions.
     pub(crate) private: bool,
     /// Take no more than this.
     pub(crate) pace: Option<Arc<Pace>>,

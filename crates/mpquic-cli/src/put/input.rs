@@ -21,7 +21,7 @@ pub(crate) struct Input {
     /// Its length, if known before.
     pub(crate) length: Option<u64>,
     pub(crate) attributes: Attributes,
-    /// A file as it was opened, until it is read to its end.
+    /// The file and its state at the opening, until the last byte is read.
     pub(crate) watched: Option<(Arc<File>, FileState)>,
     /// The same data can be read once more.
     pub(crate) is_repeatable: bool,
