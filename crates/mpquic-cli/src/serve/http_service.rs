@@ -426,13 +426,13 @@ impl<E: Exchange> Answer<'_, E> {
         let response = response.map_err(|_| Refusal::Failed)?;
         let code = response.status();
         let limits = &self.session.limits;
-        limits.progress(self.exchange.head(response)).await??;
+        limits.turn(self.exchange.head(response)).await??;
         Ok(code)
     }
 
     async fn finish(&mut self, code: StatusCode, sent: u64) -> Result<(StatusCode, u64), Refusal> {
         let limits = &self.session.limits;
-        limits.progress(self.exchange.finish()).await??;
+        limits.turn(self.exchange.finish()).await??;
         Ok((code, sent))
     }
 }

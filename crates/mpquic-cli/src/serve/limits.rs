@@ -1,7 +1,7 @@
 //! Limits for a server's clients, each and together.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -167,6 +167,8 @@ pub(crate) struct Client {
     files: Arc<Semaphore>,
     cancelled: Mutex<Bucket>,
     address: AtAddress,
+    /// When the connection last accepted bytes of an answer.
+    moved: Mutex<Instant>,
 }
 
 /// Permission for one open file.
@@ -260,6 +262,7 @@ impl Client {
             files,
             cancelled: Mutex::new(cancelled),
             address,
+            moved: Mutex::new(Instant::now()),
         })
     }
 
@@ -316,6 +319,33 @@ impl Client {
     pub(crate) async fn progress<T>(&self, attempt: impl Future<Output = T>) -> Result<T, Stalled> {
         let attempt = tokio::time::timeout(self.shared.limits.stall, attempt);
         attempt.await.map_err(|_| Stalled)
+    }
+
+    /// Lets an attempt to send wait, unless the whole connection accepts no byte of any answer for too
+    /// long: the answers of a connection leave one after the other, so a long one holds up the next.
+    pub(crate) async fn turn<T>(&self, attempt: impl Future<Output = T>) -> Result<T, Stalled> {
+        tokio::pin!(attempt);
+        let mut since = Instant::now();
+        loop {
+            let until = since + self.shared.limits.stall;
+            if let Ok(done) = tokio::time::timeout_at(until, &mut attempt).await {
+                return Ok(done);
+            }
+            let moved = *self.moved();
+            if moved <= since {
+                return Err(Stalled);
+            }
+            since = moved;
+        }
+    }
+
+    /// The connection accepted bytes of an answer.
+    pub(crate) fn on_sent(&self) {
+        *self.moved() = Instant::now();
+    }
+
+    fn moved(&self) -> MutexGuard<'_, Instant> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request was cancelled; true if that happened too often.
@@ -377,6 +407,27 @@ mod tests {
         assert!(is_about(waits(&client).await, limits.stall));
         let late = tokio::time::sleep(limits.stall - Duration::from_millis(1));
         assert_eq!(client.progress(late).await, Ok(()));
+    }
+
+    /// An answer that waits for its turn is given up only when the connection accepts nothing.
+    #[tokio::test(start_paused = true)]
+    async fn answers_of_a_connection_wait_for_each_other() {
+        let limits = Limits::default();
+        let client = client(limits);
+        let start = Instant::now();
+        let turn = client.turn(std::future::pending::<()>());
+        let sending = async {
+            for _ in 0..10 {
+                tokio::time::sleep(limits.stall - Duration::from_secs(1)).await;
+                client.on_sent();
+            }
+        };
+        let (turn, ()) = tokio::join!(turn, sending);
+        assert_eq!(turn, Err(Stalled));
+        let sent = 10 * (limits.stall - Duration::from_secs(1));
+        assert!(is_about(start.elapsed(), sent + limits.stall));
+        let late = tokio::time::sleep(limits.stall + Duration::from_secs(1));
+        assert_eq!(client.turn(late).await, Err(Stalled));
     }
 
     #[tokio::test(start_paused = true)]

@@ -163,12 +163,12 @@ impl Session {
         outlet: &mut impl Outlet,
         user: Option<&str>,
     ) -> Result<OpenFile, Refusal> {
-        self.limits.progress(outlet.writable()).await??;
+        self.limits.turn(outlet.writable()).await??;
         let open = tokio::select! {
             open = self.limits.open_file(user) => open.ok_or(Refusal::Gone)?,
             refusal = outlet.stopped() => return Err(refusal),
         };
-        self.limits.progress(outlet.writable()).await??;
+        self.limits.turn(outlet.writable()).await??;
         match outlet.is_cancelled() {
             true => Err(Refusal::Cancelled),
             false => Ok(open),
@@ -193,7 +193,7 @@ impl Session {
         let first = most.min(FIRST_PIECE);
         let (mut sent, mut size) = (0, first);
         while sent < content.length {
-            let room = self.limits.progress(outlet.writable()).await??;
+            let room = self.limits.turn(outlet.writable()).await??;
             if outlet.is_cancelled() {
                 return Err(Refusal::Cancelled);
             }
@@ -219,7 +219,7 @@ impl Session {
         open: &OpenFile,
     ) -> Result<(), Refusal> {
         loop {
-            self.limits.progress(outlet.writable()).await??;
+            self.limits.turn(outlet.writable()).await??;
             let mut piece = Bytes::from(page.piece(FIRST_PIECE));
             if piece.is_empty() {
                 return Ok(());
@@ -244,9 +244,8 @@ impl Session {
         mut piece: Bytes,
     ) -> Result<(), Refusal> {
         while !piece.is_empty() {
-            self.limits
-                .progress(outlet.write_some(&mut piece))
-                .await??;
+            self.limits.turn(outlet.write_some(&mut piece)).await??;
+            self.limits.on_sent();
         }
         Ok(())
     }
@@ -260,7 +259,8 @@ impl Session {
     ) -> Result<(), Refusal> {
         while !piece.is_empty() {
             let left = piece.len();
-            self.limits.progress(outlet.write_some(piece)).await??;
+            self.limits.turn(outlet.write_some(piece)).await??;
+            self.limits.on_sent();
             open.on_bytes(left - piece.len());
         }
         Ok(())
