@@ -533,7 +533,7 @@ mod tests {
             (
                 |path| fs::remove_file(with_suffix(path, ".part.json")).unwrap(),
                 URL,
-                "nothing says",
+                "no note",
             ),
             (
                 |path| fs::write(with_suffix(path, ".part.json"), "{").unwrap(),
@@ -565,7 +565,7 @@ mod tests {
             drop(part);
             // A file that may be the user's own is not touched.
             let left = match why {
-                "nothing says" | "damaged" => before,
+                "no note" | "damaged" => before,
                 _ => Vec::new(),
             };
             assert_eq!(content(directory.path()), left, "{why}");
