@@ -23,7 +23,7 @@ use crate::serve::Service;
 use crate::serve::drain::Draining;
 use crate::serve::http3::serve_requests;
 use crate::serve::limits::{Limits, Resources, Shared};
-use crate::serve::tcp::tests::Tcp;
+use crate::serve::tcp::in_memory::Tcp;
 use crate::testing::{Anything, Served};
 
 /// The environment variable with the name of the scenario.

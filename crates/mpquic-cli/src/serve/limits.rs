@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// Open files.
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn files(&self) -> u64 {
         self.files.used()
     }

@@ -407,9 +407,9 @@ impl Body for Pieces {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    use futures_util::FutureExt;
+/// A service whose connections are in memory, for the economy of attacks.
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) mod in_memory {
     use rustls::pki_types::ServerName;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio_rustls::TlsConnector;
@@ -483,6 +483,14 @@ pub(crate) mod tests {
                 .is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200 "))
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
 
     #[test]
     fn alt_svc_names_each_port_once() {
