@@ -372,7 +372,7 @@ impl ServerConnection {
     /// A request that came as 0-RTT waits until the handshake is complete: somebody may have recorded it
     /// and play it again (RFC 8470 section 4), which cannot complete one.
     ///
-    /// A request is reset if other clients need its memory more.
+    /// A request is reset when the memory goes to other clients.
     pub async fn answer(&self, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
         let taker = Taker::new(self.known.user().as_deref(), self.client);
         let Some(memory) = self.shared.memory.try_take(&taker, REQUEST) else {

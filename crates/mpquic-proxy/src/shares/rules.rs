@@ -1,4 +1,4 @@
-//! The rules of one resource: which taker has units, which one waits, and which one gives way.
+//! The rules of one resource: which takers hold units, wait for units, and give way.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -143,7 +143,7 @@ pub(crate) fn is_closed() -> Result<bool, Failure> {
     }
 }
 
-/// True if `nft` says that there is no such table.
+/// True if the message of `nft` names an absent table.
 fn is_missing(failure: &Failure) -> bool {
     failure.message().contains("No such file or directory")
 }

@@ -565,7 +565,7 @@ fn neighbours_with_public_addresses_use_the_tunnel() {
     network.down();
 }
 
-/// Without the program there is one line that says what is missing, and nothing has changed.
+/// Without the program `nft`, one line names the program, and the machine stays as it was.
 #[test]
 #[ignore = "needs root, for network namespaces"]
 fn a_missing_program_is_named() {
