@@ -48,7 +48,7 @@ fn server(authority: &Authority) -> Server {
 impl Secrets {
     fn read(path: &Path) -> Result<Self, Failure> {
         let text = private_text(path).map_err(|error| {
-            let told = format_args!("--credentials {}: {error}", path.display());
+            let told = format!("--credentials {}: {error}", path.display());
             match error.kind() {
                 io::ErrorKind::PermissionDenied => Failure::usage(told),
                 _ => Cause::File.failed(told),

@@ -226,7 +226,7 @@ impl Cipher {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Exchange {
     /// X25519MLKEM768 first, which quantum computers do not break, and elliptic curves for peers that do not have it
-    #[cfg_attr(not(feature = "aws-lc-rs"), value(skip))]
+    #[cfg(feature = "aws-lc-rs")]
     Hybrid,
     /// Elliptic curves only, whose handshakes take less time and smaller packets
     Classical,
@@ -247,8 +247,8 @@ impl TlsArgs {
     /// The TLS provider with what was chosen.
     pub(crate) fn provider(self) -> CryptoProvider {
         let exchange = match self.key_exchange {
-            None | Some(Exchange::Hybrid) => KeyExchange::Hybrid,
             Some(Exchange::Classical) => KeyExchange::Classical,
+            _ => KeyExchange::Hybrid,
         };
         let mut provider = exchange.provider();
         if let Some(wanted) = self.cipher {
