@@ -18,17 +18,17 @@ use crate::connection_state::{ConnectionState, Engine, SharedEndpoint};
 use crate::runtime::Timer;
 use crate::start;
 
-/// Silence on all attempts after which the next one starts beside them. For an attempt that the
-/// server has answered, its probe timeout if that is longer.
+/// After this time without a datagram on any attempt, the next attempt starts beside the running attempts. An attempt
+/// that the server has answered counts as silent only after its probe timeout, if the probe timeout is longer.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 
-/// Without a datagram for this time since the start, a connection that the application already uses is given up once
-/// another attempt has succeeded: the connection has sent probes twice by then.
+/// This long after the start at the earliest, a silent connection that the application already uses is given up for
+/// another attempt with success: the connection has sent probes twice by then.
 const UNHEARD: Duration = Duration::from_secs(3);
 
-/// A handshake in progress. Await it for the [`Connection`]; drop it to give up. Cancel-safe: it
-/// can be polled by reference and continue later. A connection that ended before it was awaited is
-/// still returned, so that received data can be read.
+/// A handshake in progress. Await the future for the [`Connection`]; drop the future to give up. Cancel-safe: a caller
+/// can poll by reference and continue later. A connection that ended before the `await` still comes back as a
+/// connection, so that the application can read received data.
 #[must_use = "dropping it gives the connection up"]
 #[derive(Debug)]
 pub struct Connecting {
@@ -53,7 +53,7 @@ struct Heard {
     at: Option<Instant>,
 }
 
-/// Addresses to try while the first attempt gets no answer.
+/// The addresses that follow while the first attempt gets no answer.
 struct Others {
     endpoint: Arc<SharedEndpoint>,
     config: ClientConfig,
@@ -83,8 +83,8 @@ impl Attempt {
             shared
                 .until_told(&shared.notifications.connection, |engine| {
                     match &engine.error {
-                        // The connection may have ended since; data received before can still be
-                        // read.
+                        // The connection may have ended after the handshake; the application can still read data from
+                        // before.
                         _ if engine.connected && engine.broken().is_none() => Some(Ok(())),
                         Some(error) => Some(Err(error.clone())),
                         None => None,
@@ -106,8 +106,8 @@ impl Attempt {
 }
 
 impl Heard {
-    /// True if the server answered recently. Otherwise its link may be dead, and another one is
-    /// tried.
+    /// True if the server answered recently. Without a recent answer the link may be dead, and another address gets a
+    /// try.
     fn is_recent(&mut self, engine: &Engine, now: Instant) -> bool {
         let received = engine.core.stats().datagrams_received;
         if received > self.datagrams {
@@ -127,7 +127,8 @@ impl Heard {
 }
 
 impl Others {
-    /// Starts the next attempt, if addresses are left. Local addresses may have changed meanwhile.
+    /// Starts the next attempt, unless every pair of addresses had a try. The local addresses are looked up again, for
+    /// interfaces come and go.
     fn start(&mut self) -> Option<Attempt> {
         loop {
             let ways = start::ways(&self.endpoint, &self.config, &self.remotes);
@@ -175,16 +176,16 @@ impl Connecting {
 
     /// Returns the connection before the handshake is complete, if possible.
     ///
-    /// On a client, this needs an earlier connection to the same server with the same
-    /// [`ClientConfig`]. Data is then sent as 0-RTT, which an attacker can replay: send only data
-    /// that may safely arrive twice. If the server rejects 0-RTT, streams opened now fail with
-    /// `ZeroRttRejected`. The first flight is held back until the application waits for something,
-    /// 20 ms at most, so that data written before leaves with it. Meanwhile other ways to
-    /// the server are tried, as by an awaited `Connecting`: without a datagram for three seconds, and with
-    /// another way that leads to the server, the connection ends with
-    /// [`ConnectionError::HandshakeTimedOut`], and the next connection with the same configuration begins
-    /// on that way. On a server, it is always
-    /// possible; received data may be 0-RTT.
+    /// On a client, the call needs an earlier connection to the same server with the same [`ClientConfig`]. Data then
+    /// leaves as 0-RTT, which an attacker can replay: send only data that may safely arrive twice. If the server
+    /// rejects 0-RTT, streams opened before the rejection fail with `ZeroRttRejected`. The first flight waits until the
+    /// application waits for the peer, 20 ms at most, so that early data leaves in the same datagrams.
+    ///
+    /// Meanwhile the client tries other ways to the server, as an awaited `Connecting` does. From the third second on,
+    /// if the server is silent here and another way leads to the server, the connection ends with
+    /// [`ConnectionError::HandshakeTimedOut`]. The next connection with the same configuration begins on that way.
+    ///
+    /// On a server, the call always succeeds; received data may be 0-RTT.
     ///
     /// # Errors
     ///
@@ -212,8 +213,7 @@ impl Connecting {
         Ok((connection, ZeroRttAccepted(attempt)))
     }
 
-    /// Waits until application protocol (ALPN) and server name of the first attempt are known.
-    /// Cancel-safe.
+    /// Waits for the application protocol (ALPN) and the server name of the first attempt. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -234,8 +234,8 @@ impl Connecting {
             .await
     }
 
-    /// Our IP address in the first attempt; `None` if the socket is bound to all addresses and the
-    /// system does not report the used one.
+    /// Our IP address in the first attempt; `None` if the socket is bound to all addresses and the system does not
+    /// report the destination of datagrams.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.attempts.first()?.connection.local_ip()
     }
@@ -245,7 +245,7 @@ impl Connecting {
         self.attempts.first()?.remote()
     }
 
-    /// Polls all attempts; an error is final unless another attempt may still succeed.
+    /// Polls all attempts. An error is final unless another attempt may still succeed.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection, ConnectionError>> {
         let mut index = 0;
         while let Some(attempt) = self.attempts.get_mut(index) {
@@ -312,7 +312,7 @@ impl Future for Connecting {
             for attempt in &mut this.attempts {
                 answered |= attempt.heard.is_recent(&attempt.connection.lock(), now);
             }
-            // An attempt that fails starts the next one without the timer.
+            // A failed attempt starts its successor in `poll_attempts`, without the timer.
             if !answered {
                 this.attempts.extend(others.start());
             }
@@ -320,15 +320,15 @@ impl Future for Connecting {
     }
 }
 
-/// The attempts beside a connection that the application uses already. No attempt can take the place of the
-/// connection, for the application's streams belong to the keys of the connection. An attempt that succeeds shows
-/// that the connection waits at a dead address.
+/// The attempts beside a connection that the application uses already. No attempt can take the place of the connection,
+/// for the application's streams belong to the keys of the connection. An attempt with success shows that the
+/// connection waits at a dead address.
 struct Rivals {
     began: Instant,
     first: Weak<ConnectionState>,
     heard: Heard,
     connecting: Connecting,
-    /// One that is established.
+    /// The attempt whose handshake is complete.
     through: Option<Connection>,
 }
 

@@ -21,7 +21,7 @@ use crate::recv_stream::RecvStream;
 use crate::send_stream::SendStream;
 use crate::start;
 
-/// An established connection. Cloning gives another handle to it.
+/// An established connection. A clone is another handle to the same connection.
 ///
 /// Dropping the last handle, with all streams, closes the connection with code 0.
 ///
@@ -81,8 +81,8 @@ pub enum OpenPathError {
     /// The local address cannot be used.
     #[error("cannot use the local address {0}")]
     Local(SocketAddr, #[source] io::Error),
-    /// The path was abandoned before it was validated. The code is `PATH_UNSTABLE_OR_POOR` if the
-    /// peer never answered on it.
+    /// The path was abandoned before its validation. The code is `PATH_UNSTABLE_OR_POOR` if the peer never answered on
+    /// the path.
     #[error("the {} abandoned the path: {error_code}", if *by_peer { "peer" } else { "client" })]
     Failed {
         /// The code of PATH_ABANDON.
@@ -100,8 +100,8 @@ impl Connection {
         Self(connection, None)
     }
 
-    /// Opens a bidirectional stream; waits while the peer allows no more. The peer learns of the
-    /// stream when something is sent on it. Cancel-safe.
+    /// Opens a bidirectional stream; waits while the peer's limit of streams is reached. The peer learns of the stream
+    /// from its first frame. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Connection {
         Ok(self.opened_bi(id, as_zero_rtt))
     }
 
-    /// Opens a unidirectional stream; waits while the peer allows no more. Cancel-safe.
+    /// Opens a unidirectional stream; waits while the peer's limit of streams is reached. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the connection ended and all streams that arrived before are accepted.
+    /// If the connection ended and the application has accepted every stream from before.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (id, is_0rtt) = self.accept(Dir::Bi).await?;
         Ok(self.accepted_bi(id, is_0rtt))
@@ -135,14 +135,14 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the connection ended and all streams that arrived before are accepted.
+    /// If the connection ended and the application has accepted every stream from before.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
         let (id, is_0rtt) = self.accept(Dir::Uni).await?;
         Ok(RecvStream::accepted(self.0.clone(), id, is_0rtt))
     }
 
-    /// Like [`Self::open_bi`], for hand-written futures. Of the tasks that poll one handle, the last
-    /// is woken; each clone of a handle wakes a task of its own.
+    /// Like [`Self::open_bi`], for hand-written futures. Only the last task that polls a handle wakes up; each clone of
+    /// a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -157,8 +157,8 @@ impl Connection {
         opened.map_ok(|(id, as_zero_rtt)| self.opened_bi(id, as_zero_rtt))
     }
 
-    /// Like [`Self::open_uni`], for hand-written futures. Of the tasks that poll one handle, the last
-    /// is woken; each clone of a handle wakes a task of its own.
+    /// Like [`Self::open_uni`], for hand-written futures. Only the last task that polls a handle wakes up; each clone
+    /// of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -173,8 +173,8 @@ impl Connection {
         opened.map_ok(|(id, as_zero_rtt)| SendStream::new(self.0.clone(), id, as_zero_rtt))
     }
 
-    /// Like [`Self::accept_bi`], for hand-written futures. Of the tasks that poll one handle, the
-    /// last is woken; each clone of a handle wakes a task of its own.
+    /// Like [`Self::accept_bi`], for hand-written futures. Only the last task that polls a handle wakes up; each clone
+    /// of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -189,8 +189,8 @@ impl Connection {
         accepted.map_ok(|(id, is_0rtt)| self.accepted_bi(id, is_0rtt))
     }
 
-    /// Like [`Self::accept_uni`], for hand-written futures. Of the tasks that poll one handle, the
-    /// last is woken; each clone of a handle wakes a task of its own.
+    /// Like [`Self::accept_uni`], for hand-written futures. Only the last task that polls a handle wakes up; each clone
+    /// of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -205,8 +205,8 @@ impl Connection {
         accepted.map_ok(|(id, is_0rtt)| RecvStream::accepted(self.0.clone(), id, is_0rtt))
     }
 
-    /// Like [`Self::read_datagram`], for hand-written futures. Of the tasks that poll one handle, the
-    /// last is woken; each clone of a handle wakes a task of its own.
+    /// Like [`Self::read_datagram`], for hand-written futures. Only the last task that polls a handle wakes up; each
+    /// clone of a handle wakes a task of its own.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl Connection {
         self.poll(cx, Awaited::DatagramReceived, try_read_datagram)
     }
 
-    /// Tries once; without a result, registers the task to be woken.
+    /// Calls `attempt`; without a result, registers the task to wake up.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -269,7 +269,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the connection ended and all datagrams that arrived before are read.
+    /// If the connection ended and the application has read every datagram from before.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
         self.0
             .until(&self.0.notifications.datagram_received, try_read_datagram)
@@ -280,8 +280,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the peer accepts no datagrams, this one is too large, the send buffer is full, or the
-    /// connection ended.
+    /// If the peer accepts no datagrams, the datagram is too large, the send buffer is full, or the connection ended.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
         self.send_datagram_with(data, DatagramOptions::default())
     }
@@ -291,7 +290,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::send_datagram`], and [`SendDatagramError::ClosedPath`].
+    /// Errors of [`Self::send_datagram`], and [`SendDatagramError::ClosedPath`].
     ///
     /// # Examples
     ///
@@ -315,12 +314,11 @@ impl Connection {
         try_send_datagram(&mut self.0.lock(), data, options)
     }
 
-    /// Sends a datagram as soon as the send buffer has room. Cancel-safe: if the future is dropped
-    /// before it is ready, nothing was sent.
+    /// Sends a datagram as soon as the send buffer has room. Cancel-safe: a future dropped early has sent nothing.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::send_datagram`], except for a full buffer.
+    /// Errors of [`Self::send_datagram`], except for a full buffer.
     pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
         let attempt = |engine: &mut LockedConnection<'_>| match try_send_datagram(
             engine,
@@ -334,9 +332,9 @@ impl Connection {
         self.0.until(notify, attempt).await
     }
 
-    /// Largest datagram that can be sent now, in bytes; `None` if the peer accepts no datagrams. It
-    /// changes with the MTU and the set of paths. From the first call on, MTU discovery runs on all
-    /// paths, also on those that never sent a full packet.
+    /// Size of the largest datagram that may leave now, in bytes; `None` if the peer accepts no datagrams. The size
+    /// changes with the MTU and the set of paths. From the first call on, MTU discovery runs on all paths, even without
+    /// any full packet.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.0.lock().core.datagrams().max_size()
     }
@@ -346,15 +344,15 @@ impl Connection {
         self.0.lock().core.datagrams().send_buffer_space()
     }
 
-    /// Closes the connection at once; the peer's application receives code and reason.
-    /// Unacknowledged data may be lost: first wait for the peer's answer, or for
+    /// Closes the connection at once; the peer's application receives code and reason. Unacknowledged data may be lost:
+    /// first wait for the peer's answer, or for
     /// [`SendStream::stopped`](crate::SendStream::stopped).
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         self.0.close(error_code, Bytes::copy_from_slice(reason));
     }
 
-    /// Waits until the handshake is confirmed (RFC 9001 section 4.1.2): both sides know of its end,
-    /// and further paths can be opened. Cancel-safe.
+    /// Waits until the handshake is confirmed (RFC 9001 section 4.1.2): both sides know of its end, and further paths
+    /// can open. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -383,19 +381,18 @@ impl Connection {
         self.0.lock().error.clone()
     }
 
-    /// Opens a path and waits until it is validated (client only). If no socket has the IP address
-    /// of `local`, one is bound. Waits while the peer allows no further path.
+    /// Opens a path and waits for its validation (client only). Binds a socket unless the endpoint has a socket with
+    /// the IP address of `local`. Waits while the peer allows no further path.
     ///
     /// Clients open paths from all local addresses on their own unless
     /// [`ClientConfig::automatic_paths`](crate::ClientConfig::automatic_paths) is off.
     ///
-    /// Not cancel-safe: a path that is already opening continues without the future, and only
-    /// [`Self::path_events`] reports it.
+    /// Not cancel-safe: without the future, an opening path carries on, and only [`Self::path_events`] reports its end.
     ///
     /// # Errors
     ///
-    /// If the connection allows no such path or ended, the local address cannot be used, or the
-    /// peer does not answer on the path.
+    /// If the connection allows no such path or ended, the system refuses the local address, or the peer does not
+    /// answer on the path.
     pub async fn open_path(
         &self,
         local: SocketAddr,
@@ -405,14 +402,14 @@ impl Connection {
         self.open_path_with(local, remote, status).await
     }
 
-    /// Like [`Self::open_path`], with a status from the start: with [`PathStatus::Backup`], nothing but
-    /// what opens the path travels on it before another one fails.
+    /// Like [`Self::open_path`], with a status from the start. With [`PathStatus::Backup`], no data travels on the path
+    /// before another path fails, only the frames that open the path.
     ///
     /// Not cancel-safe, as [`Self::open_path`].
     ///
     /// # Errors
     ///
-    /// Those of [`Self::open_path`].
+    /// Errors of [`Self::open_path`].
     pub async fn open_path_with(
         &self,
         local: SocketAddr,
@@ -506,13 +503,13 @@ impl Connection {
         exists.then(|| Path::new(self.0.clone(), id))
     }
 
-    /// Subscribes to what happens to paths from now on.
+    /// Subscribes to the events of paths from now on.
     pub fn path_events(&self) -> PathEvents {
         self.0.lock().subscribe()
     }
 }
 
-/// Opens a stream; true if it is opened as 0-RTT. `None` while the peer allows no further one.
+/// Opens a stream; true for a stream opened as 0-RTT. `None` while the peer allows no further stream.
 fn try_open(
     engine: &mut LockedConnection<'_>,
     dir: Dir,
@@ -525,7 +522,7 @@ fn try_open(
     id.map(|id| Ok((id, as_zero_rtt)))
 }
 
-/// Accepts a stream of the peer; true if it may be 0-RTT. `None` while there is none.
+/// Accepts a stream of the peer; true if the stream may be 0-RTT. `None` while the peer has opened no stream.
 fn try_accept(
     engine: &mut LockedConnection<'_>,
     dir: Dir,
@@ -533,7 +530,7 @@ fn try_accept(
     if let Some(error) = engine.broken() {
         return Some(Err(error));
     }
-    // Streams that arrived before the end can still be read.
+    // The application can still accept streams from before the end.
     if let Some(id) = engine.core.streams().accept(dir) {
         let is_0rtt = engine.core.is_handshaking();
         return Some(Ok((id, is_0rtt)));
@@ -545,7 +542,7 @@ fn try_read_datagram(engine: &mut LockedConnection<'_>) -> Option<Result<Bytes, 
     if let Some(error) = engine.broken() {
         return Some(Err(error));
     }
-    // Datagrams that arrived before the end can still be read.
+    // The application can still read datagrams from before the end.
     match engine.core.datagrams().recv() {
         Some(data) => Some(Ok(data)),
         None => engine.error.clone().map(Err),
@@ -566,7 +563,7 @@ fn try_send_datagram(
     Ok(())
 }
 
-/// Opens a path; `None` while this has to wait.
+/// Opens a path; `None` while the path has to wait for the peer.
 fn open_path(
     engine: &mut LockedConnection<'_>,
     four_tuple: FourTuple,
@@ -590,7 +587,7 @@ fn open_path(
         Err(E::ServerSide) => Err(OpenPathError::ServerSide),
         Err(E::NotNegotiated) => Err(OpenPathError::NotNegotiated),
         Err(E::AddressForbidden) => Err(OpenPathError::AddressForbidden),
-        // The events that say why the connection closed are handled first.
+        // The event with the reason of the close comes first.
         Err(_) => Err(ConnectionError::LocallyClosed.into()),
     }
 }
@@ -602,7 +599,7 @@ mod tests {
     use super::*;
     use crate::{ClientConfig, Endpoint, ServerConfig};
 
-    /// Handles that come, are polled and go must not leave a waker each.
+    /// A handle that was polled takes its wakers along when an application drops the handle.
     #[tokio::test]
     async fn a_dropped_handle_leaves_no_waker_behind() -> Result<(), Box<dyn std::error::Error>> {
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;

@@ -55,13 +55,13 @@ impl Connection {
         self.0.first_path().map(|tuple| tuple.local)
     }
 
-    /// Our IP address on the first path; `None` if the socket is bound to all addresses and the
-    /// system does not report the used one.
+    /// Our IP address on the first path; `None` if the socket is bound to all addresses and the system does not report
+    /// the destination of datagrams.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.0.local_ip()
     }
 
-    /// Whether what was sent before the end of the handshake was 0-RTT, and what became of it.
+    /// Whether data left as 0-RTT before the end of the handshake, and whether the server accepted the data.
     pub fn zero_rtt(&self) -> ZeroRtt {
         self.0.lock().core.zero_rtt()
     }
@@ -71,9 +71,8 @@ impl Connection {
         self.0.lock().core.handshake_data()
     }
 
-    /// The peer's identity: with the built-in TLS, a `Vec<CertificateDer>` like that of
-    /// [`Self::peer_certificates`]. The return type is that of `quinn`. `None` while the peer is
-    /// not authenticated.
+    /// The peer's identity: with the built-in TLS, a `Vec<CertificateDer>` like the result of
+    /// [`Self::peer_certificates`]. The return type follows `quinn`. `None` before the peer is authenticated.
     pub fn peer_identity(&self) -> Option<Box<dyn Any>> {
         let certificates = self.peer_certificates()?;
         Some(Box::new(certificates))
@@ -84,15 +83,14 @@ impl Connection {
         self.0.lock().core.peer_certificates()
     }
 
-    /// Fills `output` with keying material that only the two sides of this connection can make: equal
-    /// on both for equal `label` and `context` (RFC 5705, RFC 8446 section 7.5). Labels are registered
-    /// with IANA, or begin with `EXPERIMENTAL`.
+    /// Fills `output` with keying material that only the two sides of this connection can make: equal on both sides for
+    /// equal `label` and `context` (RFC 5705, RFC 8446 section 7.5). Labels are registered with IANA, or begin with
+    /// `EXPERIMENTAL`.
     ///
     /// # Errors
     ///
     /// [`ExportError::HandshakeIncomplete`] on a 0-RTT connection before its handshake is complete.
-    /// Other errors mean that TLS does not allow the length of `label` or `output`; `output` may
-    /// have changed.
+    /// Other errors mean a length of `label` or `output` that TLS refuses; `output` may have changed.
     pub fn export_keying_material(
         &self,
         output: &mut [u8],
@@ -108,8 +106,8 @@ impl Connection {
         self.0.lock().core.side()
     }
 
-    /// Changes how many bidirectional streams the peer may have open at the same time. Streams that
-    /// the peer was already allowed to open stay allowed.
+    /// Changes how many bidirectional streams the peer may have open at the same time. A lower count takes back no
+    /// stream that the peer was already allowed to open.
     pub fn set_max_concurrent_bi_streams(&self, count: VarInt) {
         self.set_max_concurrent_streams(Dir::Bi, count);
     }
@@ -129,9 +127,8 @@ impl Connection {
     }
 
     /// Changes how large receive windows may become, in bytes; replaces
-    /// [`TransportOptions::max_receive_window`](crate::TransportOptions::max_receive_window). Windows
-    /// grow no further than the paths need. What the peer was already allowed to send stays
-    /// allowed.
+    /// [`TransportOptions::max_receive_window`](crate::TransportOptions::max_receive_window). Windows grow no further
+    /// than the paths need. A lower limit takes back no credit that the peer already has.
     pub fn set_receive_window(&self, bytes: VarInt) {
         let set = |engine: &mut LockedConnection<'_>| {
             let mut streams = engine.core.streams();
@@ -141,7 +138,7 @@ impl Connection {
         self.0.lock().contain(set);
     }
 
-    /// Changes how many unacknowledged and unsent bytes are buffered before writes wait; replaces
+    /// Changes how many unacknowledged and unsent bytes the connection buffers before writes wait; replaces
     /// [`TransportOptions::send_window`](crate::TransportOptions::send_window).
     pub fn set_send_window(&self, bytes: u64) {
         let set = |engine: &mut LockedConnection<'_>| {
@@ -151,7 +148,7 @@ impl Connection {
         self.0.lock().contain(set);
     }
 
-    /// Starts a key update (RFC 9001 section 6). Returns false if an update is not allowed yet.
+    /// Starts a key update (RFC 9001 section 6). Returns false if TLS allows no update yet.
     pub fn force_key_update(&self) -> bool {
         let start = |engine: &mut LockedConnection<'_>| {
             engine.wake_task();
@@ -161,20 +158,20 @@ impl Connection {
         self.0.lock().contain(start).unwrap_or(false)
     }
 
-    /// Makes new connection IDs for all paths and asks the peer to retire those it has (RFC 9000
-    /// section 5.1.2): for example after the key changed that encrypts them.
+    /// Makes new connection IDs for all paths and asks the peer to retire the old connection IDs (RFC 9000 section
+    /// 5.1.2): for example after a change of the key that encrypts connection IDs.
     pub fn replace_connection_ids(&self) {
         self.0.replace_connection_ids();
     }
 
-    /// Server: announces further addresses to this client alone, until
-    /// [`Endpoint::announce_addresses`](crate::Endpoint::announce_addresses), which explains them, is
-    /// called next.
+    /// Server: announces further addresses to this client alone. The next call of
+    /// [`Endpoint::announce_addresses`](crate::Endpoint::announce_addresses), which explains such addresses, replaces
+    /// the announcement.
     ///
     /// # Errors
     ///
-    /// Those of `Endpoint::announce_addresses`, [`AnnounceError::ClientSide`] on a client, and
-    /// [`AnnounceError::Closed`] if the connection has ended.
+    /// Errors of `Endpoint::announce_addresses`, [`AnnounceError::ClientSide`] on a client, and
+    /// [`AnnounceError::Closed`] after the end of the connection.
     pub fn announce_addresses(&self, addresses: &[ServerAddress]) -> Result<(), AnnounceError> {
         let announce = |engine: &mut LockedConnection<'_>| {
             engine.wake_task();
@@ -184,8 +181,8 @@ impl Connection {
         announced.unwrap_or(Err(AnnounceError::Closed))
     }
 
-    /// Identifies the connection within its endpoint; equal for all clones of the handle. After the
-    /// connection ends, another one may get the number.
+    /// Identifies the connection within its endpoint; equal for all clones of the handle. A later connection may get
+    /// the number of an ended connection.
     pub fn stable_id(&self) -> usize {
         self.0.handle.0
     }

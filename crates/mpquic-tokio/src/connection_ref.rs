@@ -10,7 +10,7 @@ use mpquic_core::{FourTuple, VarInt};
 
 use crate::connection_state::{ConnectionState, LockedConnection};
 
-/// Keeps a connection open: it is closed when the last handle or stream is dropped.
+/// Keeps a connection open: the drop of the last handle or stream closes the connection.
 #[derive(Clone)]
 pub(crate) struct ConnectionRef(Arc<CloseOnDrop>);
 
@@ -32,7 +32,7 @@ impl ConnectionRef {
         self.0.0.lock_for_call()
     }
 
-    /// The connection, for somebody who does not keep it open.
+    /// The connection, for a task that does not keep the connection open.
     pub(crate) fn downgrade(&self) -> Weak<ConnectionState> {
         Arc::downgrade(&self.0.0)
     }

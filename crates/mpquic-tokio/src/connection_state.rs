@@ -1,10 +1,10 @@
 //! [`ConnectionState`]: the state of one connection, and the consequences of each change.
 //!
-//! A connection is changed by the task that reads a datagram, by an application's call, or by its
-//! timer. Each of them runs the connection to completion under one lock: it passes events to the
-//! endpoint and to the application, sends what is due, and sets the timer.
+//! The task that reads a datagram, an application's call, and the connection's timer change a connection. Each of the
+//! three runs the connection to completion under one lock: passes events to the endpoint and to the application, sends
+//! due packets, and sets the timer.
 //!
-//! A panic meanwhile ends this connection and no other: see [`LockedConnection::contain`].
+//! A panic meanwhile ends this connection and spares the others: see [`LockedConnection::contain`].
 
 use std::any::Any;
 use std::mem;
@@ -42,17 +42,17 @@ use crate::runtime;
 use crate::sending::{Next, Sending};
 use crate::socket::Socket;
 
-/// From this number of written stream bytes on, the call that wrote them sends them. Fewer bytes
-/// wait for the connection's task, which sends several small writes together: peers should not have
-/// to wait until all of many tasks have written.
+/// From this number of written stream bytes on, the writing call sends the bytes. Fewer bytes wait for the connection's
+/// task, which sends several small writes together. The limit keeps a peer from waiting until every one of many tasks
+/// has written.
 const SEND_AT_ONCE: usize = 16 << 10;
 /// The same limit for DATAGRAMs: the size of the longest train.
 const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
-/// How long the first flight of a client waits for data that may leave with it as 0-RTT, if the
-/// application neither writes much nor waits for anything.
+/// How long the first flight of a client waits for 0-RTT data to share its datagrams, if the application neither writes
+/// much nor waits for the peer.
 const FIRST_FLIGHT_WAITS: Duration = Duration::from_millis(20);
-/// Shortest interval between probes of paths after ICMP messages. A vanished peer answers each
-/// probe with another message.
+/// Shortest interval between probes of paths after ICMP messages. The host of a vanished peer answers each probe with a
+/// further message.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The state of an endpoint with its connections.
@@ -68,25 +68,24 @@ pub(crate) struct ConnectionState {
     engine: Mutex<Engine>,
 }
 
-/// What a socket received for a connection.
+/// The arrival of a datagram or a reset at a socket, for a connection.
 pub(crate) enum Arrival {
-    /// A datagram, and the memory it came in.
+    /// A datagram, and the memory that holds the datagram.
     Datagram(Datagram, SlabId),
     /// A stateless reset.
     Reset,
 }
 
-/// The data behind the lock: the core's connection, and everything that drives it.
+/// The data behind the lock: the core's connection, with its sockets to send, wakers, paths and timer.
 pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,
     slabs_seen: SlabsSeen,
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
-    /// Set if the core must not be used any more: code panicked while the connection ran, or the
-    /// peer is unreachable.
+    /// Set if the core must not run any more: code panicked while the connection ran, or the peer is unreachable.
     broken: bool,
-    /// When an ICMP message last made us ask whether a path works.
+    /// When an ICMP message last made the connection probe a path.
     asked_paths: Option<Instant>,
     /// Set once the handshake is complete.
     pub(crate) connected: bool,
@@ -96,7 +95,7 @@ pub(crate) struct Engine {
     pub(crate) finishing: FxHashMap<StreamId, Waker>,
     /// Tasks that poll handles of the connection.
     pub(crate) pollers: Pollers,
-    /// The paths that open on their own; `None` on a server, or if the application opens them.
+    /// The paths that open on their own; `None` on a server, or if the application opens paths.
     pub(crate) paths: Option<Box<AutomaticPaths>>,
     /// Sockets that the endpoint has given up.
     pub(crate) departures: Departures,
@@ -109,19 +108,19 @@ pub(crate) struct Engine {
     task: Option<Waker>,
     /// True while the task was woken and has not run.
     task_woken: bool,
-    /// The connection's task is to let other tasks run once before it runs.
+    /// The connection's task lets other tasks run once before its own turn.
     yields: bool,
-    /// Nothing is sent before, so that the application's first data shares datagrams with the first
+    /// The time before which no packet leaves, so that the application's first data shares datagrams with the first
     /// flight.
     held_until: Option<Instant>,
-    /// Bytes the application wrote since datagrams were last sent.
+    /// Bytes that the application has written after the latest sending.
     written: usize,
-    /// Woken once the lock is released, so that no task wakes up only to wait for the lock.
+    /// The wakers for after the lock's release, so that no task wakes up only to wait for the lock.
     wakers: SmallVec<[Waker; 2]>,
 }
 
-/// The connection's timer. A later deadline does not move it: it expires early once, and is then
-/// set to the new deadline. That is cheaper.
+/// The connection's timer. A later deadline leaves the timer alone: the timer expires early once and then takes the new
+/// deadline. An early expiry is cheaper than a reset for each packet.
 struct Timer {
     sleep: Pin<Box<dyn runtime::Timer>>,
     armed: Option<Instant>,
@@ -130,7 +129,7 @@ struct Timer {
 /// The next step of the connection's task.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Lets other tasks run first: the application may want to write something.
+    /// Lets other tasks run first: the application may want to write data.
     Yield,
     /// Waits: no work is due.
     Done,
@@ -183,7 +182,7 @@ impl ConnectionState {
         }
     }
 
-    /// Exclusive access for those who run the connection. Hold it briefly, and never across an `await`.
+    /// Exclusive access for the tasks that run the connection. Hold the lock briefly, and never across an `await`.
     pub(crate) fn lock(&self) -> LockedConnection<'_> {
         let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         LockedConnection {
@@ -194,15 +193,15 @@ impl ConnectionState {
         }
     }
 
-    /// Exclusive access for a call of the application. If streams have something to tell the peer
-    /// after it, the connection's task runs soon.
+    /// Exclusive access for a call of the application. If the call leaves control frames of streams for the peer, the
+    /// connection's task runs soon.
     pub(crate) fn lock_for_call(&self) -> LockedConnection<'_> {
         let mut locked = self.lock();
         locked.is_call = true;
         locked
     }
 
-    /// Tries until `attempt` has a result, again whenever `notify` fires.
+    /// Calls `attempt` now and after each notification of `notify`, until `attempt` has a result.
     pub(crate) async fn until<T>(
         &self,
         notify: &Notify,
@@ -218,8 +217,7 @@ impl ConnectionState {
         self.again(notify, attempt).await
     }
 
-    /// Like `until`, but does not flush a held first flight: callers may still write before the
-    /// handshake ends.
+    /// Like `until`, but keeps a held first flight back: callers may still write before the handshake ends.
     pub(crate) async fn until_told<T>(
         &self,
         notify: &Notify,
@@ -237,8 +235,7 @@ impl ConnectionState {
         mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
     ) -> T {
         loop {
-            // Made before the attempt, so that no notification between the attempt and the wait is
-            // missed.
+            // Comes before the attempt, so that no notification between the attempt and the wait is lost.
             let notified = notify.notified();
             if let Some(result) = attempt(&mut self.lock_for_call()) {
                 return result;
@@ -261,8 +258,7 @@ impl ConnectionState {
         }
     }
 
-    /// Gives up a client's connection whose server is not heard of: for the application the handshake took too
-    /// long.
+    /// Gives up a client's connection with a silent server: for the application the handshake took too long.
     pub(crate) fn give_up(&self) {
         let mut engine = self.lock();
         if engine.error.is_none() {
@@ -287,13 +283,13 @@ fn span(handle: ConnectionHandle, core: &mpquic_core::Connection) -> Span {
     tracing::debug_span!("connection", id = handle.0, side = ?core.side())
 }
 
-/// Exclusive access to a connection. Dropping it wakes the tasks of changed streams and events.
+/// Exclusive access to a connection. The drop wakes the tasks of changed streams and events.
 pub(crate) struct LockedConnection<'a> {
     guard: Option<MutexGuard<'a, Engine>>,
     connection: &'a ConnectionState,
-    /// Set for a call of the application: nobody else sends its result.
+    /// Set for a call of the application: no other code sends the result of the call.
     is_call: bool,
-    /// The thread was already unwinding: the panic does not come from this connection.
+    /// The thread was already unwinding before the lock: a panic of other code.
     was_panicking: bool,
 }
 
@@ -341,8 +337,8 @@ impl LockedConnection<'_> {
         self.connection.endpoint.now()
     }
 
-    /// Runs a new client connection for the first time. A first flight that may carry 0-RTT data
-    /// leaves after the application's turn: see [`Self::on_waits`].
+    /// Runs a new client connection for the first time. A first flight with an offer of 0-RTT leaves after the
+    /// application's turn: see [`Self::on_waits`].
     pub(crate) fn begin(&mut self, now: Instant) {
         if self.core.zero_rtt() == ZeroRtt::Offered {
             self.held_until = Some(now + FIRST_FLIGHT_WAITS);
@@ -350,22 +346,22 @@ impl LockedConnection<'_> {
         self.run(now);
     }
 
-    /// The application waits for the peer, so it has written everything that it can write before.
+    /// The application waits for the peer, so the application has written all its early data.
     pub(crate) fn on_waits(&mut self) {
         if self.held_until.take().is_some() {
             self.run(self.now());
         }
     }
 
-    /// The application waits for the end of the handshake. Some applications do so from the start,
-    /// before they write.
+    /// The application waits for the end of the handshake. Some applications wait from the start, before their first
+    /// write.
     pub(crate) fn on_waits_for_handshake(&mut self) {
         if self.written > 0 {
             self.on_waits();
         }
     }
 
-    /// Runs the connection: call it after every change that may produce packets or events.
+    /// Runs the connection: a call belongs after every change that may produce packets or events.
     pub(crate) fn run(&mut self, now: Instant) {
         self.contain(|engine| {
             engine.prepare(now);
@@ -373,7 +369,7 @@ impl LockedConnection<'_> {
         });
     }
 
-    /// Handles received datagrams. Returns true if [`Self::answer`] has to be called soon.
+    /// Handles received datagrams. Returns true if the caller has to call [`Self::answer`] soon.
     pub(crate) fn receive(&mut self, now: Instant, arrived: impl Iterator<Item = Arrival>) -> bool {
         let answers = self.contain(|locked| {
             let engine = &mut **locked;
@@ -395,22 +391,22 @@ impl LockedConnection<'_> {
         answers.unwrap_or(false)
     }
 
-    /// Sends due packets after datagrams were received, unless the application is to run first: the
-    /// end of the peer's flight may have arrived after the datagram that this answers.
+    /// Sends due packets after received datagrams, unless the application runs first: the datagrams completed the
+    /// handshake, and the application may have data for the same packets.
     pub(crate) fn answer(&mut self, now: Instant) {
         if !self.yields {
             self.contain(|engine| engine.flush(now));
         }
     }
 
-    /// Runs code of the core that may panic. A panic ends this connection and no other; returns
-    /// `None` then and afterwards.
+    /// Runs code of the core that may panic. A panic ends this connection and spares the others; a broken connection
+    /// returns `None`.
     pub(crate) fn contain<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if self.broken {
             return None;
         }
         let _entered = self.connection.span.enter();
-        // The core is not used again after a panic, so a broken state does not matter.
+        // The core never runs again after a panic, so a broken state does not matter.
         match catch_unwind(AssertUnwindSafe(|| run(self))) {
             Ok(result) => Some(result),
             Err(panic) => {
@@ -420,8 +416,8 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// Ends the connection without a packet to the peer: a core that stopped half-way might repeat
-    /// a packet number. The peer's next packet gets a stateless reset.
+    /// Ends the connection without a packet to the peer: after a panic half-way, the core might repeat a packet number.
+    /// The peer's next packet gets a stateless reset.
     #[cold]
     fn on_panic(&mut self, message: &str) {
         let connection = self.connection;
@@ -446,17 +442,16 @@ impl LockedConnection<'_> {
         let connection = self.connection;
         self.contain(|engine| {
             let announced = connection.endpoint.lock().announced.clone();
-            // Fails for connections of a client, and for those that have ended.
+            // Fails for connections of a client, and for ended connections.
             let _ = engine.core.announce_addresses(&announced);
             engine.wake_task();
         });
     }
 
-    /// An ICMP message says that a datagram from a socket did not reach one of the peer's
-    /// addresses. Anybody can send such a message, so it ends no working connection: it only causes
-    /// a probe of the path. A client that has not heard from its server gives up if nobody listens
-    /// there and the message quotes the random connection ID that the client sent (RFC 9000 section
-    /// 14.2.1).
+    /// An ICMP message reports that a datagram from a socket did not reach an address of the peer. Anybody can forge an
+    /// ICMP message, so the message ends no working connection: the message only causes a probe of the path. A client
+    /// without any packet from its server gives up after a report of a closed port, if the report quotes the random
+    /// connection ID that the client sent (RFC 9000 section 14.2.1).
     pub(crate) fn on_unreachable(&mut self, socket: &Socket, error: &Unreachable, now: Instant) {
         if self.error.is_some() {
             return;
@@ -495,9 +490,9 @@ impl LockedConnection<'_> {
         self.run(now);
     }
 
-    /// Tells everyone what came of datagrams that arrived. Returns true unless they completed the
-    /// handshake: the application runs before anything is sent then, so that its first data shares
-    /// datagrams with the end of the handshake.
+    /// Passes on the events of arrived datagrams. Returns false if the datagrams completed the handshake: then the
+    /// application runs before the next packet leaves, so that its first data shares datagrams with the end of the
+    /// handshake.
     fn received(&mut self, now: Instant) -> bool {
         let was_connected = self.connected;
         self.prepare(now);
@@ -510,7 +505,7 @@ impl LockedConnection<'_> {
         !completed
     }
 
-    /// The application wrote `bytes` to a stream: sends now if that fills datagrams, or soon otherwise.
+    /// The application wrote `bytes` to a stream: sends at once if the written bytes fill datagrams, or soon otherwise.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.send_from(SEND_AT_ONCE, bytes);
     }
@@ -530,8 +525,7 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// A turn of the connection's task. Runs the connection if `is_due`, if the timer expired, or
-    /// if the task was woken.
+    /// A turn of the connection's task. Runs the connection if `is_due`, after an expired timer, or for a woken task.
     pub(crate) fn take_turn(&mut self, cx: &mut Context<'_>, is_due: bool) -> Turn {
         let turn = self.contain(|engine| engine.turn(cx, is_due));
         turn.unwrap_or(Turn::End)
@@ -599,7 +593,7 @@ impl LockedConnection<'_> {
 }
 
 impl Engine {
-    /// Tells the recorder of metrics what has changed, with `samples` also how the paths are now.
+    /// Tells the recorder of metrics about changed counters, with `samples` also about the present state of paths.
     #[cfg(feature = "metrics")]
     pub(crate) fn tell_metrics(&mut self, samples: bool) {
         self.told.tell(&self.core, samples);
@@ -610,8 +604,7 @@ impl Engine {
         self.listeners.subscribe()
     }
 
-    /// Makes the connection's task run soon if streams have control frames for the peer: credit,
-    /// resets, stops.
+    /// Makes the connection's task run soon if streams have control frames for the peer: credit, resets, stops.
     fn wake_for_control(&mut self) {
         if self.core.streams().wants_control() {
             self.wake_task();
@@ -627,7 +620,7 @@ impl Engine {
         }
     }
 
-    /// When the connection has to be run next.
+    /// When the connection has to run next.
     fn deadline(&self) -> Option<Instant> {
         let core = self.core.poll_timeout().map(|(at, _)| at);
         let paths = self.paths.as_deref();
@@ -651,7 +644,7 @@ impl Engine {
         let Some(first) = self.core.poll_endpoint_event() else {
             return;
         };
-        // Locks nest in this order only: connection, then endpoint.
+        // Every task that needs both locks takes the connection's lock first, then the endpoint's.
         let mut registry = connection.endpoint.lock();
         let mut next = Some(first);
         while let Some(event) = next {
@@ -690,8 +683,8 @@ impl Engine {
         self.manage_paths(now);
     }
 
-    /// Paths leave the sockets that the endpoint has given up, as far as they can, and the path
-    /// manager has its way.
+    /// Moves paths off the sockets that the endpoint has given up, as far as possible, and gives the path manager its
+    /// turn.
     pub(crate) fn manage_paths(&mut self, now: Instant) {
         let managed = self.paths.as_mut().map(|paths| &mut paths.managed);
         if !self.departures.is_empty() {
@@ -749,7 +742,7 @@ impl Engine {
         notifications.connection.notify_waiters();
     }
 
-    /// Tells everyone who waits that the connection ended.
+    /// Wakes every task that waits for the connection, with the reason of the end.
     fn end(&mut self, notifications: &Notifications, reason: ConnectionError) {
         if self.error.is_some() {
             return;
@@ -774,19 +767,19 @@ impl Engine {
         }
     }
 
-    /// Why the core can no longer be used, if so.
+    /// Why the core is out of use, if the connection is broken.
     pub(crate) fn broken(&self) -> Option<ConnectionError> {
         let error = || self.error.clone().unwrap_or(ConnectionError::Panicked);
         self.broken.then(error)
     }
 
-    /// True if the server rejected 0-RTT and a stream with this flag was opened as 0-RTT.
+    /// True if the server rejected 0-RTT and the flag marks a stream opened as 0-RTT.
     pub(crate) fn is_rejected(&self, as_zero_rtt: bool) -> bool {
         as_zero_rtt && self.core.zero_rtt() == ZeroRtt::Rejected
     }
 }
 
-/// What a panic says.
+/// The text of a panic.
 pub(crate) fn message_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,5 +1,5 @@
-//! [`ConnectionTask`]: one per connection. It serves the timer, sends small writes together, and
-//! waits for sockets that were full.
+//! [`ConnectionTask`]: each connection's own task. The task serves the timer, sends small writes together, and waits
+//! for full sockets.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::connection_state::{ConnectionState, Turn};
 /// The task of one connection; ends when the connection is drained.
 pub(crate) struct ConnectionTask {
     connection: Arc<ConnectionState>,
-    /// Waits for room in sockets that were full.
+    /// The waits for room in sockets that were full.
     writable: Vec<(SocketAddr, Writable)>,
 }
 
@@ -50,7 +50,7 @@ impl ConnectionTask {
             }
             let socket = socket.clone();
             let mut writable: Writable = Box::pin(async move {
-                // An error occurs again when the datagrams are sent, and is handled there.
+                // An error comes back when the datagrams are sent, and `Sending` handles the error then.
                 let _ = socket.writable().await;
             });
             match writable.as_mut().poll(cx) {
@@ -67,8 +67,7 @@ impl ConnectionTask {
 
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
-        // The task is dropped early when the runtime ends: the connection must not keep the
-        // endpoint alive then.
+        // A runtime that ends drops the task early: then the connection must not keep the endpoint alive.
         let connection = &self.connection;
         connection.lock().departures.clear();
         #[cfg(feature = "metrics")]

@@ -1,4 +1,4 @@
-//! [`DatagramSocket`]: what the driver asks of a socket that is not one of the kernel's.
+//! [`DatagramSocket`]: the driver's demands on a socket from outside the kernel.
 
 use std::fmt;
 use std::future::Future;
@@ -13,9 +13,9 @@ use mpquic_core::EcnCodepoint;
 /// space, or a `MemoryNetwork` (feature `memory-network`).
 ///
 /// Passed to [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket) and
-/// [`Endpoint::add_abstract_socket`](crate::Endpoint::add_abstract_socket). Each call handles a
-/// batch of datagrams. Datagrams of up to 1200 bytes must pass whole (RFC 9000 section 14). Larger
-/// ones are tried; a datagram that does not fit is lost or refused, never split.
+/// [`Endpoint::add_abstract_socket`](crate::Endpoint::add_abstract_socket). Each call handles a batch of datagrams.
+/// Datagrams of up to 1200 bytes must pass whole (RFC 9000 section 14). The driver tries larger datagrams; a datagram
+/// beyond the size of the link is lost or refused, never split.
 ///
 /// # Examples
 ///
@@ -73,44 +73,40 @@ use mpquic_core::EcnCodepoint;
 /// # }
 /// ```
 pub trait DatagramSocket: fmt::Debug + Send + Sync + 'static {
-    /// The address from which the socket sends. It must not change, because a path belongs to one
-    /// address.
+    /// The address from which the socket sends. The address must not change, because a path belongs to one address.
     ///
     /// # Errors
     ///
-    /// If there is none: the endpoint does not take the socket then.
+    /// If the socket has no address: the endpoint then refuses the socket.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
     /// Sends a batch, or drops the batch as a network may.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) without room: the driver tries again after
-    /// [`Self::writable`]. [`NetworkUnreachable`](io::ErrorKind::NetworkUnreachable) and
-    /// [`HostUnreachable`](io::ErrorKind::HostUnreachable) move the data to other paths at once.
-    /// Any other error means that this batch is lost.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) without room: the driver tries again after [`Self::writable`].
+    /// [`NetworkUnreachable`](io::ErrorKind::NetworkUnreachable) and
+    /// [`HostUnreachable`](io::ErrorKind::HostUnreachable) move the data to other paths at once. Any other error means
+    /// the loss of this batch.
     fn try_send(&self, batch: &SentBatch<'_>) -> io::Result<()>;
 
-    /// Waits until [`Self::try_send`] may succeed, after it had no room. Several tasks may wait at
-    /// a time; wake all of them.
+    /// Waits until [`Self::try_send`] may succeed after a lack of room. Several tasks may wait at the same time; wake
+    /// every task.
     fn writable(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>>;
 
-    /// Waits until [`Self::try_receive`] may succeed. One task waits; it may be another task than
-    /// at the last call.
+    /// Waits until [`Self::try_receive`] may succeed. Only one task waits, but not always the task of the last call.
     ///
     /// # Errors
     ///
-    /// If the socket will never receive again: the endpoint stops reading it.
+    /// If the socket will never receive again: the endpoint then stops reading the socket.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Receives a batch into each buffer, and describes each batch in `batches`. Both slices have
-    /// the same length, at least one, and each buffer has room for the largest UDP datagram.
-    /// Returns the number of filled buffers.
+    /// Receives a batch into each buffer, and describes each batch in `batches`. Both slices have the same length, at
+    /// least one, and each buffer has room for the largest UDP datagram. Returns the number of filled buffers.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing was received. Other errors are logged,
-    /// and the driver calls again.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no datagram waits. The driver logs other errors and calls again.
     fn try_receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -123,28 +119,28 @@ pub trait DatagramSocket: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Datagrams to send to one address: one, or several in a row in `contents`.
+/// Datagrams to send to one address: a single datagram, or several in a row in `contents`.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SentBatch<'a> {
-    /// Where they go.
+    /// The address that the datagrams go to.
     pub destination: SocketAddr,
     /// The source address, if the socket is bound to all addresses.
     pub source: Option<IpAddr>,
-    /// Their ECN codepoint.
+    /// The ECN codepoint of the datagrams.
     pub ecn: Option<EcnCodepoint>,
-    /// Their bytes.
+    /// The bytes of the datagrams.
     pub contents: &'a [u8],
-    /// Size of each datagram; the last one may be smaller. `None` for a single datagram. There are
-    /// at most [`DatagramSocket::max_segments`].
+    /// Size of each datagram; the last one may be smaller. `None` for a single datagram. A batch holds at most
+    /// [`DatagramSocket::max_segments`] datagrams.
     pub segment_size: Option<usize>,
 }
 
-/// The content of one receive buffer: one datagram, or several of one sender in a row.
+/// The content of a receive buffer: a single datagram, or several of one sender in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceivedBatch {
-    /// Where they come from.
+    /// The address of the sender.
     pub source: SocketAddr,
     /// The destination address, if the socket is bound to all addresses and knows it.
     pub destination: Option<IpAddr>,

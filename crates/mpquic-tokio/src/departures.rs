@@ -1,7 +1,7 @@
 //! [`Departures`]: sockets that the endpoint has given up and that a connection still needs.
 //!
-//! A client must not move before its handshake is confirmed (RFC 9000 section 9), and not without
-//! an unused connection ID of the peer. Until then the connection continues from its old address.
+//! A client must not move before its handshake is confirmed (RFC 9000 section 9), and not without an unused connection
+//! ID of the peer. Until then the connection continues from its old address.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ pub(crate) struct Departures {
     locals: Vec<Arc<Socket>>,
 }
 
-/// A socket to leave, and its replacement, if there is one.
+/// A socket to leave, and the replacement, if the application named a replacement.
 #[derive(Debug)]
 struct Departure {
     from: Arc<Leaving>,
@@ -33,13 +33,13 @@ impl Departures {
         self.left.is_empty()
     }
 
-    /// Forgets everything: nothing is sent any more.
+    /// Forgets every socket: the connection sends no more packets.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The endpoint has given these sockets up, with a replacement if there is one, and now has
-    /// `locals`.
+    /// The endpoint has given up the sockets `from`, in favour of the socket `to` if given. `locals` are the remaining
+    /// sockets.
     pub(crate) fn add(
         &mut self,
         from: &[Arc<Leaving>],
@@ -63,7 +63,7 @@ impl Departures {
         }
     }
 
-    /// Moves what can move now, and lets go of the sockets that nothing waits at.
+    /// Moves the paths that can move now, and lets go of the sockets without a waiting path.
     pub(crate) fn follow(
         &mut self,
         core: &mut Connection,
@@ -124,7 +124,7 @@ impl Departures {
                 waits = true;
                 continue;
             }
-            // Fails only if the path was abandoned, which sends nothing anyway.
+            // Fails only for an abandoned path, which sends no packets anyway.
             let _ = core.set_path_usable(now, path, moved == Outcome::Done);
             if let (Outcome::Done, Some(managed)) = (moved, &mut *managed) {
                 managed.on_event(&Event::Moved(path, local), core, now);
@@ -135,8 +135,7 @@ impl Departures {
 }
 
 impl Departure {
-    /// True if these addresses begin at the removed socket, and at no current socket of the
-    /// endpoint.
+    /// True if the tuple begins at the removed socket, and at no current socket of the endpoint.
     fn is_lost(&self, locals: &[Arc<Socket>], tuple: FourTuple) -> bool {
         let owns = |socket: &Arc<Socket>| socket.owns(tuple.local);
         self.from.owns(tuple.local) && !locals.iter().any(owns)
