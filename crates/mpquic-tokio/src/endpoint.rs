@@ -1,4 +1,4 @@
-//! [`Endpoint`]: a handle to a set of sockets and the connections that use them.
+//! [`Endpoint`]: a handle to a set of sockets and their connections.
 
 use std::io;
 use std::iter;
@@ -27,8 +27,8 @@ use crate::start::{self, ConnectError};
 
 /// A QUIC endpoint: any number of sockets, and connections as client, server or both.
 ///
-/// Cloning gives another handle to the same endpoint. Once the last handle is dropped, no further
-/// connections are accepted, and the sockets are closed when the last connection has ended.
+/// A clone is another handle to the same endpoint. After the drop of the last handle, the endpoint accepts no further
+/// connections, and closes the sockets at the end of the last connection.
 ///
 /// # Examples
 ///
@@ -63,22 +63,22 @@ pub struct Endpoint {
     handle: Arc<EndpointHandle>,
 }
 
-/// What the driver of an endpoint has done since it was made, besides the protocol. Counters only
-/// rise; `receive_memory` is none.
+/// The work of an endpoint's driver, apart from the protocol, from the endpoint's start on. Counters only rise;
+/// `receive_memory` is no counter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DriverStats {
-    /// Connections that a panic has ended, in the core or in something given to it; see
+    /// Connections that a panic has ended, in the core or in code given to the core; see
     /// [`ConnectionError::Panicked`](crate::ConnectionError::Panicked).
     pub panicked_connections: u64,
-    /// Bytes of receive memory that sockets have allocated so far. Memory is reused once its
-    /// content was read or copied, so this normally stops growing.
+    /// Bytes of receive memory that sockets have allocated so far. The driver reuses memory after its content was read
+    /// or copied, so the number normally stops growing.
     pub receive_memory_allocated: u64,
     /// Bytes of receive memory that sockets hold now; part of [`EndpointStats::memory`].
     pub receive_memory: u64,
 }
 
-/// Why [`Endpoint::connect_to`] did not even begin to connect.
+/// Why [`Endpoint::connect_to`] could not begin to connect.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectToError {
@@ -116,9 +116,8 @@ impl Endpoint {
         self.state().lock().default_client = Some(config);
     }
 
-    /// Replaces the server configuration for connections to come; `None` refuses them. Attempts
-    /// that arrived before keep the configuration that was in force when they arrived. Preferred
-    /// addresses are not bound.
+    /// Replaces the server configuration for connections to come; `None` refuses connections. An earlier attempt keeps
+    /// the configuration of its arrival. Preferred addresses are not bound.
     ///
     /// # Errors
     ///
@@ -145,18 +144,18 @@ impl Endpoint {
         self.connect_with(config, addr, server_name)
     }
 
-    /// Connects. The handshake starts from the first local address of `addr`'s family. While the
-    /// server does not answer, other local addresses and server addresses are tried beside it. The
-    /// address from which an earlier connection with the same configuration was answered first
-    /// comes first. Further paths open automatically after the handshake. With
-    /// [`ClientConfig::automatic_paths`] off, there is one attempt and one path.
+    /// Connects. The handshake starts from the first local address of `addr`'s family. While the server is silent,
+    /// attempts from other local addresses and to other server addresses run beside the first. The address with the
+    /// first answer to an earlier connection of the same configuration comes first. Further paths open automatically
+    /// after the handshake. With [`ClientConfig::automatic_paths`] off, the client makes a single attempt and a single
+    /// path.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// If the endpoint is closed, no socket reaches the address, or `server_name` or the address is
-    /// not valid. Errors of the handshake come from [`Connecting`].
+    /// If the endpoint is closed, no socket reaches the address, or `server_name` or the address is not valid.
+    /// [`Connecting`] returns errors of the handshake.
     pub fn connect_with(
         &self,
         config: ClientConfig,
@@ -170,14 +169,15 @@ impl Endpoint {
         self.connect_to_some(config, &remotes, server_name)
     }
 
-    /// Connects with the default client configuration to a host: an IP address, or a name, which
-    /// the system resolves and for which the server's certificate must be valid. Uses the address
-    /// that answers first. An address without an answer costs 0.3 s; an address where nobody
-    /// listens costs nothing, if ICMP reports it.
+    /// Connects with the default client configuration to a host. The host is an IP address, or a name that the system
+    /// resolves; the server's certificate must be valid for the name. Uses the address with the first answer. An
+    /// address without an answer costs 0.3 s; an address without a server costs nothing, if ICMP reports the closed
+    /// port.
     ///
     /// Afterwards, paths lead to the other addresses as well, as with [`Self::connect_any`].
     ///
-    /// Must be called within a tokio runtime, whatever the endpoint's is: tokio resolves the name. Cancel-safe.
+    /// Must be called within a tokio runtime, even if the endpoint runs on another runtime: tokio resolves the name.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
@@ -211,14 +211,14 @@ impl Endpoint {
         Ok(self.connect_any(config, &addresses, host)?)
     }
 
-    /// Connects to the address that answers first, for example among the addresses of one name.
-    /// Give the best address first. An address without an answer delays the next one, of the other
-    /// IP version if possible (RFC 8305), by 0.3 s. The address from which an earlier connection
-    /// with the same configuration was answered first comes first.
+    /// Connects to the address with the first answer, for example among the addresses of one name. Give the best
+    /// address first. An address without an answer delays the next address, of the other IP version if possible (RFC
+    /// 8305), by 0.3 s. The address with the first answer to an earlier connection of the same configuration comes
+    /// first.
     ///
-    /// Afterwards, paths lead to the other addresses as well. Some may belong to other machines, so
-    /// they are opened last, and given up after failures. An IPv4 address in IPv6 form counts as
-    /// IPv4. A link-local address needs its scope, and a socket bound to that link or to `[::]`.
+    /// Afterwards, paths lead to the other addresses as well. Some addresses may belong to other machines, so paths to
+    /// the given addresses open last, and the client gives them up after failures. An IPv4 address in IPv6 form counts
+    /// as IPv4. A link-local address needs its scope, and a socket bound to that link or to `[::]`.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
@@ -241,7 +241,7 @@ impl Endpoint {
         self.connect_to_some(config, &remotes, server_name)
     }
 
-    /// Connects to an address, and tries the others while it does not answer.
+    /// Connects to an address, and tries the other addresses while the first is silent.
     fn connect_to_some(
         &self,
         config: ClientConfig,
@@ -257,14 +257,14 @@ impl Endpoint {
         Ok(connecting.or_else(state, config, (first, remotes.to_vec()), server_name))
     }
 
-    /// Waits for the next client that wants to connect; `None` once the endpoint is closed.
-    /// Connections come first: between two clients, other tasks have their turn, and while much
-    /// arrives at the sockets, clients wait until it was read, or at least the next 128 messages.
+    /// Waits for the next client that wants to connect; `None` after the endpoint is closed. Established connections
+    /// come first: between two clients, other tasks have their turn. While many datagrams arrive, clients wait until
+    /// the sockets are empty, or until at least 128 messages were read.
     ///
     /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
         let state = self.state();
-        // What follows from the attempt before, TLS above all, takes long.
+        // The work of the attempt before, TLS above all, takes long.
         tokio::task::yield_now().await;
         loop {
             let notified = state.attempts.notified();
@@ -286,9 +286,8 @@ impl Endpoint {
         }
     }
 
-    /// Closes all connections and accepts no more; clients that wait for [`Self::accept`] are
-    /// refused. Call [`Self::wait_idle`] afterwards, so that the peers hear of it before the
-    /// process ends.
+    /// Closes all connections and accepts no more connections; refuses clients that wait for [`Self::accept`]. Call
+    /// [`Self::wait_idle`] afterwards, so that the peers hear of the close before the process ends.
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         let reason = Bytes::copy_from_slice(reason);
         let state = self.state();
@@ -305,8 +304,8 @@ impl Endpoint {
         }
     }
 
-    /// Makes new connection IDs for all connections and asks their peers to retire those they have (RFC
-    /// 9000 section 5.1.2): for example after the key changed by which a load balancer reads them.
+    /// Makes new connection IDs for all connections and asks the peers to retire their old connection IDs (RFC 9000
+    /// section 5.1.2): for example after a change of the key for a load balancer that reads connection IDs.
     pub fn replace_connection_ids(&self) {
         let connections = self.state().lock().connections();
         for connection in connections {
@@ -314,19 +313,18 @@ impl Endpoint {
         }
     }
 
-    /// Server: announces all its further addresses, the best first, to the clients of current and
-    /// future connections. An announced address that is missing now is withdrawn. Clients that
-    /// asked for addresses ([`ClientConfig::use_alternative_addresses`]) open paths to them; others
-    /// are not told.
+    /// Server: announces all its further addresses, the best first, to the clients of current and future connections.
+    /// The call withdraws announced addresses that `addresses` lacks. Clients that asked for addresses
+    /// ([`ClientConfig::use_alternative_addresses`]) open paths to the addresses; the server tells other clients
+    /// nothing.
     ///
     /// Each address needs a socket ([`Self::add_local`]), a socket for all addresses of the
     /// machine, or a forwarder whose datagrams arrive at a socket.
     ///
     /// # Errors
     ///
-    /// [`AnnounceError::TooMany`] for more than [`ServerAddress::MAX`],
-    /// [`AnnounceError::NotUsable`] and [`AnnounceError::Twice`] for an invalid address. The
-    /// earlier announcement then stays.
+    /// [`AnnounceError::TooMany`] for more than [`ServerAddress::MAX`], [`AnnounceError::NotUsable`] and
+    /// [`AnnounceError::Twice`] for an invalid address. The earlier announcement then stays.
     ///
     /// # Examples
     ///
@@ -354,8 +352,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Waits until no connection is left. A closed connection stays for three probe timeouts, to
-    /// answer late packets. Cancel-safe.
+    /// Waits until no connection is left. A closed connection stays for three probe timeouts, to answer late packets.
+    /// Cancel-safe.
     pub async fn wait_idle(&self) {
         let state = self.state();
         loop {
@@ -367,9 +365,9 @@ impl Endpoint {
         }
     }
 
-    /// Waits until no connection can be used any more: each connection has ended, and has sent
-    /// CONNECTION_CLOSE if its peer needed one. Closed connections answer late packets while the
-    /// process lives; unlike [`Self::wait_idle`], this does not wait for that. Cancel-safe.
+    /// Waits until every connection of the endpoint has ended, and has sent CONNECTION_CLOSE to a peer that needed the
+    /// frame. Closed connections answer late packets while the process lives; unlike [`Self::wait_idle`], this call
+    /// does not wait for late packets. Cancel-safe.
     pub async fn wait_all_draining(&self) {
         let connections = self.state().lock().connections();
         for connection in connections {
@@ -379,7 +377,7 @@ impl Endpoint {
         }
     }
 
-    /// The addresses of the sockets, each once.
+    /// The addresses of the sockets, without duplicates.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         let mut addresses = self.state().sockets.addresses();
         addresses.dedup(); // Sockets that share an address stand side by side.
@@ -390,8 +388,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) without a socket, for example if all
-    /// interfaces are down.
+    /// [`NotConnected`](io::ErrorKind::NotConnected) without a socket, for example while all interfaces are down.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let addresses = self.local_addrs();
         let first = addresses.first().copied();
@@ -409,7 +406,7 @@ impl Endpoint {
         self.state().lock().core.stats()
     }
 
-    /// Counters of this driver beside the protocol.
+    /// Counters of this driver, apart from the protocol.
     pub fn driver_stats(&self) -> DriverStats {
         let state = self.state();
         let registry = state.lock();
@@ -420,9 +417,9 @@ impl Endpoint {
         }
     }
 
-    /// Tells the recorder of the crate `metrics` what has changed since the call before: call it every few
-    /// seconds, or whenever figures are asked for. `docs/observability.md` lists them. Several
-    /// endpoints of a process add up. A connection that ends tells the rest itself.
+    /// Tells the recorder of the crate `metrics` about all changes after the last call: call it every few seconds, or
+    /// before a reader asks for figures. `docs/observability.md` lists the figures. Several endpoints of a process add
+    /// up. A connection reports its last changes itself when it ends.
     #[cfg(feature = "metrics")]
     pub fn report_metrics(&self) {
         metrics::describe();
@@ -446,26 +443,26 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If the socket cannot be bound, for example because the address is not one of this machine.
+    /// If the system refuses to bind the socket, for example because the address belongs to another machine.
     pub fn add_local(&self, addr: SocketAddr) -> io::Result<SocketAddr> {
         let local = start::bind(self.state(), addr, None)?;
         local_addresses::follow(self.state());
         Ok(local)
     }
 
-    /// Adds a socket that the application has bound, and returns its address; client connections
-    /// open paths from it. [`Self::remove_local`] closes it.
+    /// Adds a socket that the application has bound, and returns the socket's address; client connections open paths
+    /// from the address. [`Self::remove_local`] closes the socket.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// If the socket cannot be used.
+    /// If the system refuses to use the socket.
     pub fn add_socket(&self, socket: UdpSocket) -> io::Result<SocketAddr> {
         self.insert(self.state().sockets.adopt(socket)?)
     }
 
-    /// Like [`Self::add_socket`], with what carries datagrams in the place of a socket.
+    /// Like [`Self::add_socket`], with a carrier of datagrams in the place of a socket.
     ///
     /// # Errors
     ///
@@ -481,10 +478,9 @@ impl Endpoint {
         Ok(local)
     }
 
-    /// Closes the socket with this address. Its paths are abandoned, but a connection's last path
-    /// stays and moves to the next local address that appears. Returns false without such a socket.
-    /// Connections whose handshake is not confirmed must not leave their address: they keep using
-    /// the socket until they have moved.
+    /// Closes the socket with this address and abandons its paths. But a connection's last path stays, and moves to the
+    /// next new local address. Returns false without such a socket. A connection must not leave its address before its
+    /// handshake is confirmed: the connection keeps using the socket until its paths have moved.
     pub fn remove_local(&self, addr: SocketAddr) -> bool {
         let state = self.state();
         let removed = state.sockets.remove(|socket| socket.local() == addr);
@@ -494,10 +490,10 @@ impl Endpoint {
         !removed.is_empty()
     }
 
-    /// Replaces all sockets by one that the application has bound. Every path of a client moves to
-    /// the new socket once the handshake is confirmed, if the server allows migration; the old
-    /// socket stays open until then. A server's paths continue only if the new socket has the
-    /// address of the old one, because its clients know no other.
+    /// Replaces all sockets by a socket that the application has bound. Every path of a client moves to the new socket
+    /// after the handshake is confirmed, if the server allows migration; the old socket stays open until then. A
+    /// server's paths continue only if the new socket has the address of the old socket, because the clients know no
+    /// other address.
     ///
     /// To keep several local addresses, replace sockets one at a time with [`Self::rebind_local`].
     ///
@@ -505,20 +501,20 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If the socket cannot be used; the endpoint is then unchanged.
+    /// If the system refuses to use the socket; the endpoint then stays unchanged.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         self.replace(socket, |_| true)
     }
 
-    /// Replaces the socket with this address by one that the application has bound, like
-    /// [`Self::rebind`] for all sockets.
+    /// Replaces the socket with this address by a socket that the application has bound, as [`Self::rebind`] replaces
+    /// all sockets.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](io::ErrorKind::NotFound) if no socket has the address, or an error of the new
-    /// socket; the endpoint is then unchanged.
+    /// [`NotFound`](io::ErrorKind::NotFound) if no socket has the address, or an error of the new socket; the endpoint
+    /// then stays unchanged.
     pub fn rebind_local(&self, addr: SocketAddr, socket: UdpSocket) -> io::Result<()> {
         if !self.local_addrs().contains(&addr) {
             return Err(io::ErrorKind::NotFound.into());

@@ -1,4 +1,4 @@
-//! [`EndpointState`]: what the handles and the tasks of an endpoint share.
+//! [`EndpointState`]: the state that the handles and the tasks of an endpoint share.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,24 +18,24 @@ use crate::runtime::Runtime;
 use crate::socket::NoSending;
 use crate::sockets::Sockets;
 
-/// While sockets have more to read than one batch, an attempt is accepted only after this number of
-/// batches: 128 messages of connections are read before one TLS handshake begins.
+/// While sockets have more to read than a batch, an attempt waits for this number of batches: 128 messages of
+/// connections are read before a TLS handshake begins.
 const BATCHES_BEFORE_ATTEMPT: u32 = 16;
 
-/// The state that the handles and tasks of an endpoint share. `C` is the state of a connection; it
-/// is a parameter because the connection's type names `EndpointState`.
+/// The state that the handles and tasks of an endpoint share. `C` is the state of a connection: a parameter, because
+/// the connection's type names `EndpointState`.
 pub(crate) struct EndpointState<C> {
     registry: Mutex<Registry<C>>,
-    /// Runs its tasks, and tells the time.
+    /// Runs the endpoint's tasks, and tells the time.
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) sockets: Sockets,
     /// Bytes allocated to receive into, so far.
     pub(crate) receive_memory: AtomicU64,
-    /// Notified when [`Registry::next_attempt`] has an attempt, or when no more will come.
+    /// Notified of an attempt for [`Registry::next_attempt`], or of the end of attempts.
     pub(crate) attempts: Notify,
     /// Notified when no connection is left.
     pub(crate) idle: Notify,
-    /// Notified once there is neither a handle nor a connection.
+    /// Notified after the end of the last handle and the last connection.
     #[cfg(feature = "interfaces")]
     pub(crate) over: Notify,
     #[cfg(feature = "metrics")]
@@ -83,9 +83,8 @@ impl<C> EndpointState<C> {
         self.runtime.now()
     }
 
-    /// Exclusive access. Every task needs it to route datagrams, so hold it briefly: no
-    /// cryptography of connections, and no call to the kernel. To lock both, lock the connection
-    /// first.
+    /// Exclusive access. Every task needs the lock to route datagrams, so hold the lock briefly: no cryptography of
+    /// connections, and no call to the kernel. To lock both, lock the connection first.
     pub(crate) fn lock(&self) -> LockedRegistry<'_, C> {
         LockedRegistry {
             guard: self.registry.lock().unwrap_or_else(PoisonError::into_inner),
@@ -120,19 +119,19 @@ impl<C> fmt::Debug for EndpointState<C> {
     }
 }
 
-/// What the endpoint's lock protects: its connections, and the attempts to connect.
+/// The data behind the endpoint's lock: its connections, and the attempts to connect.
 pub(crate) struct Registry<C> {
     pub(crate) core: mpquic_core::Endpoint,
     /// Indexed by handle.
     connections: Vec<Option<Arc<C>>>,
     open: usize,
-    /// Connections that are being accepted and are not in `connections` yet.
+    /// Connections that start and are not in `connections` yet.
     starting: usize,
-    /// Connection attempts that the application has not taken yet, and when they arrived.
+    /// Connection attempts that wait for the application, and the times of their arrival.
     attempts: VecDeque<(Instant, Incoming)>,
     /// Number of sockets that may have more to read at once.
     unread: usize,
-    /// Batches read since the last attempt was taken.
+    /// Batches read after the last attempt was taken.
     batches: u32,
     pub(crate) default_client: Option<ClientConfig>,
     /// Set once the application closed the endpoint.
@@ -144,7 +143,7 @@ pub(crate) struct Registry<C> {
     panicked: u64,
     /// Bytes of memory that sockets hold to receive into.
     receive_memory: u64,
-    /// The further addresses that its connections announce.
+    /// The further addresses that the endpoint's connections announce.
     pub(crate) announced: Arc<[ServerAddress]>,
 }
 
@@ -175,7 +174,7 @@ impl<C> Registry<C> {
         self.open
     }
 
-    /// Handles what a connection tells its endpoint.
+    /// Handles a message of a connection to its endpoint.
     pub(crate) fn handle_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
         if event.is_drained() {
             self.remove(handle);
@@ -191,13 +190,13 @@ impl<C> Registry<C> {
         }
     }
 
-    /// Drops a connection that must not run any more.
+    /// Drops a connection after a panic in its code.
     pub(crate) fn on_panic(&mut self, handle: ConnectionHandle, connection: &C) {
         self.panicked += 1;
         self.forget(handle, connection);
     }
 
-    /// An attempt panicked while it was accepted. The core's endpoint forgets it on its own.
+    /// An attempt panicked while a task accepted the attempt. The core's endpoint forgets the attempt on its own.
     pub(crate) fn on_panicked_start(&mut self) {
         self.panicked += 1;
     }
@@ -207,7 +206,7 @@ impl<C> Registry<C> {
         self.panicked
     }
 
-    /// A socket holds so many bytes of memory to receive into, instead of what it held before.
+    /// A socket holds `held` bytes of memory to receive into, instead of the `before` bytes of its last report.
     pub(crate) fn set_receive_memory(&mut self, before: u64, held: u64) {
         self.receive_memory = self.receive_memory - before + held;
         self.core.set_buffer_memory(self.receive_memory);
@@ -227,12 +226,12 @@ impl<C> Registry<C> {
         }
     }
 
-    /// A connection is being accepted: the endpoint is not idle before [`Self::end_start`].
+    /// A connection starts: the endpoint is not idle before [`Self::end_start`].
     pub(crate) fn begin_start(&mut self) {
         self.starting += 1;
     }
 
-    /// Ends what [`Self::begin_start`] began: the connection is in the list now, or it failed.
+    /// Ends the start that [`Self::begin_start`] began: the connection is in the list now, or the start failed.
     pub(crate) fn end_start(&mut self) {
         self.starting -= 1;
         self.became_idle = self.is_idle();
@@ -243,7 +242,7 @@ impl<C> Registry<C> {
         self.open == 0 && self.starting == 0
     }
 
-    /// Accepts no further attempts, and refuses those that wait: returns what to send.
+    /// Accepts no further attempts, and refuses waiting attempts: returns the answers to send.
     pub(crate) fn close(&mut self, error_code: VarInt, reason: Bytes) -> Vec<(Transmit, Vec<u8>)> {
         self.closed = Some((error_code, reason));
         self.core.set_server_config(None);
@@ -261,8 +260,8 @@ impl<C> Registry<C> {
         self.closed.as_ref()
     }
 
-    /// Keeps an attempt for the application. If no application is left to take it, the attempt is
-    /// refused, and `response` holds the answer.
+    /// Keeps an attempt for the application. Without an application to take the attempt, refuses the attempt, and
+    /// `response` holds the answer.
     pub(crate) fn on_attempt(
         &mut self,
         now: Instant,
@@ -284,8 +283,8 @@ impl<C> Registry<C> {
         self.core.set_lag(lag.unwrap_or_default());
     }
 
-    /// A socket has read a batch. `was_unread` and `is_unread` say whether it had, and has, more to
-    /// read at once.
+    /// A socket has read a batch. `was_unread` and `is_unread` say whether more datagrams waited before the batch, and
+    /// wait after the batch.
     pub(crate) fn on_batch(&mut self, was_unread: bool, is_unread: bool) {
         self.unread = self.unread + usize::from(is_unread) - usize::from(was_unread);
         self.batches = self.batches.saturating_add(1);
@@ -319,8 +318,8 @@ impl<C> Registry<C> {
     }
 }
 
-/// Exclusive access to an endpoint's connections. When dropped, it notifies those who wait for the
-/// last connection to end.
+/// Exclusive access to an endpoint's connections. The drop notifies the tasks that wait for the end of the last
+/// connection.
 pub(crate) struct LockedRegistry<'a, C> {
     guard: MutexGuard<'a, Registry<C>>,
     endpoint: &'a EndpointState<C>,
@@ -368,7 +367,7 @@ mod tests {
 
     type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-    /// The first datagram of another client each time.
+    /// The first datagram of a new client each time.
     fn first_datagram(
         client: &mut mpquic_core::Endpoint,
         now: std::time::Instant,
@@ -394,12 +393,12 @@ mod tests {
         mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32])
     }
 
-    /// Without connections.
+    /// The state of an endpoint without connections.
     fn state(core: mpquic_core::Endpoint) -> EndpointState<()> {
         EndpointState::new(core, None, 0, Arc::new(TokioRuntime))
     }
 
-    /// Sockets that are always read from do not keep attempts out for ever.
+    /// Sockets with endless datagrams do not keep attempts out for ever.
     #[test]
     fn attempts_have_a_turn_after_sixteen_batches() -> TestResult {
         let state = state(endpoint(None, 1));
@@ -421,7 +420,7 @@ mod tests {
         Ok(())
     }
 
-    /// While the application takes nothing for minutes, old attempts make room for new ones.
+    /// While the application takes no attempt for minutes, old attempts make room for new attempts.
     #[test]
     fn attempts_nobody_takes_are_bounded() -> TestResult {
         const MOST: usize = 5;
@@ -447,11 +446,11 @@ mod tests {
             now += Duration::from_secs(1);
         }
         assert!(arrived > 5 * MOST, "{arrived} came");
-        // The remaining attempts have clients that may still wait.
+        // The clients of the remaining attempts may still wait.
         assert!(registry.next_attempt().is_some());
         assert_eq!(registry.attempts.len(), MOST - 1);
-        // After a while they are forgotten too; the core notices with the next client, even a
-        // dropped one.
+        // After a while the core forgets the remaining attempts too; the core notices with the next client, even if the
+        // client's datagram is dropped.
         now += Duration::from_secs(300);
         let mut stray = first_datagram(&mut client, now).ok_or("no datagram")?;
         stray.truncate(100);
@@ -462,12 +461,12 @@ mod tests {
         Ok(())
     }
 
-    /// The core learns from this how far the driver lags behind.
+    /// The core learns from the wait of the oldest attempt how far the driver lags behind.
     #[test]
     fn the_core_is_told_how_long_the_oldest_attempt_waits() -> TestResult {
         let lag = Duration::from_millis(500);
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
-        // Two waiting attempts change nothing else.
+        // The server asks clients for proofs only from the third attempt on.
         let server = config
             .max_attempt_lag(lag)
             .retry_attempt_lag(lag)
@@ -490,11 +489,11 @@ mod tests {
             Some(registry.core.stats().dropped_at_max_lag)
         };
         let tick = Duration::from_millis(1);
-        // The third comes when the first has waited for nearly so long, and is asked for a proof; the fourth is too late.
+        // The third attempt comes after nearly `lag`, and is asked for a proof; the fourth attempt is too late.
         for (at, dropped) in [(Duration::ZERO, 0), (tick, 0), (lag - tick, 0), (lag, 1)] {
             assert_eq!(arrive(&mut registry, start + at), Some(dropped), "{at:?}");
         }
-        // The second has not waited for so long.
+        // The second attempt has waited for less than `lag`.
         drop(registry.next_attempt());
         assert_eq!(arrive(&mut registry, start + lag), Some(1));
         Ok(())

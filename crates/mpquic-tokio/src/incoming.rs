@@ -15,8 +15,7 @@ use crate::connection::Connection;
 use crate::connection_state::SharedEndpoint;
 use crate::start;
 
-/// A client that wants to connect. Await it to accept, or decide with one of its methods. Dropping
-/// it refuses the client.
+/// A client that wants to connect. Await the value to accept, or decide with a method. The drop refuses the client.
 #[derive(Debug)]
 #[must_use = "dropping it refuses the connection"]
 pub struct Incoming(Option<Box<Undecided>>);
@@ -27,7 +26,7 @@ struct Undecided {
     endpoint: Arc<SharedEndpoint>,
 }
 
-/// The client's address is validated already, so another Retry would be pointless.
+/// The client's address is validated already, so a second Retry would be pointless.
 #[derive(Debug, thiserror::Error)]
 #[error("the client's address is validated already")]
 pub struct RetryError(Box<Incoming>);
@@ -45,7 +44,7 @@ pub enum AcceptWithError {
 }
 
 impl RetryError {
-    /// Gives the connection attempt back, to be decided otherwise.
+    /// Gives the connection attempt back for another decision.
     pub fn into_incoming(self) -> Incoming {
         *self.0
     }
@@ -56,13 +55,12 @@ impl Incoming {
         Self(Some(Box::new(Undecided { core, endpoint })))
     }
 
-    /// Accepts, with the configuration that was in force when the client came. This computes the
-    /// first TLS messages of the server, which includes a signature. Must be called within a tokio
-    /// runtime.
+    /// Accepts, with the configuration that was in force when the client came. The call computes the first TLS messages
+    /// of the server, which includes a signature. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// If no connection can be started. Errors of the handshake come from [`Connecting`].
+    /// If no connection can start. [`Connecting`] returns errors of the handshake.
     pub fn accept(mut self) -> Result<Connecting, ConnectionError> {
         let Some(undecided) = self.0.take() else {
             return Err(ConnectionError::LocallyClosed);
@@ -71,13 +69,13 @@ impl Incoming {
         Ok(Connecting::new(connection))
     }
 
-    /// Like [`Self::accept`], with another configuration. Preferred addresses in it are announced
-    /// but not bound by the endpoint.
+    /// Like [`Self::accept`], with another configuration. The server announces preferred addresses of the
+    /// configuration, but the endpoint does not bind them.
     ///
     /// # Errors
     ///
-    /// [`AcceptWithError::Option`] if the configuration is not valid; the client is refused then.
-    /// Otherwise those of [`Self::accept`].
+    /// [`AcceptWithError::Option`] if the configuration is not valid; the client is refused then. Otherwise errors of
+    /// [`Self::accept`].
     pub fn accept_with(mut self, config: ServerConfig) -> Result<Connecting, AcceptWithError> {
         let config = config.checked()?;
         if let Some(undecided) = &mut self.0 {
@@ -91,8 +89,8 @@ impl Incoming {
         drop(self);
     }
 
-    /// Sends a Retry packet: the client has to try again with a token, which proves that it
-    /// receives at its address.
+    /// Sends a Retry packet: the client has to try again with a token, which proves that the client receives at its
+    /// address.
     ///
     /// # Errors
     ///
@@ -130,8 +128,8 @@ impl Incoming {
         self.four_tuple().map(|tuple| tuple.remote)
     }
 
-    /// Our IP address to which the client sent; `None` if the socket is bound to all addresses and
-    /// the system does not report the used one.
+    /// Our IP address to which the client sent; `None` if the socket is bound to all addresses and the system does not
+    /// report the destination of datagrams.
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.four_tuple()?.local.ip();
         Some(local).filter(|ip| !ip.is_unspecified())
@@ -143,7 +141,7 @@ impl Incoming {
         undecided.map(|undecided| undecided.core.original_destination())
     }
 
-    /// True unless the client has answered a [`Self::retry`] already.
+    /// True unless the client has already answered a Retry packet.
     pub fn may_retry(&self) -> bool {
         let undecided = self.0.as_ref();
         undecided.is_some_and(|undecided| undecided.core.may_retry())

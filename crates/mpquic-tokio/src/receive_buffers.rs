@@ -1,12 +1,12 @@
 //! [`ReceiveBuffers`]: the memory that a socket receives into.
 //!
-//! Each lane owns a slab of memory. A received message is split off the front of the slab,
-//! decrypted in place and handed out as `Bytes` slices. The slab is reused once all slices are
-//! dropped. Short messages are copied to another slab, so that a few bytes neither use up a lane
-//! nor keep much memory. With enough slabs, nothing is allocated.
+//! Each lane owns a slab of memory. A received message is split off the front of the slab, decrypted in place and
+//! handed out as `Bytes` slices. The lane reuses the slab after the drop of all slices. Short messages are copied to
+//! another slab, so that a few bytes neither use up a lane nor keep much memory. With enough slabs, receiving allocates
+//! no memory.
 //!
-//! A single byte that nobody reads keeps a whole slab. So connections count the slabs that they
-//! received from, in [`SlabsSeen`], and copy what has waited for too long.
+//! A single unread byte keeps a whole slab. So a connection counts in [`SlabsSeen`] the slabs of its messages, and
+//! copies data that has waited for too long.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::BytesMut;
 use quinn_udp::RecvMeta;
 
-/// Bytes that one call to the kernel may fill in a lane: the largest UDP payload, coalesced or not.
+/// Bytes that a call to the kernel may fill in a lane: the largest UDP payload, coalesced or not.
 const MESSAGE: usize = 1 << 16;
 /// Size of a lane's slab, in bytes. Small enough to stay in a CPU cache, large enough to waste
 /// little at its end.
 const LANE_SLAB: usize = 2 * MESSAGE;
 /// Size of a slab for short messages, in bytes.
 const SHORT_SLAB: usize = 1 << 16;
-/// Messages up to this length, in bytes, are copied: that costs less than the used part of a slab.
+/// Messages up to this length, in bytes, are copied: a copy costs less than the used part of a slab.
 const SHORT: usize = 4096;
 /// The most messages taken from the kernel in one call.
 const MAX_LANES: usize = 8;
-/// A connection copies waiting data after it has received from this number of slabs, 1 to 2 MiB of
-/// full datagrams; data read earlier is never copied. So the connection keeps at most twice this
-/// number of slabs, and those in use.
+/// A connection copies waiting data after messages in this number of slabs, 1 to 2 MiB of full datagrams; data that the
+/// application reads earlier is never copied. So the connection keeps at most twice this number of slabs, and the slabs
+/// in use.
 const SLABS_BETWEEN_COPIES: usize = 16;
-/// The most slabs kept for later while slices of them are still in use.
+/// The most slabs kept for later while their slices are still in use.
 const MAX_RETIRED: usize = 64;
 /// Number of slabs checked from each end to find a free one.
 const LOOK_AT: usize = 4;
@@ -46,14 +46,14 @@ impl SlabId {
     }
 }
 
-/// The slabs that a connection received from lately.
+/// The latest slabs with messages of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct SlabsSeen {
     last: Option<SlabId>,
-    /// The last ones, each once, in a ring.
+    /// The latest slabs, each once, in a ring.
     ring: [Option<SlabId>; SLABS_BETWEEN_COPIES],
     next: usize,
-    /// How many were new since the last copies.
+    /// The number of new slabs after the last copies.
     new: usize,
 }
 
@@ -89,7 +89,7 @@ impl SlabsSeen {
     }
 }
 
-/// A slab, or the rest of one.
+/// A slab, or the rest of a slab.
 #[derive(Debug)]
 struct Slab {
     memory: BytesMut,
@@ -105,14 +105,14 @@ impl Slab {
     }
 }
 
-/// Buffers for `recvmmsg`: one message per lane. Starts with one lane, and gets more when all are
-/// filled.
+/// Buffers for `recvmmsg`: one message per lane. Starts with a single lane, and adds a lane when a call fills all
+/// lanes.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffers {
     lanes: Vec<Slab>,
     meta: Vec<RecvMeta>,
     retired: Retired,
-    /// Where short messages go.
+    /// The slab of short messages.
     short: Slab,
     retired_short: Retired,
 }
@@ -144,7 +144,7 @@ impl ReceiveBuffers {
                 let used = std::mem::replace(lane, self.retired.empty());
                 self.retired.push(used);
             }
-            // Only the part that the message needs is zeroed, just before receiving.
+            // Zeroes only the part that the message needs, just before receiving.
             if lane.memory.len() < MESSAGE {
                 lane.memory.resize(MESSAGE, 0);
             }
@@ -184,7 +184,7 @@ impl ReceiveBuffers {
         self.lanes.len()
     }
 
-    /// Bytes of the slabs that are filled now, or kept for later.
+    /// Bytes of the slabs that the lanes fill now, or that wait for reuse.
     pub(crate) fn held(&self) -> u64 {
         let short = self.short.memory.capacity();
         let lanes = self.lanes.len() * LANE_SLAB;
@@ -221,7 +221,7 @@ impl Retired {
         self.slabs.len() * self.size
     }
 
-    /// Keeps what is left of a slab.
+    /// Keeps the rest of a slab.
     fn push(&mut self, mut used: Slab) {
         used.memory.clear();
         self.slabs.push_back(used.memory);
@@ -233,8 +233,8 @@ impl Retired {
     /// Returns a slab whose slices are all dropped.
     fn reclaim(&mut self) -> Option<BytesMut> {
         let (slabs, size) = (&mut self.slabs, self.size);
-        // The newest ones are still in the cache, and the oldest ones are the first to be free. Slow
-        // readers may keep those in between.
+        // The newest slabs are still in the cache, and the oldest slabs become free first. Slow readers may keep the
+        // slabs between them.
         let newest = (0..slabs.len()).rev().take(LOOK_AT);
         let oldest = 0..slabs.len().min(LOOK_AT);
         for index in newest.chain(oldest) {
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(memory.len(), MESSAGE - 16_000);
             assert_eq!(memory.capacity(), LANE_SLAB - count * 16_000);
         }
-        // All messages share a slab, which is used until it has no room for another message.
+        // All messages share the slab until the slab has no room for another message.
         assert!(addresses.is_sorted_by(|a, b| a + 16_000 == *b));
         deliver(&mut lanes, 16_000);
         assert_eq!(lanes.lanes[0].memory.capacity(), LANE_SLAB - 5 * 16_000);
@@ -332,7 +332,7 @@ mod tests {
         let most = lanes.lanes.len() + MAX_RETIRED;
         assert_eq!(lanes.held(), (most * LANE_SLAB) as u64);
         kept.clear();
-        // Free slabs are used before new ones.
+        // The lanes take free slabs before new slabs.
         let held = lanes.held();
         for _ in 0..1000 {
             deliver(&mut lanes, 60_000);
@@ -422,7 +422,7 @@ mod tests {
     fn copies_are_due_after_some_slabs_and_not_after_many_datagrams() {
         let mut seen = SlabsSeen::default();
         let slabs: Vec<_> = (0..SLABS_BETWEEN_COPIES).map(|_| SlabId::new()).collect();
-        // Those of several sockets take turns.
+        // The slabs of several sockets take turns.
         for _ in 0..1000 {
             for slab in slabs.iter().skip(1) {
                 seen.on_received(*slab);

@@ -14,7 +14,7 @@ use crate::connection_ref::ConnectionRef;
 
 /// The receiving half of a stream.
 ///
-/// Dropping it before its end asks the peer to stop sending, with code 0.
+/// A drop before the end of the stream asks the peer to stop sending, with code 0.
 ///
 /// # Examples
 ///
@@ -37,7 +37,7 @@ pub struct RecvStream {
     id: StreamId,
     /// Opened as 0-RTT, before the server's answer to 0-RTT.
     as_zero_rtt: bool,
-    /// True if the peer may have sent this stream as 0-RTT.
+    /// True if the stream's data may be 0-RTT of the peer.
     is_0rtt: bool,
     end: Option<End>,
 }
@@ -48,7 +48,7 @@ enum End {
     /// All bytes were read.
     Finished,
     Reset(VarInt),
-    /// We asked the peer to stop.
+    /// The application asked the peer to stop.
     Stopped,
 }
 
@@ -68,7 +68,7 @@ pub enum ReadError {
     /// Ordered reads are impossible after an unordered one.
     #[error("ordered read after an unordered one")]
     IllegalOrderedRead,
-    /// The stream was opened as 0-RTT, which the server rejected: open another one.
+    /// The stream was opened as 0-RTT, which the server rejected: open a new stream.
     #[error("0-RTT rejected")]
     ZeroRttRejected,
 }
@@ -140,8 +140,8 @@ impl RecvStream {
         }
     }
 
-    /// True if the stream was opened before the end of the handshake. On a server, its data may be
-    /// a replay of an earlier connection: do only work that is safe to repeat.
+    /// True if the application opened or accepted the stream before the end of the handshake. On a server, such data
+    /// may be a replay of an earlier connection: do only work that is safe to repeat.
     pub fn is_0rtt(&self) -> bool {
         self.is_0rtt
     }
@@ -151,8 +151,8 @@ impl RecvStream {
         self.id
     }
 
-    /// Reads the next bytes in order into `buf`, as many as available, and returns their number;
-    /// `None` at the end. Waits while none are available. Cancel-safe.
+    /// Reads the next bytes in order into `buf`, as many as available, and returns their number; `None` at the end.
+    /// Waits while no byte is available. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl RecvStream {
     ///
     /// # Errors
     ///
-    /// If the stream ends too early, and those of [`Self::read`].
+    /// If the stream ends too early, and errors of [`Self::read`].
     pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), ReadExactError> {
         let mut filled = 0;
         while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -182,9 +182,8 @@ impl RecvStream {
         Ok(())
     }
 
-    /// Reads the next piece of at most `max_length` bytes without copying it; `None` at the end.
-    /// With `ordered` false, pieces come as they arrive, and ordered reads are impossible from then
-    /// on. Cancel-safe.
+    /// Reads the next piece of at most `max_length` bytes without a copy; `None` at the end. With `ordered` false,
+    /// pieces come in the order of arrival, and ordered reads are impossible from then on. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -197,8 +196,8 @@ impl RecvStream {
         poll_fn(|cx| self.poll_read_chunk(cx, max_length, ordered)).await
     }
 
-    /// Fills `chunks` with the next pieces in order, without copying, and returns their number;
-    /// `None` at the end. Waits only while no piece is available. Cancel-safe.
+    /// Fills `chunks` with the next pieces in order, without a copy, and returns their number; `None` at the end. Waits
+    /// only while no piece is available. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -227,7 +226,7 @@ impl RecvStream {
         Ok(data.into())
     }
 
-    /// Asks the peer to stop sending. Data that still arrives is dropped.
+    /// Asks the peer to stop sending. Later data is dropped on arrival.
     ///
     /// # Errors
     ///
@@ -238,16 +237,16 @@ impl RecvStream {
             return Ok(());
         }
         engine.core.recv_stream(self.id).stop(error_code)?;
-        // No later event of the stream would remove it.
+        // A stopped stream has no later event that would remove its waker.
         engine.readers.remove(&self.id);
         self.end = Some(End::Stopped);
         engine.wake_task();
         Ok(())
     }
 
-    /// Waits until the peer resets the stream, and returns its code. Returns `None` once no reset
-    /// can come, because all data has arrived or the stream was stopped. Received data can still be
-    /// read afterwards. Cancel-safe.
+    /// Waits until the peer resets the stream, and returns the peer's code. Returns `None` once no reset can come,
+    /// because all data has arrived or the application stopped the stream. Received data stays readable afterwards.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
@@ -288,7 +287,7 @@ impl RecvStream {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::read_chunk`].
+    /// Errors of [`Self::read_chunk`].
     pub fn poll_read_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -306,12 +305,12 @@ impl RecvStream {
         Poll::Ready(Ok(result))
     }
 
-    /// Like [`Self::read_chunks`], for hand-written futures. An end that follows the last piece is seen at
-    /// once: the next call has nothing to look up then.
+    /// Like [`Self::read_chunks`], for hand-written futures. Notices an end right behind the last piece at once: then
+    /// the next call does not lock the connection.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::read_chunks`].
+    /// Errors of [`Self::read_chunks`].
     pub fn poll_read_chunks(
         &mut self,
         cx: &mut Context<'_>,
@@ -342,7 +341,7 @@ impl RecvStream {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::read`].
+    /// Errors of [`Self::read`].
     pub fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -362,8 +361,7 @@ impl RecvStream {
         })
     }
 
-    /// Calls `read` until it has enough, or until no more data is available. Ready if anything was
-    /// read.
+    /// Calls `read` until the reader has enough, or no data is left. Ready after at least one piece.
     fn poll_pieces(
         &mut self,
         cx: &mut Context<'_>,
@@ -392,7 +390,7 @@ impl RecvStream {
                     break None;
                 }
                 Err(ReadStreamError::Reset(code)) if any => {
-                    // The connection reports the reset once: return it after the data.
+                    // The connection reports a reset only once, so the reader returns the reset after the data.
                     self.end = Some(End::Reset(code));
                     break None;
                 }

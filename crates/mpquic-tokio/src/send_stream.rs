@@ -16,13 +16,13 @@ use tokio::io::AsyncWrite;
 
 use crate::connection_ref::ConnectionRef;
 
-/// The most bytes copied while the connection is locked once.
+/// The most bytes that a write copies while it holds the connection's lock.
 const MAX_COPY: usize = 256 << 10;
 
 /// The sending half of a stream.
 ///
-/// Dropping it finishes the stream, unless it was finished or reset before: the bytes written so
-/// far are delivered while the connection lives.
+/// A drop finishes the stream, unless the application has finished or reset the stream: the written bytes still arrive
+/// while the connection lives.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ pub struct SendStream {
     id: StreamId,
     /// Opened as 0-RTT, before the server's answer to 0-RTT.
     as_zero_rtt: bool,
-    /// Finished or reset: dropping has no effect.
+    /// Finished or reset: the drop has no effect.
     finished: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum WriteError {
     /// The stream was finished or reset before, by the application or at its deadline.
     #[error("closed stream")]
     ClosedStream,
-    /// The stream was opened as 0-RTT, which the server rejected: open another one.
+    /// The stream was opened as 0-RTT, which the server rejected: open a new stream.
     #[error("0-RTT rejected")]
     ZeroRttRejected,
 }
@@ -119,9 +119,8 @@ impl SendStream {
         self.id
     }
 
-    /// Waits until something can be written, and returns how many bytes: for data that is costly to
-    /// make or to hold before it can be sent. Other streams of the connection may use the send buffer
-    /// up meanwhile. Cancel-safe.
+    /// Waits for room to write, and returns the number of bytes: for data that is costly to make or to hold early.
+    /// Other streams of the connection may use the send buffer up meanwhile. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -130,8 +129,8 @@ impl SendStream {
         poll_fn(|cx| self.poll_with(cx, |stream| Ok((stream.room()?, 0)))).await
     }
 
-    /// Writes as many bytes as send buffer and flow control allow, at least one, and returns their
-    /// number. Waits while they allow none. Cancel-safe.
+    /// Writes as many bytes as send buffer and flow control allow, at least one, and returns their number. Waits while
+    /// the stream has no room. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -140,7 +139,7 @@ impl SendStream {
         poll_fn(|cx| self.poll_write(cx, data)).await
     }
 
-    /// Writes all of `data`. Not cancel-safe: a part may have been written.
+    /// Writes all of `data`. Not cancel-safe: a dropped future may have written a part.
     ///
     /// # Errors
     ///
@@ -153,7 +152,7 @@ impl SendStream {
         Ok(())
     }
 
-    /// Writes all of `chunk` without copying it. Not cancel-safe.
+    /// Writes all of `chunk` without a copy. Not cancel-safe.
     ///
     /// # Errors
     ///
@@ -162,8 +161,8 @@ impl SendStream {
         self.write_all_chunks(&mut [chunk]).await
     }
 
-    /// Writes as many chunks as send buffer and flow control allow, without copying them. Waits
-    /// while they allow none. A partly written chunk keeps its rest. Cancel-safe.
+    /// Writes as many chunks as send buffer and flow control allow, without a copy. Waits while the stream has no room.
+    /// A partly written chunk keeps its rest. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -175,7 +174,7 @@ impl SendStream {
         poll_fn(|cx| self.poll_write_chunks(cx, chunks)).await
     }
 
-    /// Writes all chunks without copying them. Not cancel-safe.
+    /// Writes all chunks without a copy. Not cancel-safe.
     ///
     /// # Errors
     ///
@@ -205,8 +204,8 @@ impl SendStream {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        // Copied in pieces, so that the lock is held briefly and the next bytes to send are still
-        // in the cache.
+        // A write copies in pieces: each piece holds the lock briefly, and the next bytes to send are still in the
+        // cache.
         let data = data.get(..MAX_COPY).unwrap_or(data);
         self.poll_with(cx, |stream| {
             let written = stream.write(data)?;
@@ -230,10 +229,9 @@ impl SendStream {
         })
     }
 
-    /// Writes from the front of `buf` and advances it, as far as send buffer and flow control
-    /// allow, for hand-written futures. Pieces that `buf` hands out as [`Bytes`] are not copied.
-    /// Returns the number of bytes, at least one unless `buf` is empty; with several pieces in
-    /// `buf`, at most its first piece.
+    /// Writes from the front of `buf` and advances `buf`, as far as send buffer and flow control allow, for
+    /// hand-written futures. Copies no piece that `buf` hands out as [`Bytes`]. Returns the number of bytes, at least
+    /// one unless `buf` is empty; with several pieces in `buf`, at most its first piece.
     ///
     /// # Errors
     ///
@@ -255,10 +253,10 @@ impl SendStream {
         })
     }
 
-    /// Copies from the front of `buf` and advances it, as far as send buffer and flow control allow, for
-    /// hand-written futures. Takes all pieces of `buf` at once, short ones too, and so costs less than
-    /// [`Self::poll_write`] for each; what `buf` can hand out as [`Bytes`] is cheaper to write with
-    /// [`Self::poll_write_buf`]. Returns the number of bytes, at least one unless `buf` is empty.
+    /// Copies from the front of `buf` and advances `buf`, as far as send buffer and flow control allow, for
+    /// hand-written futures. Takes all pieces of `buf` at once, short pieces too, and costs less than a
+    /// [`Self::poll_write`] for each piece. For pieces that `buf` can hand out as [`Bytes`], [`Self::poll_write_buf`]
+    /// is cheaper. Returns the number of bytes, at least one unless `buf` is empty.
     ///
     /// # Errors
     ///
@@ -307,7 +305,7 @@ impl SendStream {
         })
     }
 
-    /// Calls `write`, which returns its result and the number of bytes it accepted.
+    /// Calls `write`, which returns its result and the number of accepted bytes.
     fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -318,7 +316,7 @@ impl SendStream {
         poll_write_with(&self.connection, self.id, self.as_zero_rtt, cx, write)
     }
 
-    /// Ends the stream after the bytes written so far. Does not wait: see [`Self::stopped`].
+    /// Ends the stream after the bytes written so far, without waiting for the peer: see [`Self::stopped`].
     ///
     /// # Errors
     ///
@@ -335,7 +333,7 @@ impl SendStream {
                 Ok(())
             }
             Err(FinishError::ClosedStream) => Err(ClosedStream::default()),
-            // Not an error: the peer does not want the bytes, so they need not be sent.
+            // Not an error: the peer refuses the bytes, so the stream need not send them.
             Err(FinishError::Stopped(_)) => Ok(()),
         }
     }
@@ -355,13 +353,13 @@ impl SendStream {
         Ok(())
     }
 
-    /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which must have
-    /// been written. It can be called again with a smaller size, but the first code stays. Not
-    /// every peer supports it (draft-ietf-quic-reliable-stream-reset-11).
+    /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which the application must have
+    /// written. A further call can lower the size, but the first code stays. Not every peer supports such a reset
+    /// (draft-ietf-quic-reliable-stream-reset-11).
     ///
     /// # Errors
     ///
-    /// If the peer does not support it, fewer bytes were written, or the stream is closed.
+    /// If the peer does not support such a reset, the application wrote fewer bytes, or the stream is closed.
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
         let mut engine = self.connection.lock();
         if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
@@ -382,10 +380,9 @@ impl SendStream {
         self.with_open(|mut stream| stream.set_priority(priority))
     }
 
-    /// Whether the stream is interleaved with equally urgent ones; true by default. With `false`,
-    /// it is sent in order: after all such streams with lower IDs. Together these streams take one
-    /// turn among the interleaved ones. Data that is useless in parts arrives sooner on average in
-    /// order (RFC 9218 section 4.2).
+    /// Whether the stream takes turns with equally urgent streams; true by default. With `false`, the stream leaves in
+    /// order: after every such stream with a lower ID. Together the streams in order take one turn among the
+    /// interleaved streams. Data without use in parts arrives sooner on average in order (RFC 9218 section 4.2).
     ///
     /// # Errors
     ///
@@ -394,7 +391,7 @@ impl SendStream {
         self.with_open(|mut stream| stream.set_incremental(is_incremental))
     }
 
-    /// Whether the stream takes turns with others that are equally urgent.
+    /// Whether the stream takes turns with equally urgent streams.
     ///
     /// # Errors
     ///
@@ -403,8 +400,8 @@ impl SendStream {
         self.with_open(|stream| stream.incremental())
     }
 
-    /// Announces the total length of the stream. Schedulers that consider sizes then know it before
-    /// [`Self::finish`]; the peer does not learn it, and a wrong number costs speed at most.
+    /// Announces the total length of the stream. Schedulers that consider sizes then know the length before
+    /// [`Self::finish`]. The announcement stays local, and a wrong number costs speed at most.
     ///
     /// # Errors
     ///
@@ -422,9 +419,8 @@ impl SendStream {
         self.with_open(|stream| stream.priority())
     }
 
-    /// Binds the stream to a path: its later bytes travel only there, even if the path is a backup.
-    /// The stream waits while the path is suspect and others are not. `None`, or the end of the
-    /// path, gives the choice back to the scheduler.
+    /// Binds the stream to a path: its later bytes travel only there, even on a backup path. The stream waits while its
+    /// path is suspect and another path works. `None`, or the end of the path, gives the choice back to the scheduler.
     ///
     /// # Errors
     ///
@@ -441,10 +437,10 @@ impl SendStream {
             .unwrap_or(Err(BindStreamError::ClosedStream))
     }
 
-    /// Sends all later bytes a second time, on the fastest other path that may carry data, as far
-    /// as [`TransportOptions::max_redundancy`](crate::TransportOptions::max_redundancy) allows. The
-    /// reader then does not notice a failure or loss on one of the two paths.
-    /// [`ConnectionStats`](crate::ConnectionStats) counts copies sent and refused.
+    /// Sends all later bytes a second time, on the fastest other path that may carry data, as far as
+    /// [`TransportOptions::max_redundancy`](crate::TransportOptions::max_redundancy) allows. The reader then does not
+    /// notice a failure or loss on one of the two paths. [`ConnectionStats`](crate::ConnectionStats) counts copies sent
+    /// and refused.
     ///
     /// # Errors
     ///
@@ -457,11 +453,11 @@ impl SendStream {
             .unwrap_or_else(|| Err(ClosedStream::default()))
     }
 
-    /// From `deadline` on, no byte of the stream is sent. If data is missing then (the stream is
-    /// not finished, or bytes wait) or is lost later, the stream is reset with `error_code`: writes
-    /// fail with [`WriteError::ClosedStream`], [`Self::stopped`] with [`StoppedError::Expired`],
-    /// and [`ConnectionStats::streams_expired`](crate::ConnectionStats::streams_expired) counts the
-    /// stream. Replaces an earlier deadline.
+    /// From `deadline` on, no byte of the stream leaves. If data is missing then (the stream is not finished, or bytes
+    /// wait) or gets lost later, the stream is reset with `error_code`. After the reset, writes fail with
+    /// [`WriteError::ClosedStream`], [`Self::stopped`] with [`StoppedError::Expired`], and
+    /// [`ConnectionStats::streams_expired`](crate::ConnectionStats::streams_expired) counts the stream. A later call
+    /// replaces the deadline.
     ///
     /// # Errors
     ///
@@ -492,20 +488,20 @@ impl SendStream {
             .unwrap_or_else(|| Err(ClosedStream::default()))
     }
 
-    /// Changes how the stream is sent; `None` if 0-RTT was rejected for it, or the connection has
-    /// ended.
+    /// Changes how the connection sends the stream; `None` if the server rejected its 0-RTT, or the connection is
+    /// broken.
     fn choose<T>(&self, change: impl FnOnce(&mut mpquic_core::Connection) -> T) -> Option<T> {
         let mut engine = self.connection.lock();
         if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
             return None;
         }
         let result = change(&mut engine.core);
-        // What waited may leave now, and a deadline needs a timer.
+        // Waiting data may leave now, and a deadline needs a timer.
         engine.wake_task();
         Some(result)
     }
 
-    /// Looks at the stream, or changes what waits for nothing.
+    /// Reads a property of the stream, or changes a property without effect on waiting data.
     fn with_open<T>(
         &self,
         act: impl FnOnce(mpquic_core::SendStream<'_>) -> Result<T, ClosedStream>,
@@ -517,20 +513,20 @@ impl SendStream {
         act(engine.core.send_stream(self.id))
     }
 
-    /// Waits until the peer asks us to stop sending, and returns its code. Returns `None` once the
-    /// peer has acknowledged a finished stream, or the reset of a reset one. Cancel-safe.
+    /// Waits until the peer asks us to stop sending, and returns the peer's code. Returns `None` once the peer has
+    /// acknowledged every byte of a finished stream, or the reset of a reset stream. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the connection ended before, the server rejected the stream together with 0-RTT, or the
-    /// stream is reset at its deadline meanwhile.
+    /// If the connection ended before, the server rejected the stream together with 0-RTT, or the deadline resets the
+    /// stream meanwhile.
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
         poll_fn(|cx| poll_stopped(&self.connection, self.id, self.as_zero_rtt, cx)).await
     }
 }
 
-/// Writes to a stream, opened as 0-RTT or not, once something can be written. `write` returns its
-/// result and the number of bytes it wrote.
+/// Writes to a stream, opened as 0-RTT or not, once the stream has room. `write` returns its result and the number of
+/// written bytes.
 pub(crate) fn poll_write_with<T>(
     connection: &ConnectionRef,
     id: StreamId,
@@ -564,7 +560,7 @@ pub(crate) fn poll_write_with<T>(
     }
 }
 
-/// Whether the peer asked us to stop sending a stream, opened as 0-RTT or not, or has all of it.
+/// Whether the peer asked us to stop sending a stream, opened as 0-RTT or not, or has all its bytes.
 pub(crate) fn poll_stopped(
     connection: &ConnectionRef,
     id: StreamId,
@@ -609,7 +605,7 @@ impl Drop for SendStream {
         match engine.core.send_stream(self.id).finish() {
             Ok(()) => engine.wake_task(),
             Err(FinishError::Stopped(code)) => {
-                // The peer does not want the rest; a reset lets both sides forget the stream.
+                // The peer refuses the rest; a reset lets both sides forget the stream.
                 if engine.core.send_stream(self.id).reset(code).is_ok() {
                     engine.wake_task();
                 }

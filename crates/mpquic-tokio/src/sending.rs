@@ -14,52 +14,50 @@ use smallvec::SmallVec;
 use crate::socket::{Sent, Socket};
 use crate::sockets::Sockets;
 
-/// Largest payload of a UDP datagram over IPv4, which also limits a train of datagrams handed to
-/// the kernel in one call.
+/// Largest payload of a UDP datagram over IPv4, which also limits a train of datagrams for a single call to the kernel.
 const MAX_TRAIN: usize = 65_507;
-/// Trains of datagrams sent before the connection is unlocked for others.
+/// The most trains before the connection's lock is free for other tasks.
 const MAX_TRAINS: usize = 16;
-/// Trains are sent once they have this number of bytes. Several short trains are sent together, so
-/// that kernel and driver alternate less often in the CPU's caches, and the receiver finds more
-/// work at each wake-up.
+/// A batch of trains leaves at this number of bytes. With several short trains in a batch, kernel and driver alternate
+/// less often in the CPU's caches, and the receiver finds more work at each wake-up.
 const MAX_BATCH: usize = 1 << 17;
-/// Trains kept for a socket with a full buffer. Further trains are dropped, like in a full queue of
-/// the network.
+/// The most trains that wait for a socket with a full buffer. Further trains are lost, as in a full queue of the
+/// network.
 const MAX_UNSENT: usize = 8;
-/// How long a path is not used after the kernel had no route for it.
+/// How long a path rests after the kernel had no route for the path.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Memory for the trains being sent, shared so that idle connections need none.
+    /// Memory for trains, shared by the connections of a thread so that idle connections need no memory.
     static BATCH: Cell<Batch> = const { Cell::new(Batch::new()) };
 }
 
-/// Hands the datagrams of a connection to sockets, and keeps those for which a socket has no room.
+/// Hands the datagrams of a connection to sockets, and keeps datagrams for sockets without room.
 pub(crate) struct Sending {
     /// The most datagrams in one train.
     pub(crate) max_datagrams: usize,
     unsent: VecDeque<Unsent>,
-    /// Paths for which the kernel had no route, and when to try them again.
+    /// Paths without a route in the kernel, and the times of their next try.
     unreachable: Vec<(PathId, Instant)>,
-    /// When the kernel gave the information about send queues that the scheduler has.
+    /// The age of the scheduler's information about send queues: the time at which the kernel gave the information.
     queues_told: Option<Instant>,
-    /// What [`header_of`] found in the first datagram.
+    /// The result of [`header_of`] for the first datagram.
     first_header: SmallVec<[u8; 32]>,
 }
 
-/// Work that is left after datagrams were sent.
+/// The work that is left after a turn of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing.
+    /// No work.
     Done,
-    /// More is due than one turn sends, or a socket had no room.
+    /// More datagrams are due than a turn sends, or a socket had no room.
     More,
 }
 
-/// Trains that are built and not sent yet.
+/// Trains between building and sending.
 #[derive(Default)]
 struct Batch {
-    /// What is sent, in the first of the buffers.
+    /// The trains' properties. Each train has the buffer with the same index.
     transmits: Vec<Transmit>,
     buffers: Vec<Vec<u8>>,
 }
@@ -72,8 +70,8 @@ impl Batch {
         }
     }
 
-    /// Starts anew with what `poll` gives, until it gives nothing, there are enough bytes, or `left`,
-    /// the number of trains, is used up.
+    /// Starts anew with the trains of `poll`, until `poll` has no train, the bytes are enough, or `left`, the number of
+    /// trains, is used up.
     fn build(
         &mut self,
         left: &mut usize,
@@ -110,8 +108,7 @@ impl Batch {
     }
 }
 
-/// Version and destination connection ID of a datagram that begins with a long header (RFC 8999
-/// section 5.1).
+/// Version and destination connection ID of a datagram with a long header (RFC 8999 section 5.1).
 fn header_of(datagram: &[u8]) -> &[u8] {
     let is_long = datagram.first().is_some_and(|first| first & 0x80 != 0);
     let length = datagram.get(5).filter(|_| is_long);
@@ -119,7 +116,7 @@ fn header_of(datagram: &[u8]) -> &[u8] {
     datagram.get(1..end).unwrap_or_default()
 }
 
-/// Datagrams for which a socket had no room.
+/// Datagrams that wait for room in a socket.
 struct Unsent {
     socket: Arc<Socket>,
     transmit: Transmit,
@@ -127,8 +124,8 @@ struct Unsent {
 }
 
 impl Sending {
-    /// For a connection with this transport configuration. A train has as many datagrams of the
-    /// largest size as one call to the kernel can take.
+    /// The sending of a connection with this transport configuration. A train has as many datagrams of the largest size
+    /// as a single call to the kernel can take.
     pub(crate) fn new(transport: &TransportConfig) -> Self {
         Self {
             max_datagrams: (MAX_TRAIN / usize::from(transport.max_mtu)).max(1),
@@ -139,13 +136,13 @@ impl Sending {
         }
     }
 
-    /// True if these are the first bytes of a datagram with the connection ID of the first one: a
-    /// client's is random.
+    /// True if `datagram` begins with the version and connection ID of the connection's first datagram. A client's
+    /// first connection ID is random, so nobody else can name the ID.
     pub(crate) fn has_sent(&self, datagram: &[u8]) -> bool {
         !self.first_header.is_empty() && header_of(datagram) == &self.first_header[..]
     }
 
-    /// Sends what is due.
+    /// Sends the due datagrams.
     pub(crate) fn transmit(
         &mut self,
         core: &mut Connection,
@@ -187,7 +184,7 @@ impl Sending {
         next
     }
 
-    /// Sends a train after those for which its socket had no room.
+    /// Sends a train behind the trains that wait for the same socket.
     fn send(&mut self, socket: Arc<Socket>, transmit: Transmit, contents: &[u8]) -> Sent {
         let is_full = self
             .unsent
@@ -214,7 +211,7 @@ impl Sending {
         }
     }
 
-    /// Sends, in order, what sockets had no room for.
+    /// Sends the waiting trains in order, as far as the sockets have room.
     fn resume(&mut self) {
         let mut blocked: SmallVec<[Arc<Socket>; 2]> = SmallVec::new();
         for _ in 0..self.unsent.len() {
@@ -236,13 +233,13 @@ impl Sending {
         }
     }
 
-    /// The sockets for which datagrams are kept.
+    /// The sockets of waiting trains.
     pub(crate) fn full_sockets(&self) -> impl Iterator<Item = (SocketAddr, &Arc<Socket>)> {
         let sockets = self.unsent.iter().map(|unsent| &unsent.socket);
         sockets.map(|socket| (socket.local(), socket))
     }
 
-    /// Tells the scheduler the queue behind each path's socket, if it changed.
+    /// Tells the scheduler the queue behind each path's socket, after new information of the kernel.
     fn tell_queues(&mut self, core: &mut Connection, sockets: &Sockets, now: Instant) {
         let mut queues = sockets.send_queues();
         let asked = queues.refresh(now);
@@ -271,8 +268,8 @@ impl Sending {
         }
     }
 
-    /// The kernel has no route for a path: its data moves to other paths at once instead of after a
-    /// probe timeout.
+    /// The kernel has no route for a path: the path's data moves to other paths at once instead of after a probe
+    /// timeout.
     fn on_unreachable(&mut self, core: &mut Connection, path: PathId, now: Instant) {
         let is_known = self.unreachable.iter().any(|(id, _)| *id == path);
         if !is_known && core.set_path_usable(now, path, false).is_ok() {
@@ -280,19 +277,19 @@ impl Sending {
         }
     }
 
-    /// Lets the connection try paths again that were unreachable a while ago.
+    /// Lets the connection try unreachable paths again after their rest.
     pub(crate) fn retry_unreachable(&mut self, core: &mut Connection, now: Instant) {
         self.unreachable.retain(|(path, until)| {
             let is_due = *until <= now;
             if is_due {
-                // Fails only if the path was abandoned meanwhile.
+                // Fails only for a path abandoned meanwhile.
                 let _ = core.set_path_usable(now, *path, true);
             }
             !is_due
         });
     }
 
-    /// Makes [`Self::retry_unreachable`] try all paths at once. False if there are none.
+    /// Makes [`Self::retry_unreachable`] try all paths at once. False without an unreachable path.
     #[cfg(feature = "interfaces")]
     pub(crate) fn retry_at_once(&mut self, now: Instant) -> bool {
         for (_, until) in &mut self.unreachable {
@@ -301,7 +298,7 @@ impl Sending {
         !self.unreachable.is_empty()
     }
 
-    /// The next time at which [`Self::retry_unreachable`] has work.
+    /// The time of the next work for [`Self::retry_unreachable`].
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.unreachable.iter().map(|(_, until)| *until).min()
     }

@@ -1,5 +1,4 @@
-//! The task of a socket: it takes a batch of datagrams from the kernel, routes them, and runs the
-//! connections they belong to.
+//! The task of a socket takes a batch of datagrams from the kernel, routes the datagrams, and runs their connections.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,27 +16,27 @@ use crate::error_queue::Unreachable;
 use crate::receive_buffers::{ReceiveBuffers, SlabId};
 use crate::socket::{self, Socket};
 
-/// After this number of failed calls in a row, the task rests. The cause is not the network then,
-/// but for example a missing device, and the runtime would call again at once. (Some systems turn
-/// each ICMP message into an error, and datagrams wait behind them.)
+/// After this number of failed calls in a row, the task rests. A row of failures has a cause outside the network, for
+/// example a missing device, and without a rest the runtime would call again at once. (Some systems turn each ICMP
+/// message into an error, and datagrams wait behind the errors.)
 const MAX_FAILURES: u32 = 100;
-/// How long it rests.
+/// How long the task rests.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Number of ICMP messages passed on in each interval. Each causes a search of all connections, and
-/// anybody can send them.
+/// Number of ICMP messages passed on in each interval. Each message causes a search of all connections, and anybody can
+/// send ICMP messages.
 const MAX_ERRORS: usize = 16;
 const ERROR_INTERVAL: Duration = Duration::from_millis(10);
-/// After this number of bytes or batches, applications read before more is received: the data is
-/// then still in the cache, and limited buffers, such as that of DATAGRAMs, do not overflow.
+/// After this number of bytes or batches, applications read before the task receives further datagrams: the data is
+/// still in the cache then, and limited buffers, such as the buffer of DATAGRAMs, do not overflow.
 const ENOUGH: usize = 1 << 16;
 const MAX_BATCHES: usize = 4;
-/// After this number of bytes or connections, or this time, connections answer even if more can be
-/// received. The time is far below the delay of acknowledgements that peers expect.
+/// After this number of bytes or connections, or this time, connections answer even if the socket has more datagrams.
+/// The time is far below the delay of acknowledgements that peers expect.
 const MAX_UNANSWERED: usize = 1 << 17;
 const MAX_UNANSWERED_CONNECTIONS: usize = 32;
 const MAX_UNANSWERED_TIME: Duration = Duration::from_millis(1);
 
-/// Reads a socket until it or the endpoint is closed.
+/// Reads a socket until the endpoint closes the socket.
 pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socket>) {
     let mut reader = Reader::new(&endpoint);
     let mut failures = 0;
@@ -47,28 +46,28 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         tokio::select! {
             biased;
             () = &mut closed => return reader.answer(),
-            // Only a call that finds nothing shows that everything was read.
+            // Only a call without a datagram shows an empty socket.
             () = std::future::ready(()), if reader.is_unread || reader.unanswered.any() => {}
             result = socket.readable() => if let Err(error) = result {
                 tracing::warn!(%error, local = %socket.local(), "socket failed");
                 return;
             },
         }
-        // Connections contain their own panics. This covers other code, such as the application's
-        // generator of connection IDs: the task must keep reading the socket.
+        // Connections contain their own panics. The catch here covers other code, such as the application's generator
+        // of connection IDs: the task must keep reading the socket.
         let run = || {
             reader.take_errors(&socket);
             reader.run(&socket)
         };
         match catch_unwind(AssertUnwindSafe(run)) {
-            // The runtime knows that the socket is empty: `readable` lets others run.
+            // The runtime knows of the empty socket: `readable` lets other tasks run.
             Ok(Ok(Left::Nothing)) => {
                 failures = 0;
                 tokio::task::coop::consume_budget().await;
                 continue;
             }
             Ok(Ok(Left::Maybe)) => failures = 0,
-            // ICMP errors and the like do not concern the next datagram.
+            // An error, for example of ICMP, does not concern the next datagram.
             Ok(Err(error)) => {
                 tracing::debug!(%error, local = %socket.local(), "receive");
                 failures += 1;
@@ -96,9 +95,9 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
 /// The rest of the work on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// Nothing: it was found empty.
+    /// The socket is empty.
     Nothing,
-    /// Perhaps something.
+    /// The socket may hold more datagrams.
     Maybe,
 }
 
@@ -106,13 +105,13 @@ enum Left {
 struct Reader<'a> {
     endpoint: &'a SharedEndpoint,
     buffers: ReceiveBuffers,
-    /// What [`ReceiveBuffers::allocated`] was last.
+    /// The last value of [`ReceiveBuffers::allocated`].
     allocated: u64,
-    /// What [`ReceiveBuffers::held`] was last.
+    /// The last value of [`ReceiveBuffers::held`].
     held: u64,
-    /// The last call filled all buffers, so more may wait.
+    /// The last call filled all buffers, so more datagrams may wait.
     is_unread: bool,
-    /// ICMP messages that may be passed on in this interval, and the start of the interval.
+    /// ICMP messages left for this interval, and the start of the interval.
     errors_left: usize,
     errors_since: Option<Instant>,
     batch: Batch,
@@ -123,9 +122,9 @@ struct Reader<'a> {
 #[derive(Default)]
 struct Unanswered {
     connections: Vec<Arc<ConnectionState>>,
-    /// What arrived since the last answers.
+    /// Bytes received after the last answers.
     bytes: usize,
-    /// When the first of it arrived, and the last.
+    /// The times of the first and the last arrival after the last answers.
     since: Option<(Instant, Instant)>,
 }
 
@@ -163,8 +162,8 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// A batch of datagrams: runs of consecutive ones for the same connection, and answers to those
-/// that belong to no connection.
+/// A batch of datagrams: runs of consecutive datagrams for the same connection, and answers to datagrams without a
+/// connection.
 #[derive(Default)]
 struct Batch {
     runs: Vec<(ConnectionHandle, Arc<ConnectionState>, usize)>,
@@ -202,7 +201,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes ICMP messages on to the connections whose datagrams they are about.
+    /// Passes ICMP messages on to the connections that sent the quoted datagrams.
     fn take_errors(&mut self, socket: &Socket) {
         let mut errors: SmallVec<[Unreachable; MAX_ERRORS]> = SmallVec::new();
         socket.take_errors(|error| {
@@ -230,7 +229,7 @@ impl<'a> Reader<'a> {
         self.errors_left = self.errors_left.saturating_sub(errors.len());
     }
 
-    /// Attempts are accepted once nothing is left to read, or enough was read.
+    /// Notes whether datagrams wait. Attempts get their turn once the socket is empty, or after enough batches.
     fn set_unread(&mut self, is_unread: bool) {
         let was_unread = std::mem::replace(&mut self.is_unread, is_unread);
         if !was_unread && !is_unread {
@@ -243,9 +242,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the socket until it is empty or enough was read, and gives the datagrams to their
-    /// connections. The connections answer at the end, so that one acknowledgement covers many
-    /// packets. Fails if the socket cannot be read.
+    /// Reads the socket until the socket is empty or enough has arrived, and gives the datagrams to their connections.
+    /// The connections answer at the end, so that a single acknowledgement covers many packets. Fails if the socket
+    /// cannot be read.
     fn run(&mut self, socket: &Socket) -> io::Result<Left> {
         let mut received = 0;
         let mut left = Left::Maybe;
@@ -279,7 +278,7 @@ impl<'a> Reader<'a> {
         Ok(left)
     }
 
-    /// Lets the connections that received datagrams send due packets.
+    /// Lets the connections with received datagrams send due packets.
     fn answer(&mut self) {
         let unanswered = &mut self.unanswered;
         unanswered.bytes = 0;
@@ -292,13 +291,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes one batch from the socket and gives it to the connections. Returns the number of
-    /// messages and bytes.
+    /// Takes a batch from the socket and gives the datagrams to their connections. Returns the number of messages and
+    /// bytes.
     fn receive(&mut self, socket: &Socket) -> io::Result<(usize, usize)> {
         let endpoint = self.endpoint;
         let batch = &mut self.batch;
         let mut bytes = 0;
-        // Locked only for routing, and only once something was received.
+        // Locked only for routing, and only after the first datagram.
         let mut registry = None;
         let mut now = None;
         let count = self.buffers.fill(
@@ -337,7 +336,7 @@ impl<'a> Reader<'a> {
             endpoint.attempts.notify_one();
         }
         for (transmit, answer) in batch.answers.drain(..) {
-            // If the send buffer is full, the answer is dropped: a peer that needs it asks again.
+            // A full send buffer drops the answer: the peer asks again.
             socket.send(&transmit, &answer);
         }
         let Some(now) = now else {
@@ -347,7 +346,7 @@ impl<'a> Reader<'a> {
         for (_, connection, count) in batch.runs.drain(..) {
             let mut items = routed.by_ref().take(count);
             let answers = connection.lock().receive(now, items.by_ref());
-            // A connection that panicked leaves some of its datagrams here.
+            // A connection leaves some datagrams here after a panic.
             items.for_each(drop);
             if answers {
                 self.unanswered.push(connection);
@@ -438,7 +437,7 @@ mod tests {
         Ok(())
     }
 
-    /// A socket that is closed with something left to read does not keep attempts out.
+    /// A socket closed with datagrams left to read does not keep attempts out.
     #[tokio::test]
     async fn a_reader_that_ends_leaves_the_turn_to_attempts() -> crate::testing::TestResult {
         let network = crate::testing::Network::recorded();

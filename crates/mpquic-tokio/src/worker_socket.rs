@@ -1,7 +1,8 @@
-//! [`WorkerSocket`]: one of several sockets with the same address, each of which belongs to a worker.
+//! [`WorkerSocket`]: the socket of a worker. Several such sockets share an address, and each belongs to a worker.
 //!
-//! The last byte of a connection ID tells whose connection it is. On Linux the kernel goes by it; what reaches the
-//! socket of another worker nevertheless, or on other systems, is handed over.
+//! The last byte of a connection ID names the worker of the connection. On Linux the kernel picks the socket by this
+//! byte. If a datagram still reaches the socket of another worker, or on other systems, the receiving worker hands the
+//! datagram over.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut, Read};
@@ -14,15 +15,15 @@ use tokio::sync::Notify;
 
 use crate::kernel_socket::KernelSocket;
 
-/// Bytes that may wait for a worker, including what is kept about each datagram. Further datagrams
-/// are lost, as in a socket's buffer.
+/// Bytes that may wait for a worker, including the record of each datagram. Further datagrams are lost, as in a
+/// socket's buffer.
 const MAX_WAITING: usize = 8 << 20;
 /// Set in the first byte of packets with a long header (RFC 8999 section 5.1).
 const LONG: u8 = 0x80;
-/// In a long header: where the length of the destination connection ID is, which follows.
+/// The place of a length in a long header: the length of the destination connection ID, which follows.
 const LENGTH_AT: usize = 5;
 
-/// The worker, of `workers`, that has the connection with this connection ID.
+/// The worker of the connection with this connection ID, among `workers` workers.
 pub(crate) fn worker_of(connection_id: &[u8], workers: usize) -> Option<usize> {
     let last = connection_id.last()?;
     usize::from(*last).checked_rem(workers)
@@ -40,7 +41,7 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 struct Waiting {
     datagrams: Mutex<Datagrams>,
-    /// True if datagrams wait. Saves the worker the lock otherwise.
+    /// True if datagrams wait. Without a datagram, the worker need not take the lock.
     any: AtomicBool,
     /// True if the worker is gone.
     is_gone: AtomicBool,
@@ -60,7 +61,7 @@ impl Waiting {
         datagrams.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds datagrams of one sender, if there are any.
+    /// Adds datagrams of one sender, as far as the bound allows.
     fn push<'a>(&self, meta: &RecvMeta, datagrams: impl Iterator<Item = &'a [u8]>) {
         let mut datagrams = datagrams.peekable();
         if datagrams.peek().is_none() {
@@ -91,7 +92,7 @@ impl Waiting {
         }
     }
 
-    /// Fills buffers as a socket would, and returns their number.
+    /// Fills buffers as a socket would, and returns the number of filled buffers.
     fn take(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
         if !self.any.load(Ordering::Acquire) {
             return 0;
@@ -105,7 +106,7 @@ impl Waiting {
             *slot = next;
             // Every buffer has room for the largest datagram.
             let length = next.len.min(buffer.len());
-            // `read` would end where the ring does.
+            // `read` would stop at the end of the ring.
             let is_whole = waiting.contents.read_exact(&mut buffer[..length]).is_ok();
             slot.len = if is_whole { length } else { 0 };
             count += 1;
@@ -114,7 +115,7 @@ impl Waiting {
         count
     }
 
-    /// Takes nothing any more.
+    /// Drops the waiting datagrams, and accepts no more datagrams.
     fn leave(&self) {
         self.is_gone.store(true, Ordering::Release);
         *self.lock() = Datagrams::default();
@@ -122,7 +123,7 @@ impl Waiting {
 }
 
 impl Group {
-    /// Sockets of `workers` workers, whose connection IDs have this length.
+    /// Sockets of `workers` workers with connection IDs of length `id_length`.
     pub(crate) fn new(workers: usize, id_length: usize) -> Self {
         Self {
             id_length,
@@ -130,8 +131,8 @@ impl Group {
         }
     }
 
-    /// The worker of a datagram; `None` if any worker will do, because the datagram begins a
-    /// connection or its worker is gone.
+    /// The worker of a datagram. `None` if any worker will do, because the datagram begins a connection or its worker
+    /// is gone.
     fn worker_for(&self, datagram: &[u8]) -> Option<usize> {
         let first = datagram.first()?;
         let begin = match first & LONG {
@@ -145,8 +146,8 @@ impl Group {
         (!is_gone).then_some(worker)
     }
 
-    /// Makes the kernel give each socket the datagrams of its worker. The sockets must be bound in
-    /// the order of the workers.
+    /// Makes the kernel give each socket the datagrams of its worker. The sockets must be bound in the order of the
+    /// workers.
     #[cfg(target_os = "linux")]
     pub(crate) fn steer(&self, one: &UdpSocket) -> io::Result<()> {
         use nix::libc::{
@@ -161,7 +162,8 @@ impl Group {
         };
         let step = |code: u32, k: u32| test(code, k, [0, 0]);
         let byte = |at: usize| step(BPF_LD | BPF_B | BPF_ABS, at as u32);
-        // The same as `worker_for`. A number that no socket has lets the kernel go by the addresses.
+        // The program does the work of `worker_for`. A number without a socket makes the kernel choose by the
+        // addresses.
         let mut program = [
             byte(0),
             test(BPF_JMP | BPF_JSET | BPF_K, LONG.into(), [2, 0]),
@@ -183,8 +185,8 @@ impl Group {
     }
 }
 
-/// A worker's place in a group. After it is dropped, other workers keep the datagrams of this
-/// worker: one with a connection ID that a client made up may begin a connection.
+/// A worker's place in a group. After the drop, other workers keep the datagrams of this worker: a datagram with a
+/// connection ID of a client's making may begin a connection.
 #[derive(Debug)]
 pub(crate) struct Place {
     group: Arc<Group>,
@@ -207,7 +209,7 @@ impl Drop for Place {
     }
 }
 
-/// A socket of the kernel, and what other sockets of the address received for its worker.
+/// A socket of the kernel, and the queue of datagrams that other sockets of the address received for its worker.
 #[derive(Debug)]
 pub(crate) struct WorkerSocket {
     pub(crate) kernel: KernelSocket,
@@ -215,7 +217,7 @@ pub(crate) struct WorkerSocket {
 }
 
 impl WorkerSocket {
-    /// The socket of a worker, which is bound already.
+    /// The worker's socket; `socket` is bound already.
     pub(crate) fn new(socket: UdpSocket, place: Place) -> io::Result<Self> {
         Ok(Self {
             kernel: KernelSocket::new(socket)?,
@@ -223,7 +225,7 @@ impl WorkerSocket {
         })
     }
 
-    /// Waits for datagrams, from wherever.
+    /// Waits for datagrams from the kernel or from other workers.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         tokio::select! {
             readable = self.kernel.readable() => readable,
@@ -231,8 +233,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Fills buffers with received datagrams and returns the number of buffers. An empty buffer
-    /// held datagrams of other workers.
+    /// Fills buffers with received datagrams and returns the number of buffers. An empty buffer held datagrams of other
+    /// workers.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -257,8 +259,8 @@ impl WorkerSocket {
         }
     }
 
-    /// Moves datagrams of other workers from a buffer to their queues. If the buffer has such
-    /// datagrams, this worker's datagrams are queued too: so each flow keeps its order.
+    /// Moves datagrams of other workers from a buffer to their queues. A buffer with foreign datagrams goes to the
+    /// queues as a whole, with this worker's own datagrams, so that each flow keeps its order.
     fn hand_over(&self, buffer: &[u8], meta: &mut RecvMeta) {
         let contents = buffer.get(..meta.len).unwrap_or_default();
         let datagrams = || contents.chunks(meta.stride.max(1));
@@ -288,10 +290,10 @@ mod tests {
 
     const WORKERS: usize = 3;
     const LENGTH: usize = 8;
-    /// Far longer than any step here takes.
+    /// Far longer than any step of these tests takes.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// A packet with a short header, and one of a connection that begins.
+    /// A packet with a short header; `long` makes the first packet of a connection.
     fn short(last: u8) -> Vec<u8> {
         [&[0x40, 1, 2, 3, 4, 5, 6, 7, last][..], &[9; 30]].concat()
     }
@@ -300,7 +302,7 @@ mod tests {
         [&[0xc0, 0, 0, 0, 1, id.len() as u8], id, &[0; 30]].concat()
     }
 
-    /// Their sockets, in order.
+    /// The sockets of the workers, in order.
     fn workers(is_steered: bool) -> io::Result<(Vec<WorkerSocket>, std::net::SocketAddr)> {
         let group = Arc::new(Group::new(WORKERS, LENGTH));
         let mut address = "127.0.0.1:0".parse().expect("an address");
@@ -320,7 +322,7 @@ mod tests {
         Ok((workers.collect::<io::Result<_>>()?, address))
     }
 
-    /// The datagrams that each worker gets, `count` in all.
+    /// The datagrams of each worker, `count` datagrams in all.
     async fn receive(sockets: &[WorkerSocket], count: usize) -> Vec<Vec<Vec<u8>>> {
         let got = RefCell::new(vec![Vec::new(); sockets.len()]);
         let total = || got.borrow().iter().map(Vec::len).sum::<usize>();
@@ -375,7 +377,7 @@ mod tests {
         Ok(())
     }
 
-    /// Others keep the datagrams of a worker that is gone, and nothing waits for it.
+    /// Other workers keep the datagrams of a vanished worker, and no datagram waits for the vanished worker.
     #[tokio::test]
     async fn no_datagram_waits_for_a_vanished_worker() -> io::Result<()> {
         let (mut sockets, address) = workers(false)?;
@@ -386,7 +388,7 @@ mod tests {
         assert_eq!(waiting(), 1);
         drop(sockets.remove(1));
         assert_eq!(waiting(), 0);
-        // Somebody found out too late.
+        // Another worker sees too late that worker 1 is gone.
         push();
         assert_eq!(waiting(), 0);
 
@@ -419,7 +421,7 @@ mod tests {
             let is_own = |it: &Vec<u8>| socket.place.group.worker_for(it) == Some(worker);
             assert!(got.iter().all(is_own), "worker {worker}");
         }
-        // Datagrams that begin a connection go by addresses, all to one socket.
+        // Datagrams that begin a connection go by addresses, every datagram of one client to the same socket.
         for byte in 0..12 {
             client.send_to(&long(&[byte; LENGTH + 1]), address)?;
         }
@@ -431,7 +433,7 @@ mod tests {
         Ok(())
     }
 
-    /// The runtime learns only from this error that nothing is left.
+    /// Only this error tells the runtime that the socket is empty.
     #[tokio::test]
     async fn empty_socket_would_block() -> io::Result<()> {
         let (sockets, _) = workers(false)?;
@@ -450,7 +452,7 @@ mod tests {
         Ok(())
     }
 
-    /// Datagrams keep their order, also if some always wait, so that they cross the ring's end.
+    /// Datagrams keep their order, even in a queue that never runs empty, where datagrams cross the ring's end.
     #[test]
     fn waiting_datagrams_stay_whole() {
         let waiting = Waiting::default();
@@ -488,7 +490,7 @@ mod tests {
         assert_eq!(count, MAX_WAITING / (1 + size_of::<RecvMeta>()));
     }
 
-    /// A worker without waiting datagrams is not disturbed: its lock may be taken.
+    /// A worker without waiting datagrams stays undisturbed: another task may hold its lock.
     #[tokio::test]
     async fn only_workers_with_datagrams_are_locked() -> io::Result<()> {
         let (sockets, _) = workers(false)?;

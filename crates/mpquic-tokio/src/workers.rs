@@ -15,13 +15,13 @@ use crate::runtime::TokioRuntime;
 use crate::socket::{self, Socket};
 use crate::worker_socket::{Group, Place, worker_of};
 
-/// The most workers: their numbers come from one byte of connection IDs.
+/// The most workers: a byte of the connection ID names the worker.
 const MAX_WORKERS: usize = 128;
-/// Attempts to draw a connection ID for a worker. Of 128 workers, the probability that all attempts
-/// miss one is 10^-14, so a generator that fails never makes one.
+/// Attempts to draw a connection ID for a worker. With 128 workers, all attempts miss a worker with probability 10^-14,
+/// so a generator without a hit never makes an ID of the worker.
 const ATTEMPTS: usize = 4096;
 
-/// A part of a server, for one thread: [`EndpointBuilder::workers`] makes them.
+/// A part of a server, for one thread: [`EndpointBuilder::workers`] makes workers.
 #[derive(Debug)]
 #[must_use = "call start"]
 pub struct Worker {
@@ -33,24 +33,22 @@ pub struct Worker {
 }
 
 impl EndpointBuilder {
-    /// Binds the sockets of a server with this number of workers, 1 to 128. Each worker has a
-    /// socket for each address of [`Self::bind`], and becomes an endpoint of its own
-    /// ([`Worker::start`]), best in a single-threaded runtime: workers share nothing that they
-    /// would wait for. All use one server configuration with its tokens and TLS sessions. Each has
-    /// a part of [`Self::memory_limit`]; other limits are for each worker.
+    /// Binds the sockets of a server with `count` workers, 1 to 128. Each worker has a socket for each address of
+    /// [`Self::bind`], and becomes an endpoint of its own ([`Worker::start`]), best in a single-threaded runtime:
+    /// workers share no state that makes a worker wait. All workers use one server configuration with its tokens and
+    /// TLS sessions. Each worker has a part of [`Self::memory_limit`]; other limits count for each worker.
     ///
-    /// A connection stays with its worker, which its connection IDs name. They are drawn until one
-    /// names the worker, so a generator of your own must vary the last byte, and makes on average
-    /// one ID per worker for each one used. On Linux the kernel gives datagrams to the right
-    /// socket; on other systems workers hand over datagrams that others received for them. If a
-    /// worker or its endpoint is dropped, others take new connections. Workers are servers: build
-    /// another endpoint for connections as a client.
+    /// A connection stays with its worker, which its connection IDs name. The server draws connection IDs until an ID
+    /// names the worker. So a generator of your own must vary the last byte, and makes on average as many IDs for each
+    /// used ID as the server has workers. On Linux the kernel gives datagrams to the right socket; on other systems
+    /// workers hand over datagrams of other workers. After the drop of a worker or its endpoint, other workers take new
+    /// connections. Workers are servers: build another endpoint for connections as a client.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::build`], and [`InvalidInput`](io::ErrorKind::InvalidInput) without a server or an address,
-    /// with anything else to bind or a role that workers cannot have, and if the generator of connection IDs makes
-    /// none for a worker.
+    /// Errors of [`Self::build`]. Also [`InvalidInput`](io::ErrorKind::InvalidInput) without a server or an address,
+    /// with other sockets or roles that workers cannot have, or for a generator without a connection ID for one of the
+    /// workers.
     ///
     /// # Examples
     ///
@@ -108,7 +106,7 @@ impl EndpointBuilder {
             let group = Arc::new(Group::new(count, all.length()));
             for worker in &mut workers {
                 let socket = socket::bind_shared(address, &addresses, socket_buffer)?;
-                // The other sockets share the first one's port.
+                // The sockets of all workers share the first socket's port.
                 address = socket.local_addr()?;
                 let place = Place::new(group.clone(), worker.number);
                 worker.sockets.push((socket, place));
@@ -125,22 +123,22 @@ impl EndpointBuilder {
 }
 
 impl Worker {
-    /// The addresses that all workers have, in the order of [`EndpointBuilder::bind`].
+    /// The addresses that all workers share, in the order of [`EndpointBuilder::bind`].
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Errors of the system.
     pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
         let sockets = self.sockets.iter();
         sockets.map(|(socket, _)| socket.local_addr()).collect()
     }
 
-    /// Begins to read from its sockets. Must be called within the tokio runtime where this worker's connections
-    /// are to be.
+    /// Begins to read from the worker's sockets. Must be called within the tokio runtime that is to run this worker's
+    /// connections.
     ///
     /// # Errors
     ///
-    /// If an option of the server has a value that it cannot have, or the system provides no randomness.
+    /// If an option of the server has an impossible value, or the system provides no randomness.
     pub fn start(self) -> io::Result<Endpoint> {
         let sockets = self.sockets.into_iter();
         let sockets = sockets.map(|(socket, place)| Socket::of_worker(socket, place));
@@ -182,14 +180,14 @@ fn ids_of(all: ConnectionIds, number: usize, count: usize) -> io::Result<Connect
     ids.map_err(refused)
 }
 
-/// Draws until a connection ID belongs to a worker. If no draw does, gives an empty ID, which the
-/// endpoint never uses, because its length is wrong.
+/// Draws until a connection ID belongs to the worker. Without a hit, gives an empty ID: the endpoint never uses an
+/// empty ID, because of the wrong length.
 struct Own {
     made: Box<dyn ConnectionIdGenerator>,
     number: usize,
     count: usize,
-    /// How often to draw next time. After a failure that is once, until one belongs to the worker again: whoever
-    /// wants a connection ID asks several times.
+    /// The number of draws for the next ID. After a failure, a single draw until the next hit: the endpoint asks
+    /// several times for a connection ID.
     attempts: usize,
 }
 
@@ -217,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends with 1 in the draws with these numbers, otherwise with 0.
+    /// Makes IDs with 1 in the last byte for the draws with these numbers, and with 0 for other draws.
     struct Rare(Arc<AtomicUsize>, &'static [usize]);
 
     impl ConnectionIdGenerator for Rare {
@@ -256,7 +254,7 @@ mod tests {
         Ok(())
     }
 
-    /// A worker issues no connection ID that leads to another one, and does not look for its own for ever.
+    /// A worker issues no connection ID of another worker, and does not look for its own ID for ever.
     #[test]
     fn no_connection_id_is_of_another_worker() -> io::Result<()> {
         let draws = Arc::new(AtomicUsize::new(0));
@@ -272,7 +270,7 @@ mod tests {
         assert_eq!(next(), (vec![0, 0, 0, 1], 2));
         assert_eq!(next(), (vec![0, 0, 0, 1], 6));
         assert_eq!(next(), (vec![], 6 + ATTEMPTS));
-        // Later calls get an answer at once, until new IDs are drawn.
+        // Later calls get an answer at once, until a draw hits again.
         for more in 1..=3 {
             assert_eq!(next(), (vec![], 6 + ATTEMPTS + more));
         }
