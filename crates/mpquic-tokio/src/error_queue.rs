@@ -1,5 +1,5 @@
-//! The error queue of a socket: ICMP messages about sent datagrams. Linux only; on other systems it
-//! stays empty.
+//! The error queue of a socket: ICMP messages about sent datagrams. Only Linux fills the queue; on other systems the
+//! queue stays empty.
 
 use std::net::SocketAddr;
 
@@ -9,16 +9,16 @@ const QUOTED: usize = 64;
 /// An ICMP message says that a datagram did not arrive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unreachable {
-    /// Where the datagram went.
+    /// The destination of the datagram.
     pub(crate) remote: SocketAddr,
-    /// True if nobody listens on the port; otherwise the path to the machine fails.
+    /// True if the machine has no socket at the port; otherwise the path to the machine fails.
     pub(crate) is_port: bool,
     quoted: [u8; QUOTED],
     length: usize,
 }
 
 impl Unreachable {
-    /// A message about a datagram to this address that began with these bytes.
+    /// A message about a datagram to `remote`. `datagram` holds the first bytes of the datagram.
     #[cfg(any(test, target_os = "linux"))]
     pub(crate) fn new(remote: SocketAddr, is_port: bool, datagram: &[u8]) -> Self {
         let mut quoted = [0; QUOTED];
@@ -32,8 +32,8 @@ impl Unreachable {
         }
     }
 
-    /// The first bytes of the datagram, as far as the message quotes them. A forger who has not
-    /// seen the datagram does not know them.
+    /// The first bytes of the datagram, as far as the message quotes the datagram. A forger who has not seen the
+    /// datagram does not know the bytes.
     pub(crate) fn quoted(&self) -> &[u8] {
         self.quoted.get(..self.length).unwrap_or_default()
     }
@@ -63,10 +63,9 @@ mod linux {
     /// Room for the control messages of one error.
     const CONTROL: usize = 512;
 
-    /// Makes the kernel queue errors. The kernel also returns each error once in place of a send or
-    /// receive.
+    /// Makes the kernel queue errors. The kernel also returns each error once as the result of a send or receive.
     pub(crate) fn enable(socket: &UdpSocket) -> io::Result<()> {
-        // A socket for both versions needs both.
+        // A socket for both IP versions needs both options.
         if socket.local_addr()?.is_ipv6() {
             setsockopt(socket, Ipv6RecvErr, &true)?;
             let _ = setsockopt(socket, Ipv4RecvErr, &true);

@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 use crate::error_queue;
 use crate::error_queue::Unreachable;
 
-/// Errors taken at a time.
+/// The most errors that a single call takes.
 #[cfg(target_os = "linux")]
 const MAX_ERRORS: usize = 64;
 
@@ -21,7 +21,7 @@ const MAX_ERRORS: usize = 64;
 pub(crate) struct KernelSocket {
     io: UdpSocket,
     state: UdpSocketState,
-    /// ICMP messages are queued.
+    /// Set if the kernel queues ICMP messages.
     watches_errors: OnceLock<()>,
 }
 
@@ -42,12 +42,12 @@ impl KernelSocket {
         self.io.local_addr()
     }
 
-    /// Datagrams one call to the kernel may carry.
+    /// Datagrams that a single call to the kernel may carry.
     pub(crate) fn max_segments(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Waits for datagrams, and for errors if they are enabled.
+    /// Waits for datagrams, and for ICMP errors where the socket watches errors.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         let interest = Interest::READABLE | Interest::ERROR;
@@ -56,7 +56,7 @@ impl KernelSocket {
         self.io.ready(interest).await.map(|_| ())
     }
 
-    /// From now on, [`Self::take_errors`] tells of ICMP messages, where the system shows them.
+    /// From now on, [`Self::take_errors`] reports ICMP messages, where the system shows ICMP messages.
     pub(crate) fn watch_errors(&self) {
         #[cfg(target_os = "linux")]
         match error_queue::enable(&self.io) {
@@ -67,12 +67,11 @@ impl KernelSocket {
         }
     }
 
-    /// Takes the errors that arrived since the last call.
+    /// Takes the errors that arrived after the last call.
     #[cfg_attr(not(target_os = "linux"), expect(unused, reason = "there are none"))]
     pub(crate) fn take_errors(&self, mut take: impl FnMut(Unreachable)) {
         #[cfg(target_os = "linux")]
-        // If the queue is found empty, the runtime waits for the next one; otherwise `readable` does not
-        // wait.
+        // With an empty queue, the runtime waits for the next error; with errors left, `readable` returns at once.
         let _ = self.io.try_io(Interest::ERROR, || {
             for _ in 0..MAX_ERRORS {
                 match error_queue::next(&self.io) {
@@ -90,7 +89,7 @@ impl KernelSocket {
         self.io.writable().await
     }
 
-    /// Fills buffers with received datagrams and returns how many were filled.
+    /// Fills buffers with received datagrams and returns the number of filled buffers.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -106,7 +105,7 @@ impl KernelSocket {
         let send = || {
             let result = self.state.try_send((&self.io).into(), transmit);
             match &result {
-                // It may be about a datagram sent before, to anybody, and is told once.
+                // The error may be about an earlier datagram, to any peer, and the kernel returns each error once.
                 Err(error)
                     if self.watches_errors.get().is_some()
                         && error.kind() != io::ErrorKind::WouldBlock =>
@@ -120,10 +119,9 @@ impl KernelSocket {
     }
 }
 
-/// Sends without asking the runtime first, which does not know yet that a new socket is writable.
-/// If the call would block, it is repeated through the runtime (`if_writable`), so that `writable`
-/// waits. Without this repetition the runtime would forget room that it heard of after the first
-/// call.
+/// Sends without asking the runtime first: the runtime does not know yet that a new socket is writable. A call that
+/// would block is repeated through the runtime (`if_writable`), so that `writable` waits. Without the repetition the
+/// runtime would forget news of room between the two calls.
 pub(crate) fn send_twice<S: Fn() -> io::Result<()>>(
     send: S,
     if_writable: impl FnOnce(&S) -> io::Result<()>,
@@ -144,14 +142,14 @@ mod tests {
         KernelSocket::new(std::net::UdpSocket::bind(address).unwrap()).unwrap()
     }
 
-    /// RFC 9000 section 14: datagrams are not fragmented, and no ICMP message decides how large they
-    /// are (section 14.2.1). So says the system of our sockets.
+    /// RFC 9000 section 14: no router fragments our datagrams, and no ICMP message decides their size (section 14.2.1).
+    /// The test reads both settings from the system.
     #[tokio::test]
     async fn rfc_9000_14_datagrams_are_not_fragmented() {
         let v4 = socket("127.0.0.1:0");
         let asked = sockopt::ip_mtu_discover(&v4.io).unwrap();
         assert_eq!(asked, Ipv4PathMtuDiscovery::PROBE);
-        // It needs no address of this machine.
+        // A socket on `[::]` needs no address of this machine.
         let v6 = socket("[::]:0");
         let asked = sockopt::ipv6_mtu_discover(&v6.io).unwrap();
         assert_eq!(asked, Ipv6PathMtuDiscovery::PROBE);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use rustc_hash::FxHasher;
 use tokio::time::Instant;
 
-/// Bytes that wait for a link with a rate unless it is said otherwise.
+/// The default length of a link's queue, in bytes.
 const QUEUE: usize = 256 << 10;
 
-/// What the link of a [`MemorySocket`](crate::MemorySocket) does to the datagrams of each direction,
-/// besides what the network does. By default, nothing.
+/// The effects of a [`MemorySocket`](crate::MemorySocket)'s link on the datagrams of each direction, on top of the
+/// network's delay. By default, the link has no effect.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MemoryLink {
     delay: Duration,
@@ -47,16 +47,16 @@ impl MemoryLink {
         self
     }
 
-    /// With a [`Self::rate`], so many bytes may wait in front of a datagram, or it is lost; 256 KiB by
-    /// default.
+    /// The most bytes that may wait in front of a datagram on a link with a [`Self::rate`]; 256 KiB by default. Behind
+    /// a longer queue a datagram is lost.
     #[must_use]
     pub fn queue(mut self, bytes: usize) -> Self {
         self.queue = bytes;
         self
     }
 
-    /// Loses this part of the datagrams, from 0 to 1. The choice is random, but equal in each run
-    /// that sends equal datagrams.
+    /// Loses this part of the datagrams, from 0 to 1. The choice is random, but repeats in each run with equal
+    /// datagrams.
     #[must_use]
     pub fn loss(mut self, part: f64) -> Self {
         self.loss = part;
@@ -67,14 +67,14 @@ impl MemoryLink {
 /// One direction of a link.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// When the link has sent all earlier datagrams.
+    /// The time at which the link has sent all earlier datagrams.
     free_at: Option<Instant>,
     /// Datagrams so far.
     count: u64,
 }
 
 impl Way {
-    /// When a datagram that reaches a socket's link leaves it; `None` if the datagram is lost.
+    /// The time at which a datagram that reaches the link at `at` leaves the link; `None` if the datagram is lost.
     pub(crate) fn pass(
         &mut self,
         link: &MemoryLink,
@@ -98,7 +98,7 @@ impl Way {
     }
 }
 
-/// From 0 to 1.
+/// A number from 0 to 1.
 fn dice(socket: SocketAddr, count: u64) -> f64 {
     let mut hasher = FxHasher::default();
     hasher.write(socket.to_string().as_bytes());
@@ -116,7 +116,7 @@ mod tests {
         SocketAddr::from(([10, 0, 0, 1], 1))
     }
 
-    /// When datagrams arrive that come to a link at once.
+    /// The arrival times of datagrams that come to a link at once.
     fn arrivals(link: MemoryLink, count: usize) -> Vec<Option<Duration>> {
         let (mut way, now) = (Way::default(), Instant::now());
         let pass = |_| way.pass(&link, socket(), now, SIZE);

@@ -1,15 +1,15 @@
-//! Reports to the recorder of the facade `metrics`. `docs/observability.md` has the same table,
-//! which a test compares.
+//! Reports to the recorder of the facade `metrics`. A test compares the table here with the table in
+//! `docs/observability.md`.
 //!
-//! Labels are few on purpose: recorders keep a series for each of their values. Connections share
-//! one, and paths have that of the local address they start from.
+//! Labels are few on purpose: a recorder keeps a series for each value of a label. All connections of a side share a
+//! value, and each path has the local address that the path starts from.
 
 use std::collections::BTreeMap;
 
 use ::metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use mpquic_core::{ConnectionStats, EndpointStats, PathId, PathState, PathStats, Side};
 
-/// Name, description, and where the figure is.
+/// Name, description, and the function that reads the figure.
 type Figures<S> = &'static [(&'static str, &'static str, fn(&S) -> u64)];
 
 /// Counters of an endpoint, without labels.
@@ -119,7 +119,7 @@ const PATH: Figures<PathStats> = &[
 
 /// Open connections, a gauge.
 const OPEN: (&str, &str) = ("mpquic_endpoint_connections", "connections that are open");
-/// Histograms of paths in use, with the label `local`: a value of each, whenever figures are told.
+/// Histograms of paths in use, with the label `local`: each report adds a value for each path.
 const RTT: (&str, &str) = ("mpquic_path_rtt_seconds", "smoothed round-trip time");
 const WINDOW: (&str, &str) = ("mpquic_path_window_bytes", "congestion window");
 
@@ -165,7 +165,7 @@ pub(crate) struct EndpointTold {
 }
 
 impl EndpointTold {
-    /// Tells what has changed.
+    /// Reports the changes.
     pub(crate) fn tell(&mut self, stats: &EndpointStats, open: usize) {
         self.before.tell(ENDPOINT, None, stats);
         let open = open as f64;
@@ -182,8 +182,8 @@ pub(crate) struct ConnectionTold {
 }
 
 impl ConnectionTold {
-    /// Tells what has changed since the last time. With `samples`, it tells as well how the paths are
-    /// now.
+    /// Reports the changes after the last report. With `samples`, also reports the round trip and the window of each
+    /// path.
     pub(crate) fn tell(&mut self, core: &mpquic_core::Connection, samples: bool) {
         let side = match core.side() {
             Side::Client => "client",

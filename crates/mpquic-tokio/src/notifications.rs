@@ -1,11 +1,11 @@
-//! [`Notifications`] and [`Pollers`]: who waits for what on a connection.
+//! [`Notifications`] and [`Pollers`]: the tasks that wait on a connection, by the awaited event.
 
 use std::task::Waker;
 
 use mpquic_core::Dir;
 use tokio::sync::Notify;
 
-/// Wakes tasks that wait for anything but a single stream.
+/// Wakes tasks that wait for the connection as a whole, not for a single stream.
 #[derive(Default)]
 pub(crate) struct Notifications {
     /// Rare changes of the whole connection: its handshake, its paths, its end.
@@ -22,12 +22,12 @@ impl Notifications {
         of(&self.opened, dir)
     }
 
-    /// We may open a stream.
+    /// The application may open a stream.
     pub(crate) fn available(&self, dir: Dir) -> &Notify {
         of(&self.available, dir)
     }
 
-    /// Wakes everybody, because the connection is over.
+    /// Wakes every task, because the connection is over.
     pub(crate) fn notify_everyone(&self) {
         let Self {
             connection,
@@ -53,12 +53,12 @@ fn of(by_direction: &[Notify; 2], dir: Dir) -> &Notify {
     }
 }
 
-/// What a handle can be polled for.
+/// The events that a task can poll a handle for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The peer opens a stream.
     Opened(Dir),
-    /// We may open a stream.
+    /// The application may open a stream.
     Available(Dir),
     DatagramReceived,
 }
@@ -67,8 +67,7 @@ pub(crate) enum Awaited {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PollerId(u64);
 
-/// Tasks that poll handles: at most one task for each handle and awaited event, so their number is
-/// bounded.
+/// Tasks that poll handles. A handle has at most one task for each awaited event, so the number of tasks is bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Pollers {
     next: u64,
@@ -83,7 +82,7 @@ impl Pollers {
         id
     }
 
-    /// A task waits, instead of the one that polled the handle for the same before.
+    /// A task waits, and takes the place of an earlier task with the same handle and event.
     pub(crate) fn wait(&mut self, id: PollerId, awaited: Awaited, waker: &Waker) {
         let same = |(of, what, _): &&mut (PollerId, Awaited, Waker)| (*of, *what) == (id, awaited);
         match self.waiting.iter_mut().find(same) {
@@ -92,7 +91,7 @@ impl Pollers {
         }
     }
 
-    /// The tasks that waited for this.
+    /// The tasks that waited for the event.
     pub(crate) fn take(&mut self, awaited: Awaited) -> impl Iterator<Item = Waker> {
         let taken = self
             .waiting

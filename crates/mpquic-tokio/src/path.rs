@@ -12,8 +12,8 @@ use mpquic_paths::Event;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::Engine;
 
-/// A handle to a path of a connection. It keeps the connection open. Dropping it leaves the path
-/// unchanged; [`Self::close`] closes the path.
+/// A handle to a path of a connection. The handle keeps the connection open. The drop leaves the path unchanged;
+/// [`Self::close`] closes the path.
 ///
 /// # Examples
 ///
@@ -53,12 +53,12 @@ impl Path {
         engine.core.path_mut(self.id)
     }
 
-    /// The path ID. It is never used twice in a connection.
+    /// The path ID. A connection never uses a path ID twice.
     pub fn id(&self) -> PathId {
         self.id
     }
 
-    /// The status that we announced for the path, and the one that the peer announced, if any.
+    /// The status that we announced for the path, and the peer's announced status, if any.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Path {
         Ok(self.open(&mut engine)?.status())
     }
 
-    /// Sets the status of the path: we follow it when we send, and the peer is asked to do so.
+    /// Sets the status of the path: our scheduler follows the status, and the peer is asked to follow it too.
     ///
     /// # Errors
     ///
@@ -80,24 +80,24 @@ impl Path {
         Ok(())
     }
 
-    /// Counters and measurements; `None` once the path is discarded.
+    /// Counters and measurements; `None` after the path is discarded.
     pub fn stats(&self) -> Option<PathStats> {
         self.connection.lock().core.path_stats(self.id)
     }
 
-    /// Largest datagram that fits the path, in bytes; `None` if the path is closed or the peer
-    /// accepts no datagrams. The scheduler chooses which path carries a datagram: see
+    /// Size of the largest datagram that fits the path, in bytes; `None` if the path is closed or the peer accepts no
+    /// datagrams. The scheduler chooses the path of each datagram: see
     /// [`Connection::max_datagram_size`](crate::Connection::max_datagram_size).
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.connection.lock().core.datagrams().max_size_on(self.id)
     }
 
-    /// Abandons the path. Its data in flight is sent again on other paths.
+    /// Abandons the path. The connection sends data in flight again on other paths.
     ///
     /// # Errors
     ///
-    /// If the path is closed, or is the last one: [`Connection::close`](crate::Connection::close)
-    /// ends the connection.
+    /// If the path is closed, or no other path is left: [`Connection::close`](crate::Connection::close) ends the
+    /// connection.
     pub fn close(&self) -> Result<(), ClosePathError> {
         self.close_with(TransportErrorCode::APPLICATION_ABANDON_PATH)
     }
@@ -106,7 +106,7 @@ impl Path {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::close`].
+    /// Errors of [`Self::close`].
     pub fn close_with(&self, error_code: TransportErrorCode) -> Result<(), ClosePathError> {
         let mut engine = self.connection.lock();
         if engine.broken().is_some() {
@@ -122,7 +122,7 @@ impl Path {
         Ok(())
     }
 
-    /// Sends a PING on the path, to see whether it works.
+    /// Sends a PING on the path, to test the path.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Path {
         Ok(())
     }
 
-    /// The addresses between which the path runs.
+    /// The two addresses of the path.
     pub fn four_tuple(&self) -> Option<FourTuple> {
         self.stats().map(|stats| stats.four_tuple)
     }

@@ -1,4 +1,4 @@
-//! [`PathEvents`]: a subscription to what happens to paths. [`Listeners`]: all of a connection.
+//! [`PathEvents`]: a subscription to the events of paths. [`Listeners`]: all subscriptions of a connection.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,10 +13,10 @@ use smallvec::SmallVec;
 /// Events kept for a slow listener.
 const CAPACITY: usize = 64;
 
-/// A subscription to what happens to the paths of a connection: a [`Stream`] of events.
+/// A subscription to the events of a connection's paths: a [`Stream`] of events.
 ///
-/// A listener that falls more than 64 events behind misses the oldest, which [`Self::missed`] counts;
-/// [`Connection::paths`] shows the current state. The last counters of a path can be read until
+/// A listener more than 64 events behind misses the oldest events; [`Self::missed`] counts the missed events, and
+/// [`Connection::paths`] shows the current state. The last counters of a path stay readable until
 /// [`PathEvent::Discarded`].
 ///
 /// [`Connection::paths`]: crate::Connection::paths
@@ -48,12 +48,12 @@ pub struct PathEvents {
 }
 
 impl PathEvents {
-    /// Waits for the next event; `None` once the connection ended. Cancel-safe.
+    /// Waits for the next event; `None` after the end of the connection. Cancel-safe.
     pub async fn next(&mut self) -> Option<PathEvent> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// Like [`Self::next`], for hand-written futures: the last task that polled is woken.
+    /// Like [`Self::next`], for hand-written futures: only the last task that polled wakes up.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<PathEvent>> {
         let mut state = self.queue.lock();
         self.missed += std::mem::take(&mut state.missed);
@@ -67,7 +67,7 @@ impl PathEvents {
         Poll::Pending
     }
 
-    /// Number of events dropped before the last one read, because nobody read them in time.
+    /// Number of missed events before the last read event: the listener read too slowly.
     pub fn missed(&self) -> u64 {
         self.missed
     }
@@ -107,7 +107,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Another subscription, from now on.
+    /// A further subscription, from now on.
     pub(crate) fn subscribe(&mut self) -> PathEvents {
         let queue = Arc::new(Queue::default());
         queue.lock().is_over = self.is_over;
@@ -116,7 +116,7 @@ impl Listeners {
         PathEvents { queue, missed: 0 }
     }
 
-    /// Tells all of them. Returns whom to wake.
+    /// Passes an event to all subscriptions. Returns the wakers of waiting tasks.
     pub(crate) fn tell(&mut self, event: &PathEvent) -> SmallVec<[Waker; 2]> {
         self.change(|state| {
             if state.events.len() == CAPACITY {
@@ -127,7 +127,7 @@ impl Listeners {
         })
     }
 
-    /// The connection ended. Returns whom to wake.
+    /// The connection ended. Returns the wakers of waiting tasks.
     pub(crate) fn end(&mut self) -> SmallVec<[Waker; 2]> {
         self.is_over = true;
         self.change(|state| state.is_over = true)
@@ -156,8 +156,7 @@ mod tests {
         PathEvent::Established(mpquic_core::PathId(number))
     }
 
-    /// A listener that does not read keeps the newest events only, and learns the number of missing
-    /// ones.
+    /// A listener that does not read keeps only the newest events, and learns the number of missing events.
     #[test]
     fn a_slow_listener_misses_the_oldest_and_is_told() {
         let mut listeners = Listeners::default();

@@ -1,15 +1,15 @@
-//! [`PathSpans`]: what `tracing` shows of paths.
+//! [`PathSpans`]: the spans of paths in `tracing`.
 
 use mpquic_core::{Connection, PathEvent, PathId};
 use smallvec::SmallVec;
 use tracing::Span;
 
-/// A span for each path, from its first event until it is discarded. Packets cause no work.
+/// A span for each path, from its first event until the path is discarded. Packets cause no work.
 #[derive(Debug, Default)]
 pub(crate) struct PathSpans(SmallVec<[(PathId, Span); 2]>);
 
 impl PathSpans {
-    /// Shows what happened, in the span of the path. The connection's own is entered.
+    /// Logs the event in the span of the path. The caller has entered the connection's span.
     pub(crate) fn show(&mut self, event: &PathEvent, core: &Connection) {
         let Some(path) = event.path() else {
             tracing::debug!(?event, "path");
