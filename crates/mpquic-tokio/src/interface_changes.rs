@@ -8,12 +8,12 @@ use crate::runtime::Runtime;
 /// Interval of checks where the system reports no changes, and while a failed bind may succeed
 /// later.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The least time from one look to the next: changes come in flocks.
+/// The least time from one check to the next: changes come in flocks.
 #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
 const LEAST: Duration = Duration::from_millis(20);
 
-/// Waits for changes of links, addresses and routes. Linux, Apple's systems and FreeBSD tell of them;
-/// elsewhere, where programs may not listen, and outside of tokio, a second passes instead.
+/// Waits for changes of links, addresses and routes. Linux, Apple's systems and FreeBSD report changes. On other
+/// systems, outside of tokio, and where the system forbids a program to listen, a second passes instead.
 #[derive(Debug)]
 pub(crate) struct InterfaceChanges {
     #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
@@ -44,7 +44,7 @@ impl InterfaceChanges {
             let told = async {
                 let told = events.told().await;
                 self.runtime.timer(self.looked + LEAST).await;
-                // What came since then is seen by the look to come.
+                // The coming check sees changes from the time of the wait.
                 told.and_then(|()| events.forget())
             };
             let told = match all_done {
@@ -81,8 +81,8 @@ mod events {
     /// ENOBUFS, which has no `ErrorKind`.
     const NO_BUFFERS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
 
-    /// The kernel writes to this socket at each change. The messages are discarded: the list of
-    /// interfaces has more information, also after a lost message.
+    /// The kernel writes a message to this socket at each change. The messages are discarded: the list of interfaces
+    /// has more information, even after a lost message.
     ///
     /// The socket is not UDP, but waiting and receiving work alike for all sockets.
     #[derive(Debug)]

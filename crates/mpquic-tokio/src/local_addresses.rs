@@ -1,4 +1,4 @@
-//! What connections do when the local addresses of their endpoint change.
+//! The reaction of connections to changes of their endpoint's local addresses.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::connection_state::SharedEndpoint;
 use crate::socket::Socket;
 use crate::sockets::Leaving;
 
-/// Adapts the paths of all connections to the sockets that exist now.
+/// Adapts the paths of all connections to the present sockets.
 pub(crate) fn follow(endpoint: &SharedEndpoint) {
     replace(endpoint, &endpoint.sockets.leaving(), None);
 }
 
-/// Moves every path of a client from the `old` sockets to a `new` one, as soon as that is allowed.
+/// Moves every path of a client from the `old` sockets to the socket `new`, as soon as a path may move.
 pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Leaving>], new: &Arc<Socket>) {
     replace(endpoint, old, Some(new));
 }

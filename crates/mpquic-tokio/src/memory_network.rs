@@ -16,20 +16,19 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::datagram_socket::{DatagramSocket, ReceivedBatch, SentBatch};
 use crate::memory_link::{MemoryLink, Way};
 
-/// Datagrams that one call can send.
+/// Datagrams that a single call can send.
 pub(crate) const MAX_SEGMENTS: usize = 64;
-/// Bytes that wait to be received; further datagrams are lost.
+/// Bytes that wait for the reader; further datagrams are lost.
 const BUFFER: usize = 32 << 20;
 /// The first automatically chosen port.
 const FIRST_PORT: u16 = 49152;
 
-/// A network in memory. Datagrams between its sockets arrive in order after a delay. A datagram is
-/// lost only if a socket is cut off, does not read, or has a link with losses
-/// ([`MemorySocket::set_link`]).
+/// A network in memory. Datagrams between its sockets arrive in order after a delay. A datagram is lost only at a
+/// socket that is cut off or does not read, or on a link with losses ([`MemorySocket::set_link`]).
 ///
-/// It needs no addresses of this machine, but tokio, whatever the endpoint's runtime is. With tokio's
-/// clock paused
-/// (`#[tokio::test(start_paused = true)]`), tests take no time, and each run is like the other.
+/// The network needs no addresses of this machine. The network needs tokio, even for an endpoint on another runtime.
+/// With tokio's clock paused (`#[tokio::test(start_paused = true)]`), tests take no time, and each run repeats the run
+/// before.
 ///
 /// # Examples
 ///
@@ -84,7 +83,7 @@ impl fmt::Debug for Shared {
 }
 
 impl MemoryNetwork {
-    /// A network in which datagrams travel for so long.
+    /// A network that delays each datagram by `delay`.
     pub fn new(delay: Duration) -> Self {
         Self(Arc::new(Shared {
             delay,
@@ -92,8 +91,7 @@ impl MemoryNetwork {
         }))
     }
 
-    /// A socket with any address; port 0 chooses a free port. Dropping the socket frees the
-    /// address.
+    /// A socket with any address; port 0 chooses a free port. The drop of the socket frees the address.
     ///
     /// # Errors
     ///
@@ -117,7 +115,7 @@ impl MemoryNetwork {
         Ok(socket)
     }
 
-    /// Binds a socket; from now on, an earlier socket with the same address receives nothing.
+    /// Binds a socket; from now on, an earlier socket with the same address receives no datagram.
     #[cfg(test)]
     pub(crate) fn bind_instead(&self, local: SocketAddr) -> Arc<MemorySocket> {
         let socket = self.socket(local);
@@ -154,11 +152,11 @@ struct State {
     /// The link, with its outgoing and its incoming direction.
     link: Option<(MemoryLink, [Way; 2])>,
     reader: Option<Waker>,
-    /// Until the first message arrives.
+    /// Ends at the arrival of the first message.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-/// Of a socket.
+/// The direction of a datagram, as seen from the socket.
 #[derive(Clone, Copy)]
 enum Direction {
     Out,
@@ -183,15 +181,15 @@ impl fmt::Debug for MemorySocket {
 }
 
 impl MemorySocket {
-    /// Cuts the socket off: sent datagrams are lost and none arrive, without an error, like a cable
-    /// pulled out far away. `false` connects it again.
+    /// Cuts the socket off: its datagrams are lost in both directions, without an error, as if a cable was pulled out
+    /// far away. `false` connects the socket again.
     pub fn cut_off(&self, is_cut_off: bool) {
         locked(&self.state).is_cut_off = is_cut_off;
     }
 
-    /// Puts the socket behind a link, which carries what it sends and what it receives from now on. Give
-    /// links to the sockets of one side: of two that meet, the second one takes datagrams in the order
-    /// in which they were sent.
+    /// Puts the socket behind a link, which carries all datagrams of the socket in both directions from now on. Give
+    /// links to the sockets of one side only: if a datagram passes two links, the second link takes datagrams in the
+    /// order of their sending.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -210,7 +208,8 @@ impl MemorySocket {
         locked(&self.state).link.is_some()
     }
 
-    /// When a datagram that now reaches the link leaves it; `None` if the link loses the datagram.
+    /// The time at which a datagram that reaches the link at `at` leaves the link; `None` if the link loses the
+    /// datagram.
     fn pass(&self, direction: Direction, at: Instant, bytes: usize) -> Option<Instant> {
         match &mut locked(&self.state).link {
             Some((link, ways)) => {
@@ -373,8 +372,8 @@ mod tests {
         Ok(())
     }
 
-    /// Rate and delay apply to both directions, and to each datagram of a train. Other sockets do
-    /// not wait for this link.
+    /// Rate and delay apply to both directions, and to each datagram of a train. Other sockets do not wait for this
+    /// link.
     #[tokio::test(start_paused = true)]
     async fn a_link_carries_what_its_socket_sends_and_receives() -> io::Result<()> {
         let ms = Duration::from_millis;

@@ -1,4 +1,4 @@
-//! [`Runtime`]: what the driver asks of an async runtime, and [`TokioRuntime`], which answers for tokio.
+//! [`Runtime`]: the driver's demands on an async runtime. [`TokioRuntime`] meets the demands with tokio.
 
 use std::fmt;
 use std::future::Future;
@@ -14,14 +14,12 @@ use crate::socket_io::Io;
 
 /// An async runtime: it runs tasks, tells the time, and waits for timers and sockets.
 ///
-/// Endpoints run on [`TokioRuntime`] unless
-/// [`EndpointBuilder::runtime`](crate::EndpointBuilder::runtime) sets another one. On another
-/// runtime, no call needs tokio, and everything works except
+/// Endpoints run on [`TokioRuntime`] unless [`EndpointBuilder::runtime`](crate::EndpointBuilder::runtime) sets another
+/// runtime. On another runtime, no call needs tokio, and only
 /// [`EndpointBuilder::workers`](crate::EndpointBuilder::workers) and
-/// [`Endpoint::connect_to`](crate::Endpoint::connect_to), which return an error. Three things are
-/// slower: network interfaces are checked once a second, because changes are not reported; no ICMP
-/// message ends a connection attempt early; and the [`DatagramSocket`] of [`Self::socket`] decides
-/// how many datagrams pass with one call.
+/// [`Endpoint::connect_to`](crate::Endpoint::connect_to) fail with an error. Three things are slower. The driver checks
+/// network interfaces once a second, because the system reports no changes. No ICMP message ends a connection attempt
+/// early. And the [`DatagramSocket`] of [`Self::socket`] decides how many datagrams pass with a call.
 ///
 /// # Examples
 ///
@@ -43,29 +41,28 @@ use crate::socket_io::Io;
 /// # }
 /// ```
 pub trait Runtime: fmt::Debug + Send + Sync + 'static {
-    /// Runs a task to its end, in parallel with the caller. The driver spawns one task for each
-    /// socket, one for each connection, and one that follows network interfaces.
+    /// Runs a task to its end, in parallel with the caller. The driver spawns a task for each socket, a task for each
+    /// connection, and a task that follows network interfaces.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 
-    /// The current time, which never goes back. All deadlines that the application gives to the
-    /// driver use this clock. The driver reads it at least once for each batch of datagrams and
-    /// each call of the application that may send, so it should be cheap.
+    /// The current time, which never goes back. All deadlines that the application gives to the driver use this clock.
+    /// The driver reads the clock at least once for each batch of datagrams and each call of the application that may
+    /// send, so the call should be cheap.
     fn now(&self) -> Instant;
 
     /// A timer that is ready at a time of [`Self::now`]'s clock; the time may have passed.
     fn timer(&self, at: Instant) -> Pin<Box<dyn Timer>>;
 
-    /// Makes the driver's socket from a bound, non-blocking socket. The driver
+    /// Makes the driver's socket from a non-blocking socket. The driver
     /// ([`EndpointBuilder::bind`](crate::EndpointBuilder::bind)) or the application
-    /// ([`EndpointBuilder::socket`](crate::EndpointBuilder::socket)) has bound it.
+    /// ([`EndpointBuilder::socket`](crate::EndpointBuilder::socket)) has bound the socket.
     ///
-    /// By default, this fails: the application then gives the endpoint nothing but what
-    /// [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket) takes, for which
-    /// this is not called.
+    /// By default, the call fails: the application then gives the endpoint only sockets for
+    /// [`EndpointBuilder::abstract_socket`](crate::EndpointBuilder::abstract_socket), which need no such call.
     ///
     /// # Errors
     ///
-    /// If the socket cannot be used; the driver's call then fails with this error.
+    /// If the runtime cannot use the socket; the driver's call then fails with the same error.
     fn socket(&self, socket: UdpSocket) -> io::Result<RuntimeSocket> {
         drop(socket);
         let message = "this runtime has no sockets: give the endpoint abstract ones";
@@ -73,16 +70,15 @@ pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A timer of a [`Runtime`]: a future that is ready at its time. It is then not polled again before
+/// A timer of a [`Runtime`]: a future that is ready at its time. After the time, the driver polls the timer only after
 /// [`Self::reset`].
 pub trait Timer: Future<Output = ()> + fmt::Debug + Send + Sync {
-    /// Sets another time, sooner or later. While the timer is not ready, the task that polled it last
-    /// is woken at the new time without polling it again.
+    /// Sets another time, sooner or later. While the timer is not ready, the new time wakes the task that polled the
+    /// timer last, without a further poll.
     fn reset(self: Pin<&mut Self>, at: Instant);
 }
 
-/// A socket as a [`Runtime`] makes it: made from an [`Arc`] of a [`DatagramSocket`], or by
-/// [`TokioRuntime`].
+/// A socket that a [`Runtime`] has made: from an [`Arc`] of a [`DatagramSocket`], or by [`TokioRuntime`].
 #[derive(Debug)]
 pub struct RuntimeSocket(pub(crate) Io);
 
@@ -92,8 +88,8 @@ impl<S: DatagramSocket> From<Arc<S>> for RuntimeSocket {
     }
 }
 
-/// The runtime tokio, within which all calls are made that spawn, bind or connect. It must have been
-/// built with I/O and time (`enable_all`). The time is tokio's, which tests can pause.
+/// The runtime tokio. Calls that spawn, bind or connect must happen within the runtime. The runtime needs I/O and time
+/// (`enable_all`). The time is tokio's, which tests can pause.
 ///
 /// # Examples
 ///

@@ -1,25 +1,24 @@
-//! [`SendQueues`]: how much waits behind our sockets, in the kernel's queues and the network
-//! device.
+//! [`SendQueues`]: the bytes behind our sockets, in the kernel's queues and the network device.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Shortest time between two requests to the kernel.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Requests may take up to 1/`SHARE` of the time. They are not cheap: each answer lists every UDP
-/// socket of the machine.
+/// Requests may take up to 1/`SHARE` of the time. A request is not cheap: each answer lists every UDP socket of the
+/// machine.
 const SHARE: u32 = 50;
 /// The kernel's tables of UDP sockets in this thread's network namespace.
 const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
 
-/// The send queues of UDP sockets as Linux lists them: the memory of packets that were given to the
-/// kernel and have not left the machine, including the queueing discipline, the driver and the
-/// device. This is more than the bytes of the packets, up to twice as much for small packets.
+/// The send queues of UDP sockets as Linux lists them: the memory of packets between the call to the kernel and the
+/// wire, including the queueing discipline, the driver and the device. The memory exceeds the bytes of the packets, up
+/// to twice for small packets.
 ///
 /// The list is read as text because the call for a single socket (`SIOCOUTQ`) needs `unsafe`.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueues {
-    /// Sockets with something waiting.
+    /// Sockets with waiting packets.
     waiting: Vec<(SocketAddr, u64)>,
     asked: Option<Instant>,
     pause: Duration,
@@ -27,8 +26,8 @@ pub(crate) struct SendQueues {
 }
 
 impl SendQueues {
-    /// Asks the kernel again if the last answer is too old. Returns the time of the last answer;
-    /// `None` on systems without such a list.
+    /// Asks the kernel again if the last answer is too old. Returns the time of the last answer; `None` on systems
+    /// without such a list.
     pub(crate) fn refresh(&mut self, now: Instant) -> Option<Instant> {
         let due = self
             .asked
@@ -51,13 +50,13 @@ impl SendQueues {
         self.asked.filter(|_| self.known)
     }
 
-    /// Takes what waits from tables, instead of what waited before.
+    /// Takes the waiting bytes from tables, in place of the earlier bytes.
     fn take(&mut self, tables: impl Iterator<Item = String>) {
         self.waiting.clear();
         self.known = false;
         for table in tables {
             self.known = true;
-            // The first line says what the columns are.
+            // The first line names the columns.
             self.waiting.extend(table.lines().skip(1).filter_map(row));
         }
     }
@@ -71,7 +70,7 @@ impl SendQueues {
     }
 }
 
-/// How long to wait after a request that took so long.
+/// The pause after a request that took `took`.
 fn pause_after(took: Duration) -> Duration {
     INTERVAL.max(took * SHARE)
 }

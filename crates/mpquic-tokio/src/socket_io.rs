@@ -1,4 +1,4 @@
-//! [`Io`]: where a socket's datagrams come from and go to.
+//! [`Io`]: the carrier of a socket's datagrams.
 
 use std::future::poll_fn;
 use std::io::{self, IoSliceMut};
@@ -16,7 +16,7 @@ use crate::kernel_socket::KernelSocket;
 use crate::testing::Port;
 use crate::worker_socket::WorkerSocket;
 
-/// A socket of the kernel, or one that the application has made.
+/// A socket of the kernel, or of the application's making.
 #[derive(Debug)]
 pub(crate) enum Io {
     Kernel(KernelSocket),
@@ -60,7 +60,7 @@ impl Io {
         }
     }
 
-    /// From now on, [`Self::take_errors`] tells of ICMP messages.
+    /// From now on, [`Self::take_errors`] reports ICMP messages.
     pub(crate) fn watch_errors(&self) {
         match self {
             Self::Kernel(socket) => socket.watch_errors(),
@@ -70,7 +70,7 @@ impl Io {
         }
     }
 
-    /// Takes the ICMP messages that arrived since the last call.
+    /// Takes the ICMP messages that arrived after the last call.
     pub(crate) fn take_errors(&self, take: impl FnMut(Unreachable)) {
         match self {
             Self::Kernel(socket) => socket.take_errors(take),
@@ -94,7 +94,7 @@ impl Io {
         }
     }
 
-    /// Fills buffers with received datagrams and returns how many were filled.
+    /// Fills buffers with received datagrams and returns the number of filled buffers.
     pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -121,7 +121,7 @@ impl Io {
     }
 }
 
-/// The same in the terms of a [`DatagramSocket`].
+/// The datagrams of `transmit` in the terms of a [`DatagramSocket`].
 pub(crate) fn batch<'a>(transmit: &Transmit<'a>) -> SentBatch<'a> {
     SentBatch {
         destination: transmit.destination,

@@ -21,15 +21,15 @@ pub(crate) struct Sockets {
     leaving: RwLock<Vec<Weak<Leaving>>>,
     /// The places from which backup paths start.
     backups: OnceLock<Backups>,
-    /// ICMP messages about what is sent matter: there are clients.
+    /// ICMP messages about sent datagrams matter: the endpoint has clients.
     watches_errors: AtomicBool,
     /// Size of the kernel buffers to request for each socket, in bytes.
     buffer_size: usize,
     send_queues: Mutex<SendQueues>,
 }
 
-/// A removed socket. It stays open until this is dropped, for connections whose paths cannot leave
-/// it yet.
+/// A removed socket. The socket stays open until the drop of the `Leaving`, for connections whose paths cannot leave
+/// the socket yet.
 #[derive(Debug)]
 pub(crate) struct Leaving(Arc<Socket>);
 
@@ -54,7 +54,7 @@ impl Drop for Leaving {
 }
 
 impl Sockets {
-    /// No sockets yet. Kernel buffers of `buffer_size` bytes are requested for each that comes.
+    /// Holds no sockets yet. Each later socket asks the kernel for buffers of `buffer_size` bytes.
     pub(crate) fn new(runtime: Arc<dyn Runtime>, buffer_size: usize) -> Self {
         Self {
             runtime,
@@ -67,17 +67,17 @@ impl Sockets {
         }
     }
 
-    /// Says from where paths start that stand by, before there are sockets.
+    /// Names the starts of backup paths, before the first socket exists.
     pub(crate) fn set_backups(&self, backups: Backups) {
         let _ = self.backups.set(backups);
     }
 
-    /// Binds a socket with the settings of the others. [`Self::insert`] adds it.
+    /// Binds a socket with the settings of the other sockets. [`Self::insert`] adds the socket.
     pub(crate) fn bind(&self, local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
         Socket::bind(&*self.runtime, local, interface, self.buffer_size)
     }
 
-    /// Wraps a socket that the application has bound. [`Self::insert`] adds it.
+    /// Wraps a socket that the application has bound. [`Self::insert`] adds the socket.
     pub(crate) fn adopt(&self, socket: std::net::UdpSocket) -> io::Result<Socket> {
         Socket::adopt(&*self.runtime, socket, self.buffer_size)
     }
@@ -92,8 +92,8 @@ impl Sockets {
         open.push(socket);
     }
 
-    /// Makes all sockets, current and future, report ICMP messages. Servers do not use it: their
-    /// clients come to them, and each message costs a search.
+    /// Makes all sockets, current and future, report ICMP messages. A server without connections as a client does not
+    /// ask for reports: its clients come to the server, and each message costs a search.
     pub(crate) fn watch_errors(&self) {
         if !self.watches_errors.load(Ordering::Relaxed) {
             let open = self.open.write().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +110,7 @@ impl Sockets {
         all
     }
 
-    /// What path managers know of all of them.
+    /// The path manager's view of all sockets.
     pub(crate) fn places(&self) -> Arc<[Local]> {
         self.all().iter().map(|socket| socket.place()).collect()
     }
@@ -130,7 +130,7 @@ impl Sockets {
             .cloned()
     }
 
-    /// Paths from this address stand by.
+    /// True if paths from this address are backup paths.
     pub(crate) fn is_backup(&self, local: SocketAddr) -> bool {
         self.owner(local).is_some_and(|socket| socket.is_backup())
     }
@@ -141,8 +141,7 @@ impl Sockets {
         addresses.find(|local| local.ip() == ip)
     }
 
-    /// Removes and returns the sockets for which `matches` is true. Each closes with its last
-    /// owner.
+    /// Removes and returns the sockets for which `matches` is true. Each socket closes with its last owner.
     pub(crate) fn remove(&self, matches: impl Fn(&Socket) -> bool) -> Vec<Arc<Leaving>> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let removed = open.extract_if(.., |socket| matches(socket));
@@ -155,13 +154,13 @@ impl Sockets {
         removed
     }
 
-    /// The sockets that were removed and still go on.
+    /// The removed sockets that connections still use.
     pub(crate) fn leaving(&self) -> Vec<Arc<Leaving>> {
         let leaving = self.leaving.read().unwrap_or_else(PoisonError::into_inner);
         leaving.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The socket for a path that begins at `local`; a removed one if there is no other.
+    /// The socket for a path that begins at `local`; a removed socket if no open socket has the address.
     pub(crate) fn sender(&self, local: SocketAddr) -> Option<Arc<Socket>> {
         self.owner(local).or_else(|| {
             let mut leaving = self.leaving().into_iter();

@@ -8,11 +8,11 @@ use crate::connection::Connection;
 use crate::connection_ref::ConnectionRef;
 use crate::send_stream::{StoppedError, WriteError, poll_stopped, poll_write_with};
 
-/// Watches the sending half of a stream whose [`SendStream`](crate::SendStream) is elsewhere: in a
-/// library that was given the connection and tells only the IDs of its streams, for example.
+/// Watches the sending half of a stream whose [`SendStream`](crate::SendStream) is elsewhere: for example in a library
+/// that took the connection and reports only the IDs of its streams.
 ///
-/// A stream wakes one task that waits to write and one that waits for [`Self::stopped`]: of several,
-/// the last. A watch keeps the connection open, and does nothing to the stream when it is dropped.
+/// A stream wakes a single task that waits to write, and a single task that waits for [`Self::stopped`]: among several
+/// tasks, the last to poll. A watch keeps the connection open. The drop of a watch leaves the stream alone.
 #[derive(Debug, Clone)]
 pub struct StreamWatch {
     connection: ConnectionRef,
@@ -49,7 +49,7 @@ impl StreamWatch {
         .await
     }
 
-    /// Like [`SendStream::stopped`](crate::SendStream::stopped), also after that handle is gone.
+    /// Like [`SendStream::stopped`](crate::SendStream::stopped), even after the drop of the stream's handle.
     /// Cancel-safe.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl StreamWatch {
         self.with_open(|stream| stream.priority())
     }
 
-    /// Whether the stream takes turns with others that are equally urgent.
+    /// Whether the stream takes turns with equally urgent streams.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! [`Network`]: carries datagrams between sockets in memory. [`Port`] is such a socket: the driver
-//! uses it, and the test controls it.
+//! [`Network`]: carries datagrams between sockets in memory. [`Port`] is such a socket: the driver uses the socket, and
+//! the test controls the socket.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -25,11 +25,11 @@ pub(crate) const DELAY: Duration = Duration::from_millis(10);
 /// The error number for datagrams that are too large.
 const EMSGSIZE: i32 = 90;
 
-/// Carries datagrams in order, each in [`DELAY`]. A datagram is lost only if a test asks for it.
+/// Carries datagrams in order, each in [`DELAY`]. A datagram is lost only at a test's request.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
     memory: MemoryNetwork,
-    /// The record of all calls, if it is kept.
+    /// The record of all calls, in a recorded network.
     record: Arc<Mutex<Option<(Instant, Hash)>>>,
 }
 
@@ -50,7 +50,7 @@ impl Network {
         network
     }
 
-    /// Adds something to the record, and when it happened.
+    /// Adds `what` to the record, with the time.
     pub(crate) fn note(&self, what: &[&[u8]]) {
         if let Some((since, hash)) = &mut *locked(&self.record) {
             hash.add(since.elapsed().as_nanos() as u64);
@@ -63,7 +63,7 @@ impl Network {
         locked(&self.record).map_or(0, |(_, hash)| hash.value())
     }
 
-    /// Binds a socket; from now on, an earlier port with the same address receives nothing.
+    /// Binds a socket; from now on, an earlier port with the same address receives no datagram.
     pub(crate) fn bind(&self, local: SocketAddr) -> Arc<Port> {
         Arc::new(Port {
             local,
@@ -89,7 +89,7 @@ pub(crate) struct Port {
     socket: Arc<MemorySocket>,
     network: Network,
     state: Mutex<State>,
-    /// Reading is to fail.
+    /// The next read has to fail.
     failure: Notify,
     /// There is room to send.
     room: Notify,
@@ -100,27 +100,27 @@ struct State {
     max_segments: usize,
     /// Larger datagrams are refused.
     max_size: usize,
-    /// The next calls that read fail with these.
+    /// The errors of the next calls that read.
     read_errors: VecDeque<io::ErrorKind>,
     /// ICMP messages, if the driver has enabled them.
     unreachable: Vec<Unreachable>,
     watches_errors: bool,
     /// Number of sending calls that succeed before the buffer is full.
     room: usize,
-    /// The buffer empties right after it was found full for the time that brings this to zero.
+    /// Counts down the calls that find the buffer full; the buffer empties right after the call that counts to zero.
     found_full: usize,
-    /// How often somebody waited for room, and how often until the buffer is empty at once.
+    /// Number of waits for room so far, and the wait that empties the buffer at once.
     awaited: usize,
     empties_when_awaited: Option<usize>,
-    /// Calls with more than one datagram fail, and lower the limit to one.
+    /// Calls with more than one datagram fail, and lower the limit to a single datagram.
     refuses_trains: bool,
     /// The error of every sending call.
     send_error: Option<io::ErrorKind>,
     /// Random errors of sending and of receiving calls.
     errors: [Option<Errors>; 2],
-    /// The runtime takes it for writable.
+    /// The runtime takes the socket for writable.
     known_writable: bool,
-    /// Number of times that the runtime learned of room.
+    /// Number of reports of room to the runtime.
     told: u64,
     calls: Vec<Call>,
 }
@@ -132,7 +132,7 @@ impl State {
         self.told += 1;
     }
 
-    /// A task waits for room. Returns true if there is room from now on.
+    /// A task waits for room. Returns true if the buffer is empty from now on.
     fn is_empty_now_awaited(&mut self) -> bool {
         self.awaited += 1;
         assert!(self.awaited < 1000, "awaited again and again");
@@ -145,7 +145,7 @@ impl State {
 pub(crate) struct Call {
     pub(crate) at: Instant,
     pub(crate) to: SocketAddr,
-    /// Its datagrams.
+    /// The datagrams of the call.
     pub(crate) datagrams: Vec<Vec<u8>>,
 }
 
@@ -160,12 +160,12 @@ impl Port {
         self.lock().max_segments = count;
     }
 
-    /// The buffer has room for this number of sending calls, and is full then.
+    /// The buffer has room for this number of sending calls, and is full after the last.
     pub(crate) fn fill_after(&self, calls: usize) {
         self.lock().room = calls;
     }
 
-    /// The buffer has room again, for ever, and the runtime learns of it.
+    /// The buffer has room again, for ever, and the runtime learns of the room.
     pub(crate) fn empty(&self) {
         let mut state = self.lock();
         state.room = usize::MAX;
@@ -174,13 +174,13 @@ impl Port {
         self.room.notify_waiters();
     }
 
-    /// The buffer has room again, but the runtime never learns of it.
+    /// The buffer has room again, but the runtime never learns of the room.
     pub(crate) fn empty_in_silence(&self) {
         self.lock().room = usize::MAX;
     }
 
-    /// The buffer is found full this number of times. At the last time the caller hears of it too
-    /// late: there is room already, and the runtime knows it.
+    /// The next `times` sending calls find the buffer full. The last of these calls reports a full buffer too late: the
+    /// buffer has room already, and the runtime knows of the room.
     pub(crate) fn empty_when_found_full(&self, times: usize) {
         self.lock().found_full = times;
     }
@@ -191,23 +191,23 @@ impl Port {
         state.empties_when_awaited = Some(state.awaited + times);
     }
 
-    /// The runtime hears of room, whether there is room or not.
+    /// The runtime hears of room, even with a full buffer.
     pub(crate) fn wake(&self) {
         self.lock().tell();
         self.room.notify_waiters();
     }
 
-    /// Number of times that the buffer is still found full before it is empty.
+    /// Number of calls that still find the buffer full before the buffer empties.
     pub(crate) fn times_left(&self) -> usize {
         self.lock().found_full
     }
 
-    /// Segmentation offload does not work, which shows with the next train.
+    /// Segmentation offload does not work, and the next train finds out.
     pub(crate) fn refuse_trains(&self) {
         self.lock().refuses_trains = true;
     }
 
-    /// Sending calls fail with this error; `None` ends that.
+    /// Sending calls fail with this error; `None` ends the failures.
     pub(crate) fn fail_to_send(&self, error: Option<io::ErrorKind>) {
         self.lock().send_error = error;
     }
@@ -217,7 +217,7 @@ impl Port {
         self.lock().errors = [sending, reading];
     }
 
-    /// Refuses larger datagrams (EMSGSIZE), as if this were the link's MTU.
+    /// Refuses larger datagrams (EMSGSIZE), as if `size` was the link's MTU.
     pub(crate) fn set_max_size(&self, size: usize) {
         self.lock().max_size = size;
     }
@@ -241,12 +241,12 @@ impl Port {
         self.lock().read_errors.len()
     }
 
-    /// Sent datagrams are lost, and none arrive.
+    /// All datagrams of the socket are lost, in both directions.
     pub(crate) fn silence(&self, is_silent: bool) {
         self.socket.cut_off(is_silent);
     }
 
-    /// The successful sending calls since the last call.
+    /// The successful sending calls after the last look.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.lock().calls)
     }
@@ -256,7 +256,7 @@ impl Port {
     }
 }
 
-/// What the driver asks of a socket, and the runtime's view of it.
+/// The driver's demands on a socket, and the runtime's view of the socket.
 impl Port {
     pub(crate) fn max_segments(&self) -> usize {
         self.lock().max_segments
@@ -377,7 +377,7 @@ impl Port {
         if let Err(error) = &result
             && error.kind() == io::ErrorKind::WouldBlock
         {
-            // The state of the runtime stays.
+            // News of room during the call count: the runtime's state stays.
             let mut state = self.lock();
             state.known_writable = state.told != told;
         }

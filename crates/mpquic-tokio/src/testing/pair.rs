@@ -77,7 +77,7 @@ impl Host {
         Ok(port)
     }
 
-    /// Replaces a socket by one with another address.
+    /// Replaces a socket by a socket with another address.
     pub(crate) fn replace(&self, old: SocketAddr, new: &str) -> Result<Arc<Port>, Error> {
         let port = self.network.bind(new.parse()?);
         let socket = Arc::new(Socket::simulated(&port));
@@ -105,7 +105,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// With sockets on these addresses. The client knows all of the server's.
+    /// A pair with sockets on these addresses. The client knows all addresses of the server.
     pub(crate) fn new(
         server: (ServerConfig, &[&str]),
         client: (ClientConfig, &[&str]),
@@ -141,8 +141,8 @@ impl Pair {
         Self::with_configs(Network::default(), configs, paths)
     }
 
-    /// The same without cryptography and with a fixed time of day, so that one run is like the other
-    /// to the last bit.
+    /// A pair with defaults, but without cryptography and with a fixed time of day, so that a run repeats the run
+    /// before to the last bit.
     pub(crate) fn recorded(network: &Network, paths: usize) -> Result<Self, Error> {
         Self::with_configs(network.clone(), without_cryptography()?, paths)
     }
@@ -163,7 +163,7 @@ impl Pair {
         Self::on(network, (server, &["10.0.0.1:443"]), (client, locals))
     }
 
-    /// With another server in place of the present one, on its first address.
+    /// Puts another server in place of the present server, on its first address.
     pub(crate) fn restart_server(
         &mut self,
         server: ServerConfig,
@@ -188,7 +188,7 @@ impl Pair {
         Ok(incoming.await?)
     }
 
-    /// Connects and waits until so many paths carry data in both directions.
+    /// Connects and waits until `paths` paths carry data in both directions.
     pub(crate) async fn connect_over(
         &self,
         paths: usize,
