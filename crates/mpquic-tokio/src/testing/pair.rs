@@ -226,7 +226,7 @@ pub(crate) fn pattern(length: usize) -> Bytes {
     numbers.flat_map(u32::to_le_bytes).take(length).collect()
 }
 
-/// Sends `bytes` from `a` to `b` and checks them. Returns the time until the last byte.
+/// Sends `length` bytes from `a` to `b` and checks the received bytes. Returns the time until the last byte.
 pub(crate) async fn transfer(
     a: &Connection,
     b: &Connection,

@@ -1,4 +1,4 @@
-//! What applications ask for single streams and DATAGRAMs: a path, a second copy, a deadline.
+//! The application's wishes for single streams and DATAGRAMs: a path, a second copy, a deadline.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn soon(after: Duration) -> Instant {
     TokioRuntime.now() + after
 }
 
-/// Bytes sent by the first `calls` calls of each socket of the client.
+/// Bytes that each socket of the client has sent after the last look.
 fn sent(pair: &Pair) -> [usize; 2] {
     [0, 1].map(|index| {
         let calls = pair.at_client[index].take_calls();
@@ -66,7 +66,7 @@ async fn a_stream_and_datagrams_go_where_they_are_sent() -> TestResult {
     Ok(())
 }
 
-/// The writer waits for credit of a reader who does not read.
+/// The writer waits for credit of a reader that does not read.
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_reset_at_its_deadline() -> TestResult {
     let (_pair, a, b) = connected().await?;
@@ -98,7 +98,7 @@ async fn a_stream_is_reset_at_its_deadline() -> TestResult {
     Ok(())
 }
 
-/// Nobody writes any more, and the task that waits for the end is told.
+/// The application writes no more, and the task that waits for the end hears of the reset.
 #[tokio::test(start_paused = true)]
 async fn waiting_task_hears_of_an_expired_stream() -> TestResult {
     let (pair, a, _b) = connected().await?;
@@ -113,7 +113,7 @@ async fn waiting_task_hears_of_an_expired_stream() -> TestResult {
     Ok(())
 }
 
-/// Both paths carry the data, so losing one costs nothing.
+/// Both paths carry the data, so the loss of a path costs no time.
 #[tokio::test(start_paused = true)]
 async fn redundant_data_survives_a_path_loss_without_delay() -> TestResult {
     let (pair, a, b) = connected().await?;

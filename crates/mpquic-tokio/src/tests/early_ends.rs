@@ -1,12 +1,11 @@
-//! Connections that end before the application awaits them: received data is delivered.
+//! Connections that end before the application awaits the handshake: received data still arrives.
 
 use tokio::time::sleep;
 
 use crate::testing::{ALPN, DELAY, Error, Pair, TestResult, transfer};
 use crate::{Connecting, Connection};
 
-/// A client whose message was acknowledged, and which has closed; and the server's connection, not
-/// awaited yet.
+/// A client sends a message, gets the acknowledgement, and closes. Returns the server's connection before any `await`.
 async fn closed_after_a_message(pair: &Pair) -> Result<Connecting, Error> {
     let to = pair.server.endpoint.local_addr()?;
     let send = async {
@@ -52,7 +51,7 @@ async fn an_ended_attempt_still_tells_what_was_asked_for() -> TestResult {
     read(&accepted.await?).await
 }
 
-/// The server's connection ends a millisecond after it has said something, before the client looks.
+/// The server's connection ends right after the acknowledgement of its message, before the client looks.
 #[tokio::test(start_paused = true)]
 async fn a_client_reads_what_a_server_said_that_has_closed() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -68,7 +67,7 @@ async fn a_client_reads_what_a_server_said_that_has_closed() -> TestResult {
     read(&connecting.await?).await
 }
 
-/// The answer to 0-RTT is known, whatever happened later.
+/// The server's answer to 0-RTT outlives the connection.
 #[tokio::test(start_paused = true)]
 async fn accepted_zero_rtt_stays_accepted() -> TestResult {
     let pair = Pair::with_paths(1)?;

@@ -1,4 +1,4 @@
-//! How long readers get no data when a path is lost.
+//! How long readers get no data after the loss of a path.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ const TICK: Duration = Duration::from_millis(1);
 const WRITTEN: usize = 2_500;
 const TICKS: usize = 500;
 
-/// Sends a stream at a steady rate and disturbs it half-way. Returns the longest time during which
-/// the receiver had nothing to read.
+/// Sends a stream at a steady rate and disturbs the transfer half-way. Returns the longest time without data for the
+/// receiver.
 async fn longest_gap(
     a: &Connection,
     b: &Connection,
@@ -39,7 +39,7 @@ async fn longest_gap(
         let (mut last, mut longest, mut read) = (Instant::now(), Duration::ZERO, 0);
         while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
             let now = Instant::now();
-            // The first ones tell of slow start.
+            // The first gaps are an effect of slow start.
             if read > WRITTEN * TICKS / 4 {
                 longest = longest.max(now - last);
             }
@@ -66,8 +66,7 @@ fn pair() -> Result<Pair, Error> {
     )
 }
 
-/// Disturbs transfers of new pairs in both directions, for each of two addresses in turn, and
-/// returns the longest gaps.
+/// Disturbs transfers of new pairs in both directions, for each of two addresses in turn, and returns the longest gaps.
 async fn gaps(disturb: impl Fn(&Pair, usize)) -> Result<Vec<Duration>, Error> {
     let mut gaps = Vec::new();
     for index in 0..2 {
@@ -89,7 +88,7 @@ async fn reader_has_no_gap_unless_a_path_is_lost() -> TestResult {
     Ok(())
 }
 
-/// The server is told at once, and repeats data that may be lost.
+/// The client reports the loss to the server at once, and the server repeats data that may be lost.
 #[tokio::test(start_paused = true)]
 async fn losing_a_local_address_costs_a_round_trip() -> TestResult {
     let remove = |pair: &Pair, index: usize| {
@@ -110,12 +109,12 @@ const TWO_TIMEOUTS: Duration = Duration::from_millis(120);
 async fn a_clients_address_that_falls_silent_costs_two_timeouts() -> TestResult {
     let gaps = gaps(|pair, index| pair.at_client[index].silence(true)).await?;
     assert!(gaps.iter().all(|gap| *gap <= TWO_TIMEOUTS), "{gaps:?}");
-    // It was in use.
+    // The silent address was in use.
     assert!(gaps.iter().all(|gap| *gap >= 2 * DELAY), "{gaps:?}");
     Ok(())
 }
 
-/// A server tells nobody that it closed a socket: the paths over it just stop.
+/// A server does not announce a closed socket: the paths over the socket just stop.
 #[tokio::test(start_paused = true)]
 async fn a_servers_address_that_is_gone_costs_two_timeouts() -> TestResult {
     let remove = |pair: &Pair, index: usize| {
@@ -128,8 +127,8 @@ async fn a_servers_address_that_is_gone_costs_two_timeouts() -> TestResult {
     Ok(())
 }
 
-/// A path that cannot be opened for a long time is tried again at short intervals while there is
-/// much data, so that it is used soon after its link appears.
+/// A path without an answer for a long time is tried again at short intervals while much data waits, so that the path
+/// carries data soon after its link appears.
 #[tokio::test(start_paused = true)]
 async fn a_link_that_comes_late_is_used_soon() -> TestResult {
     const SECONDS: u32 = 40;
@@ -170,8 +169,8 @@ async fn a_link_that_comes_late_is_used_soon() -> TestResult {
     Ok(())
 }
 
-/// The socket is replaced while nothing passes, for longer than the validation of an address takes. The
-/// path must not return to the address of the old socket, from which nothing can be sent any more.
+/// The client changes its socket while no packet passes, for longer than the validation of an address takes. The path
+/// must not return to the address of the old socket, which no longer sends.
 #[tokio::test(start_paused = true)]
 async fn an_outage_after_the_socket_was_replaced_is_survived() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -188,7 +187,7 @@ async fn an_outage_after_the_socket_was_replaced_is_survived() -> TestResult {
     timeout(Duration::from_secs(15), transfer(&a, &b, 10_000)).await??;
     let local = a.path_stats().first().map(|path| path.four_tuple.local);
     assert_eq!(local, Some(new.local()));
-    // The application is told once the new address is validated.
+    // The application hears of the new address after its validation.
     let told = async { while !matches!(events.next().await, Some(PathEvent::Migrated(..))) {} };
     timeout(Duration::from_secs(5), told).await?;
     Ok(())

@@ -1,7 +1,7 @@
-//! Sockets that fail at random in every way: no stream byte is lost, doubled or altered,
-//! connections end as applications want, and nothing is left.
+//! Sockets that fail at random in every way: no stream byte is lost, doubled or altered, connections end as
+//! applications want, and the endpoints keep no memory.
 //!
-//! `FAULTS=1000` sets the number of seeds, `SEED=n` says which is the first.
+//! `FAULTS=1000` sets the number of seeds, `SEED=n` sets the first seed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ const FIRST_PORT: u16 = 1000;
 
 /// EPERM, EAGAIN, ENOBUFS, ENOMEM and EMSGSIZE: the datagram is not sent.
 const PASSING: &[i32] = &[1, 11, 105, 12, 90];
-/// EIO, EINVAL, EINTR, EMFILE: what a call should not fail with.
+/// EIO, EINVAL, EINTR, EMFILE: errors that a call on a socket should never return.
 const ODD: &[i32] = &[5, 22, 4, 24];
-/// ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL and ENODEV: there is no way.
+/// ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL and ENODEV: the system has no route.
 const UNREACHABLE: &[i32] = &[101, 113, 100, 99, 19];
 /// ECONNREFUSED and the like: an ICMP message has arrived.
 const REFUSED: &[i32] = &[111, 101, 113, 71, 92];
@@ -34,7 +34,7 @@ pub(super) fn number(variable: &str, default: u64) -> u64 {
     given.map_or(default, |value| value.parse().unwrap())
 }
 
-/// The faults of one side's sockets.
+/// The faults of the sockets of both sides.
 struct Trouble {
     start: Instant,
     pair: Pair,
@@ -49,16 +49,16 @@ impl Trouble {
         both.cloned().collect()
     }
 
-    /// True if a client moved more than once and received no packet since. It needs a connection ID
-    /// for each address (RFC 9000 section 9.5), and gets none while no packet arrives. If the
-    /// server gives up a new path, it can tell so only on the old path, at an address that is gone.
+    /// True if a client moved more than once and received no later packet. The client needs a connection ID for each
+    /// address (RFC 9000 section 9.5), and gets no connection ID while no packet arrives. A server that gives up a new
+    /// path can report so only on the old path, at an address that is gone.
     fn is_stranded(&self, sides: [&Connection; 2]) -> bool {
         let silent = Some(ConnectionError::TimedOut);
         let timed_out = sides.iter().any(|side| side.close_reason() == silent);
         self.port > FIRST_PORT + 1 && timed_out
     }
 
-    /// Something goes wrong, or right again, with one socket.
+    /// Breaks or heals a socket.
     async fn act(&mut self) -> TestResult {
         let ports = self.ports();
         let index = self.random.below(ports.len() as u64) as usize;
@@ -81,7 +81,7 @@ impl Trouble {
             3 => port.fill_after(self.random.below(20) as usize),
             4 => port.set_max_size(self.random.one_of(&[1199, 1200, 1300, 1400])),
             5 => port.silence(true),
-            // The process gets no time, and everything is late.
+            // The process gets no time, and every datagram and timer is late.
             6 => advance(MS * self.random.below(3000) as u32).await,
             7 if index < self.pair.at_client.len() => {
                 self.port += 1;
@@ -93,7 +93,7 @@ impl Trouble {
         Ok(())
     }
 
-    /// Disturbs the sockets for a while, and then no more.
+    /// Disturbs the sockets for a while, and then heals the sockets.
     async fn run(&mut self) -> TestResult {
         let end = Instant::now() + MS * self.random.below(8000) as u32;
         while Instant::now() < end {
@@ -101,7 +101,7 @@ impl Trouble {
             let longest = self.random.one_of(&[5, 50, 500]);
             sleep(MS * self.random.below(longest) as u32).await;
             let ports = self.ports();
-            // The runtime reports room, whether there is room or not.
+            // The runtime reports room, even with a full buffer.
             self.random.one_of(&ports.iter().collect::<Vec<_>>()).wake();
         }
         self.ports().iter().for_each(|port| heal(port));
@@ -109,7 +109,7 @@ impl Trouble {
     }
 }
 
-/// The socket works.
+/// Makes the socket work again.
 fn heal(port: &Port) {
     port.fail_at_random(None, None);
     port.set_max_size(usize::MAX);
@@ -141,7 +141,7 @@ async fn send(from: &Connection, to: &Connection, mut random: Random) -> TestRes
     Ok(())
 }
 
-/// Asks and is answered.
+/// Asks questions and checks the answers.
 async fn ask(from: &Connection, to: &Connection, mut random: Random) -> TestResult {
     for _ in 0..random.below(4) {
         let data = pattern(random.below(20_000) as usize);
@@ -163,7 +163,7 @@ async fn ask(from: &Connection, to: &Connection, mut random: Random) -> TestResu
     Ok(())
 }
 
-/// Sends DATAGRAMs, some of which may be lost.
+/// Sends DATAGRAMs; the network may lose some.
 async fn send_datagrams(from: &Connection, mut random: Random) -> TestResult {
     for number in 0..random.below(50) as u32 {
         let data = pattern(4 * (number as usize + 2)).slice(4..);
@@ -212,7 +212,7 @@ async fn work(a: &Connection, b: &Connection, random: &mut Random) -> TestResult
     Ok(())
 }
 
-/// Both sides' connections end, and the endpoints keep nothing.
+/// Both sides' connections end, and the endpoints keep no memory.
 async fn end(trouble: &mut Trouble, a: Connection, b: Connection) -> TestResult {
     let Trouble {
         random, pair, port, ..
@@ -224,13 +224,13 @@ async fn end(trouble: &mut Trouble, a: Connection, b: Connection) -> TestResult 
     if random.below(2) == 0 {
         closes.close(7u32.into(), b"enough");
     }
-    // Who drops the last handle closes, too.
+    // The drop of the last handle closes, too.
     drop(closes);
     let reason = other.closed().await;
     let is_told = matches!(reason, ConnectionError::ApplicationClosed(_));
     // The server may have sent its close to an address that the client has left.
     let is_missed = *port > FIRST_PORT && reason == ConnectionError::Reset;
-    // The server may have closed when it could not move: see `Trouble::is_stranded`.
+    // A server that could not move may have closed: see `Trouble::is_stranded`.
     let is_unheard = *port > FIRST_PORT + 1 && reason == ConnectionError::TimedOut;
     assert!(is_told || is_missed || is_unheard, "{reason:?}");
     drop(other);
@@ -242,7 +242,7 @@ async fn end(trouble: &mut Trouble, a: Connection, b: Connection) -> TestResult 
     Ok(())
 }
 
-/// The endpoint's connections end, and it keeps nothing.
+/// The endpoint's connections end, and the endpoint keeps no memory.
 pub(super) async fn keep_nothing(host: &Host) {
     host.endpoint.wait_idle().await;
     assert_eq!(host.endpoint.open_connections(), 0);
@@ -252,7 +252,8 @@ pub(super) async fn keep_nothing(host: &Host) {
     assert_eq!(host.endpoint.stats().memory, 0);
 }
 
-/// A client that gets no answer tries from its other addresses, too. Nobody took those attempts.
+/// A client without an answer tries its other addresses, too, and the server's application has not taken the further
+/// attempts.
 async fn drop_untaken(endpoint: &Endpoint) -> usize {
     let mut count = 0;
     while let Ok(Some(incoming)) = timeout(MS, endpoint.accept()).await {
@@ -274,7 +275,7 @@ pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Erro
     };
     let early = random.below(4) == 0;
     let (a, b) = match early {
-        // What the kernel refuses to send, the handshake sends again.
+        // The handshake sends refused datagrams again.
         true => {
             let port = &trouble.pair.at_client[0];
             port.fail_at_random(Some(Errors::new(random.next(), 60, PASSING)), None);
@@ -282,7 +283,7 @@ pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Erro
         }
         false => trouble.pair.connect_over(paths).await?,
     };
-    // A client cannot move before (RFC 9000 section 9).
+    // A client cannot move before the confirmation (RFC 9000 section 9).
     a.handshake_confirmed().await?;
     let result = tokio::try_join!(work(&a, &b, &mut random), trouble.run());
     if result.is_err() && trouble.is_stranded([&a, &b]) {

@@ -12,7 +12,7 @@ use crate::{Connection, ConnectionError};
 /// Longer than a probe timeout.
 const PROBE: Duration = Duration::from_millis(100);
 
-/// A client with so many paths, each with a large window and nothing in flight.
+/// A client with `paths` paths, each with a large window and no data in flight.
 async fn warm(paths: usize) -> Result<(Pair, Connection, Connection), Error> {
     let pair = Pair::with_paths(paths)?;
     let (a, b) = pair.connect_over(paths).await?;
@@ -29,7 +29,7 @@ fn lost(connection: &Connection) -> u64 {
     stats.iter().map(|path| path.packets_lost).sum()
 }
 
-/// Fails if a datagram left twice: no two packets are alike. Returns how many left.
+/// Fails if a datagram left twice: no two packets are alike. Returns the number of datagrams.
 fn each_once(calls: &[Call]) -> usize {
     let datagrams = || calls.iter().flat_map(|call| &call.datagrams);
     let different: BTreeSet<_> = datagrams().collect();
@@ -64,7 +64,7 @@ async fn a_train_that_was_taken_in_part_goes_on_where_it_stopped() -> TestResult
         sleep(DELAY).await;
         let mut before = port.take_calls();
         assert_eq!(each_once(&before), 12);
-        // Then there is room for another part.
+        // Then the buffer has room for a further part.
         port.fill_after(2);
         port.wake();
         sleep(DELAY).await;
@@ -80,8 +80,7 @@ async fn a_train_that_was_taken_in_part_goes_on_where_it_stopped() -> TestResult
     Ok(())
 }
 
-/// As in the network, excess datagrams are lost: otherwise a socket that stays full would use up
-/// memory.
+/// As in the network, excess datagrams are lost: without the loss, a full socket would use up memory.
 #[tokio::test(start_paused = true)]
 async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
     const MAX: usize = 8;
@@ -94,7 +93,7 @@ async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
         Ok(count)
     };
     let empty = async {
-        // Each probe timeout sends more.
+        // Each probe timeout sends further datagrams.
         for _ in 0..20 {
             sleep(PROBE).await;
             assert_eq!(waiting()?, MAX);
@@ -102,7 +101,7 @@ async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
         port.empty();
         Ok(())
     };
-    // The transfer is larger than the window, and the window is larger than these trains.
+    // The transfer is larger than the window, and the window is larger than the waiting trains.
     let window = a.path_stats()[0].window;
     assert!(window > 2 * MAX as u64 * (1 << 16), "{window}");
     tokio::try_join!(transfer(&a, &b, 4 << 20), empty)?;
@@ -129,8 +128,8 @@ async fn all_tasks_hear_of_room_in_a_socket() -> TestResult {
     Ok(())
 }
 
-/// The runtime hears of room after the kernel reported a full buffer, and before the driver stores
-/// this report: the room must not be forgotten.
+/// The runtime hears of room after the kernel reported a full buffer, and before the driver stores the report: the
+/// driver must not forget the room.
 #[tokio::test(start_paused = true)]
 async fn room_during_a_full_result_is_noticed() -> TestResult {
     for times in 1.. {
@@ -146,7 +145,7 @@ async fn room_during_a_full_result_is_noticed() -> TestResult {
         };
         let (elapsed, left) = tokio::try_join!(transfer(&a, &b, 10_000), empty)?;
         if left > 0 {
-            // The driver does not try more often while there is no room.
+            // The driver does not try more often while the buffer is full.
             assert_eq!(elapsed, 2 * DELAY);
             assert!(times > 2);
             break;
@@ -156,7 +155,7 @@ async fn room_during_a_full_result_is_noticed() -> TestResult {
     Ok(())
 }
 
-/// It is tried again then, and not only waited for again.
+/// The driver sends again at the news of room, and does not only wait again.
 #[tokio::test(start_paused = true)]
 async fn room_before_the_wait_is_used() -> TestResult {
     let (pair, a, b) = warm(1).await?;
@@ -188,7 +187,7 @@ async fn a_close_that_finds_no_room_leaves_later() -> TestResult {
     Ok(())
 }
 
-/// Even if the runtime never reports room: connections have timers.
+/// The data arrives even if the runtime never reports room: connections have timers.
 #[tokio::test(start_paused = true)]
 async fn a_lost_wake_up_costs_a_probe_timeout() -> TestResult {
     let (pair, a, b) = warm(1).await?;
@@ -209,7 +208,7 @@ async fn a_full_socket_does_not_hold_up_another_path() -> TestResult {
     for index in 0..2 {
         let (pair, a, b) = warm(2).await?;
         pair.at_client[index].fill_after(0);
-        // The waiting data is sent on the other path after a probe timeout.
+        // The other path carries the waiting data after a probe timeout.
         let elapsed = transfer(&a, &b, 1 << 20).await?;
         assert!(elapsed < PROBE, "{elapsed:?}");
     }

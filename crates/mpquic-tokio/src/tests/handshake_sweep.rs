@@ -1,5 +1,5 @@
-//! At each millisecond of a handshake, the network, an address or the connection changes: a side
-//! with a working link is answered soon, and acknowledged data is read.
+//! At each millisecond of a handshake, the network, an address or the connection changes: a side with a working link
+//! gets an answer soon, and the application reads acknowledged data.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use crate::{Connecting, Connection};
 const MS: Duration = Duration::from_millis(1);
 /// The handshake is confirmed after four delays.
 const LAST: u32 = 5 * DELAY.as_millis() as u32;
-/// A connection's first probe timeout is about a second, all other times here are much shorter. A
-/// handshake and an answer then take some round trips.
+/// A connection's first probe timeout is about a second; all other times in these tests are much shorter. After the
+/// probe, a handshake and an answer take some round trips.
 const SOON: Duration = Duration::from_millis(1100);
 
-/// What happens.
+/// The event of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// The client's first link is cut without notice.
     Cut,
-    /// The server's first link is.
+    /// The server's first link is cut without notice.
     CutAtServer,
     /// The client's first socket is removed.
     Remove,
     /// The first address is removed, and its link is cut.
     RemoveAndCut,
-    /// The client gets another address before its first one is removed.
+    /// The client gets another address before its first address goes.
     AddAndRemove,
-    /// The client's first socket is replaced by one with another address.
+    /// The client replaces its first socket by a socket with another address.
     Rebind,
-    /// The same, and the network of the former address is gone.
+    /// As `Rebind`, and the network of the former address is gone.
     RebindAndCut,
-    /// The server's socket is replaced by one with the same address.
+    /// The server replaces its socket by a socket with the same address.
     RebindServer,
 }
 
@@ -91,7 +91,8 @@ fn start(pair: &Pair) -> Result<Connecting, Error> {
     Ok(pair.client.endpoint.connect(to, "localhost")?)
 }
 
-/// Strikes after a time. Returns how long the first answer took, and another one a second later.
+/// Strikes after the time `at`. Returns the time of the first answer, and the time of a later answer from its question
+/// on.
 async fn answered(pair: &Pair, fate: Fate, at: Duration) -> Result<[Duration; 2], Error> {
     let listening = pair.server.endpoint.clone();
     tokio::spawn(async move {
@@ -122,7 +123,7 @@ async fn answered(pair: &Pair, fate: Fate, at: Duration) -> Result<[Duration; 2]
     answered
 }
 
-/// Collects all failures, so that one run shows them.
+/// Collects all failures, so that a run shows every failure.
 async fn sweep(pair: impl Fn() -> Result<Pair, Error>, fates: &[Fate]) -> TestResult {
     let mut faults = Vec::new();
     for fate in fates {
@@ -138,7 +139,7 @@ async fn sweep(pair: impl Fn() -> Result<Pair, Error>, fates: &[Fate]) -> TestRe
     Ok(())
 }
 
-/// Whatever happens to the address, there is a network.
+/// The client always has a network, even while its address changes.
 #[tokio::test(start_paused = true)]
 async fn changing_single_link_completes_the_handshake() -> TestResult {
     let pair = || Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1"]);
@@ -175,7 +176,7 @@ async fn one_of_two_addresses_of_a_server_is_enough() -> TestResult {
     Ok(())
 }
 
-/// Without further paths, the only path moves as soon as it may.
+/// Without further paths, the only path moves as soon as a client may move.
 #[tokio::test(start_paused = true)]
 async fn a_path_of_the_application_moves_once_it_may() -> TestResult {
     for at in 0..=LAST {
@@ -203,8 +204,7 @@ async fn a_path_of_the_application_moves_once_it_may() -> TestResult {
     Ok(())
 }
 
-/// Sends a message and closes the connection after a time. True if the peer has acknowledged the
-/// whole message.
+/// Sends a message and closes the connection at the time `at`. True if the peer has acknowledged the whole message.
 async fn say_and_close(connecting: Connecting, begun: Instant, at: Duration) -> bool {
     let say = async {
         let connection = connecting.await?;
@@ -221,7 +221,7 @@ async fn say_and_close(connecting: Connecting, begun: Instant, at: Duration) -> 
         .is_ok_and(|said| said.unwrap_or(false))
 }
 
-/// Looks after a second for the first time.
+/// Awaits the connection only after a second, and reads its message.
 async fn look(connecting: Connecting) -> Result<Vec<u8>, Error> {
     sleep(SOON).await;
     let connection = connecting.await?;

@@ -1,4 +1,4 @@
-//! ICMP messages about what a client has sent, true and forged ones.
+//! ICMP messages about a client's datagrams, true and forged messages.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,14 +11,13 @@ use crate::runtime::{Runtime, TokioRuntime};
 use crate::testing::{Error, Pair, TestResult, client, transfer};
 use crate::{Connecting, default_transport};
 
-/// Gives the client's connections an ICMP message: nobody listens for a datagram that a socket of
-/// the client sent to the server, quoted by its first bytes. Returns why one of the connections
-/// ended.
+/// Gives the client's connections an ICMP message: the server's port is closed for a datagram that a socket of the
+/// client sent, quoted by its first bytes. Returns the error of a connection that ended.
 fn tell(pair: &Pair, from: usize, quoted: &[u8]) -> Option<ConnectionError> {
     tell_that(pair, from, true, quoted)
 }
 
-/// The same, of a port where nobody listens or of a way that is missing.
+/// As `tell`, for a closed port or for a missing route.
 fn tell_that(pair: &Pair, from: usize, is_port: bool, quoted: &[u8]) -> Option<ConnectionError> {
     let error = Unreachable::new(pair.at_server[0].local(), is_port, quoted);
     let state = &pair.client.state;
@@ -63,7 +62,8 @@ async fn an_attempt_ends_at_once_if_nobody_listens() -> TestResult {
     Ok(())
 }
 
-/// RFC 9000 section 14.2.1: not even with the right connection ID, which is known to all on the way.
+/// RFC 9000 section 14.2.1: not even the right connection ID makes a message count, for every router on the way knows
+/// the ID.
 #[tokio::test(start_paused = true)]
 async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -75,7 +75,7 @@ async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult
     for _ in 0..1000 {
         assert_eq!(tell(&pair, 0, &quoted), None);
     }
-    // Nor for a path that has not been heard from yet.
+    // Nor does a message about a path without a received packet.
     pair.at_client[1].silence(true);
     sleep(Duration::from_millis(100)).await;
     assert!(a.path_stats().iter().any(|path| path.packets_received == 0));
@@ -84,7 +84,7 @@ async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult
     b.wait_for_paths(2).await?;
     transfer(&a, &b, 100_000).await?;
     assert_eq!(a.close_reason(), None);
-    // The path is asked once, and another time a second later.
+    // The path is probed at once, and again a second later.
     sleep(Duration::from_secs(10)).await;
     for port in &pair.at_client {
         port.take_calls();
@@ -99,7 +99,8 @@ async fn rfc_9000_14_2_1_no_message_ends_a_connection_that_works() -> TestResult
     Ok(())
 }
 
-/// An attempt whose first datagram is known, and messages about it and about another server.
+/// An attempt with a known first datagram. The messages quote the datagram, for the attempt's server and for another
+/// server.
 fn attempt(pair: &Pair) -> Result<(Connecting, [Unreachable; 2]), Error> {
     pair.at_server[0].silence(true);
     let to = pair.server.endpoint.local_addr()?;
@@ -122,7 +123,7 @@ async fn messages_count_up_to_sixteen_in_ten_milliseconds() -> TestResult {
         let ended = timeout(Duration::from_micros(500), &mut connecting).await;
         assert_eq!(ended.is_ok(), counts, "behind {forged}");
         if !counts {
-            // The next ten begin.
+            // The next ten milliseconds begin.
             sleep(Duration::from_micros(1500)).await;
             port.tell_unreachable(&[true_one]);
             let error = connecting.await.err();
@@ -132,7 +133,7 @@ async fn messages_count_up_to_sixteen_in_ten_milliseconds() -> TestResult {
     Ok(())
 }
 
-/// Messages that arrive together are taken by one call.
+/// A single call takes all messages that arrive together.
 #[tokio::test(start_paused = true)]
 async fn first_sixteen_of_many_messages_count() -> TestResult {
     for (forged, counts) in [(15, true), (16, false)] {
@@ -147,7 +148,7 @@ async fn first_sixteen_of_many_messages_count() -> TestResult {
     Ok(())
 }
 
-/// Attempts from elsewhere end with it, and none begins.
+/// Attempts from other addresses end with the first attempt, and no attempt begins.
 #[tokio::test(start_paused = true)]
 async fn closed_port_is_not_tried_from_other_local_addresses() -> TestResult {
     for wait in [0, 350] {
@@ -161,13 +162,13 @@ async fn closed_port_is_not_tried_from_other_local_addresses() -> TestResult {
         assert_eq!(ended.err(), Some(ConnectionError::PortUnreachable));
         sleep(Duration::from_secs(5)).await;
         let later = pair.at_client[1].take_calls();
-        // An attempt that had begun may report its end.
+        // An attempt on the way may report its end.
         assert!(later.len() <= 1, "{later:?}");
     }
     Ok(())
 }
 
-/// Whatever way leads there. The other address of the server is not waited for.
+/// A closed port is closed for every path. The client moves to the other address of the server without a wait.
 #[tokio::test(start_paused = true)]
 async fn closed_port_is_not_tried_again() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -191,7 +192,7 @@ async fn closed_port_is_not_tried_again() -> TestResult {
     Ok(())
 }
 
-/// No task has to wait for it.
+/// The endpoint forgets the attempt even if no task waits for the attempt.
 #[tokio::test(start_paused = true)]
 async fn ended_attempt_is_forgotten_at_once() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -202,7 +203,7 @@ async fn ended_attempt_is_forgotten_at_once() -> TestResult {
     Ok(())
 }
 
-/// The port is open but the path fails: other paths may work, or this one later.
+/// The port is open but the path fails: other paths may work, or the same path later.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_goes_on_if_there_is_no_way_at_present() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -222,7 +223,7 @@ async fn an_attempt_goes_on_if_there_is_no_way_at_present() -> TestResult {
     Ok(())
 }
 
-/// Servers do not enable messages: each would cost a search.
+/// Servers do not enable messages: each message would cost a search.
 #[tokio::test(start_paused = true)]
 async fn sockets_tell_of_messages_once_a_client_connects_also_new_ones() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -240,7 +241,7 @@ async fn sockets_tell_of_messages_once_a_client_connects_also_new_ones() -> Test
     Ok(())
 }
 
-/// True if a path is probed when messages arrive at this interval.
+/// Messages at once, after 999 ms and after a second: `asks` is true if a message makes the connection probe the path.
 #[tokio::test(start_paused = true)]
 async fn messages_make_a_path_ask_once_a_second() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -255,7 +256,7 @@ async fn messages_make_a_path_ask_once_a_second() -> TestResult {
     Ok(())
 }
 
-/// A path that is gone is noticed without data to send.
+/// A message reveals a dead path without data to send.
 #[tokio::test(start_paused = true)]
 async fn a_message_makes_an_idle_path_suspect_if_it_is_true() -> TestResult {
     let pair = Pair::with_paths(2)?;

@@ -33,8 +33,7 @@ async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
     Ok(())
 }
 
-/// Sockets are replaced one by one, like by
-/// [`Endpoint::rebind_local`](crate::Endpoint::rebind_local).
+/// The client replaces sockets one by one, as with [`Endpoint::rebind_local`](crate::Endpoint::rebind_local).
 #[tokio::test(start_paused = true)]
 async fn paths_go_on_with_the_socket_that_replaces_theirs() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -43,7 +42,7 @@ async fn paths_go_on_with_the_socket_that_replaces_theirs() -> TestResult {
     for (index, new) in ["10.0.8.1:8", "10.0.9.1:9"].into_iter().enumerate() {
         let old = pair.at_client[index].local();
         let port = pair.client.replace(old, new)?;
-        // Another path exists meanwhile.
+        // The other path works meanwhile.
         let elapsed = transfer(&a, &b, 10_000).await?;
         assert!(elapsed <= 6 * DELAY, "{elapsed:?}");
         sleep(SECOND).await;
@@ -64,7 +63,7 @@ async fn paths_go_on_with_the_socket_that_replaces_theirs() -> TestResult {
     Ok(())
 }
 
-/// A pair whose client has three addresses, of which the first stands by.
+/// A pair whose client has three addresses. Paths from the first address are backups.
 fn with_backup() -> Result<Pair, crate::testing::Error> {
     let mut pair = Pair::with_paths(0)?;
     let server = pair.server.endpoint.local_addr()?;
@@ -81,7 +80,7 @@ fn with_backup() -> Result<Pair, crate::testing::Error> {
     Ok(pair)
 }
 
-/// A backup path opens as a backup, carries nothing while other paths work, and then everything.
+/// A backup path opens as a backup, carries no data while other paths work, and then carries all data.
 #[tokio::test(start_paused = true)]
 async fn backup_carries_data_only_while_no_other_path_works() -> TestResult {
     let pair = with_backup()?;
@@ -117,7 +116,7 @@ async fn backup_carries_data_only_while_no_other_path_works() -> TestResult {
     Ok(())
 }
 
-/// If the handshake is answered over a backup only, it runs there until another path works.
+/// A handshake with an answer over a backup only runs there until another path works.
 #[tokio::test(start_paused = true)]
 async fn handshake_over_a_backup_moves_to_another_path() -> TestResult {
     let pair = with_backup()?;
@@ -129,7 +128,7 @@ async fn handshake_over_a_backup_moves_to_another_path() -> TestResult {
     assert_eq!(path.local_address(), Some(pair.at_client[0].local()));
     a.handshake_confirmed().await?;
     sleep(SECOND / 10).await;
-    // The path replaces the others meanwhile, so the peer is told to use it.
+    // The path replaces the other paths meanwhile, so the client asks the peer to use the path.
     for port in &pair.at_client[1..] {
         port.silence(false);
     }
@@ -168,7 +167,7 @@ async fn a_path_stands_by_where_it_moves_to() -> TestResult {
     Ok(())
 }
 
-/// However slow the others were the last time.
+/// Even if paths without the status of a backup were silent the last time.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_begins_over_what_does_not_stand_by() -> TestResult {
     let pair = with_backup()?;

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::testing::{DELAY, Error, Pair, TestResult, client, server, transfer};
 
-/// An ICMP message, for example, is told to whoever reads next.
+/// The kernel reports an ICMP message, for example, to the next read, whatever datagram waits.
 #[tokio::test(start_paused = true)]
 async fn errors_of_a_socket_do_not_concern_what_arrives() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -30,7 +30,7 @@ async fn errors_of_a_socket_do_not_concern_what_arrives() -> TestResult {
     Ok(())
 }
 
-/// A socket that can never be read again does not keep a processor busy.
+/// A socket that never works again does not keep a processor busy.
 #[tokio::test(start_paused = true)]
 async fn a_socket_that_always_fails_is_not_read_all_the_time() -> TestResult {
     let pair = Pair::with_paths(2)?;
@@ -48,7 +48,7 @@ async fn a_socket_that_always_fails_is_not_read_all_the_time() -> TestResult {
     Ok(())
 }
 
-/// A server and a client that send without pauses, and at most so many datagrams in a train.
+/// A server and a client that send without pauses, and at most `max_transmit_segments` datagrams in a train.
 fn unpaced(max_transmit_segments: usize) -> Result<Pair, Error> {
     let transport = || {
         let mut transport = crate::default_transport();
@@ -62,7 +62,7 @@ fn unpaced(max_transmit_segments: usize) -> Result<Pair, Error> {
     )
 }
 
-/// Sends so much at once, and returns in how many calls, and how many answer.
+/// Sends `bytes` at once, and returns the number of sending calls and the number of answering calls.
 async fn calls_for(bytes: usize) -> Result<(usize, usize), Error> {
     let pair = unpaced(2)?;
     let (a, b) = pair.connect().await?;
@@ -76,7 +76,7 @@ async fn calls_for(bytes: usize) -> Result<(usize, usize), Error> {
     Ok((client.take_calls().len(), server.take_calls().len()))
 }
 
-/// All datagrams in a socket are read before any is answered, in any number of calls.
+/// The server reads all datagrams of a socket, in any number of calls, before the first answer.
 #[tokio::test(start_paused = true)]
 async fn trains_received_together_get_one_acknowledgement() -> TestResult {
     let (sent, answers) = calls_for(8000).await?;
@@ -89,7 +89,7 @@ async fn trains_received_together_get_one_acknowledgement() -> TestResult {
     Ok(())
 }
 
-/// Larger amounts are answered before everything is read.
+/// The server answers larger amounts before it has read all datagrams.
 #[tokio::test(start_paused = true)]
 async fn a_lot_that_arrived_together_is_acknowledged_several_times() -> TestResult {
     let (sent, answers) = calls_for(500_000).await?;
@@ -98,7 +98,7 @@ async fn a_lot_that_arrived_together_is_acknowledged_several_times() -> TestResu
     Ok(())
 }
 
-/// They are not sent in small groups while the application goes on writing.
+/// The connection sends no small groups of DATAGRAMs while the application goes on writing.
 #[tokio::test(start_paused = true)]
 async fn datagrams_leave_in_full_trains() -> TestResult {
     let pair = unpaced(40)?;

@@ -1,4 +1,4 @@
-//! Streams that the peer has stopped free their place, whatever the application does last.
+//! Streams that the peer has stopped free their place, after any last call of the application.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 use crate::testing::{DELAY, Error, Pair, TestResult, client, server};
 use crate::{RecvStream, SendStream, default_transport};
 
-/// What an application does that learns of the stop after the peer's last packet.
+/// The last call of an application that learns of the stop after the peer's last packet.
 #[derive(Debug, Clone, Copy)]
 enum Last {
     Writes,
@@ -73,8 +73,8 @@ async fn a_stopped_stream_frees_its_place_at_once() -> TestResult {
     Ok(())
 }
 
-/// The same for receiving streams: whatever ends the stream at the reader makes room for another
-/// one.
+/// Receiving streams make room as well: the end of a stream at the reader, by data or by a reset, makes room for the
+/// next stream.
 #[tokio::test(start_paused = true)]
 async fn read_or_reset_stream_frees_its_place_at_once() -> TestResult {
     async fn reads(mut stream: RecvStream, is_reset: bool) -> TestResult {

@@ -19,7 +19,7 @@ async fn warm(paths: usize) -> Result<(Pair, Connection, Connection), Error> {
     Ok((pair, a, b))
 }
 
-/// Not only after a probe timeout; and the path is used again a second later.
+/// The data does not wait for a probe timeout, and the path carries data again a second later.
 #[tokio::test(start_paused = true)]
 async fn data_leaves_an_unreachable_path_at_once_and_comes_back() -> TestResult {
     for (index, error) in [
@@ -46,7 +46,7 @@ async fn data_leaves_an_unreachable_path_at_once_and_comes_back() -> TestResult 
         let event = timeout(Duration::from_secs(10), events.next()).await?;
         let event = event.ok_or("closed")?;
         assert!(matches!(event, PathEvent::Recovered(_)), "{event:?}");
-        // Tried after a second, and an answer.
+        // The path is tried after a second, and then needs an answer.
         let expected = Duration::from_secs(1) + 2 * DELAY;
         let recovered = start.elapsed();
         assert!(recovered >= expected, "{recovered:?}");
@@ -58,7 +58,7 @@ async fn data_leaves_an_unreachable_path_at_once_and_comes_back() -> TestResult 
     Ok(())
 }
 
-/// There is no other path, but the connection lives, and continues when a route appears.
+/// No other path exists, but the connection lives, and continues when a route appears.
 #[tokio::test(start_paused = true)]
 async fn the_only_path_goes_on_once_it_has_a_route() -> TestResult {
     let (pair, a, b) = warm(1).await?;
@@ -80,7 +80,7 @@ async fn the_only_path_goes_on_once_it_has_a_route() -> TestResult {
     Ok(())
 }
 
-/// Not a second later, but as soon as the system reports a change of routes.
+/// The path is not tried a second later, but as soon as the system reports a change of routes.
 #[cfg(feature = "interfaces")]
 #[tokio::test(start_paused = true)]
 async fn a_path_is_tried_again_when_routes_change() -> TestResult {

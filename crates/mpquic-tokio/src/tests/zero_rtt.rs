@@ -1,4 +1,4 @@
-//! When the first flight of a client leaves that may send 0-RTT data.
+//! The time at which a client with 0-RTT sends its first flight.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::{
 const TICK: Duration = Duration::from_millis(2);
 
 impl Pair {
-    /// With a client that was connected before.
+    /// A pair whose client had a connection before.
     async fn resuming() -> Result<Self, Error> {
         let pair = Self::with_paths(1)?;
         let (a, b) = pair.connect().await?;
@@ -36,15 +36,15 @@ impl Pair {
         Ok(self.server.endpoint.accept().await.ok_or("closed")?)
     }
 
-    /// When the client sent, from a time on.
+    /// The times of the client's sending calls, counted from `start`.
     fn sent(&self, start: Instant) -> Vec<Duration> {
         let calls = self.at_client[0].take_calls().into_iter();
         calls.map(|call| call.at - start).collect()
     }
 }
 
-/// On loopback a handshake takes a millisecond: a request that misses the first flight would often come
-/// after it.
+/// On loopback a handshake takes a millisecond: a request that misses the first flight would often follow the
+/// handshake.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_its_time_leaves_with_the_first_flight() -> TestResult {
     const THINKS: Duration = Duration::from_millis(5);
@@ -53,7 +53,7 @@ async fn a_request_that_takes_its_time_leaves_with_the_first_flight() -> TestRes
     let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
         return Err("no 0-RTT".into());
     };
-    // Others wait for streams of the server, as HTTP/3 does, and for a rejection.
+    // Other tasks wait for streams of the server, as HTTP/3 does, and for a rejection.
     let waiting = a.clone();
     tokio::spawn(async move { waiting.accept_uni().await });
     let accepted = tokio::spawn(accepted);
@@ -121,7 +121,7 @@ async fn writer_that_waits_for_the_handshake_releases_the_first_flight() -> Test
 type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 type Wait = for<'a> fn(&'a mut Connection, &'a SendStream, &'a mut RecvStream) -> Waiting<'a>;
 
-/// The ways to wait for something that needs the peer.
+/// The calls that wait for the peer.
 const WAITS: [(&str, Wait); 9] = [
     ("bytes", |_, _, receive| {
         Box::pin(async { drop(receive.read(&mut [0]).await) })
@@ -182,7 +182,7 @@ async fn silent_application_holds_the_first_flight_briefly() -> TestResult {
     assert!((Duration::from_millis(20)..=Duration::from_millis(20) + TICK).contains(&first));
     drop(a);
 
-    // Nor does anybody wait in vain for a connection that is given up.
+    // Nor does a task wait in vain for a connection that the application closes.
     let Ok((a, _accepted)) = pair.start()?.into_0rtt() else {
         return Err("no 0-RTT".into());
     };
@@ -191,7 +191,7 @@ async fn silent_application_holds_the_first_flight_briefly() -> TestResult {
     Ok(())
 }
 
-/// A server with another key does not know what the client was allowed.
+/// A server with another key cannot read the client's ticket.
 #[tokio::test(start_paused = true)]
 async fn waiting_reader_hears_of_a_rejection() -> TestResult {
     let mut pair = Pair::resuming().await?;
@@ -213,7 +213,7 @@ async fn waiting_reader_hears_of_a_rejection() -> TestResult {
     Ok(())
 }
 
-/// The next stream has the ID of a rejected one.
+/// The next stream has the ID of a rejected stream.
 #[tokio::test(start_paused = true)]
 async fn handles_of_rejected_streams_leave_the_next_ones_alone() -> TestResult {
     let mut pair = Pair::resuming().await?;
@@ -245,7 +245,7 @@ async fn handles_of_rejected_streams_leave_the_next_ones_alone() -> TestResult {
     Ok(())
 }
 
-/// A client that has been connected before to a server with two addresses, of which the first is dead by now.
+/// A client with an earlier connection to a server with two addresses. The first address is dead by now.
 async fn at_a_dead_address() -> Result<Pair, Error> {
     let configs = (server(default_transport())?, client(default_transport())?);
     let at_server: &[&str] = &["10.0.0.1:443", "10.0.0.2:443"];
@@ -258,8 +258,8 @@ async fn at_a_dead_address() -> Result<Pair, Error> {
     Ok(pair)
 }
 
-/// The request is lost, as its keys are of the first attempt, but not the idle timeout of 30 s; and who tries again
-/// is answered at once.
+/// The request is lost, because its keys belong to the first attempt. But the client does not wait for the idle timeout
+/// of 30 s, and its next attempt gets an answer at once.
 #[tokio::test(start_paused = true)]
 async fn a_dead_address_does_not_hold_up_who_takes_0rtt() -> TestResult {
     let pair = at_a_dead_address().await?;
@@ -303,7 +303,7 @@ async fn a_dead_address_does_not_hold_up_who_takes_0rtt() -> TestResult {
     Ok(())
 }
 
-/// A server that is far away, and slow besides, is no dead one, though another way is quicker.
+/// A server with a late answer counts as alive, even if another way is quicker.
 #[tokio::test(start_paused = true)]
 async fn who_takes_0rtt_waits_for_a_server_that_answers_late() -> TestResult {
     let pair = at_a_dead_address().await?;
@@ -326,7 +326,7 @@ async fn who_takes_0rtt_waits_for_a_server_that_answers_late() -> TestResult {
     Ok(())
 }
 
-/// The attempts beside it do not keep a connection that nobody wants any more, and end with it.
+/// The attempts beside a dropped connection do not keep the connection, and end with the connection.
 #[tokio::test(start_paused = true)]
 async fn who_takes_0rtt_can_give_up() -> TestResult {
     let pair = at_a_dead_address().await?;
