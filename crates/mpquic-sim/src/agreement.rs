@@ -1,4 +1,4 @@
-//! Compares events that one side reports with the actions of the other side.
+//! Compares the events of one side with the actions of the other side.
 
 use crate::transfers::{News, Transfers};
 
@@ -48,7 +48,7 @@ pub(crate) fn check(news: &News, here: &Transfers, there: &Transfers) -> Result<
     Ok(())
 }
 
-/// Notes a DATAGRAM. Returns its size in bytes if it was received before, otherwise 0.
+/// Notes a DATAGRAM. Returns the size in bytes of a repeated DATAGRAM, otherwise 0.
 pub(crate) fn note(news: &News, here: &mut Transfers) -> u64 {
     match news {
         News::Datagram(datagram) if !here.note_number(datagram) => datagram.len() as u64,
@@ -56,12 +56,11 @@ pub(crate) fn note(news: &News, here: &mut Transfers) -> u64 {
     }
 }
 
-/// Checks that no more bytes arrived twice than were sent twice, because a scheduler or an
-/// application may send copies.
+/// Checks that no more bytes arrived twice than left twice: a scheduler or an application may send copies.
 ///
 /// # Errors
 ///
-/// If more bytes of DATAGRAMs arrived again than the other side repeated.
+/// If the repeated bytes of received DATAGRAMs exceed the bytes that the other side repeated.
 pub(crate) fn check_copies(received_again: u64, repeated: u64) -> Result<(), String> {
     if received_again <= repeated {
         return Ok(());

@@ -1,4 +1,4 @@
-//! [`Arrived`]: the bytes of a stream that were read, for streams that are read in any order.
+//! [`Arrived`]: the bytes that a reader has read from a stream in any order.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Arrived(BTreeMap<u64, u64>);
 
 impl Arrived {
-    /// Adds a range of bytes; false if one of its bytes was already there.
+    /// Adds a range of bytes; false if the range overlaps an earlier range.
     pub(crate) fn insert(&mut self, offset: u64, length: u64) -> bool {
         let (mut start, mut end) = (offset, offset + length);
         let before = self.0.range(..=offset).next_back();

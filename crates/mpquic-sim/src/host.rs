@@ -23,7 +23,7 @@ use crate::socket_buffer::SocketBuffer;
 
 /// Most datagrams in a batch, as with segmentation offload.
 const MAX_BATCH: usize = 64;
-/// Size of the blocks that received datagrams are cut from, bytes.
+/// Size of the blocks for datagrams that leave, bytes.
 const BLOCK: usize = 64 << 10;
 
 /// The reaction of a server to connection attempts.
@@ -32,7 +32,7 @@ pub enum AcceptPolicy {
     /// Accepts every attempt.
     #[default]
     Accept,
-    /// Accepts attempts from proven addresses, answers others with a Retry.
+    /// Accepts attempts from proven addresses, answers other attempts with a Retry.
     Retry,
     /// Refuses every attempt.
     Refuse,
@@ -51,8 +51,8 @@ pub enum OnResume {
 
 /// A connection on a host, with its application.
 pub struct Hosted<A> {
-    /// The connection. After calling it directly, use [`Host::connection_mut`], so that the host
-    /// notices the change.
+    /// The connection. After a direct call on the connection, use [`Host::connection_mut`], so that the host notices
+    /// the change.
     pub connection: Connection,
     /// The application on the connection.
     pub application: A,
@@ -60,10 +60,9 @@ pub struct Hosted<A> {
     events: Vec<(Instant, Event)>,
     drained: bool,
     dirty: bool,
-    /// Opens and closes paths, if the application does not.
+    /// The path manager, unless the application opens and closes paths.
     paths: Option<Managed>,
-    /// The time of the requested wake-up. It is outdated if the connection's next timeout is later
-    /// by now.
+    /// The time of the requested wake-up. The wake-up is outdated if the connection's next timeout is later by now.
     wake: Option<Instant>,
     pub(crate) invariants: Invariants,
     observer: Observer,
@@ -124,9 +123,9 @@ pub struct Host<A> {
     up: bool,
     /// Packets that wait for the process while it is stopped.
     stopped: Option<SocketBuffer>,
-    /// The addresses that the host has; `None` for all.
+    /// The addresses of the host; `None` if the host has every address.
     locals: Option<Arc<[Local]>>,
-    /// By how much the host's clock is ahead of the network's clock.
+    /// The lead of the host's clock over the network's clock.
     ahead: Duration,
     checks: bool,
     shows_queues: bool,
@@ -171,8 +170,8 @@ impl<A: Application> Host<A> {
         self.checks = checks;
     }
 
-    /// Sets whether connections learn the length of the queue on the first link of each path, as if
-    /// it were the queue of the host's own interface. Off by default.
+    /// Sets whether connections learn the length of the queue on the first link of each path, in place of the queue of
+    /// the host's own interface. Off by default.
     pub fn show_queues(&mut self, show: bool) {
         self.shows_queues = show;
     }
@@ -192,7 +191,7 @@ impl<A: Application> Host<A> {
         self.up = true;
     }
 
-    /// Stops the process until it is resumed. Packets that arrive wait in its socket.
+    /// Stops the process. Until the process resumes, arriving packets wait in its socket.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert_default();
     }
@@ -219,7 +218,7 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// Moves the host's clock forward, so that all its timers end earlier by that time.
+    /// Moves the host's clock forward by `by`, so that all timers of the host end earlier by `by`.
     pub fn jump_clock(&mut self, by: Duration) {
         self.ahead += by;
         for index in 0..self.connections.len() {
@@ -261,8 +260,8 @@ impl<A: Application> Host<A> {
         self.connections[index].paths = Some(manager);
     }
 
-    /// The host has these addresses from now on, and no others: it neither receives nor sends
-    /// anything at others, and path managers hear of the change.
+    /// Gives the host the addresses `locals`, in place of earlier addresses. The host neither receives nor sends
+    /// packets at other addresses, and path managers hear of the change.
     pub fn set_locals(&mut self, now: Instant, locals: Arc<[Local]>) {
         let now = self.time(now);
         for index in 0..self.connections.len() {
@@ -285,13 +284,13 @@ impl<A: Application> Host<A> {
         &self.connections
     }
 
-    /// A connection to call methods on. The host handles the consequences in the next step.
+    /// A connection to call methods on. The next step of the host handles the effects.
     pub fn connection_mut(&mut self, index: usize) -> &mut Hosted<A> {
         mark(&mut self.connections, &mut self.dirty, index);
         &mut self.connections[index]
     }
 
-    /// An application, to read its results. Calls on it must not change the connection.
+    /// An application, for a reader of results. A call on the application must not change the connection.
     pub(crate) fn application_mut(&mut self, index: usize) -> &mut A {
         &mut self.connections[index].application
     }
@@ -417,7 +416,7 @@ impl<A: Application> Host<A> {
     /// Serves a connection whose wake-up is due at `now`, if the wake-up is still valid.
     pub(crate) fn wake(&mut self, now: Instant, index: usize) {
         let hosted = &mut self.connections[index];
-        // The timeout has moved since, or this wake-up was served before.
+        // The timeout has moved meanwhile, or an earlier call has served the wake-up.
         if hosted.wake.is_none_or(|wake| wake > now) {
             return;
         }
@@ -449,7 +448,7 @@ impl<A: Application> Host<A> {
         !self.dirty.is_empty()
     }
 
-    /// Serves all connections that changed: events, datagrams, timers.
+    /// Serves all changed connections: events, datagrams, timers.
     pub(crate) fn service(&mut self, now: Instant, network: &mut Network) {
         while let Some(index) = self.dirty.pop() {
             self.connections[index].dirty = false;
@@ -489,7 +488,7 @@ impl<A: Application> Host<A> {
             self.send_batch(&transmit, &buffer, network);
         }
         self.transmit_buffer = buffer;
-        // Sending may itself have produced events.
+        // The sending itself may have produced events.
         self.poll_events(now, index);
         let hosted = &mut self.connections[index];
         if self.checks {
@@ -498,14 +497,14 @@ impl<A: Application> Host<A> {
         self.arm(index);
     }
 
-    /// Requests a wake-up, if the requested wake-up would come too late.
+    /// Requests a wake-up, if the requested wake-up comes too late.
     fn arm(&mut self, index: usize) {
         let hosted = &mut self.connections[index];
         let timeout = hosted.connection.poll_timeout().map(|(time, _)| time);
         let paths = hosted.paths.as_ref().and_then(Managed::next_timeout);
         let next = [timeout, hosted.application.next_timeout(), paths];
         let next = next.into_iter().flatten().min();
-        // In the network's time.
+        // Converts the host's time to the network's time.
         if let Some(next) = next.and_then(|next| next.checked_sub(self.ahead))
             && hosted.wake.is_none_or(|wake| next < wake)
         {
@@ -517,7 +516,7 @@ impl<A: Application> Host<A> {
     fn poll_events(&mut self, now: Instant, index: usize) {
         self.connections[index].take_events(now);
         self.connections[index].manage_paths(now);
-        // Those of the paths that were closed.
+        // The events of paths that the path manager closed.
         self.connections[index].take_events(now);
         let hosted = &mut self.connections[index];
         while let Some(event) = hosted.connection.poll_endpoint_event() {
@@ -529,7 +528,7 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// Wake-ups requested since the last call: the time and the connection.
+    /// Wake-ups requested after the last call: the time and the connection.
     pub(crate) fn take_wake_ups(&mut self) -> std::vec::Drain<'_, (Instant, usize)> {
         self.wake_ups.drain(..)
     }
@@ -552,7 +551,7 @@ impl<A: Application> Host<A> {
         let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
         for datagram in bytes.chunks(segment) {
             if self.block.capacity() < datagram.len() {
-                // Reuses the block once all datagrams cut from it are gone.
+                // Reuses the block after the drop of all its datagrams.
                 self.block.reserve(BLOCK);
             }
             self.block.extend_from_slice(datagram);
@@ -608,7 +607,7 @@ mod tests {
         pair.host_mut(server).crash();
         let sent = pair.counters("a")[1].packets_in;
         let now = pair.now();
-        // Neither because of its timers nor when the application sends.
+        // The server sends neither for a timer nor for its application.
         let hosted = pair.hosted_mut(Side::Server);
         hosted.application.send(now, &mut hosted.connection, 5000);
         pair.send(Side::Client, 5000);
@@ -619,8 +618,7 @@ mod tests {
 
     #[test]
     fn resumed_host_serves_timers_or_packets_first_as_told() {
-        // The client's probe timeout passes while it is stopped, and the answer arrives in the
-        // meantime.
+        // The client's probe timeout passes while the client is stopped, and the answer arrives meanwhile.
         let lost = |first| {
             let mut pair = pair();
             pair.send(Side::Client, 20_000);

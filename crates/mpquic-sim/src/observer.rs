@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use mpquic_core::{Connection, FourTuple, PathId, PathStats, Transmit};
 
-/// Length of the end of a datagram that must be unique within the connection, bytes. It is the
-/// AEAD's tag, or its replacement in null crypto.
+/// Length of the end of a datagram that must be unique within the connection, bytes. The end is the AEAD's tag, or the
+/// tag's replacement in null crypto.
 const TAG_LENGTH: usize = 16;
-/// Most bytes that may leave, beyond three times the received bytes, towards an address that
-/// answered on an earlier connection: the largest initial window.
+/// Most bytes that may leave, beyond three times the received bytes, towards an address with an answer on an earlier
+/// connection: the largest initial window.
 const MOST_VOUCHED: u64 = 32 * 1500;
 
 /// Traffic between two addresses, as a server sees it.
@@ -16,8 +16,8 @@ const MOST_VOUCHED: u64 = 32 * 1500;
 struct Exchange {
     received: u64,
     sent: u64,
-    /// A datagram arrived after one was sent, so the client may have proven its address. This holds
-    /// even if its NAT has changed the address since (RFC 9000 section 8.2.3).
+    /// A datagram arrived after a sent datagram, so the client may have proven its address. The proof counts even if
+    /// the client's NAT has changed the address since (RFC 9000 section 8.2.3).
     answered: bool,
 }
 
@@ -35,8 +35,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// An observer of a server's connection. The client's address is proven if it came with a
-    /// token.
+    /// An observer of a server's connection. A token proves the client's address.
     pub(crate) fn of_server(four_tuple: FourTuple, first_datagram: usize, proven: bool) -> Self {
         let exchange = Exchange {
             received: first_datagram as u64,
@@ -92,16 +91,15 @@ impl Observer {
         }
     }
 
-    /// RFC 9001 section 5.3, MP-030: no nonce is used twice with a key, so no tag comes twice.
+    /// RFC 9001 section 5.3, MP-030: a key never meets a nonce twice, so no tag comes twice.
     fn check_nonce(&mut self, datagram: &[u8]) {
         let tag = datagram.last_chunk().copied();
         let tag = tag.unwrap_or_else(|| panic!("a datagram of {} bytes", datagram.len()));
         assert!(self.tags.insert(tag), "a nonce or a path ID was used twice");
     }
 
-    /// RFC 9000 sections 8 and 9.3: at most three times the received bytes may be sent until the
-    /// client can have proven its address. An address that was proven on an earlier
-    /// connection may get an initial window more.
+    /// RFC 9000 sections 8 and 9.3: before a possible proof of the client's address, a server sends at most three times
+    /// the received bytes. An address proven on an earlier connection may get an initial window more.
     fn check_amplification(&mut self, transmit: &Transmit) {
         let exchange = self.exchanges.entry(transmit.four_tuple).or_default();
         exchange.sent += transmit.size as u64;
@@ -188,7 +186,7 @@ mod tests {
     fn datagram_is_an_answer_only_if_one_was_sent_before() {
         let other = FourTuple::new(([10, 0, 0, 9], 443).into(), ([10, 0, 0, 2], 5000).into());
         let mut observer = Observer::of_server(four_tuple(), 1200, false);
-        // No datagram was sent yet, so this datagram cannot be an answer.
+        // The server has sent no datagram yet, so the received datagram cannot be an answer.
         observer.on_received(four_tuple(), 100);
         assert!(!observer.exchanges[&four_tuple()].answered);
         observer.check_amplification(&transmit(100));

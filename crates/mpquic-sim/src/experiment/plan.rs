@@ -19,9 +19,9 @@ pub(super) struct Object {
     pub(super) kind: usize,
     /// Size, rate and priority.
     pub(super) request: Request,
-    /// Objects that must have arrived before this object is requested.
+    /// Objects that must arrive before the request of this object.
     pub(super) after: Vec<Range<usize>>,
-    /// Delay of the request after these objects have arrived, or after the beginning.
+    /// Delay of the request after the arrival of these objects, or after the beginning.
     pub(super) wait: Duration,
 }
 
@@ -130,7 +130,7 @@ impl Plan {
         }
     }
 
-    /// A plan that transfers as much as possible, or at `rate` in Mbit/s, until it is stopped.
+    /// A plan that transfers as much as possible, or at `rate` in Mbit/s, until the end of the run.
     pub(super) fn competitor(rate: Option<f64>) -> Self {
         let request = Request::new(ENDLESS, rate.unwrap_or(0.0) * 1e6);
         Self::Stream(request, Duration::MAX)

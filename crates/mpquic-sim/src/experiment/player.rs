@@ -37,24 +37,24 @@ impl Gap {
         self.last = Some(now);
     }
 
-    /// The longest time so far, if no bytes arrive until `now`. It counts from the first arrival.
+    /// The longest time so far, for no arrival until `now`. The time counts from the first arrival.
     pub(super) fn until(&self, now: Instant) -> Duration {
         let since = |last| now.saturating_duration_since(last);
         self.longest.max(self.last.map_or(Duration::ZERO, since))
     }
 }
 
-/// The further paths of a client, beside that of the handshake.
+/// The further paths of a client, beside the path of the handshake.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FurtherPaths {
-    /// As many there are.
+    /// Number of further paths.
     pub(super) wanted: usize,
-    /// As many have been established.
+    /// Number of established further paths.
     pub(super) established: usize,
 }
 
 impl FurtherPaths {
-    /// As many are wanted.
+    /// A client with `wanted` further paths.
     pub(super) fn new(wanted: usize) -> Self {
         Self {
             wanted,
@@ -74,7 +74,7 @@ pub(super) struct Client {
     pub(super) progress: Vec<Progress>,
     streams: BTreeMap<StreamId, usize>,
     begun: Option<Instant>,
-    /// When the next request is due, if its time is known.
+    /// The time of the next request, if known.
     due: Option<Instant>,
 }
 
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// When an object may be requested: after the arrival of all objects that it needs, plus its
+    /// The time at which a client may request an object: after the arrival of all needed objects, plus the object's
     /// wait. `None` while a needed object is missing.
     fn ready(&self, begun: Instant, object: &Object) -> Option<Instant> {
         let needed = object.after.iter().cloned().flatten();
@@ -127,9 +127,9 @@ pub(super) struct Player {
     pub(super) connected: Option<Instant>,
     /// The client sends requests before the handshake is complete.
     is_early: bool,
-    /// Why the connection ended, if it did.
+    /// Why the connection ended.
     lost: Option<String>,
-    /// The inner connection that does the transfers of this application, if any.
+    /// The inner connection that does the transfers of this application, in a tunnel.
     pub(super) tunnel: Option<Box<Tunnel<Self>>>,
 }
 
@@ -161,7 +161,7 @@ impl Player {
         }
     }
 
-    /// The server for such a client.
+    /// The server for a client of a tunnel.
     pub(super) fn server_of_tunnel(inner: &Setup) -> Self {
         Self {
             tunnel: Some(Box::new(Tunnel::server(inner.clone(), Self::default))),
@@ -169,7 +169,7 @@ impl Player {
         }
     }
 
-    /// The application that does the transfers: this one, or that of the inner connection.
+    /// The application with the transfers: this application, or the application of the inner connection.
     pub(super) fn measured(&self) -> Option<&Self> {
         match &self.tunnel {
             Some(tunnel) => tunnel.application(),
@@ -255,7 +255,7 @@ impl Player {
             if !self.ask(now, connection, index, &request) {
                 return;
             }
-            // The request may have waited until now because of the peer's limit of streams.
+            // The request may have waited for the peer's limit of streams.
             if let Some(client) = &mut self.client {
                 client.progress[index].ready = Some(ready);
             }

@@ -1,4 +1,4 @@
-//! Runs several experiments on several threads.
+//! Spreads the runs of several experiments over several threads.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -6,9 +6,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use super::results::{Run, ScenarioResults, Trace};
 use super::runs::{Experiment, Outcomes, PARTS};
 
-/// Does all runs of several experiments in this many threads, and calls `progress` after each run.
-/// `done` gets the results of each experiment, in order, as soon as the results of this and all
-/// earlier experiments are complete. The results do not depend on the number of threads.
+/// Does all runs of several experiments in `threads` threads, and calls `progress` after each run. `done` gets the
+/// results of each experiment, in order, after the last run of the experiment and of all earlier experiments. The
+/// results do not depend on the number of threads.
 pub fn run_all(
     experiments: &[Experiment],
     threads: usize,
@@ -53,8 +53,8 @@ pub fn run_all(
 }
 
 impl Experiment {
-    /// Does all runs in this many threads, and calls `progress` after each run. The results do not
-    /// depend on the number of threads.
+    /// Does all runs in `threads` threads, and calls `progress` after each run. The results do not depend on the number
+    /// of threads.
     pub fn run(&self, threads: usize, progress: &(dyn Fn() + Sync)) -> ScenarioResults {
         let mut results = None;
         run_all(
@@ -71,7 +71,7 @@ impl Experiment {
 struct Work<'a> {
     experiments: &'a [Experiment],
     state: Mutex<Vec<State>>,
-    /// Runs were added, or all runs are done.
+    /// Notified after new runs, and after the last run of an experiment.
     changed: Condvar,
 }
 
@@ -80,14 +80,14 @@ struct Work<'a> {
 struct State {
     /// Number of parts that have begun.
     parts: usize,
-    /// Runs of these parts that no thread has taken yet.
+    /// Runs of the begun parts that no thread has taken yet.
     waiting: VecDeque<usize>,
     running: usize,
     outcomes: Outcomes,
 }
 
 impl State {
-    /// Begins the next part that has runs.
+    /// Begins the next part with runs.
     fn begin_next(&mut self, experiment: &Experiment) {
         while self.waiting.is_empty() && self.parts < PARTS {
             self.waiting.extend(experiment.part(self.parts));
@@ -111,12 +111,11 @@ impl<'a> Work<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<State>> {
-        // No state is left half changed when a thread panics with the lock.
+        // A panic of a thread with the lock leaves no state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next run: its experiment and index. Waits while an undecided experiment may start
-    /// another part.
+    /// The next run: its experiment and index. Waits while an undecided experiment may start another part.
     fn take(&self) -> Option<(usize, usize)> {
         let mut states = self.lock();
         loop {
@@ -144,7 +143,7 @@ impl<'a> Work<'a> {
             state.running -= 1;
             return None;
         }
-        // No other thread is busy with this experiment while its outcomes are examined.
+        // No other thread works on this experiment meanwhile.
         let outcomes = std::mem::take(&mut state.outcomes);
         let more = state.parts < PARTS;
         drop(states);

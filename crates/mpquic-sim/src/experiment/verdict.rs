@@ -11,26 +11,25 @@ use crate::scenario::{Claim, Published};
 #[cfg(test)]
 mod tests;
 
-/// A published ratio agrees with our ratio if they differ by no more than this.
+/// A published ratio agrees with our ratio up to this difference.
 pub const TOLERANCE: f64 = 0.10;
-/// Contenders that differ by less than this count as equal, even if the difference is significant.
+/// Contenders count as equal below this difference, even if the difference is significant.
 const NEGLIGIBLE: f64 = 0.01;
 /// A verdict whose chance exceeds this level is near its edge.
 const SURE: f64 = 0.01;
 
-/// Whether our runs confirm a published claim. A result is [`Self::Open`] if it could be chance, at
-/// 95 % confidence for all claims that are tested together, or if a number comes from fewer than
-/// six runs.
+/// Whether our runs confirm a published claim. A result is [`Self::Open`] if the result could be chance, at 95 %
+/// confidence for all claims of a test together, or if a number comes from fewer than six runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The claim has no numbers to compare with.
+    /// The claim has no numbers for a comparison.
     Words,
-    /// A contender or scenario of the claim was not run.
+    /// The runs lack a contender or scenario of the claim.
     NotRun,
-    /// Our result agrees. A ratio is within [`TOLERANCE`], a share is at least as large, or every
-    /// pair of an order is as claimed.
+    /// Our result agrees. A ratio is within [`TOLERANCE`], a share is at least as large, or every pair of an order
+    /// follows the claim.
     Confirmed,
-    /// A part of the claimed order is confirmed; the rest is not, or is undecided.
+    /// Our runs confirm a part of the claimed order; the rest is undecided or reversed.
     InPart,
     /// The difference could be chance, or is negligible.
     Open,
@@ -45,15 +44,14 @@ pub struct Finding {
     pub outcome: Outcome,
     /// Our number, for claims of a number: one per combination of swept values.
     pub values: Vec<f64>,
-    /// The 95 % interval of [`Self::mean`], for claims of a number or a share. It is the interval
-    /// of this claim alone. The verdict holds for all claims together and may need a wider
-    /// interval.
+    /// The 95 % interval of [`Self::mean`], for claims of a number or a share. The interval belongs to this claim
+    /// alone. The verdict holds for all claims together and may need a wider interval.
     pub interval: Option<(f64, f64)>,
-    /// The geometric mean of the ratios of single runs, for claims of a ratio. If runs differ
-    /// much, this mean is steadier than the ratio of medians.
+    /// The geometric mean of the ratios of single runs, for claims of a ratio. With very different runs, the geometric
+    /// mean is steadier than the ratio of medians.
     pub paired: Option<f64>,
-    /// For claims of an order, the number of pairs of contenders that are as claimed, undecided,
-    /// and reversed, over all combinations of swept values.
+    /// For claims of an order, the number of confirmed, undecided, and reversed pairs of contenders, over all
+    /// combinations of swept values.
     pub pairs: [usize; 3],
     /// How certain the verdict is, for claims of a number or a share.
     pub edge: Edge,
@@ -66,10 +64,10 @@ pub enum Edge {
     Far,
     /// The verdict is decided with 95 % confidence, but not with 99 %.
     Near,
-    /// The verdict is undecided. About this many runs would decide it, if further runs were like
-    /// the present runs.
+    /// The verdict is undecided. About this many runs would decide the verdict, if further runs resembled the present
+    /// runs.
     Runs(usize),
-    /// The verdict is undecided, and no reasonable number of runs would decide it.
+    /// The verdict is undecided, and no reasonable number of runs would decide the verdict.
     On,
 }
 
@@ -79,12 +77,12 @@ type Agreeing = (f64, f64);
 /// The result of one comparison of a claim.
 #[derive(Debug, Clone, Copy)]
 struct Test {
-    /// True if the result agrees with the claim, false if it contradicts the claim. `None` if there
-    /// are too few runs, or if the difference is negligible.
+    /// True if the result agrees with the claim, false if the result contradicts the claim. `None` for too few runs, or
+    /// for a negligible difference.
     says: Option<bool>,
     /// The difference is too small to matter; `chance` is the chance of a larger difference.
     is_negligible: bool,
-    /// The probability of this result if the true value is on the edge.
+    /// The probability of this result for a true value on the edge.
     chance: f64,
     runs: usize,
 }
@@ -96,7 +94,7 @@ impl Test {
 
     /// True if more runs would not change the result.
     fn is_settled(&self, corrected: f64) -> bool {
-        // A few runs may all be on one side by chance, even if resampling gives a clear result.
+        // A few runs may all lie on one side by chance, even if resampling gives a clear result.
         let by_sign = 0.5_f64.powi(self.runs.saturating_sub(1).min(1_000) as i32);
         let is_decided = self.says.is_some() && corrected.max(by_sign) <= EARLY_LEVEL;
         is_decided || self.is_negligible && corrected <= EARLY_LEVEL
@@ -126,7 +124,7 @@ impl Draft {
         }
     }
 
-    /// A number per combination of swept values; their mean decides.
+    /// A number per combination of swept values; the mean of the numbers decides.
     fn number(values: Vec<f64>, interval: (f64, f64), test: Test) -> Self {
         let mut draft = Self::bare(Outcome::Open);
         draft.finding.values = values;
@@ -148,7 +146,7 @@ impl Draft {
         }
     }
 
-    /// The finding, with chances that are corrected for all tests made together.
+    /// The finding, with chances corrected for all tests together.
     fn finished(mut self, corrected: &[f64]) -> Finding {
         let decided = self.tests.iter().zip(corrected);
         let decided: Vec<_> = decided
@@ -229,8 +227,8 @@ fn mean_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
 }
 
 impl Results {
-    /// Compares published claims about one of the scenarios with our runs. The claims are tested
-    /// together: with 95 % confidence, all verdicts are right.
+    /// Compares published claims about a scenario with our runs. All claims share the risk of the test: with 95 %
+    /// confidence, every verdict is right.
     pub fn findings(&self, of: &ScenarioResults, claims: &[Published]) -> Vec<Finding> {
         let drafts: Vec<_> = claims.iter().map(|claim| self.draft(of, claim)).collect();
         let tests = drafts.iter().flat_map(|draft| &draft.tests);
@@ -315,8 +313,8 @@ impl ScenarioResults {
         ))
     }
 
-    /// A metric of two contenders in the same runs, for each combination of swept values that the
-    /// claim covers and that has runs.
+    /// A metric of two contenders in the same runs, for each combination of swept values with runs that the claim
+    /// covers.
     fn pairs_of(&self, published: &Published, ours: &str, theirs: &str) -> Vec<Vec<(f64, f64)>> {
         let (Some(ours), Some(theirs)) = (self.contender(ours), self.contender(theirs)) else {
             return Vec::new();
@@ -326,15 +324,15 @@ impl ScenarioResults {
         groups.filter(|pairs| !pairs.is_empty()).collect()
     }
 
-    /// True if the scenario has claims that its own runs can decide, and these runs decide all of
-    /// them: further runs would not change a verdict.
+    /// True if the scenario's own runs can decide its claims, and the present runs decide every claim: further runs
+    /// would not change a verdict.
     pub(super) fn is_decided(&self) -> bool {
         let forms = self.published.iter();
         let forms = forms.filter_map(|claim| claim.of_published(&self.as_published));
         let columns = [self.published.clone(), forms.collect()];
         let is_settled = |claims: &Vec<Published>| {
             let drafts: Vec<_> = claims.iter().map(|claim| self.draft(claim)).collect();
-            // Claims about contenders that are not run can never be decided.
+            // No run decides a claim about an absent contender.
             let says_nothing =
                 |draft: &Draft| draft.tests.is_empty() && draft.finding.outcome != Outcome::Words;
             if drafts.iter().any(says_nothing) {
@@ -353,7 +351,7 @@ impl ScenarioResults {
         let kinds: Vec<_> = self.published.iter().filter_map(of_itself).collect();
         let enough = |cell| self.runs_of(cell).count() >= MIN_RUNS;
         let is_own = !kinds.is_empty() && kinds.into_iter().all(|own| own);
-        // Claims about contenders that are not run stay undecided.
+        // Claims about absent contenders stay undecided.
         let is_open = |claim: &Published| self.draft(claim).finding.outcome == Outcome::NotRun;
         is_own
             && !self.published.iter().any(is_open)
@@ -361,7 +359,7 @@ impl ScenarioResults {
             && columns.iter().all(is_settled)
     }
 
-    /// Compares a claim that concerns only this scenario with its runs.
+    /// Compares a claim about this scenario alone with the scenario's runs.
     fn draft(&self, published: &Published) -> Draft {
         let metric = &published.metric;
         match &published.claim {
@@ -433,8 +431,7 @@ impl ScenarioResults {
         draft
     }
 
-    /// The share of runs in which the first contender is better than the second by at least this
-    /// much.
+    /// The share of runs in which the first contender is better than the second by at least `by`.
     fn found_share(&self, published: &Published, of: [&str; 2], wanted: f64, by: f64) -> Draft {
         let groups = self.pairs_of(published, of[0], of[1]);
         let gain = |(ours, theirs): &(f64, f64)| {

@@ -12,7 +12,7 @@ use crate::policies::Policies;
 /// An experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// The name of the scenario, equal to that of its file.
+    /// The name of the scenario, equal to the name of its file.
     pub id: String,
     /// The subject of the scenario in a few words.
     pub title: String,
@@ -32,11 +32,11 @@ pub struct Scenario {
     pub limit: Duration,
     /// Virtual time at the start that does not count for throughputs.
     pub warm_up: Duration,
-    /// The metric by which contenders are compared; `None` for the workload's own metric.
+    /// The metric that compares contenders; `None` for the workload's own metric.
     pub metric: Option<String>,
-    /// The contenders, which are compared with each other.
+    /// The contenders, which the scenario compares with each other.
     pub contenders: Vec<Contender>,
-    /// The contender that the others are compared with.
+    /// The contender for comparisons with all other contenders.
     pub baseline: String,
     /// Links that several paths share.
     pub links: Vec<SharedLink>,
@@ -54,10 +54,9 @@ pub struct Scenario {
     pub transport: Transport,
     /// The published claims about the experiment.
     pub published: Vec<Published>,
-    /// Pairs of contenders: a contender, and its form that follows the code which the publication
-    /// measured.
+    /// Pairs of contenders: a contender, and its form that follows the code of the publication's measurements.
     pub as_published: Vec<(String, String)>,
-    /// The scenario with the same claims of which this scenario is another reading.
+    /// Another scenario with the same claims; this scenario is a different reading of the same publication.
     pub variant_of: Option<String>,
     /// Numbers that differ between runs.
     pub parameters: Vec<Parameter>,
@@ -81,11 +80,11 @@ pub struct PathSpec {
     pub name: String,
     /// The path's own links.
     pub links: LinkPair,
-    /// Indices of shared links behind its own links, seen from the client.
+    /// Indices of shared links behind the path's own links, seen from the client.
     pub via: Vec<usize>,
     /// True if the path is a backup, used only while no other path works.
     pub backup: bool,
-    /// When the client has no address on the path, because the interface is gone: from, and to.
+    /// The times, from and to, at which the client has no address on the path, because the interface is gone.
     pub absent: Vec<(Duration, Option<Duration>)>,
 }
 
@@ -103,10 +102,9 @@ pub struct Swap {
 pub struct Transport {
     /// UDP payload of a full datagram at the start, bytes.
     pub mtu: u16,
-    /// Largest UDP payload that path MTU discovery tries (RFC 8899), bytes; by default as large as
-    /// `mtu`.
+    /// Largest UDP payload that path MTU discovery tries (RFC 8899), bytes; by default `mtu`.
     pub max_mtu: u16,
-    /// Receive window from the start, bytes; `None` lets it grow as needed.
+    /// Receive window from the start, bytes; `None` for a window that grows as needed.
     pub receive_window: Option<u64>,
     /// Send buffer, bytes.
     pub send_buffer: Option<u64>,
@@ -114,16 +112,15 @@ pub struct Transport {
     pub max_ack_delay: Duration,
     /// Receivers send an acknowledgement at once after this many packets.
     pub ack_every: u64,
-    /// A packet is lost when a packet sent this many packets later was acknowledged.
+    /// A packet is lost after the acknowledgement of a packet sent this many packets later.
     pub packet_threshold: u64,
-    /// A packet is lost when it is overdue by this many round trips.
+    /// A packet is lost this many round trips after its sending, if a later packet was acknowledged.
     pub time_threshold: f64,
     /// Whether packets are paced.
     pub pacing: bool,
-    /// Acknowledgements take another path if that path is much shorter.
+    /// Acknowledgements take another path if the other path is much shorter.
     pub ack_on_fastest_path: bool,
-    /// Senders see the queue of the first link of each path, as if it were the queue of their own
-    /// interface.
+    /// Senders see the queue of the first link of each path, in place of the queue of their own interface.
     pub show_queues: bool,
 }
 
@@ -150,14 +147,13 @@ impl Default for Transport {
 pub enum Draw {
     /// Drawn anew in each run.
     Uniform,
-    /// Taken from this many points that fill the space of all possible values evenly; every point
-    /// serves all repetitions.
+    /// Taken from this many points that fill the space of all possible values evenly; every point serves all
+    /// repetitions.
     SpaceFilling(usize),
 }
 
 impl Scenario {
-    /// Replaces the scenario's contenders. Drops published forms that are not among the new
-    /// contenders.
+    /// Replaces the scenario's contenders. Drops published forms without a place among the new contenders.
     pub fn set_contenders(&mut self, contenders: Vec<Contender>) {
         if !contenders
             .iter()
@@ -171,7 +167,7 @@ impl Scenario {
     }
 }
 
-/// Lowest RTT first if it takes part, otherwise the first contender.
+/// Lowest RTT first if the scenario has the contender, otherwise the first contender.
 pub(super) fn default_baseline(contenders: &[Contender]) -> String {
     let lrf = contenders.iter().find(|contender| contender.name == "lrf");
     let baseline = lrf.or(contenders.first());

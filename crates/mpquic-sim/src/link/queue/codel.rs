@@ -7,9 +7,9 @@ use crate::link::counters::LinkCounters;
 
 /// Longest harmless wait of a packet (RFC 8289 section 4.3).
 const TARGET: Duration = Duration::from_millis(5);
-/// How long waits may exceed [`TARGET`] before packets are dropped (RFC 8289 section 4.2).
+/// The time for which waits may exceed [`TARGET`] before drops begin (RFC 8289 section 4.2).
 const INTERVAL: Duration = Duration::from_millis(100);
-/// While at most this many bytes wait behind a packet, the packet is never dropped.
+/// A packet with at most this many bytes behind is never dropped.
 const ONE_PACKET: u64 = 1514;
 
 /// Packets in the order of their arrival, with controlled delay.
@@ -37,15 +37,15 @@ impl Queue for Controlled {
     }
 }
 
-/// Controlled delay (RFC 8289): drops or marks packets if all packets have waited longer than
-/// [`TARGET`] for an [`INTERVAL`], and more and more often while that lasts.
+/// Controlled delay (RFC 8289): drops or marks packets after an [`INTERVAL`] in which all packets waited longer than
+/// [`TARGET`], and ever more often while such waits last.
 #[derive(Debug, Clone, Copy, Default)]
 struct CoDel {
-    /// When waits will have been too long for an interval.
+    /// The time at which waits will have been too long for an interval.
     late_from: Option<Instant>,
-    /// When the next packet is dropped, during a phase of drops.
+    /// The time of the next drop, during a phase of drops.
     drop_next: Option<Instant>,
-    /// When the last phase of drops would have dropped its next packet.
+    /// The time at which the last phase of drops would have dropped its next packet.
     last_next: Option<Instant>,
     /// Packets dropped in this phase.
     count: u32,
@@ -65,8 +65,7 @@ impl CoDel {
         let Some(mut due) = self.drop_next else {
             if late {
                 queued = self.drop(now, queued, line, counters).0;
-                // A phase that begins soon after the last phase continues at the rate at which that
-                // phase ended.
+                // A phase soon after the last phase continues at the last rate of drops.
                 let recent = |last: Instant| now.saturating_duration_since(last) < INTERVAL * 16;
                 let more = self.count - self.count_before;
                 self.count = if self.last_next.is_some_and(recent) && more > 1 {
@@ -85,7 +84,7 @@ impl CoDel {
             (queued, late) = self.drop(now, queued, line, counters);
             due = self.after(due);
             self.drop_next = Some(due);
-            // A packet that stays is marked only once, however late it is.
+            // A packet that stays gets only a single mark, even if the packet is very late.
             if counters.ce_marked > marked {
                 break;
             }
@@ -96,12 +95,12 @@ impl CoDel {
         queued
     }
 
-    /// When the next packet is dropped after a drop at `time`.
+    /// The time of the next drop after a drop at `time`.
     fn after(&self, time: Instant) -> Instant {
         time + INTERVAL.div_f64(f64::from(self.count).sqrt())
     }
 
-    /// Takes a packet, and tells whether packets have waited too long for too long.
+    /// Takes a packet; true after too long waits for too long a time.
     fn take(&mut self, now: Instant, line: &mut Line) -> (Option<Queued>, bool) {
         let queued = line.take();
         let harmless = |queued: &Queued| queued.waited(now) < TARGET || line.bytes() <= ONE_PACKET;
@@ -113,7 +112,7 @@ impl CoDel {
         (queued, now >= late_from)
     }
 
-    /// Drops a packet and takes another one, or marks the packet if it is ECN-capable.
+    /// Drops a packet and takes the next packet, or marks an ECN-capable packet.
     fn drop(
         &mut self,
         now: Instant,
@@ -138,8 +137,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Number of drops if packets of these sizes arrived long ago and one is taken every 10 ms for
-    /// a second.
+    /// Number of drops: for a second, packets of these sizes arrive every 10 ms, with the arrival time of long ago, and
+    /// leave until one packet is left.
     fn dropped(sizes: &[usize]) -> u64 {
         let start = crate::lab::epoch();
         let mut queue = Controlled::default();
@@ -158,7 +157,7 @@ mod tests {
 
     #[test]
     fn no_packet_is_dropped_if_at_most_one_waits_behind() {
-        // One packet waits behind the taken packet: 1514 bytes long, or one byte longer.
+        // A single packet waits behind the taken packet: 1514 bytes long, or one byte longer.
         assert_eq!(dropped(&[1514]), 0);
         assert!(dropped(&[1515]) > 0);
     }
@@ -201,7 +200,7 @@ mod tests {
         let recent = INTERVAL * 16 - Duration::from_nanos(1);
         assert_eq!(count_after(recent, 9, 2), (7, 7));
         assert_eq!(count_after(INTERVAL * 16, 9, 2), (1, 1));
-        // A last phase with only one drop more than at its beginning is not continued.
+        // The phase does not continue a last phase with only one drop more than at its beginning.
         assert_eq!(count_after(recent, 3, 2), (1, 1));
         assert_eq!(count_after(recent, 4, 2), (2, 2));
     }

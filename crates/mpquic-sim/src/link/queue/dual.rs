@@ -1,4 +1,4 @@
-//! [`Dual`]: two coupled queues, one of them for senders that keep it short (L4S, RFC 9332).
+//! [`Dual`]: two coupled queues, one for senders that keep the queue short (L4S, RFC 9332).
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use crate::link::counters::LinkCounters;
 
 /// Target delay of the classic queue, seconds (RFC 9332 appendix A.1).
 const TARGET: f64 = 0.015;
-/// Longest RTT for which the control is designed, seconds.
+/// Longest RTT that the control is designed for, seconds.
 const MAX_RTT: f64 = 0.1;
-/// Time between two updates of the probability: the target, or a third of the RTT if that is less.
+/// Time between two updates of the probability: the target, or a third of the RTT if the third is shorter.
 const INTERVAL: Duration = Duration::from_millis(15);
 /// Weight of the deviation from the target delay, per second.
 const ALPHA: f64 = 0.1 * 0.015 / (MAX_RTT * MAX_RTT);
@@ -19,31 +19,30 @@ const ALPHA: f64 = 0.1 * 0.015 / (MAX_RTT * MAX_RTT);
 const BETA: f64 = 0.3 / MAX_RTT;
 /// A mark in the low-latency queue is this many times as probable as the base probability.
 const COUPLING: f64 = 2.0;
-/// Above this probability, packets of the classic queue are dropped even if they are ECN-capable.
+/// Above this probability, the classic queue drops packets even if they are ECN-capable.
 const MAX_CLASSIC: f64 = 1.0 / (COUPLING * COUPLING);
-/// Wait from which on packets of the low-latency queue are marked, more and more, seconds.
+/// Wait from which on the low-latency queue marks packets, more and more, seconds.
 const FIRST_MARKS: f64 = 0.0008;
-/// Wait from which on all packets of the low-latency queue are marked, seconds.
+/// Wait from which on the low-latency queue marks all packets, seconds.
 const ALL_MARKS: f64 = 0.0012;
-/// While both queues wait, the low-latency queue sends this many bytes for each byte of the classic
-/// queue. So the classic queue gets a tenth of the rate.
+/// While both queues wait, the low-latency queue sends this many bytes for each byte of the classic queue. So the
+/// classic queue gets a tenth of the rate.
 const LOW_PARTS: i64 = 9;
 
-/// Two lines: one for packets whose senders react to marks in proportion (ECT(1) or CE), the other
-/// for all other packets. The probability of drops and marks in the classic line follows its delay.
-/// Marks in the low-latency line are coupled to it, so that flows of both kinds get similar rates.
+/// Two lines: a line for packets whose senders react to marks in proportion (ECT(1) or CE), and a line for all other
+/// packets. The probability of drops and marks in the classic line follows the delay. Marks in the low-latency line are
+/// coupled to the same probability, so that flows of both kinds get similar rates.
 #[derive(Default)]
 pub(super) struct Dual {
     low: Lane,
     classic: Lane,
     control: Control,
     next_update: Option<Instant>,
-    /// Bytes that the classic line may send before it waits for the low-latency line, times
-    /// [`LOW_PARTS`].
+    /// Bytes that the classic line may send before its next wait for the low-latency line, times [`LOW_PARTS`].
     credit: i64,
 }
 
-/// A line, and the sum of the probabilities since its last drop or mark.
+/// A line, and the sum of the probabilities after its last drop or mark.
 #[derive(Default)]
 struct Lane {
     line: Line,
@@ -63,7 +62,7 @@ impl Lane {
 }
 
 impl Dual {
-    /// Makes all updates that were due by now.
+    /// Makes all updates that are due by `now`.
     fn update(&mut self, now: Instant) {
         let mut next = self.next_update.unwrap_or(now + INTERVAL);
         while next <= now {
@@ -79,8 +78,8 @@ impl Dual {
         self.next_update = Some(next);
     }
 
-    /// Takes the next packet, and tells whether it belongs to the low-latency line. The low-latency
-    /// line goes first, as long as the classic line gets its share.
+    /// Takes the next packet; true for a packet of the low-latency line. The low-latency line goes first, as long as
+    /// the classic line gets its share.
     fn take(&mut self) -> Option<(Queued, bool)> {
         let both = !self.low.line.is_empty() && !self.classic.line.is_empty();
         if !both {
@@ -101,7 +100,7 @@ impl Dual {
         Some((queued, is_low))
     }
 
-    /// Decides whether a packet of the low-latency line is sent, and marks it if necessary.
+    /// Decides whether the low-latency line sends a packet, and marks the packet if necessary.
     fn admits_low(
         &mut self,
         now: Instant,
@@ -110,8 +109,7 @@ impl Dual {
     ) -> bool {
         let coupled = self.control.coupled();
         if coupled < 1.0 {
-            // If no other packet waits in its line, the packet may only have waited for a packet of
-            // the classic line.
+            // Alone in its line, the packet may only have waited for a packet of the classic line.
             let alone = self.low.line.is_empty();
             let own = if alone { 0.0 } else { ramp(queued.waited(now)) };
             if self.low.recurs(own.max(coupled)) {
@@ -119,8 +117,8 @@ impl Dual {
             }
             return true;
         }
-        // Marks are not enough: packets are dropped as in the classic line, and all others are
-        // marked.
+        // Marks are not enough: the low-latency line drops packets as the classic line does, and marks all other
+        // packets.
         if self.low.recurs(self.control.classic()) {
             return false;
         }
@@ -128,7 +126,7 @@ impl Dual {
         true
     }
 
-    /// Decides whether a packet of the classic line is sent. Marks it if necessary and possible.
+    /// Decides whether the classic line sends a packet. Marks the packet if necessary and possible.
     fn admits_classic(&mut self, queued: &mut Queued, counters: &mut LinkCounters) -> bool {
         let share = self.control.classic();
         !self.classic.recurs(share) || share < MAX_CLASSIC && queued.mark(counters)
@@ -171,7 +169,7 @@ impl Queue for Dual {
     }
 }
 
-/// The share of marks after this wait (`laqm` of the RFC).
+/// The share of marks after the wait `waited` (`laqm` of the RFC).
 fn ramp(waited: Duration) -> f64 {
     let share = (waited.as_secs_f64() - FIRST_MARKS) / (ALL_MARKS - FIRST_MARKS);
     share.clamp(0.0, 1.0)
@@ -192,8 +190,8 @@ impl Control {
         self.delay = delay;
     }
 
-    /// The share of drops (or marks) in the classic line. It is the square of the base probability,
-    /// because the rates of classic flows follow its square root.
+    /// The share of drops (or marks) in the classic line: the square of the base probability, because the rates of
+    /// classic flows follow the square root of the share.
     fn classic(&self) -> f64 {
         self.base * self.base
     }
@@ -203,7 +201,7 @@ impl Control {
         COUPLING * self.base
     }
 
-    /// True if no update would change the probability while no packet waits.
+    /// True if updates without a waiting packet leave the probability alone.
     fn is_at_rest(&self) -> bool {
         self.base == 0.0 && self.delay == 0.0
     }
@@ -313,8 +311,8 @@ mod tests {
     fn probability_decides_on_drops_and_marks() {
         let start = crate::lab::epoch();
         let now = start + Duration::from_millis(1);
-        // Returns whether a packet is sent, and its number of marks; `behind` tells whether a
-        // packet waits behind it.
+        // Returns whether the line sends a packet, and its number of marks; `behind` tells whether another packet waits
+        // behind.
         let low = |base, sum, behind| {
             let mut dual = Dual::default();
             let counters = &mut LinkCounters::new(start);
@@ -328,16 +326,15 @@ mod tests {
             let sent = dual.admits_low(now, &mut queued, counters);
             (sent, counters.ce_marked)
         };
-        // After a wait of 1 ms, half of the packets are marked; alone in its line, no packet is
-        // marked.
+        // After a wait of 1 ms, the line marks half of the packets; a packet alone in its line stays unmarked.
         assert_eq!(low(0.0, 0.51, true), (true, 1));
         assert_eq!(low(0.0, 0.49, true), (true, 0));
         assert_eq!(low(0.0, 0.51, false), (true, 0));
-        // The coupled probability is twice the base probability, if this product is larger.
+        // The coupled probability is twice the base probability, if the product is larger.
         assert_eq!(low(0.4, 0.21, false), (true, 1));
         assert_eq!(low(0.4, 0.19, false), (true, 0));
-        // From a base probability of one half on, marks are not enough: a quarter of the packets is
-        // dropped, and all others are marked.
+        // From a base probability of one half on, marks are not enough: the line drops a quarter of the packets, and
+        // marks all other packets.
         assert_eq!(low(0.5, 0.76, false), (false, 0));
         assert_eq!(low(0.5, 0.74, false), (true, 1));
         let classic = |base, sum, ecn| {

@@ -48,20 +48,20 @@ impl Queued {
     }
 }
 
-/// The packets that wait for a link, without the packet that is being sent.
+/// The packets that wait for a link, without the packet on the wire.
 pub(in crate::link) trait Queue: Send + Sync {
     fn packets(&self) -> usize;
 
     fn bytes(&self) -> u64;
 
-    /// Takes a packet, or drops it if the discipline requires that.
+    /// Takes a packet, or drops the packet at the demand of the discipline.
     fn push(&mut self, queued: Queued, counters: &mut LinkCounters);
 
-    /// Removes the packet that is sent next, after packets that the discipline drops now.
+    /// Removes the next packet for the link, after packets that the discipline drops now.
     fn pop(&mut self, now: Instant, counters: &mut LinkCounters) -> Option<Queued>;
 
-    /// Drops a waiting packet to make room for one that would exceed the limit. False if the
-    /// arriving packet should be dropped instead.
+    /// Drops a waiting packet to make room for an arriving packet beyond the limit. False if the queue drops the
+    /// arriving packet instead.
     fn make_room(&mut self) -> bool {
         false
     }
