@@ -2,7 +2,7 @@
 
 use crate::scenario::Position;
 
-/// A run of an experiment that is still to be done.
+/// A run of an experiment, still to be done.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case {
     /// Index into the scenario's contenders.

@@ -89,9 +89,8 @@ pub(super) fn of_share(hits: usize, count: usize, wanted: f64) -> f64 {
     }
 }
 
-/// Corrects the chances of several tests, so that with 95 % confidence all verdicts are right
-/// together (Holm, Scandinavian Journal of Statistics 6, 1979). A test is decided if its corrected
-/// chance is at most the level of a single test.
+/// Corrects the chances of several tests, so that with 95 % confidence every verdict is right (Holm, Scandinavian
+/// Journal of Statistics 6, 1979). A test is decided if its corrected chance is at most the level of a single test.
 ///
 /// ```
 /// use mpquic_sim::experiment::corrected;
@@ -110,10 +109,9 @@ pub fn corrected(chances: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// About how many runs would decide a test that is undecided after `runs` runs, if further runs
-/// were like these. `chance` is the test's own chance, `corrected` its chance among other tests.
-/// The distance from the edge grows with the square root of the number of runs. `None` above a
-/// hundred times the present number of runs: the true value is on the edge.
+/// The approximate number of runs that would decide a test, if further runs resembled the `runs` present runs. `chance`
+/// is the test's own chance, `corrected` its chance among other tests. The distance from the edge grows with the square
+/// root of the number of runs. `None` above a hundred times the present number of runs: the true value is on the edge.
 pub(super) fn runs_to_decide(runs: usize, chance: f64, corrected: f64) -> Option<usize> {
     let tests = (corrected / chance).max(1.0);
     let factor = (distance(LEVEL / tests) / distance(chance)).powi(2);
@@ -172,7 +170,7 @@ mod tests {
         let mut chances = vec![0.5; 19];
         chances.push(0.04);
         assert!(corrected(&chances).iter().all(|chance| *chance > LEVEL));
-        // A test cannot be decided if a test with a smaller chance is not.
+        // A test stays undecided while a test with a smaller chance is undecided.
         assert_eq!(corrected(&[0.03, 0.031]), [0.06, 0.06]);
         assert_eq!(corrected(&[0.001, 0.04, 0.04]), [0.003, 0.08, 0.08]);
         assert_eq!(corrected(&[]), [0.0; 0]);

@@ -58,8 +58,7 @@ impl Feed {
         self.source.as_ref().map(ConstantRate::next)
     }
 
-    /// Writes as many of the available bytes as the stream accepts. True if all bytes were written,
-    /// or the stream is gone.
+    /// Writes as many of the available bytes as the stream accepts. True after the last byte, or for a closed stream.
     pub(super) fn write(
         &mut self,
         now: Instant,
@@ -74,7 +73,7 @@ impl Feed {
             source.produced += 1;
             bursts += 1;
         }
-        // The source does not wait: bytes that the stream does not accept now are lost.
+        // The source does not wait: bytes without room in the stream are lost.
         let bytes = bursts * source.burst;
         self.write_up_to(bytes, id, stream)
     }

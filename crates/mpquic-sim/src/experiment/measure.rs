@@ -34,7 +34,7 @@ pub(super) fn is_done(stage: &Stage) -> bool {
     }
 }
 
-/// When each object was due, and when it had arrived at the receiver.
+/// The time at which each object became due, and the time of its arrival at the receiver.
 fn finish_times(stage: &Stage, client: &Client) -> Vec<(Progress, Option<Instant>)> {
     let mut times: Vec<_> = client
         .progress
@@ -73,7 +73,7 @@ pub(super) fn throughputs(stage: &Stage, since: Duration, before: &Received) -> 
     flows.map(rate).collect()
 }
 
-/// The metrics of the workload. The time of an object that has not arrived is `limit`.
+/// The metrics of the workload. A missing object counts with the time `limit`.
 pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let Some(client) = client(stage) else {

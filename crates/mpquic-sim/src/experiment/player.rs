@@ -369,7 +369,7 @@ impl Player {
         }
     }
 
-    /// An object was transferred completely, as far as the client knows.
+    /// An object is complete, as far as the client knows.
     fn on_object(&mut self, now: Instant, connection: &mut Connection, id: StreamId) {
         let Some(client) = &mut self.client else {
             return;

@@ -2,9 +2,8 @@
 
 use crate::random::SplitMix64;
 
-/// Number of resamples. The smallest chance that can be told from zero is one divided by this
-/// number. It has to be small compared with 0.05 divided by the number of comparisons of a
-/// scenario.
+/// Number of resamples. The smallest chance above zero is one divided by the number of resamples. The smallest chance
+/// has to be far below 0.05 divided by the number of comparisons of a scenario.
 const RESAMPLES: usize = 4000;
 /// Fewer runs than this decide no claim. The range of five runs misses the median in one of 16
 /// cases, that of six runs in one of 32. So only from six runs on, the range contains the median
@@ -24,9 +23,8 @@ impl Resampled {
         (quantile(0.025), quantile(0.975))
     }
 
-    /// Whether the statistic is within these bounds, and the chance that this answer is wrong. The
-    /// chance is the part outside of the widest interval with equal tails that is completely inside
-    /// or outside of the bounds.
+    /// Whether the statistic is within these bounds, and the chance of a wrong answer. The chance is the part outside
+    /// of the widest interval with equal tails that lies completely inside or outside of the bounds.
     pub(super) fn is_within(&self, (least, most): (f64, f64)) -> (bool, f64) {
         let below = |bound: f64| self.0.partition_point(|value| *value < bound);
         let all = self.0.len();
@@ -126,7 +124,7 @@ mod tests {
 
     #[test]
     fn groups_are_resampled_separately() {
-        // However the runs of each group are drawn, the groups are not mixed.
+        // A resample draws runs within each group, and never mixes the groups.
         let groups = vec![vec![1.0; 5], vec![3.0; 2]];
         let sum = |groups: &[Vec<f64>]| groups[0][0] + groups[1][0];
         assert_eq!(bootstrap(&groups, sum).unwrap().interval(), (4.0, 4.0));
@@ -136,8 +134,7 @@ mod tests {
     #[test]
     fn chance_counts_values_beyond_the_bounds() {
         let resampled = Resampled((1..=9).map(f64::from).collect());
-        // Of nine values, two are above the bounds and one is below. The larger tail counts: 2 * (2
-        // + 1) / (9 + 1).
+        // Of nine values, two lie above the bounds and one lies below. The larger tail counts: 2 * (2 + 1) / (9 + 1).
         assert_eq!(resampled.is_within((1.5, 7.5)), (true, 2.0 * 3.0 / 10.0));
         assert_eq!(resampled.is_within((0.0, 9.0)), (true, 0.2));
         assert_eq!(resampled.is_within((9.5, 20.0)), (false, 0.2));

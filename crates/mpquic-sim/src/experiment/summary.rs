@@ -102,8 +102,8 @@ impl Comparison {
     }
 }
 
-/// The replacement for zeros (such as runs without late messages), so that ratios are defined: half
-/// of the smallest positive value.
+/// The replacement for zeros (such as runs without late messages), for a ratio with zero is undefined: half of the
+/// smallest positive value.
 fn least_of(pairs: &[(f64, f64)]) -> f64 {
     let values = pairs.iter().flat_map(|(ours, theirs)| [*ours, *theirs]);
     let seen = values.filter(|value| *value > 0.0);
@@ -153,7 +153,7 @@ impl ScenarioResults {
         }
     }
 
-    /// True if a cell has runs, and all of them failed.
+    /// True for a cell whose runs, at least one, have failed without exception.
     pub fn all_failed(&self, cell: Cell) -> bool {
         let mut runs = self.runs_of(cell).peekable();
         runs.peek().is_some() && runs.all(|run| matches!(run.state, State::Failed(_)))

@@ -235,12 +235,12 @@ mod tests {
             let tracer = tracer(interval, (0..=end).map(at));
             tracer.crossover(&swap).as_millis()
         };
-        // Half of the 200 ms over which paths are compared, and one sample more.
+        // The crossing shows after half of the 200 ms of a comparison, and a sample more.
         assert_eq!(crossed(20, 75), 620);
         assert_eq!(crossed(40, 50), 1120);
         // The paths never cross: the rest of the run.
         assert_eq!(crossed(20, 1000), 3000);
-        // The result does not depend on which path carried more.
+        // The result stays the same with the two paths exchanged.
         let mirrored = |index: u64| {
             let (before, after) = (index.min(75), index.saturating_sub(75));
             [before + 3 * after, 3 * before + after]

@@ -20,8 +20,8 @@ const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(19
 /// Address of the server inside of the tunnel.
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 2);
 
-/// One side of an inner connection. Packets that the outer connection does not take are dropped, as
-/// by a full network interface.
+/// A side of an inner connection. The tunnel drops packets that the outer connection does not take, as a full network
+/// interface does.
 pub(super) struct Tunnel<A> {
     setup: Setup,
     side: Side,
@@ -117,7 +117,7 @@ impl<A: Application> Tunnel<A> {
         // The wake-up of the only connection is read from [`Host::wake_time`] instead.
         self.host.take_wake_ups();
         while let Some((_, packet)) = self.network.poll(now) {
-            // A packet that the outer connection does not take is lost.
+            // A packet without room in the outer connection is lost.
             let _ = outer.datagrams().send(packet.data.freeze());
         }
     }

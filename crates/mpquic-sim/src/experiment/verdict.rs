@@ -13,9 +13,9 @@ mod tests;
 
 /// A published ratio agrees with our ratio up to this difference.
 pub const TOLERANCE: f64 = 0.10;
-/// Contenders count as equal below this difference, even if the difference is significant.
+/// The difference up to which contenders count as equal, even with a significant difference.
 const NEGLIGIBLE: f64 = 0.01;
-/// A verdict whose chance exceeds this level is near its edge.
+/// The chance above which a decided verdict is near its edge.
 const SURE: f64 = 0.01;
 
 /// Whether our runs confirm a published claim. A result is [`Self::Open`] if the result could be chance, at 95 %

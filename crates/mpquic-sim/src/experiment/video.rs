@@ -54,7 +54,7 @@ impl Video {
             return None;
         }
         let ahead = MAX_AHEAD.max(self.segment);
-        // The first segments are requested at once, so any time in the past is right.
+        // The client requests the first segments at once, so any time in the past is right.
         self.plays_until
             .map(|until| until.checked_sub(ahead).unwrap_or(until))
     }

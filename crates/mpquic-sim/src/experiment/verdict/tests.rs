@@ -80,7 +80,7 @@ fn ratios_are_means_over_the_swept_values_or_of_one() {
     assert!((all.paired.unwrap() - 0.7070).abs() < 1e-3, "{all:?}");
     let (low, high) = all.interval.unwrap();
     assert!(low <= all.mean() && all.mean() <= high && low < high);
-    // 0.738 is within 0.10 of this ratio, but the whole interval is not.
+    // 0.738 is within 0.10 of the claimed ratio, but a part of the interval is not.
     assert_eq!(finding("", ratio(0.64)).outcome, Outcome::Open);
     let first = finding("a.owd_ms=1", ratio(0.65));
     assert_eq!((first.outcome, first.mean()), (Outcome::Refuted, 0.5));
@@ -110,7 +110,7 @@ fn orders_are_decided_pair_by_pair() {
     assert_eq!(open.outcome, Outcome::Open);
     let unknown = finding("", order(&[&["x"], &["y"]]));
     assert_eq!(unknown.outcome, Outcome::NotRun);
-    // One pair as claimed is not the order, because the other pair is undecided.
+    // A single pair in the claimed order does not confirm the order: the other pair is undecided.
     let half = finding("", order(&[&["a"], &["b"]]));
     assert_eq!((half.pairs, half.outcome), ([1, 1, 0], Outcome::InPart));
 }
@@ -131,7 +131,7 @@ fn shares_and_equality_are_decided_from_six_runs_on() {
     ] {
         assert_eq!(finding(at, better(0.5, 0.2)).outcome, outcome);
     }
-    // Six of six runs may be chance if nine of ten are claimed.
+    // Six hits in six runs may be chance against a claim of nine in ten.
     let nearly = finding("a.owd_ms=1", better(0.9, 0.2));
     assert_eq!((nearly.mean(), nearly.outcome), (1.0, Outcome::Open));
     assert_eq!(finding("a.owd_ms=1", better(0.9, 1.0)).mean(), 1.0);
@@ -164,7 +164,7 @@ fn fewer_than_six_runs_decide_no_claim() {
         (of(&few), of(&three())),
         (Outcome::Open, Outcome::Confirmed)
     );
-    // A single run does not decide an order either, however different its times are.
+    // A single run does not decide an order either, not even with very different times.
     few.runs.retain(|run| run.run == 0);
     let claim = published("", order(&[&["a"], &["c"]]));
     assert_eq!(alone(&few, &claim).pairs, [0, 2, 0]);
@@ -237,7 +237,7 @@ fn many_claims_need_more_confidence_than_one() {
 fn results_are_decided_when_all_claims_are_settled() {
     let with = |claims: &[Published]| {
         let mut results = three();
-        // Six runs may all be on one side by chance.
+        // Six runs may lie on one side by chance, so the test doubles the runs.
         let again = results.runs.iter().map(|run| Run {
             run: run.run + 100,
             ..run.clone()
@@ -262,7 +262,7 @@ fn results_are_decided_when_all_claims_are_settled() {
         ratio: 1.0,
     };
     assert!(!with(&[clear, published("", change)]), "it is not its own");
-    // Two contenders that are equal in every run will stay equal.
+    // Two contenders with equal times in every run stay equal.
     let mut equal = three();
     let alike = equal.runs.iter().filter(|run| run.contender == 0);
     let alike = alike.map(|run| Run {
@@ -307,7 +307,7 @@ fn a_test_is_decided_at_its_level_and_settled_at_a_stricter_one() {
     assert_eq!(clear.is_decided(0.04), Some(false));
     assert_eq!(clear.is_decided(0.0401), None);
     assert_eq!(test(None, 9).is_decided(0.0), None);
-    // Nine runs are all on one side by chance in one of 256 cases, eight runs in one of 128.
+    // By chance, nine runs lie on one side in one of 256 cases, eight runs in one of 128.
     assert!(clear.is_settled(0.005) && !clear.is_settled(0.005_1));
     assert!(!test(Some(true), 8).is_settled(0.0));
     assert!(!test(None, 9).is_settled(0.0));
