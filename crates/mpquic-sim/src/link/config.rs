@@ -20,12 +20,11 @@ pub struct LinkConfig {
     pub jitter: Jitter,
     /// Whether jitter and shrinking delays may change the order of packets.
     pub jitter_reorders: bool,
-    /// Random loss. It happens after serialisation, so a lost packet has used its share of the
-    /// rate.
+    /// Random loss. The loss comes after serialisation, so a lost packet has used its share of the rate.
     pub loss: Loss,
     /// Share of packets that are delivered twice.
     pub duplicate: f64,
-    /// Share of packets that arrive `reorder_delay` late, so that later packets overtake them.
+    /// Share of packets that arrive `reorder_delay` late, behind packets sent later.
     pub reorder: f64,
     /// Additional delay of reordered packets.
     pub reorder_delay: Duration,
@@ -117,7 +116,7 @@ impl LinkConfig {
         self
     }
 
-    /// Delays this share of packets by `delay`, so that later packets overtake them.
+    /// Delays this share of packets by `delay`, so that later packets overtake the delayed packets.
     #[must_use]
     pub fn reorder(mut self, probability: f64, delay: Duration) -> Self {
         self.reorder = probability;
@@ -243,19 +242,18 @@ pub enum Discipline {
     /// In order of arrival; a full queue drops arriving packets.
     #[default]
     Fifo,
-    /// In order of arrival with controlled delay: once packets have waited more than 5 ms for 100
-    /// ms, some are dropped (RFC 8289).
+    /// In order of arrival with controlled delay: drops packets after 100 ms in which all packets waited more than 5 ms
+    /// (RFC 8289).
     CoDel,
     /// Each flow in turn and with controlled delay, new flows first. A full queue drops packets of
     /// the flow with most bytes in it (RFC 8290).
     FqCoDel,
-    /// In order of arrival. Arriving packets are dropped with a probability that follows the delay,
-    /// so that the delay is about 15 ms (RFC 8033).
+    /// In order of arrival. Drops arriving packets with a probability that follows the delay, and so keeps the delay at
+    /// about 15 ms (RFC 8033).
     Pie,
-    /// Two queues (RFC 9332). Packets with ECT(1) or CE leave first, and are marked once they have
-    /// waited about 1 ms. All other packets get at least a tenth of the rate, and are dropped so
-    /// that they wait about 15 ms. Marks of the first queue follow drops of the second. mpquic's
-    /// own packets are ECT(0).
+    /// Two queues (RFC 9332). Packets with ECT(1) or CE leave first, with a mark after a wait of about 1 ms. All other
+    /// packets get at least a tenth of the rate, and drops keep their wait at about 15 ms. Marks of the first queue
+    /// follow drops of the second. mpquic's own packets are ECT(0).
     DualPi2,
 }
 
@@ -313,8 +311,7 @@ impl Loss {
     }
 }
 
-/// A limit of a queue, including the packet being sent. A packet that would exceed any of the three
-/// limits is over the limit.
+/// A limit of a queue, including the packet on the wire. A packet beyond any of the three limits is over the limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backlog {
     /// Bytes of IP packets.
@@ -372,7 +369,7 @@ impl Backlog {
 pub enum Change {
     /// The rate in Mbit/s; infinite for no limit. The packet being sent continues at the new rate.
     Rate(f64),
-    /// The propagation delay, for packets that have not been serialised yet.
+    /// The propagation delay, for packets before their serialisation.
     Delay(Duration),
     /// The jitter.
     Jitter(Jitter),

@@ -92,7 +92,7 @@ impl LinkCounters {
             .unwrap_or_default()
     }
 
-    /// IP bytes delivered in each interval, if the link is traced.
+    /// IP bytes delivered in each interval, for a traced link.
     pub fn bytes_per_interval(&self) -> &[u64] {
         &self.intervals
     }

@@ -65,7 +65,7 @@ impl Link {
     pub fn new(mut config: LinkConfig, seed: u64, now: Instant) -> Self {
         config.schedule.sort_by_key(|(time, _)| *time);
         let variation = config.variation;
-        // The queue has a generator of its own, so that random losses are the same with any queue.
+        // The queue has a generator of its own, so that random losses repeat with any queue.
         let queue = queue::new(config.discipline, !seed);
         Self {
             start: now,
@@ -141,7 +141,7 @@ impl Link {
         usize::from(self.head.is_some()) + self.queue.packets()
     }
 
-    /// True if a packet of this size does not fit. A packet always fits into an empty queue.
+    /// True if the queue has no room for `size` bytes. A packet always fits into an empty queue.
     fn is_exceeded_by(&self, size: usize) -> bool {
         let (bytes, packets) = self.backlog_with(size);
         let limit = self.current.queue_limit();

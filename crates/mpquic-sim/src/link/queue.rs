@@ -1,5 +1,5 @@
-//! Packets that wait for a link, in one line or several. Disciplines decide which packets are
-//! dropped or marked before the queue is full.
+//! The packets that wait for a link, in a single line or in several. Disciplines choose the packets to drop or mark
+//! before the queue is full.
 
 mod codel;
 mod dual;

@@ -1,9 +1,7 @@
-//! The behaviour of links in random worlds that are always the same. `recorded.txt` holds the
-//! results of an earlier run.
+//! The behaviour of links in repeatable random worlds. `recorded.txt` holds the results of an earlier run.
 //!
-//! Other tests check that results are right. This test shows whether any result changed, down to a
-//! nanosecond. So a change to a queue shows everything that it affects, and the new results have to
-//! be accepted on purpose:
+//! Other tests check that results are right. The test here shows every changed result, down to a nanosecond. So a
+//! change to a queue shows all its effects, and a person accepts the new results on purpose:
 //!
 //!     tools/accept links
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
@@ -135,7 +133,7 @@ impl Drawn {
     }
 }
 
-/// Takes all packets that are due up to `now`, at their times.
+/// Takes all packets due by `now`, at their times.
 fn receive(link: &mut Link, start: Instant, now: Instant, hash: &mut Hash) {
     while let Some(time) = link.next_arrival().filter(|time| *time <= now) {
         hash.add((time - start).as_nanos() as u64);

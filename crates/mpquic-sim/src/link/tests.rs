@@ -21,7 +21,7 @@ fn number(packet: &Packet) -> u32 {
     u32::from_be_bytes(packet.data[..4].try_into().unwrap())
 }
 
-/// All packets that come out, at the times at which the link asks to be polled.
+/// All packets that leave the link, at the times for which the link asks.
 fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
     let mut out = Vec::new();
     while let Some(time) = link.next_arrival() {
@@ -289,8 +289,8 @@ fn equal_seeds_give_equal_runs_and_tracing_counts_every_byte() {
     assert_ne!(run(1), run(2));
 }
 
-/// Delays in ms of packets over a link without a rate. Each packet is alone on the link, so it
-/// comes out only when the link asks to be polled.
+/// Delays in ms of packets over a link without a rate. Each packet is alone on the link, and leaves only at the time
+/// for which the link asks.
 fn delays(config: LinkConfig, count: u32) -> Vec<f64> {
     let t = start();
     let mut link = Link::new(config, 11, t);

@@ -9,7 +9,7 @@ use crate::link::counters::LinkCounters;
 const TARGET: Duration = Duration::from_millis(5);
 /// The time for which waits may exceed [`TARGET`] before drops begin (RFC 8289 section 4.2).
 const INTERVAL: Duration = Duration::from_millis(100);
-/// A packet with at most this many bytes behind is never dropped.
+/// The most bytes behind a packet that spare the packet from a drop.
 const ONE_PACKET: u64 = 1514;
 
 /// Packets in the order of their arrival, with controlled delay.
@@ -41,11 +41,11 @@ impl Queue for Controlled {
 /// [`TARGET`], and ever more often while such waits last.
 #[derive(Debug, Clone, Copy, Default)]
 struct CoDel {
-    /// The time at which waits will have been too long for an interval.
+    /// The time at which waits turn out too long: an interval after the first long wait.
     late_from: Option<Instant>,
     /// The time of the next drop, during a phase of drops.
     drop_next: Option<Instant>,
-    /// The time at which the last phase of drops would have dropped its next packet.
+    /// The time of the next drop, had the last phase of drops gone on.
     last_next: Option<Instant>,
     /// Packets dropped in this phase.
     count: u32,
@@ -200,7 +200,7 @@ mod tests {
         let recent = INTERVAL * 16 - Duration::from_nanos(1);
         assert_eq!(count_after(recent, 9, 2), (7, 7));
         assert_eq!(count_after(INTERVAL * 16, 9, 2), (1, 1));
-        // The phase does not continue a last phase with only one drop more than at its beginning.
+        // A last phase with only one drop after its beginning does not count.
         assert_eq!(count_after(recent, 3, 2), (1, 1));
         assert_eq!(count_after(recent, 4, 2), (2, 2));
     }
@@ -228,7 +228,7 @@ mod tests {
         };
         assert_eq!(dropped(now, start), (1, 4, true));
         assert_eq!(dropped(now + Duration::from_nanos(1), start), (0, 3, true));
-        // A packet that has just arrived has not waited at all.
+        // A packet that arrives now has no wait.
         assert_eq!(dropped(now, now), (0, 3, false));
     }
 }

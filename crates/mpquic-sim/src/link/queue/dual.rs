@@ -250,7 +250,7 @@ mod tests {
     fn classic_line_gets_a_tenth_of_the_bytes_while_both_wait() {
         let tenths: Vec<usize> = (0..10).map(|turn| 1 + 10 * turn).collect();
         assert_eq!(classic_places(100, 1000), tenths);
-        // Nine times as many bytes are ninety times as many packets of a tenth of the size.
+        // Nine times the bytes in packets of a tenth of the size make ninety packets.
         assert_eq!(classic_places(200, 100), [1, 92, 183]);
     }
 
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(dual.next_update, Some(start + INTERVAL));
         dual.update(start + INTERVAL - Duration::from_nanos(1));
         assert_eq!((dual.control.base, dual.control.delay), (0.0, 0.0));
-        // At each update, the packet has waited one interval longer.
+        // At each update, the packet has waited for a further interval.
         let mut by_hand = Control::default();
         (1..=4).for_each(|turn| by_hand.update(f64::from(turn) * 0.015));
         dual.update(start + 4 * INTERVAL);

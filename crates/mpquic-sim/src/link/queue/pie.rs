@@ -18,7 +18,7 @@ const MAX_BURST: Duration = Duration::from_millis(150);
 const ALPHA: f64 = 0.125;
 /// Weight of the change of the delay since the last update, per second.
 const BETA: f64 = 1.25;
-/// A queue with no more than these bytes is left alone: two packets of mean size (section 4.1).
+/// The largest queue without drops, bytes: two packets of mean size (section 4.1).
 const SHORT: u64 = 2 * 1024;
 /// Below this probability, packets are marked instead of dropped (section 5.1).
 const MARKS_BELOW: f64 = 0.1;
@@ -29,8 +29,8 @@ const NO_DROP_BELOW: f64 = 0.85;
 /// (section 5.4).
 const DROP_ABOVE: f64 = 8.5;
 
-/// A line from which arriving packets are dropped (or marked) with a probability that follows its
-/// delay. The delay is the wait of the last packet that left (section 5.2).
+/// A line that drops (or marks) arriving packets with a probability that follows the line's delay. The delay is the
+/// wait of the last packet that left (section 5.2).
 pub(super) struct Pie {
     line: Line,
     control: Control,

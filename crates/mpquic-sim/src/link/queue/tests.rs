@@ -91,7 +91,7 @@ fn sparse_flow_does_not_wait_for_a_bulk_flow() {
         for _ in 0..100 {
             link.send(start, packet(1, false));
         }
-        // By this time, the other flow is no longer new.
+        // The other flow is no longer new at this time.
         let early = std::iter::from_fn(|| link.receive(start + 10 * MS)).count();
         assert_eq!(early, 10);
         link.send(start + 10 * MS, packet(2, false));
@@ -244,7 +244,7 @@ fn low_latency_queue_stays_short_and_its_marks_follow_classic_drops() {
     let ecn = Some(EcnCodepoint::Ect1);
     let loads = [Load::new(1, 0.1, ecn), Load::new(2, 0.95, None)];
     let fates = &mut run(Discipline::DualPi2, &loads);
-    // A packet of the other queue may be in transmission, and the packet itself takes 1 ms.
+    // A packet of the other queue may be on the wire, and the packet itself takes 1 ms.
     assert!(fates[0].median() <= 2.0, "{}", fates[0].median());
     assert_eq!(fates[0].lost(), 0.0);
     let median = fates[1].median();
