@@ -113,7 +113,7 @@ pub struct Host<A> {
     endpoint: Endpoint,
     accept: AcceptPolicy,
     make_application: Box<dyn FnMut() -> A>,
-    /// All connections ever made. The list never shrinks, so that an index stays valid.
+    /// All connections from the start on. The list never shrinks, so that an index stays valid.
     connections: Vec<Hosted<A>>,
     by_handle: BTreeMap<ConnectionHandle, usize>,
     dirty: Vec<usize>,
@@ -121,7 +121,7 @@ pub struct Host<A> {
     transmit_buffer: Vec<u8>,
     block: BytesMut,
     up: bool,
-    /// Packets that wait for the process while it is stopped.
+    /// Packets that wait in the socket of the stopped process.
     stopped: Option<SocketBuffer>,
     /// The addresses of the host; `None` if the host has every address.
     locals: Option<Arc<[Local]>>,
@@ -413,7 +413,7 @@ impl<A: Application> Host<A> {
         hosted.wake.filter(|_| !hosted.drained)
     }
 
-    /// Serves a connection whose wake-up is due at `now`, if the wake-up is still valid.
+    /// Serves a connection with a due wake-up, unless the wake-up is outdated.
     pub(crate) fn wake(&mut self, now: Instant, index: usize) {
         let hosted = &mut self.connections[index];
         // The timeout has moved meanwhile, or an earlier call has served the wake-up.
@@ -570,7 +570,7 @@ fn tell_queues(connection: &mut Connection, network: &mut Network) {
         };
         let FourTuple { local, remote } = stats.four_tuple;
         let queue = network.local_queue(now, local, remote);
-        // A closed path sends no more packets, so its queue does not matter.
+        // A closed path sends no more packets and needs no queue.
         if let Ok(mut path) = connection.path_mut(path) {
             path.set_local_queue(queue);
         }

@@ -77,7 +77,7 @@ impl<A: Application> Lab<A> {
         self.hosts[id.0].resume(self.now, first, &mut self.network);
     }
 
-    /// The hosts, in the order in which they were added. The network and its packets are dropped.
+    /// The hosts, in the order of their addition. Drops the network and its packets.
     pub fn into_hosts(self) -> Vec<Host<A>> {
         self.hosts
     }

@@ -348,7 +348,7 @@ mod tests {
         Packet::new(from, to, None, BytesMut::zeroed(972))
     }
 
-    /// All packets that arrive, with their times since the start.
+    /// All arriving packets, with the times after the start.
     fn run(network: &mut Network, start: Instant) -> Vec<(Duration, HostId, Packet)> {
         let mut arrived = Vec::new();
         while let Some(time) = network.next_event() {

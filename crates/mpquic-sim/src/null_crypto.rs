@@ -25,8 +25,8 @@ const SAMPLE_LENGTH: usize = 16;
 const CLIENT_HELLO_LENGTH: usize = 280;
 /// Length of the server's first message, bytes.
 const SERVER_HELLO_LENGTH: usize = 90;
-/// Length of the certificate message, bytes: that of a small certificate, so that the server's
-/// flight fits the anti-amplification limit.
+/// Length of the certificate message, bytes: a small certificate, so that the server's flight fits the
+/// anti-amplification limit.
 const CERTIFICATE_LENGTH: usize = 700;
 /// Length of a finished message, bytes.
 const FINISHED_LENGTH: usize = 36;

@@ -1,7 +1,7 @@
 //! [`SplitMix64`]: pseudo-random numbers from a seed.
 
-/// Pseudo-random numbers that depend only on the seed. They are the same on every machine and in
-/// every version, as recorded worlds and resampled runs need.
+/// Pseudo-random numbers that depend only on the seed: the same numbers on every machine and in every version, as
+/// recorded worlds and resampled runs need.
 ///
 /// ```
 /// // The first number of the generator's reference implementation for the seed 0.
@@ -28,7 +28,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `count`, which must be more than zero.
+    /// A number below `count`. `count` must be above zero.
     pub fn below(&mut self, count: u64) -> u64 {
         self.next() % count
     }

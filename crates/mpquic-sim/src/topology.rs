@@ -98,7 +98,7 @@ impl Topology {
         self
     }
 
-    /// Adds one more link per direction that all paths share.
+    /// Adds a further link per direction, shared by all paths.
     #[must_use]
     pub fn shared_bottleneck(mut self, link: LinkConfig) -> Self {
         self.bottleneck = Some((link.clone(), link));

@@ -72,7 +72,7 @@ fn a_setup_is_made_for_both_sides() {
     setup.preferred_address = Some(preferred);
     let config = setup.server_config();
     assert_eq!(config.options().preferred_address_v4, Some(preferred));
-    // Tokens are dated with this constant day in each run.
+    // Every run dates its tokens with the same constant day.
     let day = config.options().time_source.now();
     let since = day.duration_since(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(since.as_secs(), 1_800_000_000);

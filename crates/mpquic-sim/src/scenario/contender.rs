@@ -52,7 +52,7 @@ pub struct Migration {
 }
 
 impl Contender {
-    /// A contender that uses all paths, with defaults for all other fields.
+    /// A contender on all paths, with defaults for the other fields.
     pub fn new(name: &str, scheduler: &str, controller: &str) -> Self {
         Self {
             name: name.into(),
@@ -128,8 +128,8 @@ fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> {
     contenders
 }
 
-/// Each contender with every one of these controllers instead of its own. Contenders that differed
-/// only in the controller become one.
+/// Each contender with every controller in the list instead of its own. Contenders that differed only in the controller
+/// become one.
 pub fn with_controllers(contenders: &[Contender], controllers: &[String]) -> Vec<Contender> {
     let mut bases: Vec<Contender> = Vec::new();
     for contender in contenders {
@@ -357,7 +357,7 @@ fn read_time(table: &Table<'_>, key: &'static str) -> Result<Option<Duration>> {
     item.map(|item| item.duration(TIME, 1.0)).transpose()
 }
 
-/// Reads the time when a participant stops, which has to be after its start.
+/// Reads the end of a participant, which has to follow its start.
 fn read_end(table: &Table<'_>, key: &'static str, start: Duration) -> Result<Option<Duration>> {
     let end = read_time(table, key)?;
     match table.optional(key).filter(|_| end <= Some(start)) {

@@ -33,7 +33,7 @@ pub struct LinkPair {
     pub down: LinkSpec,
 }
 
-/// One direction of a link, with numbers that may differ between runs.
+/// The direction of a link, with numbers that may differ between runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkSpec {
     fields: Fields,
@@ -59,7 +59,7 @@ enum QueueSpec {
     Limited([Option<Number>; 3]),
 }
 
-/// Fields that may be given for both directions, for one direction, and for a later time.
+/// Fields that a file may give for both directions, for one direction, and for a later time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Fields {
     rate: Option<Number>,
@@ -155,7 +155,7 @@ impl Fields {
         Ok(fields)
     }
 
-    /// These fields; fields that are not given have the values of `below`.
+    /// The fields of `self`; missing fields have the values of `below`.
     fn over(self, below: Self) -> Self {
         Self {
             rate: self.rate.or(below.rate),

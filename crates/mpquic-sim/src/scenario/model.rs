@@ -112,13 +112,13 @@ pub struct Transport {
     pub max_ack_delay: Duration,
     /// Receivers send an acknowledgement at once after this many packets.
     pub ack_every: u64,
-    /// A packet is lost after the acknowledgement of a packet sent this many packets later.
+    /// A packet is lost after the acknowledgement of a packet with a number higher by this threshold.
     pub packet_threshold: u64,
-    /// A packet is lost this many round trips after its sending, if a later packet was acknowledged.
+    /// A packet is lost this many round trips after its sending, once a later packet is acknowledged.
     pub time_threshold: f64,
     /// Whether packets are paced.
     pub pacing: bool,
-    /// Acknowledgements take another path if the other path is much shorter.
+    /// Whether acknowledgements take a much shorter path in place of their own.
     pub ack_on_fastest_path: bool,
     /// Senders see the queue of the first link of each path, in place of the queue of their own interface.
     pub show_queues: bool,

@@ -13,8 +13,8 @@ pub struct Published {
     pub text: String,
     /// The metric of the result; empty for the scenario's own metric.
     pub metric: String,
-    /// The only swept value that the result covers, as `workload.size_mb=100`; empty if it covers
-    /// all.
+    /// The only swept value that the result covers, as `workload.size_mb=100`; empty for a result about all swept
+    /// values.
     pub at: String,
     /// Why our result differs; empty if it does not differ.
     pub reason: String,
@@ -59,7 +59,7 @@ pub enum Claim {
     Order(Vec<Vec<String>>),
     /// None of these contenders differs much from the others.
     Equal(Vec<String>),
-    /// A contender is better than another one in at least this share of runs.
+    /// A contender is better than another in at least this share of runs.
     Better {
         /// The better contender.
         contender: String,
@@ -67,9 +67,9 @@ pub enum Claim {
         against: String,
         /// The share, 0 to 1.
         share: f64,
-        /// By how much the contender must be better. With 0.2, the other's value is at least 1.2
-        /// times its value if less is better, and its value is at least 1.2 times the other's if
-        /// more is better.
+        /// The margin of the better contender. If less is better, a margin of 0.2 asks the other contender's value to
+        /// be at least 1.2 times the better contender's value. If more is better, the better contender's value has to
+        /// be at least 1.2 times the other's.
         by: f64,
     },
 }

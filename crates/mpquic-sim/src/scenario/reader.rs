@@ -23,7 +23,7 @@ pub struct ScenarioError {
 
 pub(super) type Result<T> = std::result::Result<T, ScenarioError>;
 
-/// The text that is read, and the parameters found so far.
+/// The text of a file, and the parameters found so far.
 pub(super) struct Text<'a> {
     file: &'a str,
     text: &'a str,
@@ -63,7 +63,7 @@ fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
 }
 
-/// A TOML table. Fields are read by name, and any field that was not read is a mistake.
+/// A TOML table. The reader reads fields by name, and any unread field is a mistake.
 pub(super) struct Table<'a> {
     text: &'a Text<'a>,
     table: &'a DeTable<'a>,
@@ -108,7 +108,7 @@ impl<'a> Table<'a> {
             .ok_or_else(|| self.error(format!("`{key}` is missing")))
     }
 
-    /// The first of several fields of which at most one may be given.
+    /// The first of several fields that exclude each other.
     pub(super) fn one_of(&self, keys: &[&'static str]) -> Result<Option<(usize, Item<'a>)>> {
         let mut found = None;
         for (index, key) in keys.iter().enumerate() {

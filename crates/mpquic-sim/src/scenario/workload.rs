@@ -67,8 +67,7 @@ pub enum Kind {
         /// How long data is sent.
         duration: Duration,
     },
-    /// Messages whose times do not depend on the arrival of others: requests, frames, the ticks of
-    /// a game.
+    /// Messages at times that do not depend on arrivals: requests, frames, the ticks of a game.
     Messages {
         /// The mean time from one message to the next.
         every: Duration,
@@ -143,7 +142,7 @@ pub struct PageObject {
     pub priority: i32,
     /// The kinds of objects that must have arrived before.
     pub after: Vec<usize>,
-    /// How long the client is busy after their arrival, before it requests this object.
+    /// How long the client is busy between the arrival of the needed objects and the request of this object.
     pub wait: Duration,
     /// Report the completion time of this kind as a metric.
     pub reported: bool,

@@ -55,8 +55,7 @@ fn assert_ranges(ranges: &[Range<'_>]) {
             .next();
         let key = key.unwrap();
         let expected = format!("is not possible; expected a number from {least} to {most}{unit}");
-        // Slightly less than the smallest value, which may be far below 1, and slightly more than
-        // the largest.
+        // Slightly less than the smallest value, even for values far below 1, and slightly more than the largest.
         for value in [least - 1e-3 * least.abs().max(1e-3), most * (1.0 + 1e-6)] {
             let message = read(value).unwrap_err();
             assert!(message.contains(&expected), "{field} {value}: {message}");
@@ -200,7 +199,7 @@ fn times_are_within_a_hundred_thousand_seconds() {
         (&swap, "t = #", 0.0, 1e5, "s"),
         (&cross, "from = #", 0.0, 1e5, "s"),
     ]);
-    // These times also have to be before or after another time.
+    // The times here also have to be before or after another time.
     let competitor = two("competitor = { name = \"x\", @ }");
     let migration = "contender = { name = \"x\", paths = \"a\", migrate_to = \"b\", @ }";
     let migration = two(migration);
