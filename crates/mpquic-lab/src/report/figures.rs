@@ -12,10 +12,10 @@ use crate::numbers::unit;
 const MIN_RUNS_FOR_DISTRIBUTION: usize = 8;
 /// The least number of runs for a distribution of ratios.
 const MIN_RUNS_FOR_RATIOS: usize = 20;
-/// With more bars than this, the bars are drawn in rows, because bars beside each other would have
-/// no room for names.
+/// The most bars beside each other. More bars get a row each, because bars beside each other would have no room for
+/// names.
 const MAX_BARS: usize = 14;
-/// Distributions are drawn for at most this many combinations of swept values.
+/// The most combinations of swept values with a chart of distributions.
 const MAX_SWEEPS_FOR_DISTRIBUTION: usize = 2;
 
 /// A chart with its caption.
@@ -33,8 +33,7 @@ pub(super) fn sweep_name(scenario: &ScenarioResults, sweep: usize) -> String {
         .unwrap_or_default()
 }
 
-/// The index of a contender in the list of all contenders. It determines the contender's colour and
-/// pattern.
+/// The index of a contender in the list of all contenders, for the contender's colour and pattern.
 pub(super) fn series(contenders: &[&str], name: &str) -> usize {
     contenders
         .iter()
@@ -42,8 +41,8 @@ pub(super) fn series(contenders: &[&str], name: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// The title of a chart of one scenario. It names the published figure, the scenario, the swept
-/// values and the subject of the chart.
+/// The title of a chart of one scenario: the published figure, the scenario, the swept values and the subject of the
+/// chart.
 pub(super) fn title(scenario: &ScenarioResults, sweep: Option<usize>, what: &str) -> String {
     let figure = match scenario.figure.as_str() {
         "" | "none" => String::new(),
@@ -107,8 +106,7 @@ fn shown_metrics(scenarios: &[&ScenarioResults]) -> Vec<String> {
     metrics
 }
 
-/// The swept parameter with the most values, and its value in each combination. `None` if these are
-/// not numbers.
+/// The swept parameter with the most values, and its value in each combination. `None` for values other than numbers.
 fn numeric_sweep(scenario: &ScenarioResults) -> Option<(String, Vec<f64>)> {
     let names = scenario.sweeps.first()?.iter().map(|(name, _)| name);
     let values = |name: &String| -> Option<Vec<f64>> {
@@ -124,7 +122,7 @@ fn numeric_sweep(scenario: &ScenarioResults) -> Option<(String, Vec<f64>)> {
         values.len()
     };
     let best = candidates.max_by_key(|(_, values)| distinct(values))?;
-    // If several parameters are swept independently, the combinations do not fit on one axis.
+    // The combinations of independently swept parameters do not fit on a single axis.
     let fits = distinct(&best.1) == scenario.sweeps.len() && best.1.len() > 2;
     fits.then_some(best)
 }
@@ -161,7 +159,7 @@ fn mean(scenario: &ScenarioResults, cell: Cell, metric: &str) -> Option<(f64, f6
     (statistics.count > 0).then_some((statistics.mean, statistics.confidence))
 }
 
-/// The values of the runs of a cell, if there are too few runs for a distribution.
+/// The values of the runs of a cell, for a cell with too few runs for a distribution.
 fn few_runs(scenario: &ScenarioResults, cell: Cell, metric: &str) -> Vec<f64> {
     let runs = scenario.runs_of(cell);
     let runs: Vec<_> = runs
@@ -297,7 +295,7 @@ fn line_chart(scenario: &ScenarioResults, contenders: &[&str], metric: &str) -> 
     figure(&plot, &svg::lines(&plot, &lines))
 }
 
-/// The points of an empirical distribution: each value with the share of values up to it.
+/// The points of an empirical distribution: each value with the share of values up to the value.
 fn steps(mut values: Vec<f64>) -> Vec<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let count = values.len() as f64;
@@ -405,7 +403,7 @@ fn fairness(scenario: &ScenarioResults, contenders: &[&str]) -> String {
     html
 }
 
-/// Draws one chart per contender, with one row per connection.
+/// Draws a chart per contender, with a row per connection.
 fn many_flows(plot: &Plot, flows: &[String], bars: &[Bars]) -> String {
     let charts = bars.iter().map(|contender| {
         let plot = Plot {
@@ -424,8 +422,8 @@ fn many_flows(plot: &Plot, flows: &[String], bars: &[Bars]) -> String {
     charts.collect()
 }
 
-/// A chart of Jain's index of each contender and its competitors. An index of 1 means that all
-/// connections have equal throughput.
+/// A chart of Jain's index of each contender and its competitors. At an index of 1, all connections have equal
+/// throughput.
 fn jain(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
     let bars = |(contender, name): (usize, &String)| Bars {
         name: name.clone(),

@@ -108,15 +108,14 @@ fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The style sheet of the pages that `mpquic lab report` writes. Other pages can use it to look the
-/// same.
+/// The style sheet of the pages of `mpquic lab report`, for other pages that want the same look.
 pub const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// The scenarios that reproduce the same figure of the same paper.
+/// The scenarios of one published figure of one paper.
 type Figure<'a> = Vec<&'a ScenarioResults>;
 
-/// The figures in the order of their first scenarios. The figures of one paper are together.
+/// The figures in the order of their first scenarios. The figures of a paper stand together.
 fn group(results: &Results) -> Vec<Figure<'_>> {
     let mut groups: Vec<Figure<'_>> = Vec::new();
     for scenario in &results.scenarios {

@@ -10,9 +10,9 @@ const POINTS: usize = 120;
 /// The largest number of points in a line of rates. Over shorter times, a rate would only show
 /// single trains of packets.
 const RATE_POINTS: usize = 40;
-/// A rate is measured over at least this many samples.
+/// The least number of samples for a rate.
 const MIN_SAMPLES: usize = 2;
-/// Traces are drawn for at most this many combinations of swept values.
+/// The most combinations of swept values with charts over time.
 const MAX_SWEEPS: usize = 2;
 /// The largest number of competitors with a line each. More competitors share the line of their
 /// sum.
@@ -124,8 +124,7 @@ fn goodput(
     figure(&plot, &svg::lines(&plot, &lines))
 }
 
-/// A chart of what each path carried for one contender, as stacked areas. Losses and silence are
-/// marked.
+/// A chart of the bytes of each path for one contender, as stacked areas, with marks for losses and silence.
 fn shares(scenario: &ScenarioResults, trace: &Trace) -> String {
     let name = &scenario.contenders[trace.contender];
     let paths = scenario.paths.iter().enumerate();
@@ -148,7 +147,7 @@ fn shares(scenario: &ScenarioResults, trace: &Trace) -> String {
     figure(&plot, &svg::areas(&plot, &areas))
 }
 
-/// The times at which packets of a path were declared lost, and their number.
+/// The times of losses on a path, and the number of packets declared lost at each time.
 fn losses(trace: &Trace, path: usize) -> Vec<(f64, String)> {
     let lost = &trace.lost[path];
     let stride = lost.len().div_ceil(POINTS).max(1);

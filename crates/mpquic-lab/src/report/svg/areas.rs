@@ -21,14 +21,13 @@ pub(in super::super) struct Area {
     /// The height of the area at each position on the horizontal axis. All areas have the same
     /// positions.
     pub(in super::super) points: Vec<(f64, f64)>,
-    /// Events that are marked by a stroke: their position and a description.
+    /// Events with a stroke: the position and a description.
     pub(in super::super) strokes: Vec<(f64, String)>,
-    /// Intervals that are marked by a bar: their beginning and end.
+    /// Intervals with a bar: the beginning and the end.
     pub(in super::super) bars: Vec<(f64, f64)>,
 }
 
-/// Draws areas on top of each other, the first one at the bottom. Above the areas, each has a row
-/// with its marks.
+/// Draws areas on top of each other, the first at the bottom. Above the areas, each area has a row with its marks.
 pub(in super::super) fn areas(plot: &Plot, areas: &[Area]) -> String {
     // The upper edge of each area.
     let mut edges: Vec<Line> = Vec::new();
@@ -72,7 +71,7 @@ pub(in super::super) fn areas(plot: &Plot, areas: &[Area]) -> String {
         );
         marks(&mut svg, &x, area, TOP + ROW * index as f64);
     }
-    // The name of an area is written at the middle of its height.
+    // Writes the name of an area at the middle of its height.
     let middles = edges.iter().zip(areas).map(|(edge, area)| {
         let last = edge.points.last().zip(area.points.last());
         let middle = last.map(|(edge, own)| (edge.0, edge.1 - own.1 / 2.0));

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// An axis is logarithmic if the ratio of its largest and smallest value is at least this and the
-/// chart allows it.
+/// The least ratio of the largest to the smallest value of a logarithmic axis. The chart must allow a logarithmic axis.
 const LOGARITHMIC_FROM: f64 = 20.0;
 
 /// An axis of a chart, which converts values to positions.
@@ -36,8 +35,8 @@ impl Axis {
         }
     }
 
-    /// The position where the axis begins and ends, the values there, and whether it is logarithmic
-    /// (0 or 1).
+    /// The position of the beginning and the end of the axis, the values at both positions, and whether the axis is
+    /// logarithmic (0 or 1).
     pub(super) fn scale(&self) -> String {
         let (from, to, low, high) = (self.from, self.to, self.low, self.high);
         format!(
@@ -46,7 +45,7 @@ impl Axis {
         )
     }
 
-    /// Extends the axis to zero, unless it is logarithmic.
+    /// Extends a linear axis to zero.
     pub(super) fn including_zero(mut self) -> Self {
         if self.logarithmic {
             return self;

@@ -1,4 +1,4 @@
-//! Draws groups of bars. Each bar has its name and value written along it.
+//! Draws groups of bars. The name and the value of a bar stand along the bar.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::numbers::short;
 
 /// Bars narrower than this have no text along them.
 const MIN_WIDTH_FOR_TEXT: f64 = 12.0;
-/// The name of a group has at most this many lines.
+/// The most lines for the name of a group.
 const MAX_LINES: usize = 3;
 
 /// The bars of one series: one bar per group, all of the same colour.
@@ -21,9 +21,9 @@ pub(in super::super) struct Bars {
     pub(in super::super) series: usize,
     /// The height of each bar, and half of its confidence interval.
     pub(in super::super) values: Vec<Option<(f64, f64)>>,
-    /// The published value for each bar, in the same unit.
+    /// The published value for each bar, in the unit of the bars.
     pub(in super::super) published: Vec<Option<f64>>,
-    /// Single runs, which are shown as dots.
+    /// Single runs, drawn as dots.
     pub(in super::super) runs: Vec<Vec<f64>>,
 }
 
@@ -93,7 +93,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, x: f64, width: f64
         mark_published(svg, (x + width / 2.0, y.at(published)), published);
     }
     if width >= MIN_WIDTH_FOR_TEXT {
-        // The text is inside of the bar if it fits there, otherwise above the bar.
+        // A short text fits inside of the bar; a longer text stands above the bar.
         let length = label.chars().count() as f64 * CHARACTER + 6.0;
         let (class, from) = if bottom - top > length {
             ("inside", bottom - 4.0)
@@ -109,7 +109,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, x: f64, width: f64
     }
 }
 
-/// Writes the name of a group below its bars, on several lines if it is long.
+/// Writes the name of a group below its bars, a long name on several lines.
 fn group_label(svg: &mut String, name: &str, centre: f64, width: f64) {
     for (line, part) in wrapped(name, (width / CHARACTER) as usize)
         .iter()
@@ -124,8 +124,8 @@ fn group_label(svg: &mut String, name: &str, centre: f64, width: f64) {
     }
 }
 
-/// Breaks a name after punctuation into lines of at most `fits` characters. Text that does not fit
-/// is cut off.
+/// Breaks a name after punctuation into lines of at most `fits` characters. Cuts off a longer line,
+/// and drops the lines beyond `MAX_LINES`.
 fn wrapped(name: &str, fits: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for part in name.split_inclusive(['-', ' ', ';', '=', '_', '.']) {

@@ -1,4 +1,4 @@
-//! Draws lines over a common axis, each with its name at its end.
+//! Draws lines over a common axis, with the name of each line at its end.
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use super::plot::{
 
 /// The least vertical distance between names at the ends of lines.
 const SPACING: f64 = 11.0;
-/// In a chart with more lines than this, only the legend names the lines.
+/// The most lines with names at their ends; in a fuller chart, only the legend names the lines.
 const MAX_NAMES: usize = 16;
-/// The name of a line is cut to this many characters.
+/// The most characters of a line's name.
 const MAX_NAME: usize = 20;
 
 /// A line of a chart.
@@ -21,10 +21,10 @@ pub(in super::super) struct Line {
     pub(in super::super) name: String,
     /// The index of the line's colour and pattern.
     pub(in super::super) series: usize,
-    /// True if the line is thin because it is not the main subject of the chart.
+    /// True for a thin line, which is not the main subject of the chart.
     pub(in super::super) thin: bool,
     pub(in super::super) points: Vec<(f64, f64)>,
-    /// Half of the confidence interval of each point; empty if there are no intervals.
+    /// Half of the confidence interval of each point; empty without intervals.
     pub(in super::super) errors: Vec<f64>,
     /// The published points, in the same units.
     pub(in super::super) published: Vec<(f64, f64)>,
@@ -41,7 +41,7 @@ impl Line {
 
 /// Draws lines over a common axis.
 pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
-    // All lines of a distribution end at the top, where their names would overlap.
+    // All lines of a distribution end at the top, and names at their ends would overlap.
     let named = !plot.steps && lines.len() <= MAX_NAMES;
     let right = WIDTH - if named { name_width(lines) } else { RIGHT };
     let points = || lines.iter().flat_map(|line| &line.points);

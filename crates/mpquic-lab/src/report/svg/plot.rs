@@ -28,9 +28,9 @@ pub(in super::super) struct Plot {
     pub(in super::super) y: String,
     /// True if the horizontal axis may be logarithmic.
     pub(in super::super) logarithmic: bool,
-    /// True if lines are drawn as steps instead of straight lines.
+    /// True if lines consist of steps instead of straight lines.
     pub(in super::super) steps: bool,
-    /// True if the series are contenders, which the page's script can hide.
+    /// True if the series are contenders: the page's script can hide contenders.
     pub(in super::super) contenders: bool,
 }
 
