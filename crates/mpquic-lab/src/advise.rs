@@ -16,11 +16,11 @@ use crate::table::aligned;
 use crate::terminal::print;
 use crate::{Failure, Policies, select};
 
-/// The scheduler and the controller of the tool if the command line names no others.
+/// The scheduler and the controller of the tool, for a command line without names.
 const DEFAULT: (&str, &str) = ("auto", "coupled-bbr");
-/// A gain of a smaller share than this counts as no gain.
+/// The least gain, as a share, that counts as a gain.
 const NOTICED: f64 = 0.01;
-/// How the output calls a contender that uses all paths.
+/// The name of all paths together in the output.
 const BOTH: &str = "all paths";
 
 /// Find the best scheduler and controller for recorded paths
@@ -67,12 +67,12 @@ pub struct Advise {
     quiet: bool,
 }
 
-/// A scheduler and controller that were tried, with the results of their runs.
+/// A scheduler and controller of the comparison, with the results of their runs.
 #[derive(Debug, Clone, Serialize)]
 struct Tried {
     scheduler: String,
     controller: String,
-    /// The name of the path if only one path was used.
+    /// The name of the path, for a run over a single path.
     path: Option<String>,
     median: f64,
     /// The longest time without any arrival, over all runs.
@@ -91,7 +91,7 @@ struct Advice {
     runs: usize,
     /// The scheduler and controller to use.
     policy: Tried,
-    /// The only path to use, if using all paths together gains nothing.
+    /// The only path to use, if all paths together gain nothing over the path.
     one_path: Option<String>,
     /// True if the controller of the policy couples the windows of its paths.
     is_coupled: bool,
@@ -159,8 +159,7 @@ impl Advise {
     }
 }
 
-/// The contenders: each scheduler with each controller over all paths, and each controller over
-/// each path alone.
+/// The contenders: each scheduler with each controller over all paths, and each controller over each path alone.
 fn contenders(schedulers: &[String], controllers: &[String], paths: usize) -> Vec<Contender> {
     let contender = |scheduler: &str, controller: &str, used| {
         let name = match used {
@@ -176,7 +175,7 @@ fn contenders(schedulers: &[String], controllers: &[String], paths: usize) -> Ve
     for controller in controllers {
         let all = schedulers.iter();
         contenders.extend(all.map(|scheduler| contender(scheduler, controller, UsedPaths::All)));
-        // With a single path, a run over this path alone would be the same run again.
+        // Of a single path, the run over all paths is already the run over the path alone.
         let alone = (0..paths).filter(|_| paths > 1).map(UsedPaths::Only);
         contenders.extend(alone.map(|path| contender(DEFAULT.0, controller, path)));
     }
@@ -444,7 +443,7 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.0} ms", 1e3 * seconds)
 }
 
-/// By which share of `other` the value of a metric is better than `other`.
+/// The gain of `value` over `other`, as a share of `other`.
 fn gain(metric: &str, value: f64, other: f64) -> f64 {
     let share = (other - value) / other.abs().max(f64::MIN_POSITIVE);
     if is_lower_better(metric) {

@@ -9,7 +9,7 @@ use mpquic_sim::experiment::{
 use crate::numbers::short;
 use crate::{Failure, claims};
 
-/// A difference is significant if chance alone causes it with at most this probability.
+/// The largest probability of a significant difference by chance alone.
 const LEVEL: f64 = 0.05;
 
 /// All differences between two sets of results.
@@ -17,8 +17,7 @@ const LEVEL: f64 = 0.05;
 pub(crate) struct Changes {
     /// The scenarios that both sets contain, in the order of the second set.
     pub(crate) scenarios: Vec<Scenario>,
-    /// Names of the scenarios that only the first set contains, and of those only in the second
-    /// set.
+    /// Names of the scenarios that only the first set contains, and of the scenarios that only the second set contains.
     pub(crate) alone: [Vec<String>; 2],
 }
 
@@ -30,7 +29,7 @@ pub(crate) struct Scenario {
     pub(crate) metric: String,
     /// One line per contender and combination of swept values.
     pub(crate) lines: Vec<Line>,
-    /// The contenders without a line, because all their runs failed.
+    /// The contenders without a line, for their runs failed without exception.
     pub(crate) failed: Vec<Failed>,
     /// Published claims whose verdict has changed.
     pub(crate) verdicts: Vec<Verdict>,
@@ -46,13 +45,12 @@ pub(crate) struct Line {
     pub(crate) contender: String,
     pub(crate) medians: [f64; 2],
     pub(crate) comparison: Comparison,
-    /// The probability that chance alone causes this difference, corrected for the other lines of
-    /// the scenario.
+    /// The probability of the difference by chance alone, corrected for the other lines of the scenario.
     chance: f64,
     lower_is_better: bool,
 }
 
-/// A contender without a comparison, because all runs of one of the two sides failed.
+/// A contender without a comparison, for every run of a side failed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Failed {
     /// The scenario and the swept values.
@@ -63,8 +61,7 @@ pub(crate) struct Failed {
 }
 
 impl Failed {
-    /// Compares two sides by their medians, if all runs of one of them failed. Otherwise, returns
-    /// `None`.
+    /// Compares two sides by their medians, if every run of a side failed. Otherwise, returns `None`.
     pub(crate) fn of(sides: [(&ScenarioResults, Cell); 2], metric: &str) -> Option<Self> {
         if !sides
             .iter()
@@ -89,7 +86,7 @@ impl Failed {
         matches!(self.medians, [Some(_), None])
     }
 
-    /// The medians as text, with "failed" where there is none.
+    /// The medians as text, with "failed" in place of a missing median.
     pub(crate) fn words(&self) -> [String; 2] {
         let words = |median: Option<f64>| median.map_or_else(|| "failed".to_owned(), short);
         self.medians.map(words)
@@ -152,7 +149,7 @@ impl Line {
         }
     }
 
-    /// The mean ratio of paired runs. It is above 1 if the second side is worse.
+    /// The mean ratio of paired runs: above 1 if the second side is worse.
     pub(crate) fn worse_by(&self) -> f64 {
         if self.lower_is_better {
             self.comparison.paired
@@ -176,7 +173,7 @@ pub(crate) fn label(results: &ScenarioResults, sweep: usize) -> String {
     format!("{} {sweep}", results.id).trim_end().into()
 }
 
-/// The metric of the comparison: the named one, or else the scenario's own metric.
+/// The metric of the comparison: the named metric, or else the scenario's own metric.
 pub(crate) fn metric<'a>(
     named: Option<&'a str>,
     results: &'a ScenarioResults,
@@ -196,8 +193,7 @@ pub(crate) fn metric<'a>(
 }
 
 impl Changes {
-    /// The changes between two sets. They are compared by the named metric, or else by each
-    /// scenario's own metric.
+    /// The changes between two sets, compared by the named metric, or else by each scenario's own metric.
     pub(crate) fn between(
         before: &Results,
         after: &Results,
@@ -266,8 +262,8 @@ fn only(these: &ScenarioResults, others: &ScenarioResults) -> Vec<String> {
     names.cloned().collect()
 }
 
-/// Compares every contender of the second results with itself in the first. Runs with the same
-/// values and seed are paired.
+/// Compares every contender of the second results with the same contender of the first. Pairs runs with the same values
+/// and seed.
 fn lines(
     before: &ScenarioResults,
     after: &ScenarioResults,

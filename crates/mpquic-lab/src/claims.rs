@@ -12,12 +12,12 @@ use crate::numbers::{short, unit};
 pub(super) struct Row {
     pub(super) metric: String,
     pub(super) published: String,
-    /// The verdict on the contenders in the form that the publication measured; `None` if the
-    /// scenario runs none of these forms.
+    /// The verdict on the contenders in the publication's form; `None` if the scenario runs no contender in the
+    /// publication's form.
     pub(super) as_published: Option<Verdict>,
     /// The verdict on our own form of the contenders.
     pub(super) ours: Verdict,
-    /// The reason why our results differ from the claim; empty if they do not.
+    /// The reason why our results differ from the claim; empty if our results agree.
     pub(super) reason: String,
 }
 
@@ -30,15 +30,14 @@ pub(super) struct Verdict {
     differs: bool,
 }
 
-/// The rows for all claims about `scenario`, which is one of `results`.
+/// The rows for all claims about `scenario`. `results` contain the scenario.
 pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
     let as_published = scenario.published.iter();
     let as_published: Vec<_> = as_published
         .map(|claim| claim.of_published(&scenario.as_published))
         .collect();
     let known: Vec<_> = as_published.iter().flatten().cloned().collect();
-    // The claims of a column are tested together, so that the confidence holds for the whole
-    // column.
+    // All claims of a column share a test, so that the confidence holds for the whole column.
     let mut verdicts = verdicts(results, scenario, &known).into_iter();
     let ours = self::verdicts(results, scenario, &scenario.published);
     let mut rows = Vec::new();
@@ -60,7 +59,7 @@ pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
     rows
 }
 
-/// The verdicts of our runs on these claims, tested together.
+/// The verdicts of our runs on the claims of one test.
 fn verdicts(results: &Results, scenario: &ScenarioResults, claims: &[Published]) -> Vec<Verdict> {
     let findings = results.findings(scenario, claims);
     let verdict = |(published, finding): (&Published, Finding)| Verdict {
@@ -74,7 +73,7 @@ fn verdicts(results: &Results, scenario: &ScenarioResults, claims: &[Published])
     claims.iter().zip(findings).map(verdict).collect()
 }
 
-/// The remark on a finding that is near the edge between two verdicts.
+/// The remark on a finding near the edge between two verdicts.
 fn edge(finding: &Finding) -> String {
     match finding.edge {
         Edge::Far => String::new(),
@@ -221,8 +220,8 @@ fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) ->
     }
 }
 
-/// The medians of the contenders that a claim names, from the best to the worst. If the claim names
-/// none, these are all contenders.
+/// The medians of the contenders that a claim names, from the best to the worst. A claim without names takes all
+/// contenders.
 ///
 /// Over several combinations of swept values, the medians are relative to the baseline.
 fn medians(scenario: &ScenarioResults, published: &Published) -> String {

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// The reason why a command of the lab failed. The message is one line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The command line is wrong, or a file that it names.
+    /// The command line or a file that the command line names is wrong.
     #[error("{0}")]
     Usage(String),
     /// The command line is right, but the command failed.

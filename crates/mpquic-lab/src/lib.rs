@@ -336,8 +336,7 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
         names.push(name);
     }
     if let Some(output) = &args.output {
-        // If the directory cannot be created, this error is reported before the runs rather than
-        // after them.
+        // Before the runs: a directory that cannot be created costs no time then.
         fs::create_dir_all(output).map_err(|error| Failure::in_file(output, error))?;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

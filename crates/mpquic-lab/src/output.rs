@@ -25,7 +25,7 @@ const FILES: [(&str, Content); 5] = [
 
 /// Writes results in every form to a directory.
 ///
-/// With all scenarios, each file takes a second or more, so the files are made in parallel.
+/// With all scenarios, each file takes a second or more, so the threads make the files in parallel.
 pub(crate) fn write(directory: &Path, all: &Results) -> Result<(), Failure> {
     thread::scope(|scope| {
         let write = |(name, content): &(&str, Content)| {

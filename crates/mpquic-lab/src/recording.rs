@@ -6,47 +6,44 @@ use mpquic_sim::experiment::{Statistics, quantile};
 
 use crate::Failure;
 
-/// Arrivals are counted in intervals of this length, seconds.
+/// The length of the intervals that count arrivals, seconds.
 const INTERVAL: f64 = 0.02;
-/// Rates are measured over windows of this many intervals.
+/// The number of intervals in a window, over which rates are measured.
 const WINDOW: usize = 10;
-/// With fewer busy intervals than this, a window shows no rate under load: a single busy interval
-/// may be a burst.
+/// The least number of busy intervals in a window that shows the rate under load: a single busy interval may be a
+/// burst.
 const LEAST_BUSY: usize = 3;
-/// With fewer windows than this at full speed, a recording is too short for an estimate.
+/// The least number of windows at full speed for an estimate.
 const LEAST_WINDOWS: usize = 2;
-/// A path is up to speed from the first window whose rate is at least this share of the upper
-/// quartile of all windows.
+/// A path is up to speed from the first window with at least this share of the upper quartile of all windows' rates.
 const UP_TO_SPEED: f64 = 0.9;
-/// A path has one rate if the 10th and the 90th percentile of its windows' rates differ by at most
-/// this share of their mean. Otherwise, it has a trace.
+/// The 10th and the 90th percentile of a steady path's rates differ by at most this share of their mean. A path that is
+/// not steady gets a trace of rates.
 const STEADY: f64 = 0.25;
-/// A round trip shows a queue only if it exceeds the shortest one by more than this (ms), and by
-/// more than this share of the shortest one.
+/// The excess over the shortest round trip that shows a queue: more than this time (ms), and more than this share of
+/// the shortest round trip.
 const NO_QUEUE: (f64, f64) = (1.0, 0.05);
-/// A longest wait below this (ms) may be chance, and such a path counts as a path without a queue.
+/// The least longest wait (ms) of a path with a queue: a shorter wait may be chance.
 const LEAST_QUEUE: f64 = 5.0;
-/// A packet that waited at least this share of the longest wait found a full queue.
+/// A wait of at least this share of the longest wait shows a full queue.
 const FULL: f64 = 0.9;
-/// The losses in an interval are a burst if they exceed this number and this multiple of the mean
-/// losses per interval.
+/// The losses in an interval are a burst beyond this number, and beyond this multiple of the mean losses per interval.
 const BURST: f64 = 4.0;
-/// This many missing packets are not losses, but probes for the path's MTU that were too large.
+/// The number of missing packets that count as too large probes for the path's MTU, not as losses.
 const PROBES: i64 = 4;
 /// The least size of the default queue of a scenario, as milliseconds at the path's rate.
 const DEFAULT_QUEUE: f64 = 50.0;
-/// A path has jitter if the interquartile range of its round trips without load exceeds this (ms),
-/// and this share of their median.
+/// The interquartile range of round trips without load that shows jitter: more than this time (ms), and more than this
+/// share of their median.
 const JITTER: (f64, f64) = (1.0, 0.05);
-/// The interquartile range of the sum of two jitters, each of which is uniform between -1 and 1.
+/// The interquartile range of the sum of two jitters, each uniform between -1 and 1.
 const MIDDLE_HALF: f64 = 1.172;
 /// The largest payload of a UDP datagram, bytes.
 const MAX_PAYLOAD: u64 = 65_535;
-/// Silence longer than this many round trips is an outage. During a shorter silence, a sender may
-/// only have waited for acknowledgements.
+/// The number of round trips after which silence is an outage. During a shorter silence, a sender may only have waited
+/// for acknowledgements.
 const OUTAGE: f64 = 2.0;
-/// The rate of an outage, Mbit/s. It is above zero because the link of a scenario always has a
-/// rate.
+/// The rate of an outage, Mbit/s: above zero, because the link of a scenario always has a rate.
 const STANDSTILL: f64 = 0.01;
 /// The least size of a queue, bytes: a smaller queue does not hold a single packet.
 const ONE_PACKET: f64 = 1500.0;
@@ -74,12 +71,11 @@ pub struct PathRecording {
     name: String,
     /// Bytes of the IP and UDP headers of a packet.
     headers: u64,
-    /// The largest UDP payload of a packet that arrived, bytes.
+    /// The largest UDP payload of an arrived packet, bytes.
     mtu: u64,
     /// Round trips without load, ms.
     idle_rtts: Vec<f64>,
-    /// Round trips under load: the time at which each ended (seconds after the load began), and its
-    /// length (ms).
+    /// Round trips under load: the time of the end (seconds after the load began), and the length (ms).
     loaded_rtts: Vec<(f64, f64)>,
     /// The arrivals of each interval since the load began.
     arrivals: Vec<Arrivals>,
@@ -92,23 +88,21 @@ pub struct PathRecording {
 struct Arrivals {
     bytes: u64,
     packets: u64,
-    /// Packets that were overtaken by a later packet, less the overtaken packets that arrived
-    /// afterwards.
+    /// Packets overtaken by a later packet, less the overtaken packets that arrived afterwards.
     missing: i64,
 }
 
-/// The properties of a link, as far as a recording shows them.
+/// The properties of a link, as far as a recording shows the properties.
 #[derive(Debug, Clone, PartialEq)]
 struct Estimate {
     /// The rate of the link in Mbit/s, including IP headers.
     rate_mbit: f64,
-    /// The rates of the windows in Mbit/s, if they differ.
+    /// The rates of the windows in Mbit/s, for a link that is not steady.
     trace: Option<Vec<f64>>,
     rtt_ms: f64,
     jitter_ms: Option<f64>,
     loss_pct: f64,
-    /// The size of the queue. It is in bytes because the size of a real queue does not depend on
-    /// the current rate.
+    /// The size of the queue, in bytes, because the size of a real queue does not depend on the current rate.
     queue_bytes: Option<f64>,
     /// True if the download filled the link. Otherwise, the link may carry more than `rate_mbit`.
     is_filled: bool,
@@ -120,19 +114,19 @@ struct Window {
     mbit: f64,
     packets: u64,
     missing: i64,
-    /// The part of `missing` that was lost in bursts.
+    /// The part of `missing` in bursts.
     burst: i64,
-    /// The longest wait in the queue of the round trips under way during this window, ms; `None` if
-    /// there were none.
+    /// The longest wait in the queue among the round trips under way during this window, ms; `None` without a round
+    /// trip.
     wait: Option<f64>,
-    /// The rate of the intervals with a queue, Mbit/s; `None` if there are too few of them.
+    /// The rate of the intervals with a queue, Mbit/s; `None` for too few busy intervals.
     busy: Option<f64>,
-    /// True if nothing arrived although the client had requested data.
+    /// True for a window of an outage: no packet arrived, although the client had requested data.
     is_outage: bool,
 }
 
 impl PathRecording {
-    /// A recording without measurements of the path of this name.
+    /// A recording of the path `name`, without measurements.
     pub fn new(name: &str, is_ipv4: bool) -> Self {
         Self {
             name: name.to_owned(),
@@ -150,20 +144,19 @@ impl PathRecording {
         self.idle_rtts.push(milliseconds);
     }
 
-    /// Adds a round trip of a length in milliseconds that ended at a time in seconds after the load
-    /// began.
+    /// Adds a round trip of `milliseconds` that ended `seconds` after the load began.
     pub fn on_loaded_rtt(&mut self, seconds: f64, milliseconds: f64) {
         self.loaded_rtts.push((seconds, milliseconds));
     }
 
-    /// Adds a packet with a packet number and the bytes of its UDP payload. It arrived at a time in
-    /// seconds after the load began.
+    /// Adds a packet with its packet number and the bytes of its UDP payload. The packet arrived `seconds` after the
+    /// load began.
     ///
-    /// Numbers that are skipped belong to lost packets. A packet larger than any UDP datagram is
-    /// ignored, and so is a packet later than one day after the beginning.
+    /// Skipped numbers belong to lost packets. The recording ignores a packet larger than any UDP datagram, and a
+    /// packet later than one day after the beginning.
     pub fn on_packet(&mut self, seconds: f64, number: u64, payload: u64) {
         let index = (seconds.max(0.0) / INTERVAL) as usize;
-        // One day. Only a damaged log goes on for longer.
+        // A day. Only a damaged log goes on for longer.
         if index > 86_400 * 50 || payload > MAX_PAYLOAD {
             return;
         }
@@ -191,7 +184,7 @@ impl PathRecording {
         all.min_by(f64::total_cmp)
     }
 
-    /// Returns for each window whether it is part of an outage.
+    /// Tells for each window whether the window is part of an outage.
     fn outages(&self, shortest: f64) -> Vec<bool> {
         let mut outages = vec![false; self.arrivals.len() / WINDOW];
         let is_silent = |interval: &Arrivals| interval.packets == 0;
@@ -211,11 +204,10 @@ impl PathRecording {
         outages
     }
 
-    /// Returns for each interval whether its packets had waited in a queue.
+    /// Tells for each interval whether its packets waited in a queue.
     ///
-    /// A round trip that exceeds the shortest one by more than `least` (ms) had waited in a queue.
-    /// Its wait is the difference. The queue existed during a time of this length before the end of
-    /// the round trip.
+    /// A round trip beyond the shortest round trip by more than `least` (ms) waited in a queue, and the excess is its
+    /// wait. The queue existed for as long as the wait, before the end of the round trip.
     fn busy_intervals(
         &self,
         round_trips: &[&(f64, f64)],
@@ -240,13 +232,12 @@ impl PathRecording {
     /// The measurements of all windows. A wait shorter than `least` (ms) counts as chance.
     fn windows(&self, shortest: f64, least: f64) -> Vec<Window> {
         let seconds = INTERVAL * WINDOW as f64;
-        // An incomplete window at the end is left out, because its rate would be too low.
+        // An incomplete window at the end does not count: its rate would be too low.
         let whole = self.arrivals.chunks_exact(WINDOW).enumerate();
         let missing: i64 = self.arrivals.iter().map(|interval| interval.missing).sum();
         let usual = missing.max(0) as f64 / self.arrivals.len().max(1) as f64;
         let outages = self.outages(shortest);
-        // A round trip that spans an outage was long because of the outage, and does not show a
-        // queue.
+        // A round trip across an outage is long because of the outage, and does not show a queue.
         let round_trips = self.loaded_rtts.iter().filter(|(at, rtt)| {
             let [first, last] = [at - rtt / 1e3, *at].map(|at| (at / seconds) as usize);
             let spanned = outages.iter().take(last.saturating_add(1)).skip(first);
@@ -262,8 +253,8 @@ impl PathRecording {
                 .filter(|(at, rtt)| *at >= times.start && at - rtt / 1e3 < times.end);
             let waits = under_way.map(|(_, rtt)| rtt - shortest);
             let bursts = intervals.iter().filter(is_burst);
-            // The link carries less than it can while its queue is empty, so only the intervals
-            // with a queue show its rate.
+            // While its queue is empty, a link carries less than its rate, so only the intervals with a queue show the
+            // rate.
             let busy = intervals.iter().zip(&busy[index * WINDOW..]);
             let busy = busy.filter_map(|(interval, is_busy)| is_busy.then_some(interval.bytes));
             let (bytes, count) = busy.fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1));
@@ -284,7 +275,7 @@ impl PathRecording {
     /// Estimates the properties of the link; `None` if the recording is too short.
     fn estimate(&self) -> Option<Estimate> {
         let shortest = self.shortest_rtt()?;
-        // Round trips under load vary at least as much as those without load.
+        // Round trips under load vary at least as much as round trips without load.
         let least = NO_QUEUE.0.max(NO_QUEUE.1 * shortest);
         let least = least.max(self.idle_spread(shortest));
         let mut windows = self.windows(shortest, least);
@@ -292,8 +283,7 @@ impl PathRecording {
         rates.sort_by(f64::total_cmp);
         let fast = UP_TO_SPEED * quantile(&rates, 0.75);
         let start = windows.iter().position(|window| window.mbit >= fast)?;
-        // The queue that was built up before the path was up to speed is kept with the windows of
-        // the start.
+        // The windows of the start keep the queue that grew before the path was up to speed.
         let start: Vec<_> = windows.drain(..start).collect();
         if fast <= 0.0 || windows.len() < LEAST_WINDOWS {
             return None;
@@ -301,8 +291,7 @@ impl PathRecording {
         let busy = windows.iter().filter(|it| it.busy.is_some()).count();
         let outages = windows.iter().filter(|window| window.is_outage).count();
         let is_filled = 4 * busy >= windows.len() - outages;
-        // On a link that was not filled, waits are due to chance, and the rate during them is no
-        // better estimate.
+        // On a link with room to spare, waits are due to chance, and the rate during a wait is no better estimate.
         for window in windows.iter_mut().filter(|_| is_filled) {
             window.mbit = window.busy.unwrap_or(window.mbit);
         }
@@ -316,15 +305,15 @@ impl PathRecording {
         } else {
             spread.mean
         };
-        // Each wait is paired with the rate at which its queue emptied. For windows of the start,
-        // this is the rate of the whole path.
+        // Each wait goes with the rate that emptied its queue. In windows of the start, the queue emptied at the rate
+        // of the whole path.
         let waits = windows.iter().map(|window| (window.wait, window.mbit));
         let waits = waits.chain(start.iter().map(|window| (window.wait, rate_mbit)));
         let waits = waits.filter_map(|(wait, mbit)| Some((wait?, mbit)));
         let waits: Vec<_> = waits.collect();
         let longest = waits.iter().map(|(wait, _)| *wait).fold(0.0, f64::max);
         let full = waits.iter().filter(|(wait, _)| *wait >= FULL * longest);
-        // A round trip may include windows without any arrival. These have no rate.
+        // A round trip may include windows without any arrival, and such windows have no rate.
         let full = full.map(|(_, mbit)| *mbit).filter(|mbit| *mbit > 0.0);
         let mut full: Vec<_> = full.collect();
         full.sort_by(f64::total_cmp);
@@ -356,7 +345,7 @@ impl PathRecording {
         }
     }
 
-    /// The round trip of the path, and the jitter of one direction if there is any, ms.
+    /// The round trip of the path, and the jitter of one direction on a path with jitter, ms.
     fn delay(&self, shortest: f64) -> (f64, Option<f64>) {
         let mut rtts = self.idle_rtts.clone();
         rtts.sort_by(f64::total_cmp);
@@ -373,15 +362,13 @@ impl PathRecording {
     }
 }
 
-/// The share of packets that were lost while the queue was not full, and whether the queue
-/// overflowed.
+/// The share of packets lost while the queue was not full, and whether the queue overflowed.
 fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
     let has_queue = longest >= LEAST_QUEUE;
     let is_full = |window: &Window| window.wait.is_some_and(|wait| wait > longest / 2.0);
     let (mut full, mut others) = (Vec::new(), Vec::new());
     for (index, window) in windows.iter().enumerate() {
-        // A packet dropped by the queue is noticed when the packets behind it have arrived, which
-        // may be one window later.
+        // The arrival of the next packets reveals a drop by the queue, perhaps a window later.
         let near = &windows[index.saturating_sub(1)..=index];
         if has_queue && near.iter().any(is_full) {
             full.push(window)
@@ -402,8 +389,7 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
         let packets = windows.iter().map(|window| window.packets).sum::<u64>();
         missing / (missing + packets as f64).max(1.0)
     };
-    // On a path with a queue, bursts of losses are drops by the queue, even if no round trip was
-    // measured while it was full.
+    // On a path with a queue, bursts of losses are drops by the queue, even if no round trip shows a full queue.
     let loss = share(&others, !has_queue);
     (
         loss,
@@ -413,8 +399,8 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
 
 /// The rate of each window.
 ///
-/// On a link that is filled, a window without a queue shows only a part of the rate. It gets at
-/// least the rate of the window before.
+/// On a filled link, a window without a queue shows only a part of the rate, and gets at least the rate of the window
+/// before.
 fn trace(windows: &[Window], is_filled: bool) -> Vec<f64> {
     let mut rate: f64 = 0.0;
     let rates = windows.iter().map(|window| {
@@ -460,7 +446,7 @@ pub fn recorded(paths: &[PathRecording], size_mb: u32) -> Result<String, Failure
     Ok(text)
 }
 
-/// A name for a path that scenarios accept and that no earlier path has.
+/// A name for a path: scenarios accept the name, and no earlier path has the name.
 fn name(paths: &[PathRecording], index: usize) -> String {
     let plain = |path: &PathRecording| -> String {
         let characters = path.name.chars();
@@ -510,10 +496,9 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    /// A recording of one second at a tenth of a rate and ten seconds at this rate.
+    /// A recording of a second at a tenth of the rate `mbit`, and of ten seconds at the full rate.
     ///
-    /// After the first second, the queue is 40 % full, except in the seconds that begin at 5 s and
-    /// 10 s, when it is full.
+    /// After the first second, the queue is 40 % full, and full in the seconds that begin at 5 s and 10 s.
     fn recording(mbit: impl Fn(f64) -> f64, queue_ms: f64, every_nth_lost: u64) -> PathRecording {
         let mut path = PathRecording::new("a b", true);
         for _ in 0..20 {
@@ -550,14 +535,14 @@ mod tests {
     fn a_steady_link_gives_its_rate_loss_rtt_and_queue() {
         let path = recording(|_| 10.0, 100.0, 200);
         let estimate = path.estimate().unwrap();
-        // The rate counts only packets that arrived: one of 200 packets was lost.
+        // The rate counts only arrived packets: the link lost one of 200 packets.
         assert!(
             (estimate.rate_mbit / 9.95 - 1.0).abs() < 0.01,
             "{estimate:?}"
         );
         assert!((estimate.loss_pct - 0.5).abs() < 0.1, "{estimate:?}");
         assert_eq!((estimate.rtt_ms, estimate.jitter_ms), (20.0, None));
-        // This queue is longer than the default queue of a scenario, so it is written.
+        // The queue is longer than the default queue of a scenario, so the estimate has a queue.
         assert_eq!(queue_ms(&estimate), Some(100.0));
         assert!(estimate.is_filled && estimate.trace.is_none());
         assert_eq!(
@@ -588,7 +573,7 @@ mod tests {
     fn a_round_trip_counts_in_each_window_while_it_is_under_way() {
         let rate = |time: f64| [20.0, 5.0][time as usize % 2];
         let mut path = recording(rate, 300.0, u64::MAX);
-        // A round trip of 320 ms ends every 400 ms, so that none ends in every second window.
+        // A round trip of 320 ms ends every 400 ms, so that no round trip ends in every second window.
         path.loaded_rtts = (1..28).map(|n| (0.4 * f64::from(n), 320.0)).collect();
         let trace = path.estimate().unwrap().trace.unwrap();
         for (index, mbit) in trace.iter().enumerate() {
@@ -604,7 +589,7 @@ mod tests {
             let mut path = recording(|_| 10.0, 100.0, u64::MAX);
             path.arrivals[250..280].fill(Arrivals::default());
             path.loaded_rtts.retain(|(at, _)| !(5.0..5.6).contains(at));
-            // This round trip began just before the outage and ended with it.
+            // The round trip began just before the outage and ended with the outage.
             path.loaded_rtts.push((5.6, 620.0));
             let delayed = path.loaded_rtts.iter_mut().map(|(_, rtt)| rtt);
             delayed

@@ -93,7 +93,7 @@ fn named(policies: &Policies, name: &str) -> Result<Vec<Named>, Failure> {
     }
 }
 
-/// True if a text matches a pattern in which each `*` stands for any characters.
+/// True if a text matches a pattern. Each `*` in the pattern stands for any characters.
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -7,7 +7,7 @@ use mpquic_sim::experiment::{Cell, Results, ScenarioResults, is_lower_better, sw
 use crate::claims;
 use crate::numbers::{short, unit};
 
-/// Formats a table with columns as wide as their content. The first column is left-aligned.
+/// Formats a table. Each column is as wide as its content, and the first column is left-aligned.
 pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -88,7 +88,7 @@ fn header(sweep: &str, baseline: &str) -> Vec<String> {
 fn row(results: &ScenarioResults, cell: Cell, baseline: Option<usize>) -> Vec<String> {
     let summary = results.summary(cell, &results.metric);
     let s = summary.statistics;
-    // The values of unfinished runs are those at the time limit, so the mean is only a bound.
+    // Unfinished runs count with the time limit, so the mean is only a bound.
     let bound = if summary.unfinished + summary.failed > 0 {
         ">="
     } else {
