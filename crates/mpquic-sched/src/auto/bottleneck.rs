@@ -6,25 +6,24 @@ use mpquic_core::sched::PathView;
 
 use crate::choice::seconds;
 
-/// A path has a queue if the RTT exceeds its minimum by this factor.
+/// The ratio of RTT to minimum RTT above which a path has a queue.
 pub(super) const QUEUED: f64 = 1.5;
-/// A queue holds our own packets if the path uses at least this part of its window.
+/// The least part of the window in use that makes a queue our own queue.
 const USED: f64 = 0.25;
 /// Shortest time over which the drain rate of a queue is measured.
 const MEASURED: Duration = Duration::from_millis(10);
 
-/// The delivery rate, bytes per second, if a queue shows that it is the rate of the bottleneck.
+/// The delivery rate, bytes per second, if a queue proves the delivery rate to be the bottleneck's rate.
 pub(super) fn bottleneck(path: &PathView) -> Option<f64> {
     let round_trip = seconds(path.rtt.smoothed);
     let queued = round_trip > QUEUED * seconds(path.rtt.min);
     let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)? as f64;
-    // A path that is hardly used delivers little, however fast it is. Its queue then holds packets
-    // of other flows, or data of the peer on the return path.
+    // A fast path with little traffic has a low delivery rate. Its queue then holds packets of other flows, or data of
+    // the peer on the return path.
     (rate * round_trip >= USED * path.window as f64).then_some(rate)
 }
 
-/// Measures how fast the queue of a path drains, because a link may have become slower since its
-/// largest delivery rate.
+/// Measures how fast the queue of a path drains, because a link may have become slower after its largest delivery rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Drain {
     /// When the current measurement began, and the bytes acknowledged by then.
@@ -34,7 +33,7 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// The drain rate, bytes per second, if a queue has stood for long enough.
+    /// The drain rate, bytes per second, of a queue that has stood for long enough.
     pub(super) fn update(&mut self, path: &PathView, now: Instant) -> Option<f64> {
         let is_queued = seconds(path.rtt.latest) > QUEUED * seconds(path.rtt.min);
         if !is_queued || path.in_flight == 0 {

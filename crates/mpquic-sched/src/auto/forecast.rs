@@ -1,4 +1,4 @@
-//! [`Forecast`]: when a path would deliver bytes that are handed to it now.
+//! [`Forecast`]: the time at which a path would deliver its next bytes.
 
 use std::time::{Duration, Instant};
 
@@ -8,36 +8,36 @@ use mpquic_core::{PathId, PathMap};
 use super::bottleneck::{Drain, QUEUED, bottleneck};
 use crate::choice::{carriers, seconds};
 
-/// Most round trips for which a window in slow start counts as growing. If the path has a queue,
-/// its window counts as growing for one round trip.
+/// Most round trips for which a window in slow start counts as growing. On a path with a queue, the window counts as
+/// growing for one round trip.
 const GROWING_ROUNDS: f64 = 4.0;
-/// Longest one-way delay that is expected, seconds. It also limits how long a path is waited for.
+/// Longest expected one-way delay, seconds. The limit also bounds the wait for a path.
 const LONGEST_DELAY: f64 = 10.0;
-/// Shortest time for which the first path is used, seconds, even if another path would deliver
-/// sooner after less. A decision for each datagram would take longer than sending the datagram.
+/// Shortest use of the first path, seconds, even if another path would deliver sooner after a shorter use. A decision
+/// for each datagram would take longer than sending the datagram.
 const GRAIN: f64 = 0.001;
-/// If a path loses more than this share of its packets, its bytes in flight count as mostly lost.
+/// The share of lost packets above which a path's bytes in flight count as mostly lost.
 const HEAVY: f64 = 0.2;
-/// Datagrams that have to be acknowledged or lost before the share of losses counts.
+/// The least number of acknowledged or lost datagrams for a share of losses.
 const SAMPLE: u64 = 10;
-/// DATAGRAMs wait here, instead of in the queue of a link, while all paths could send the waiting
-/// DATAGRAMs in less than this time, seconds.
+/// DATAGRAMs wait here, instead of in the queue of a link, while all paths together could send the waiting DATAGRAMs in
+/// less than this time, seconds.
 const HELD: f64 = 0.15;
-/// A queue of a link up to this length may always be filled, seconds.
+/// The length of a link's queue that DATAGRAMs may always fill, seconds.
 const SMALL_QUEUE: f64 = 0.02;
 
 /// The forecast for a path; times are seconds from now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forecast {
     pub(super) path: PathId,
-    /// When a datagram that is handed to the path now would leave.
+    /// The time at which the next datagram on the path would leave.
     pub(super) departure: f64,
-    /// When a datagram that is handed to the path now would arrive.
+    /// The time at which the next datagram on the path would arrive.
     pub(super) arrival: f64,
-    /// The part of `arrival` that is due to losses, because a loss stops flow control.
+    /// The part of `arrival` due to losses, because a loss stops flow control.
     pub(super) stall: f64,
     pub(super) can_send: bool,
-    /// The rate of the path's bottleneck, bytes per second, if a queue shows it.
+    /// The rate of the path's bottleneck, bytes per second, if a queue shows the rate.
     pub(super) bottleneck: Option<f64>,
     /// Sending rate while the window has room, bytes per second.
     pub(super) pace: f64,
@@ -80,8 +80,8 @@ impl Forecast {
         }
     }
 
-    /// Adds the expected delay by losses: a loss among `at_risk` bytes would stop all paths until
-    /// the bytes are repaired, a round trip later.
+    /// Adds the expected delay by losses: a loss among `at_risk` bytes stops all paths until the repair, a round trip
+    /// later.
     fn stops_at_losses(&mut self, path: &PathView, at_risk: u64) {
         let packets = at_risk as f64 / f64::from(path.mtu) + 1.0;
         let any_lost = 1.0 - (1.0 - path.loss_rate).powf(packets);
@@ -98,8 +98,7 @@ impl Forecast {
         self.arrival += wait;
     }
 
-    /// Bytes that would have arrived after `time` seconds if the path got only new bytes from now
-    /// on.
+    /// Bytes that would have arrived after `time` seconds, if the path got only new bytes from now on.
     pub(super) fn delivered(&self, time: f64) -> f64 {
         let elapsed = (time - self.arrival).max(0.0);
         let most = if self.is_queued() {
@@ -119,12 +118,12 @@ impl Forecast {
     }
 }
 
-/// The history of a path, as far as forecasts need it.
+/// The history of a path, as far as forecasts need the history.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     /// Bytes sent.
     sent: u64,
-    /// When all sent bytes will have left, if they leave paced and not as a burst.
+    /// The time at which all sent bytes will have left, paced and not as a burst.
     free_at: Instant,
     /// Bytes acknowledged or lost.
     resolved: u64,
@@ -139,9 +138,9 @@ impl Clock {
         self.free_at.saturating_duration_since(now).as_secs_f64()
     }
 
-    /// Seconds until the path can send. A full window opens when the oldest packet is acknowledged.
-    /// If this acknowledgement is late by a time, the forecast expects it after the same time
-    /// again. So a wait never lasts much longer than the time that it gains.
+    /// Seconds until the path can send. The acknowledgement of the oldest packet opens a full window. The forecast
+    /// expects a late acknowledgement after the lateness so far, once more. So a wait never lasts much longer than the
+    /// time of its gain.
     fn opens_after(&self, path: &PathView, view: &View<'_>) -> f64 {
         let since = |time| view.now.saturating_duration_since(time);
         match path.sendable {
@@ -196,9 +195,8 @@ impl Forecasts {
         tracing::trace!(paths = ?self.paths, "forecast");
     }
 
-    /// Bytes that have to arrive before flow control lets later bytes follow: the bytes in flight
-    /// and the bytes that are sent next. `None` if the windows limit the bytes in flight more than
-    /// flow control.
+    /// Bytes that have to arrive before flow control lets later bytes follow: the bytes in flight and the next bytes to
+    /// send. `None` if the windows limit the bytes in flight more than flow control.
     fn at_risk(&self, view: &View<'_>) -> Option<u64> {
         if is_only_datagrams(view) {
             // Flow control does not apply to DATAGRAMs.
@@ -232,8 +230,8 @@ impl Forecasts {
         }
     }
 
-    /// The bottleneck rate if a queue is visible: the recent maximum of the delivery rate, or the
-    /// current drain rate of the queue if it is lower.
+    /// The bottleneck rate of a path with a visible queue: the recent maximum of the delivery rate, or the queue's
+    /// present drain rate if the drain rate is lower.
     fn bottleneck(&mut self, path: &PathView, now: Instant) -> Option<f64> {
         let drains = self.known(path, now).drain.update(path, now);
         let rate = bottleneck(path)?;
@@ -261,7 +259,7 @@ impl Forecasts {
         let new = path.bytes_sent.saturating_sub(clock.sent).min(path.window) as f64;
         clock.sent = path.bytes_sent;
         if forecast.is_queued() {
-            // The bytes wait in the queue, whose delay is counted already.
+            // The bytes wait in the queue, and the forecast already counts the queue's delay.
             clock.free_at = now;
         } else {
             let busy = Duration::from_secs_f64((new / forecast.pace).min(1.0));
@@ -288,16 +286,16 @@ impl Forecasts {
         self.clocks.remove(path);
     }
 
-    /// Bytes that the paths before path `index` could deliver until a datagram handed to that path
-    /// would arrive. This is the position in the send queue of the data that the path should carry.
+    /// Bytes that the paths before path `index` could deliver until the arrival of a datagram on path `index`. The
+    /// number is the position in the send queue of the data for path `index`.
     pub(super) fn position(&self, index: usize) -> f64 {
         let arrival = self.paths[index].arrival;
         let earlier = self.paths[..index].iter();
         earlier.map(|path| path.delivered(arrival)).sum()
     }
 
-    /// Bytes that the first path can take before another path would deliver sooner, but at least
-    /// the bytes that it sends in [`GRAIN`].
+    /// Bytes that the first path can take before another path would deliver sooner, but at least the bytes that the
+    /// first path sends in [`GRAIN`].
     pub(super) fn lead(&self) -> f64 {
         match self.paths[..] {
             [first, second, ..] => (second.arrival - first.arrival).max(GRAIN) * first.pace,
@@ -306,8 +304,7 @@ impl Forecasts {
     }
 }
 
-/// The share of packets that a path loses, if it exceeds [`HEAVY`]: the queue overflows, or the
-/// link is bad.
+/// The share of lost packets of a path, above [`HEAVY`]: the queue overflows, or the link is bad.
 pub(super) fn heavy_loss(path: &PathView) -> Option<f64> {
     let resolved = path.bytes_acked + path.bytes_lost;
     let is_known = resolved >= SAMPLE * u64::from(path.mtu);
@@ -320,9 +317,9 @@ fn is_only_datagrams(view: &View<'_>) -> bool {
     queue.datagrams > 0 && queue.unsent == 0 && queue.retransmit == 0
 }
 
-/// Seconds from the departure of a datagram to its arrival. Without a queue, this is the smoothed
-/// RTT less the return delay. Queues build up in the direction of the data; the bytes in flight
-/// determine the time in the bottleneck's queue (Little's law).
+/// Seconds from the departure of a datagram to its arrival. Without a queue, the delay is the smoothed RTT less the
+/// return delay. Queues build up in the direction of the data; the bytes in flight determine the time in the
+/// bottleneck's queue (Little's law).
 pub(super) fn one_way_delay(path: &PathView, bottleneck: Option<f64>) -> f64 {
     let least = seconds(path.rtt.min.min(path.rtt.smoothed));
     let round_trip = match bottleneck {
@@ -338,7 +335,7 @@ pub(super) fn one_way_back(path: &PathView) -> f64 {
     path.return_delay.map_or(least / 2.0, seconds).min(least)
 }
 
-/// A probe timeout (RFC 9002 section 6.2.1). An acknowledgement that takes longer is overdue.
+/// A probe timeout (RFC 9002 section 6.2.1). A later acknowledgement is overdue.
 pub(super) fn patience(path: &PathView) -> Duration {
     /// The default of `max_ack_delay`.
     const ACK_DELAY: Duration = Duration::from_millis(25);

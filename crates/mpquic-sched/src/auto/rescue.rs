@@ -1,4 +1,4 @@
-//! [`Rescue`]: repeats bytes that block others, on a path without other data, within a budget.
+//! [`Rescue`]: repeats bytes that block other bytes, on a path without other data, within a budget.
 
 use std::time::Instant;
 
@@ -8,11 +8,11 @@ use mpquic_core::{PathId, PathMap};
 use super::forecast::{Forecast, Forecasts, heavy_loss, one_way_back, one_way_delay, patience};
 use crate::repeats::{Copied, repeat};
 
-/// Datagrams that may be repeated before any budget is earned, if the copy is likely to arrive
+/// Datagrams that the scheduler may repeat before the path earns any budget, for copies that are likely to arrive
 /// first.
 const FREE_DATAGRAMS: f64 = 10.0;
 
-/// Copies of bytes in flight. A range is copied at most once for each of the two reasons.
+/// Copies of bytes in flight. A range is copied at most once for each of two reasons.
 #[derive(Debug)]
 pub(super) struct Rescue {
     /// Repeat budget that each sent byte earns, bytes.
@@ -21,7 +21,7 @@ pub(super) struct Rescue {
     overtaken: Copied,
     /// Ranges copied because the original may be lost.
     covered: Copied,
-    /// Bytes sent on each path, as far as [`Self::sent`] includes them.
+    /// Bytes sent on each path, as counted in [`Self::sent`].
     counted: PathMap<u64>,
     /// Bytes sent on all paths.
     sent: u64,
@@ -50,7 +50,7 @@ impl Rescue {
         self.counted.remove(path);
     }
 
-    /// Repeat budget that is left, bytes; negative if more was spent than earned.
+    /// Repeat budget that is left, bytes; negative after copies beyond the budget.
     fn allowance(&mut self, view: &View<'_>) -> f64 {
         for path in view.paths {
             let counted = self.counted.get_or_insert_with(path.id, || 0);
@@ -60,8 +60,8 @@ impl Rescue {
         self.sent as f64 * self.share - self.spent as f64
     }
 
-    /// The copy with the largest gain of time, if the gain exceeds the time of the copy. Otherwise
-    /// notes when to ask again.
+    /// The copy with the largest gain of time, if the gain exceeds the time of the copy. Otherwise notes the time of
+    /// the next look.
     pub(super) fn copy(&mut self, view: &View<'_>, forecasts: &Forecasts) -> Option<Decision> {
         self.due = None;
         let allowance = self.allowance(view);
@@ -70,8 +70,8 @@ impl Rescue {
         let mut best: Option<Candidate> = None;
         for holder in view.paths {
             let mut others = forecasts.paths().iter().filter(|to| to.path != holder.id);
-            // Only the path with the earliest arrival is a target. While this path cannot send, the
-            // copy waits for it.
+            // Only the path with the earliest arrival is a target. While the target cannot send, the copy waits for the
+            // target.
             let Some(target) = others.next().filter(|to| to.can_send) else {
                 continue;
             };
@@ -82,8 +82,8 @@ impl Rescue {
                 .then(|| self.overtaking(holder, bottleneck, target, view))
                 .flatten();
             let covering = self.covering(holder, target, view).filter(|candidate| {
-                // A copy as insurance against a loss helps only if all bytes in flight can be
-                // copied, because the last lost packet decides.
+                // A copy as insurance against a loss helps only if the budget covers all bytes in flight, because the
+                // last lost packet decides.
                 let is_affordable = if candidate.is_likely {
                     is_affordable
                 } else {
@@ -118,8 +118,8 @@ impl Rescue {
         Some(repeat(&range, target))
     }
 
-    /// The oldest range of `holder` that a copy would overtake by more time than the copy takes.
-    /// Older ranges arrive soon.
+    /// The oldest range of `holder` that a copy would overtake by more time than the copy takes. Older ranges arrive
+    /// soon.
     fn overtaking(
         &self,
         holder: &PathView,
@@ -150,7 +150,7 @@ impl Rescue {
         })
     }
 
-    /// The oldest range of `holder`, which is lost first if the path loses packets.
+    /// The oldest range of `holder`: the first range to get lost on a lossy path.
     fn covering(&self, holder: &PathView, to: &Forecast, view: &View<'_>) -> Option<Candidate> {
         let patience = patience(holder);
         let age = |range: &UnackedRange| view.now.saturating_duration_since(range.sent_at);
@@ -160,11 +160,10 @@ impl Rescue {
         })?;
         let age = age(&range);
         let is_overdue = age >= patience;
-        // Once the acknowledgement is overdue, the packet is lost with a probability of one half or
-        // more.
+        // A packet with an overdue acknowledgement is lost with a probability of one half or more.
         let lost = holder.loss_rate.max(if is_overdue { 0.5 } else { 0.0 });
-        // A loss is noticed a probe timeout after the packet left. If that time is past, the repair
-        // takes another round trip.
+        // A probe timeout after its departure, a packet's loss is noticed. After the probe timeout, the repair takes a
+        // further round trip.
         let repair = if is_overdue {
             holder.rtt.smoothed
         } else {
@@ -181,8 +180,8 @@ impl Rescue {
     }
 }
 
-/// The cost of a copy, bytes of the budget: the bytes that the copy is expected to send in vain.
-/// Data on a path with heavy losses is probably lost already, so its copy costs less.
+/// The cost of a copy, bytes of the budget: the bytes that the copy probably sends in vain. Data on a path with heavy
+/// losses is probably lost already, so its copy costs less.
 fn cost(view: &View<'_>, holder: PathId, target: PathId) -> u64 {
     let lost = view.path(holder).and_then(heavy_loss).unwrap_or(0.0);
     let bytes = view.path(target).map_or(0.0, |path| f64::from(path.mtu));
@@ -191,8 +190,7 @@ fn cost(view: &View<'_>, holder: PathId, target: PathId) -> u64 {
 
 /// A range of bytes in flight that could be sent again.
 struct Candidate {
-    /// Time by which a copy is expected to arrive sooner, less the time that the copy takes,
-    /// seconds.
+    /// Expected gain of time by a copy, less the time of the copy, seconds.
     gain: f64,
     range: UnackedRange,
     target: PathId,
@@ -202,8 +200,8 @@ struct Candidate {
     is_likely: bool,
 }
 
-/// Seconds until a range in flight arrives; `ahead` bytes are in flight up to the end of the range.
-/// If a queue shows the bottleneck rate, the range waits for the bytes ahead of it.
+/// Seconds until a range in flight arrives; `ahead` bytes are in flight up to the end of the range. At a known
+/// bottleneck rate, the range waits for the bytes ahead.
 fn arrival(
     range: &UnackedRange,
     ahead: u64,

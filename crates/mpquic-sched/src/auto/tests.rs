@@ -50,7 +50,7 @@ fn waits_for(decision: &Decision, path: u32) -> bool {
 fn far_path_carries_data_that_is_due_when_it_arrives() {
     let scene = near_and_far(30_000);
     assert!(waits_for(&Auto::default().select(&scene.view()), 0));
-    // The queue is longer than the near path delivers meanwhile.
+    // The queue holds more bytes than the near path delivers meanwhile.
     let scene = near_and_far(50_000);
     let decision = Auto::default().select(&scene.view());
     assert_eq!(chosen(&decision), Some(1));
@@ -95,8 +95,8 @@ fn far_path_carries_datagrams_that_are_due_when_it_arrives() {
     );
 }
 
-/// After a time in which only the peer has sent, the delivery rate of a fast path is low and its
-/// RTT is long. The long RTT is due to the queue of the return path.
+/// After a time with data of the peer only, a fast path has a low delivery rate and a long RTT. The queue of the return
+/// path makes the RTT long.
 #[test]
 fn unused_path_does_not_count_as_slow() {
     let mut scene = Scene::new(vec![paced(0, 20, 10_000_000), paced(1, 60, 2_500_000)]);
@@ -105,7 +105,7 @@ fn unused_path_does_not_count_as_slow() {
     scene.paths[0].delivery_rate = Some(50_000);
     let first = |scene: &Scene| chosen(&Auto::default().select(&scene.view()));
     assert_eq!(first(&scene), Some(0));
-    // A path with a well-used window is as slow as its delivery rate.
+    // A path with a well-used window counts with its delivery rate.
     (scene.paths[0].window, scene.paths[0].in_flight) = (4_500, 3_000);
     assert_eq!(first(&scene), Some(1));
 }
@@ -150,7 +150,7 @@ fn flow_control_credit_limits_the_queue() {
 
 #[test]
 fn losses_delay_a_path_if_flow_control_is_the_limit() {
-    // The nearer path loses one packet in a hundred, the other path none; windows of 240 kB.
+    // The nearer path loses a packet in a hundred, the other path loses no packet; windows of 240 kB.
     let mut scene = Scene::new(vec![paced(0, 60, 1_000_000), paced(1, 70, 1_000_000)]);
     scene.paths[0].loss_rate = 0.01;
     scene.streams = vec![stream(0, 0, 100_000)];
@@ -186,7 +186,7 @@ fn delay_of_a_queue_follows_the_bytes_in_flight() {
     let mut scene = Scene::new(vec![bloated, near]);
     scene.streams = vec![stream(0, 0, 1_200)];
     scene.queue.unsent = 1_200;
-    // No bytes are in flight, so the queue has drained.
+    // Without bytes in flight, the queue has drained.
     assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(0));
     scene.paths[0].in_flight = 100_000;
     assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(1));
@@ -228,7 +228,7 @@ fn silent_path_is_not_waited_for_longer_than_it_gains() {
 fn a_wait_lasts_until_the_path_can_send_but_no_longer_than_a_second() {
     let waits = |micros| {
         let mut scene = near_and_far(1_200);
-        // The other path is too far away to be useful.
+        // The other path is too far away for any use.
         scene.paths[1] = paced(1, 30_000, 1_000_000);
         scene.paths[0].sendable = Sendable::At(scene.now + Duration::from_micros(micros));
         match Auto::default().select(&scene.view()) {
@@ -376,7 +376,7 @@ fn bytes_not_worth_a_copy_are_repeated_once_they_are_late() {
     assert_eq!(auto.select(&scene.view()), Decision::Blocked);
 }
 
-/// The second range is sent for the second time, so its offset is lower.
+/// The second range leaves for the second time, so its offset is lower.
 #[test]
 fn two_packets_that_left_together_are_repeated_once_each() {
     let mut scene = tail(10);
@@ -445,7 +445,7 @@ fn insurance_copies_need_a_budget_for_all_bytes_in_flight() {
     assert_eq!(Auto::default().select(&scene.view()), Decision::Blocked);
 }
 
-/// The number of copies of one path's data before any budget is earned.
+/// The number of copies of a path's data before the path earns any budget.
 fn copies_of(holder: PathView) -> u64 {
     let mut scene = tail(10);
     scene.paths[1] = holder;
@@ -465,7 +465,7 @@ fn copy_of_probably_lost_data_costs_less_budget() {
     holder.loss_rate = 0.75;
     // Each copy costs a quarter of a datagram; for the last copy, a whole datagram must be left.
     assert_eq!(copies_of(holder), 37);
-    // A loss rate of 15 % is not heavy, because the random losses of links may be as high.
+    // A loss rate of 15 % is not heavy, because random losses of links may reach 15 %.
     holder.loss_rate = 0.15;
     assert_eq!(copies_of(holder), 10);
 }
