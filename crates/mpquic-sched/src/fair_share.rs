@@ -3,17 +3,16 @@
 use mpquic_core::PathMap;
 use mpquic_core::sched::{PathView, SchedulerEvent, View};
 
-/// Picks paths so that the bytes of the paths follow weights. Each path has a clock that runs more
-/// slowly with a larger weight. The path whose clock is furthest behind is next.
+/// Picks paths so that the bytes of the paths follow weights. Each path has a clock, slower with a larger weight. The
+/// path with the clock furthest behind is next.
 ///
-/// The clocks count bytes that the core reports as sent, not bytes that were asked for. So only
-/// sent bytes are charged.
+/// The clocks count the core's report of sent bytes, not the bytes of decisions. So a path pays only for sent bytes.
 #[derive(Debug, Default)]
 pub(crate) struct FairShare {
     clocks: PathMap<Clock>,
 }
 
-/// The bytes that a path has sent, divided by its weight.
+/// The sent bytes of a path, divided by the path's weight.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     time: f64,
@@ -21,14 +20,14 @@ struct Clock {
 }
 
 impl FairShare {
-    /// The path to send on. Paths of weight 0 are left out.
+    /// The path to send on. A path of weight 0 is never next.
     pub(crate) fn next<'a>(
         &mut self,
         view: &View<'a>,
         weight: impl Fn(&PathView) -> f64,
     ) -> Option<&'a PathView> {
         let earliest = self.clocks.values().map(|clock| clock.time);
-        // A path that joins does not catch up with bytes that other paths sent before.
+        // A new path does not catch up with earlier bytes of other paths.
         let joins_at = earliest.min_by(f64::total_cmp).unwrap_or(0.0);
         let mut next: Option<(&PathView, f64)> = None;
         for path in view.paths {
@@ -48,7 +47,7 @@ impl FairShare {
             }
         }
         let (path, time) = next?;
-        // A path that could not send may make up for at most its window.
+        // A path that could not send may make up for its window at most.
         for other in view.paths {
             let weight = weight(other);
             if let Some(clock) = self.clocks.get_mut(other.id).filter(|_| weight > 0.0) {

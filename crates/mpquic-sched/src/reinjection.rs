@@ -11,23 +11,22 @@ use mpquic_core::{PathId, PathMap};
 use crate::choice::{is_measured, lowest_rtt};
 use crate::repeats::{REPEATED, Repeats};
 
-/// Smallest age at which a range is repeated, for any RTT.
+/// Smallest age of a range for a repeat, for any RTT.
 const MIN_DEADLINE: Duration = Duration::from_millis(20);
-/// Largest age at which a range is repeated, for any RTT.
+/// Largest age of a range without a repeat, for any RTT.
 const MAX_DEADLINE: Duration = Duration::from_millis(500);
 
-/// The cases in which bytes are sent again on another path although they are not lost.
+/// The cases in which bytes leave again on another path although the bytes are not lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReinjectionPolicies {
     /// Flow control blocks new data, and the path of the oldest bytes has a window of at most four
     /// datagrams or more than four times the RTT of another path (opportunistic retransmission of
     /// Multipath TCP).
     pub opportunistic: bool,
-    /// Together with `opportunistic`, for any ratio of the RTTs: if another path with a lower RTT
-    /// can send, the scheduler sees only half of the window of the path that holds the oldest
-    /// bytes. This happens at most once per round trip, and not while the path recovers from a
-    /// loss. The visible window grows by a datagram per round trip. Congestion control is not
-    /// affected.
+    /// Together with `opportunistic`, for any ratio of the RTTs: if another path with a lower RTT can send, the
+    /// scheduler sees only half of the window of the path with the oldest bytes. The window is halved at most once per
+    /// round trip, and not while the path recovers from a loss. The visible window grows by a datagram per round trip.
+    /// Congestion control keeps its full window.
     pub penalise: bool,
     /// Bytes are older than 1.1 times the lowest RTT, limited to 20 to 500 ms (xquic).
     pub deadline: bool,
@@ -93,15 +92,15 @@ impl ReinjectionPolicies {
     }
 }
 
-/// Repeats unacknowledged bytes on better paths, each packet at most once. All other decisions are
-/// those of an inner scheduler.
+/// Repeats unacknowledged bytes on better paths, each packet at most once. An inner scheduler makes all other
+/// decisions.
 ///
 /// Sources: `mptcp_sched.c` (opportunistic retransmission and penalisation), xquic (deadline, after
 /// schedule). Inputs: unacknowledged ranges, RTT, window, flow control credit. The core itself
 /// moves the data of a path that fails or is abandoned.
 ///
-/// Bit 63 of a tag belongs to this layer. The inner scheduler must not set it, and gets no events
-/// of packets whose tag has it.
+/// Bit 63 of a tag belongs to this layer. The inner scheduler must not set the bit, and gets no events of packets with
+/// the bit.
 #[derive(Debug)]
 pub struct Reinjecting {
     inner: Box<dyn Scheduler>,
@@ -137,8 +136,8 @@ impl Reinjecting {
         self.repeats.repeat(range.path, range, target)
     }
 
-    /// Repeats the oldest of all bytes if flow control waits for them on a bad path. The path is
-    /// penalised even if the bytes are not worth a copy.
+    /// Repeats the oldest of all bytes if flow control waits for the bytes on a bad path. Penalises the path even if
+    /// the bytes are not worth a copy.
     fn opportunistic(&mut self, view: &View<'_>) -> Option<Decision> {
         let blocked = view.queue.flow_credit == 0 && view.queue.unsent > 0;
         let range = view.unacked().first().filter(|_| blocked)?;
@@ -231,7 +230,7 @@ impl Reinjecting {
             }
             self.shown.push(shown);
         }
-        // If only penalised paths can send, hiding their windows gains nothing.
+        // With only penalised paths to send on, hidden windows gain no time.
         if !self.shown.iter().any(PathView::can_send) {
             return self.inner.select(view);
         }

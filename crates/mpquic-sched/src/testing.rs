@@ -118,7 +118,7 @@ pub(crate) fn stream_id(index: u64) -> StreamId {
     StreamId::new(Side::Client, Dir::Uni, index)
 }
 
-/// A stream with this many bytes written and none sent.
+/// A stream with `unsent` written bytes, before the first byte is sent.
 pub(crate) fn stream(index: u64, priority: i32, unsent: u64) -> StreamView {
     let mut stream = StreamView::new(stream_id(index), 0..unsent);
     stream.priority = priority;
@@ -139,7 +139,7 @@ pub(crate) fn sent(path: PathId, bytes: u64, tag: u64) -> SchedulerEvent {
     SchedulerEvent::Sent(packet)
 }
 
-/// The path that a decision sends on, and the bytes that it asks for, if it sends.
+/// The path of a decision to send, and the number of bytes that the decision asks for.
 pub(crate) fn sends(decision: &Decision) -> Option<(PathId, u64)> {
     match decision {
         Decision::Send {
@@ -150,12 +150,12 @@ pub(crate) fn sends(decision: &Decision) -> Option<(PathId, u64)> {
     }
 }
 
-/// The path that a decision sends on, if it sends.
+/// The path of a decision to send.
 pub(crate) fn chosen(decision: &Decision) -> Option<u32> {
     sends(decision).map(|(path, _)| path.0)
 }
 
-/// Bytes of the first stream that left on a path this many milliseconds ago.
+/// Bytes of the first stream that left on a path `age` milliseconds ago.
 pub(crate) fn unacked(
     scene: &Scene,
     path: u32,

@@ -105,7 +105,7 @@ fn window_of_a_penalised_path_looks_smaller_until_it_has_regrown() {
     let half = layer.penalties.get(PathId(1)).unwrap().window;
     assert_eq!(half, 6_000);
     assert!(!layer.shown[1].can_send());
-    // Only the penalised path can send, so it is used.
+    // Only the penalised path can send, so the scheduler uses the path.
     scene.paths[0] = full(scene.paths[0]);
     assert_eq!(chosen(&layer.select(&scene.view())), Some(1));
     scene.now += Duration::from_millis(500);

@@ -1,9 +1,7 @@
-//! The decisions of every scheduler in a world that is always the same. `recorded.txt` holds the
-//! results of an earlier run.
+//! The decisions of every scheduler in repeatable worlds. `recorded.txt` holds the results of an earlier run.
 //!
-//! Other tests check that decisions are right. This test shows whether any decision changed, down
-//! to a single packet. So a change to one scheduler shows all schedulers that it affects, and the
-//! new results have to be accepted on purpose:
+//! Other tests check that decisions are right. The test here shows every changed decision, down to a single packet. So
+//! a change to a scheduler shows all affected schedulers, and a person accepts the new results on purpose:
 //!
 //!     tools/accept decisions
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
@@ -61,7 +59,7 @@ struct Link {
     local: bool,
     /// Loss rate of the path's history, in thousandths.
     losses: u64,
-    /// Return delay in tenths of the RTT, if it is known.
+    /// Return delay in tenths of the RTT, if known.
     way_back: Option<u32>,
     /// Whether the controller sets a pacing rate besides the window.
     rated: bool,
@@ -144,8 +142,7 @@ impl Link {
     }
 }
 
-/// The steps of a world with two to four paths, one of which goes now and then while another one
-/// comes.
+/// The steps of a world with two to four paths. Now and then a path goes while another path comes.
 fn steps(seed: u64) -> Vec<Step> {
     let mut numbers = Numbers(SplitMix64::new(seed));
     let count = 2 + (seed % 3) as u32;
@@ -185,7 +182,7 @@ fn steps(seed: u64) -> Vec<Step> {
     (0..STEPS).map(step).collect()
 }
 
-/// All decisions as one hash, and the number of decisions of each kind.
+/// The hash of all decisions, and the number of decisions of each kind.
 struct Record {
     begin: Instant,
     hash: Hash,

@@ -48,10 +48,10 @@ pub(super) struct Step {
 /// The fate of the packets in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fates {
-    /// Three bits decide for each packet; the bytes in flight are those of the step's paths.
+    /// Three bits decide for each packet; the step's paths give the bytes in flight.
     Bits(u64),
-    /// Packets are acknowledged after a round trip of their path. A packet whose number is a
-    /// multiple of this one is lost at that time.
+    /// The acknowledgement of a packet comes after a round trip of its path. A packet with a multiple of this number is
+    /// lost at the same time.
     #[cfg_attr(
         not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")),
         expect(dead_code, reason = "only the record needs it")
@@ -95,7 +95,7 @@ pub(super) fn any_path() -> impl Strategy<Value = PathView> {
         })
 }
 
-/// Paths by ID; an absent ID stands for a path that is not open at that step.
+/// Paths by ID; an absent ID stands for a path that is closed at the step.
 pub(super) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
     let paths = vec(option::weighted(0.8, any_path()), 1..=most_paths).prop_map(|paths| {
         let numbered = paths.into_iter().zip(0u32..);
@@ -217,7 +217,7 @@ impl World {
         events
     }
 
-    /// Streams that were acknowledged completely since the last call.
+    /// Streams that became completely acknowledged after the last call.
     fn note_finished(&mut self) -> Vec<SchedulerEvent> {
         let is_done = |stream: &&Stream| stream.acked.contains_range(0..stream.end);
         let done = self.streams.iter().filter(is_done).map(|stream| stream.id);
