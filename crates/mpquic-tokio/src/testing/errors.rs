@@ -1,4 +1,4 @@
-//! [`Errors`]: what calls of a socket fail with, drawn from a seed.
+//! [`Errors`]: random errors for the calls of a socket, drawn from a seed.
 
 use std::io;
 

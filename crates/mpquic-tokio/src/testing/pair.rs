@@ -33,7 +33,7 @@ impl TimeSource for Noon {
     }
 }
 
-/// An endpoint, and the state that it shares with its tasks.
+/// An endpoint, and the state that the endpoint shares with its tasks.
 pub(crate) struct Host {
     pub(crate) endpoint: Endpoint,
     pub(crate) state: Arc<SharedEndpoint>,
@@ -210,7 +210,7 @@ fn without_cryptography() -> Result<(ServerConfig, ClientConfig), Error> {
     Ok((server, ClientConfig::new(crypto)))
 }
 
-/// A client that trusts everybody.
+/// A client that trusts every certificate.
 pub(crate) fn client(transport: TransportOptions) -> Result<ClientConfig, Error> {
     Ok(ClientConfig::dangerous_insecure(ALPN)?.transport_config(transport.build()?))
 }

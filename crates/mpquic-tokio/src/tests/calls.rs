@@ -1,7 +1,7 @@
-//! Applications on both sides call every method in any order, and give up on slow calls: read data
-//! equals written data, connections end as one side wants, and nothing is left.
+//! Applications on both sides call every method in any order, and give up on slow calls: read data equals written data,
+//! connections end as a side wants, and the endpoints keep no memory.
 //!
-//! `CALLS=1000` sets the number of seeds, `SEED=n` says which is the first; with `CALLS_PRINT`, calls are printed.
+//! `CALLS=1000` sets the number of seeds, `SEED=n` sets the first seed; with `CALLS_PRINT`, the test prints the calls.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ use crate::{
 const MS: Duration = Duration::from_millis(1);
 const SIZES: &[u64] = &[1, 2, 100, 1500, 20_000, 300_000];
 
-/// What a stream carries from an offset on.
+/// The bytes of a stream from an offset on.
 fn content(id: StreamId, offset: u64, length: usize) -> Bytes {
     let byte = |at: u64| (at.wrapping_mul(31) ^ (at >> 8) ^ u64::from(id)) as u8;
     (offset..offset + length as u64).map(byte).collect()
@@ -83,7 +83,7 @@ impl Application {
         (self.random.below(100) as u32).into()
     }
 
-    /// One of the sending streams; the caller puts it back to continue.
+    /// A sending stream; the caller puts the stream back to continue.
     fn take_sending(&mut self) -> Option<(SendStream, u64)> {
         take_one(&mut self.sending, &mut self.random)
     }
@@ -201,7 +201,7 @@ impl Application {
                 let kept = self.random.below(offset + 1);
                 self.note("reset_at", stream.reset_at(code, kept));
             }
-            // Dropping the stream finishes it, unless it was reset.
+            // The drop of a stream finishes the stream, unless the stream was reset.
             _ => self.note("dropped", offset),
         }
     }
@@ -430,7 +430,7 @@ impl Application {
         }
     }
 
-    /// Calls something.
+    /// Makes a random call.
     async fn act(&mut self) {
         match self.random.below(20) {
             0 | 1 => self.open().await,
@@ -452,7 +452,7 @@ impl Application {
     }
 }
 
-/// The network is not always there, and not always with room.
+/// The network loses its links and its room now and then.
 async fn disturb(ports: &[std::sync::Arc<Port>], mut random: Random) {
     loop {
         sleep(MS * random.below(400) as u32).await;
@@ -506,7 +506,7 @@ pub(super) async fn run(seed: u64, pair: impl FnOnce(usize) -> Result<Pair, Erro
     }
     let closes = random.below(2) as usize;
     sides[closes].connection.close(7u32.into(), b"enough");
-    // What is called then fails, at once or when the other side hears of it.
+    // Later calls fail, at once or after the other side hears of the end.
     let [one, other] = &mut sides;
     tokio::join!(act(one, 30), act(other, 30));
     for side in &sides {

@@ -17,7 +17,7 @@ const MS: Duration = Duration::from_millis(1);
 /// Time limit of a run: faults last for a few seconds, and probe timeouts double meanwhile.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
-/// The client moves to the ports after this one.
+/// The port after which the client chooses its next ports.
 const FIRST_PORT: u16 = 1000;
 
 /// EPERM, EAGAIN, ENOBUFS, ENOMEM and EMSGSIZE: the datagram is not sent.
@@ -174,7 +174,7 @@ async fn send_datagrams(from: &Connection, mut random: Random) -> TestResult {
     Ok(())
 }
 
-/// Checks the received DATAGRAMs: none arrives twice.
+/// Checks the received DATAGRAMs: no DATAGRAM arrives twice.
 fn check_datagrams(received: &[Bytes]) {
     let mut numbers = BTreeSet::new();
     for datagram in received {

@@ -11,7 +11,7 @@ fn is_sent<T: Send + 'static>() {}
 fn is_shared<T: Send + Sync + Clone + Unpin + 'static>() {}
 fn is_awaited<T: Future + Send + Unpin + 'static>() {}
 
-/// The compiler checks this.
+/// The compiler checks the bounds; the test only has to compile.
 #[test]
 fn handles_go_to_other_threads() {
     is_shared::<Endpoint>();
@@ -35,7 +35,7 @@ fn handles_go_to_other_threads() {
     is_awaited::<Connecting>();
     is_awaited::<IncomingFuture>();
     is_awaited::<ZeroRttAccepted>();
-    // Shared by reference, though not copied.
+    // Streams go by reference, without a copy.
     fn is_lent<T: Sync>() {}
     is_lent::<SendStream>();
     is_lent::<RecvStream>();

@@ -53,7 +53,7 @@ async fn an_attempt_ends_at_once_if_nobody_listens() -> TestResult {
     assert_eq!(tell_that(&pair, 0, false, &quoted), None);
     let error = tell(&pair, 0, &quoted[..40]);
     assert_eq!(error, Some(ConnectionError::PortUnreachable));
-    // The connection ends even if no task waits for it.
+    // The connection ends even if no task waits for the connection.
     let start = Instant::now();
     pair.client.endpoint.wait_idle().await;
     let error = connecting.await.err();

@@ -1,5 +1,5 @@
-//! How the secrets of a connection are agreed on, and what a ClientHello of two datagrams means for attempts
-//! to connect.
+//! How both sides agree on the secrets of a connection, and what changes for attempts when a ClientHello takes two
+//! datagrams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn the_hybrid_is_used_unless_either_side_leaves_it_out() -> TestResult {
     Ok(())
 }
 
-/// Whoever made a TLS configuration has decided.
+/// The maker of a TLS configuration has already chosen the key exchange.
 #[test]
 fn a_given_tls_configuration_keeps_its_key_exchange() {
     let tls = QuicClientConfig::dangerous_trusting_any_certificate(ALPN).unwrap();
@@ -68,8 +68,8 @@ fn a_given_tls_configuration_keeps_its_key_exchange() {
     assert_eq!(refused.to_string(), expected);
 }
 
-/// Both datagrams leave for the second address, too, with another connection. The late answers of the first
-/// address spoil nothing.
+/// Both datagrams leave for the second address, too, with another connection. The late answers of the first address do
+/// no harm.
 #[tokio::test(start_paused = true)]
 async fn the_second_address_of_a_server_gets_a_whole_client_hello() -> TestResult {
     for silent in [[true, false], [false, true]] {

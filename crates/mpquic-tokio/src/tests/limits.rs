@@ -1,4 +1,4 @@
-//! What waits because the peer or the configuration allows no more, or because nothing happened yet.
+//! Calls that wait for the peer's limits, for the limits of the configuration, or for an event.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::{
     Connection, PathStatus, ReadError, ResetError, TransportOptions, VarInt, default_transport,
 };
 
-/// Much longer than any call takes that need not wait.
+/// Much longer than any call that need not wait.
 const LONG: Duration = Duration::from_secs(1);
 
 /// True if `future` has no result.
@@ -44,7 +44,7 @@ async fn more_streams_can_be_allowed_while_connected() -> TestResult {
     Ok(())
 }
 
-/// Writes until it has to wait; returns the number of bytes.
+/// Writes until a write has to wait; returns the number of bytes.
 async fn fill(connection: &Connection) -> Result<usize, Error> {
     let mut stream = connection.open_uni().await?;
     let (chunk, mut written) = (pattern(64 << 10), 0);
@@ -61,7 +61,7 @@ async fn windows_can_be_changed_while_connected() -> TestResult {
     transport.max_receive_window = 1 << 20;
     let pair = pair(transport.clone(), transport)?;
     let (a, b) = pair.connect().await?;
-    // The peer takes 1 MiB, which waits for a reader; what is written then fills the send buffer.
+    // The peer takes 1 MiB, which waits for a reader; later bytes fill the send buffer.
     a.set_send_window(100 << 10);
     assert_eq!(fill(&a).await?, 1 << 20);
     assert_eq!(fill(&a).await?, 100 << 10);
@@ -183,7 +183,7 @@ async fn large_write_is_sent_within_its_call() -> TestResult {
     Ok(())
 }
 
-/// What an application asks for leaves at once, though there is nothing else to send.
+/// True if the frames of the call `ask` leave at once, without any other data to send.
 async fn leaves_at_once(pair: &Pair, ask: impl Future<Output = TestResult>) -> Result<bool, Error> {
     sleep(LONG).await;
     let ports = || pair.at_client.iter().chain(&pair.at_server);
@@ -272,7 +272,7 @@ async fn a_path_opens_when_it_is_asked_for() -> TestResult {
     sleep(Duration::from_secs(5)).await;
     let (port, remote) = (&pair.at_client[0], pair.at_server[1].local());
     port.take_calls();
-    // Whatever port is named, this socket is used.
+    // The named port does not matter: the path uses this socket.
     let local = SocketAddr::new(port.local().ip(), 0);
     let start = Instant::now();
     let path = a.open_path(local, remote).await?;
@@ -283,8 +283,8 @@ async fn a_path_opens_when_it_is_asked_for() -> TestResult {
     Ok(())
 }
 
-/// One stream at a time: who waits for a reset, or drops what the peer has stopped, makes room for the next
-/// one at once.
+/// With a limit of one stream, a stream with an early end makes room for the next stream at once: after a wait for its
+/// reset, and after the drop of a stopped stream.
 #[tokio::test(start_paused = true)]
 async fn streams_that_end_early_make_room_at_once() -> TestResult {
     let mut transport = default_transport();

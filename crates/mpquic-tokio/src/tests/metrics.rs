@@ -1,4 +1,4 @@
-//! What the recorder of the crate `metrics` is told; `docs/observability.md` lists it.
+//! The reports to the recorder of the crate `metrics`; `docs/observability.md` lists the figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +70,7 @@ impl Kept {
         described.insert(name.as_str().to_owned());
     }
 
-    /// Those of a histogram.
+    /// The values of a histogram.
     fn samples(&self, name: &str) -> Vec<f64> {
         let samples = self.samples.lock().unwrap()[name].clone();
         let samples = samples.0.lock().unwrap();
@@ -85,7 +85,7 @@ impl Kept {
     }
 }
 
-/// Each byte is told once, also of a path and a connection that are gone when figures are asked for.
+/// Each byte is reported once, even for a path and a connection that end before a report.
 #[tokio::test(start_paused = true)]
 async fn recorder_gets_every_value_once() -> TestResult {
     let kept = Kept::default();
@@ -127,7 +127,7 @@ async fn recorder_gets_every_value_once() -> TestResult {
     stream.write_all(&[7; 100_000]).await?;
     stream.finish()?;
     b.accept_uni().await?.read_to_end(100_000).await?;
-    // A path that is gone cannot be asked later.
+    // A later report cannot ask a closed path.
     a.paths()[1].close()?;
     sleep(Duration::from_secs(5)).await;
     assert!(told(&ips[1]) > 30_000, "{}", told(&ips[1]));

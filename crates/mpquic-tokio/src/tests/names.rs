@@ -13,7 +13,7 @@ const V6: &str = "[2001:db8::1]:443";
 const V4: &str = "10.0.0.1:443";
 const NEXT: Duration = Duration::from_millis(300);
 
-/// A server with these addresses, none of which the client knows.
+/// A server with these addresses; the client knows no address of the server.
 fn pair(at_server: &[&str], at_client: &[&str]) -> Result<(Pair, ClientConfig), Error> {
     let configs = (server(default_transport())?, client(default_transport())?);
     let pair = Pair::new((configs.0, at_server), (configs.1.clone(), at_client))?;
@@ -49,7 +49,7 @@ fn remotes(connection: &Connection) -> Vec<String> {
     remotes
 }
 
-/// A link of IPv6 alone, beside one of IPv4 alone.
+/// A link of IPv6 alone, beside a link of IPv4 alone.
 #[tokio::test(start_paused = true)]
 async fn each_link_reaches_the_address_of_its_version() -> TestResult {
     for locals in [
@@ -121,7 +121,7 @@ async fn without_an_address_nothing_begins() -> TestResult {
     Ok(())
 }
 
-/// As some resolvers write it.
+/// Some resolvers write IPv4 addresses in IPv6 form.
 #[tokio::test(start_paused = true)]
 async fn an_ipv4_address_in_ipv6_form_is_one() -> TestResult {
     let (pair, config) = pair(&[V4], &["10.0.1.1:1"])?;

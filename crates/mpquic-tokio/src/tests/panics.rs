@@ -1,4 +1,4 @@
-//! What the application gave to the endpoint panics.
+//! Panics in code that the application gave to the endpoint.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{
     default_transport,
 };
 
-/// Makes connection IDs by counting, and panics when told to.
+/// Makes connection IDs by counting, and panics on command.
 #[derive(Debug, Clone)]
 struct Counter {
     next: Arc<AtomicU64>,
@@ -63,7 +63,7 @@ async fn a_panic_at_the_start_of_a_connection_is_its_own() -> TestResult {
     assert_eq!(incoming.accept().err(), Some(ConnectionError::Panicked));
     assert_eq!(listening.driver_stats().panicked_connections, 1);
     drop(connecting);
-    // What the client has sent meanwhile looks like another attempt.
+    // The client's packets from meanwhile look like another attempt.
     while let Ok(incoming) = timeout(Duration::from_secs(1), listening.accept()).await {
         incoming.ok_or("closed")?.ignore();
     }
@@ -107,7 +107,7 @@ async fn a_panic_of_the_endpoint_does_not_end_its_socket() -> TestResult {
     Ok(())
 }
 
-/// Even where a call does not expect one.
+/// The panic comes in a call that expects no panic.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_a_call_of_the_application_ends_this_connection_alone() -> TestResult {
     let pair = Pair::with_paths(1)?;
@@ -125,7 +125,7 @@ async fn a_panic_in_a_call_of_the_application_ends_this_connection_alone() -> Te
     let panicked = pair.client.endpoint.driver_stats().panicked_connections;
     assert_eq!(panicked, 1);
     transfer(&other, &at_other, 1 << 20).await?;
-    // The connection's task has ended, and nothing is left.
+    // The connection's task has ended, and no reference to the connection is left.
     let gone = Arc::downgrade(&state);
     drop((a, b, state));
     assert!(gone.upgrade().is_none());

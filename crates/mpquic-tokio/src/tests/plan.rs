@@ -20,7 +20,7 @@ async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
     sleep(3 * SECOND).await;
     let port = pair.client.bind("10.0.9.1:9")?;
     let elapsed = transfer(&a, &b, 10_000).await?;
-    // The server must see the client before it sends much.
+    // The server must see the client before the server sends much.
     assert!(elapsed <= 6 * DELAY, "{elapsed:?}");
     sleep(30 * SECOND).await;
     let paths = a.path_stats();

@@ -1,4 +1,4 @@
-//! What a scheduler is told of the queues behind sockets.
+//! The scheduler's knowledge of the queues behind sockets.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -61,7 +61,7 @@ fn listening(
     }))
 }
 
-/// Also of what a full socket has no room for, which waits in the connection.
+/// The lengths include data that waits in the connection for a full socket.
 #[tokio::test(start_paused = true)]
 async fn asking_scheduler_gets_queue_lengths() -> TestResult {
     for asks in [true, false] {

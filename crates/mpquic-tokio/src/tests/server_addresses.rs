@@ -16,8 +16,8 @@ const FIRST: &str = "10.0.0.1:443";
 const SECOND_UPLINK: &str = "10.0.0.2:443";
 const THIRD_UPLINK: &str = "10.0.0.3:8443";
 
-/// A server with these addresses. The client knows the first one, and asks for others; it uses all
-/// paths alike.
+/// A server with these addresses. The client knows the first address, asks for the other addresses, and uses all paths
+/// alike.
 fn pair(at_server: &[&str], at_client: &[&str]) -> Result<Pair, Error> {
     let config = client(default_transport())?.use_alternative_addresses(true);
     let mut transport = default_transport();
@@ -56,7 +56,7 @@ fn sent_from(connection: &Connection, address: &str) -> u64 {
 async fn a_client_uses_all_three_addresses_of_a_server() -> TestResult {
     let all = [FIRST, SECOND_UPLINK, THIRD_UPLINK];
     let pair = pair(&all, &["10.0.1.1:1"])?;
-    // Also for clients to come.
+    // The announcement also counts for later clients.
     pair.server
         .endpoint
         .announce_addresses(&addresses(&all[1..])?)?;
@@ -169,7 +169,7 @@ async fn only_working_path_survives_a_withdrawal() -> TestResult {
     Ok(())
 }
 
-/// A client with addresses of both families finds the server at its address of the other one.
+/// A client with addresses of both families finds the server at its address of the other family.
 #[tokio::test(start_paused = true)]
 async fn ipv6_joins_ipv4() -> TestResult {
     const IPV6: &str = "[2001:db8::1]:443";
@@ -210,7 +210,7 @@ async fn backup_addresses_stand_by() -> TestResult {
     Ok(())
 }
 
-/// Announced to one client only, and not to a client that does not ask.
+/// Announced to a single client, and not to a client that does not ask.
 #[tokio::test(start_paused = true)]
 async fn announcements_reach_only_the_meant_clients() -> TestResult {
     let pair = pair(&[FIRST, SECOND_UPLINK], &["10.0.1.1:1"])?;
@@ -241,7 +241,7 @@ async fn announcements_reach_only_the_meant_clients() -> TestResult {
     Ok(())
 }
 
-/// Nobody answers there: the connection goes on, and the client soon stops trying.
+/// Without an answer at the address, the connection goes on, and the client soon stops its tries.
 #[tokio::test(start_paused = true)]
 async fn an_address_where_nobody_answers_is_asked_a_few_times() -> TestResult {
     let pair = pair(&[FIRST], &["10.0.1.1:1"])?;

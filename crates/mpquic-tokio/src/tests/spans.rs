@@ -1,4 +1,4 @@
-//! What tracing shows of connections and paths: `docs/observability.md` lists it.
+//! The spans and events of connections and paths in tracing: `docs/observability.md` lists them.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,8 +80,8 @@ impl Notes {
 #[tokio::test(start_paused = true)]
 async fn connections_and_paths_have_spans() -> TestResult {
     let notes = Notes::default();
-    // With one subscriber, tracing asks the thread of another test whether it wants a span that it meets
-    // first, and then nobody gets it. With two, it asks the subscribers.
+    // With a single subscriber, tracing may ask the thread of another test whether the thread wants a new span, and
+    // then no thread gets the span. With two subscribers, tracing asks the subscribers.
     let _other = tracing::Dispatch::new(Notes::default());
     let _guard = tracing::subscriber::set_default(notes.clone());
     let pair = Pair::with_paths(2)?;

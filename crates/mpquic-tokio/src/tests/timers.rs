@@ -1,4 +1,4 @@
-//! What is due in a while happens then: a timer that is set to a far time moves to a nearer one.
+//! Timers end in time: a timer set to a far time moves to a nearer time.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_single_packet_is_acknowledged_in_time_after_a_long_silence() -> TestR
     stream.write_all(b"x").await?;
     stream.finish()?;
     stream.stopped().await?;
-    // There and back, and the longest an acknowledgement may wait.
+    // The way there and back, and the longest wait of an acknowledgement.
     let expected = 2 * DELAY + crate::default_transport().max_ack_delay;
     let elapsed = start.elapsed();
     assert!(
@@ -47,8 +47,8 @@ async fn a_probe_leaves_in_time_after_a_long_silence() -> TestResult {
     let [_, probe, ..] = sent[..] else {
         return Err(format!("{sent:?}").into());
     };
-    // RFC 9002 section 6.2.1: the round-trip time, up to half of it for its variation twice over,
-    // and the longest an acknowledgement may wait.
+    // RFC 9002 section 6.2.1: the round-trip time, four times a variation of at most half a round-trip time, and the
+    // longest wait of an acknowledgement.
     let timeout = 6 * DELAY + crate::default_transport().max_ack_delay;
     assert!((2 * DELAY..=timeout).contains(&probe), "{sent:?}");
     Ok(())
