@@ -22,8 +22,8 @@ use crate::start;
 /// that the server has answered counts as silent only after its probe timeout, if the probe timeout is longer.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 
-/// This long after the start at the earliest, a silent connection that the application already uses is given up for
-/// another attempt with success: the connection has sent probes twice by then.
+/// A silent connection that the application already uses gives way to another attempt with success, this long after the
+/// start at the earliest: the connection has sent probes twice by then.
 const UNHEARD: Duration = Duration::from_secs(3);
 
 /// A handshake in progress. Await the future for the [`Connection`]; drop the future to give up. Cancel-safe: a caller
@@ -263,7 +263,7 @@ impl Connecting {
                     let failed = self.attempts.remove(index).remote();
                     let may_go_on = match error {
                         ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut => true,
-                        // Nobody listens at this address, on any path.
+                        // No socket listens at this address, on any path.
                         ConnectionError::PortUnreachable => {
                             self.attempts.retain(|attempt| attempt.remote() != failed);
                             if let Some(others) = &mut self.others {

@@ -87,7 +87,7 @@ pub enum OpenPathError {
     Failed {
         /// The code of PATH_ABANDON.
         error_code: TransportErrorCode,
-        /// True if the peer abandoned it first.
+        /// True if the peer was the first to abandon the path.
         by_peer: bool,
     },
     /// The connection ended.
@@ -238,13 +238,13 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Opens a stream; true if it is opened as 0-RTT.
+    /// Opens a stream; true for a stream opened as 0-RTT.
     async fn open(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.available(dir);
         self.0.until(notify, |engine| try_open(engine, dir)).await
     }
 
-    /// Accepts a stream of the peer; true if it may be 0-RTT.
+    /// Accepts a stream of the peer; true for a stream that may be 0-RTT.
     async fn accept(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.opened(dir);
         let accept = |engine: &mut LockedConnection<'_>| try_accept(engine, dir);
@@ -376,7 +376,7 @@ impl Connection {
             .await
     }
 
-    /// Why the connection ended; `None` while it is open.
+    /// Why the connection ended; `None` for an open connection.
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.0.lock().error.clone()
     }
@@ -489,7 +489,7 @@ impl Connection {
             .await
     }
 
-    /// All known paths by ascending ID, including abandoned ones.
+    /// All known paths by ascending ID, abandoned paths included.
     pub fn paths(&self) -> Vec<Path> {
         let engine = self.0.lock();
         let paths = engine.core.paths();

@@ -1,4 +1,4 @@
-//! Properties of a [`Connection`], and the settings that can be changed while it is in use.
+//! Properties of a [`Connection`], and the settings that an application can change during its use.
 
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};

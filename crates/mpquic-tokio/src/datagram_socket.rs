@@ -142,9 +142,9 @@ pub struct SentBatch<'a> {
 pub struct ReceivedBatch {
     /// The address of the sender.
     pub source: SocketAddr,
-    /// The destination address, if the socket is bound to all addresses and knows it.
+    /// The destination address, if the socket is bound to all addresses and knows the destination.
     pub destination: Option<IpAddr>,
-    /// The ECN codepoint of the datagrams, if the socket knows it.
+    /// The ECN codepoint of the datagrams, if the socket knows the codepoint.
     pub ecn: Option<EcnCodepoint>,
     /// Bytes of the buffer that were filled.
     pub length: usize,

@@ -436,8 +436,8 @@ impl Endpoint {
         }
     }
 
-    /// Binds a further local address; client connections open paths from it. Port 0 lets the system
-    /// choose a free port. Returns the address with its port.
+    /// Binds a further local address; client connections open paths from the address. Port 0 lets the system choose a
+    /// free port. Returns the address with its port.
     ///
     /// Must be called within a tokio runtime, if the endpoint runs on tokio.
     ///

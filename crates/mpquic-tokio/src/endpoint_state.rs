@@ -255,7 +255,7 @@ impl<C> Registry<C> {
         waiting.into_iter().filter_map(refuse).collect()
     }
 
-    /// Code and reason of the application's close, if it closed the endpoint.
+    /// Code and reason of the application's close of the endpoint.
     pub(crate) fn closed(&self) -> Option<&(VarInt, Bytes)> {
         self.closed.as_ref()
     }

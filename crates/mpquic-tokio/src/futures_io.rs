@@ -1,5 +1,4 @@
-//! The traits of the crate `futures-io`, for code without a runtime. They behave like those of
-//! tokio.
+//! The traits of the crate `futures-io`, for code without a runtime. The traits behave like the traits of tokio.
 
 use std::io;
 use std::pin::Pin;

@@ -148,10 +148,10 @@ mod events {
         Ok(socket.into())
     }
 
-    /// `route(4)`: whatever changes.
+    /// `route(4)`: a message at any change.
     #[cfg(not(target_os = "linux"))]
     fn open() -> io::Result<Socket> {
-        /// `PF_ROUTE` on all of these systems.
+        /// `PF_ROUTE`, the same number on Apple's systems and FreeBSD.
         const ROUTE: i32 = 17;
         Socket::new(ROUTE.into(), socket2::Type::RAW, None)
     }

@@ -1,4 +1,4 @@
-//! [`KernelSocket`]: a UDP socket as the kernel and the runtime show it.
+//! [`KernelSocket`]: a UDP socket, in the kernel and in the runtime.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! [`Path`]: a path, as the application sees it.
+//! [`Path`]: the application's view of a path.
 
 use std::net::SocketAddr;
 
@@ -45,7 +45,7 @@ impl Path {
         Self { connection, id }
     }
 
-    /// The path in the core, if it is open.
+    /// The path in the core, if the path is open.
     fn open<'a>(&self, engine: &'a mut Engine) -> Result<PathMut<'a>, ClosedPath> {
         if engine.broken().is_some() {
             return Err(ClosedPath);
@@ -68,7 +68,8 @@ impl Path {
         Ok(self.open(&mut engine)?.status())
     }
 
-    /// Sets the status of the path: our scheduler follows the status, and the peer is asked to follow it too.
+    /// Sets the status of the path: our scheduler follows the status, and the peer gets a request to follow the status
+    /// too.
     ///
     /// # Errors
     ///

@@ -99,7 +99,7 @@ impl Queue {
     }
 }
 
-/// The subscriptions of a connection. Without subscriptions, events cost nothing.
+/// The subscriptions of a connection. Without subscriptions, events cost no work.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     queues: Vec<Weak<Queue>>,

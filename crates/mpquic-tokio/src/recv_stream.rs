@@ -52,7 +52,7 @@ enum End {
     Stopped,
 }
 
-/// Why nothing was read.
+/// Why a read got no bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReadError {

@@ -16,7 +16,7 @@ use tokio::io::AsyncWrite;
 
 use crate::connection_ref::ConnectionRef;
 
-/// The most bytes that a write copies while it holds the connection's lock.
+/// The most bytes that a write copies under a single lock of the connection.
 const MAX_COPY: usize = 256 << 10;
 
 /// The sending half of a stream.
@@ -49,7 +49,7 @@ pub struct SendStream {
     finished: bool,
 }
 
-/// Why nothing was written.
+/// Why a write took no bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WriteError {

@@ -34,7 +34,7 @@ pub(crate) struct Sockets {
 pub(crate) struct Leaving(Arc<Socket>);
 
 impl Leaving {
-    /// True if it is this socket.
+    /// True if `socket` is the removed socket.
     pub(crate) fn is(&self, socket: &Arc<Socket>) -> bool {
         Arc::ptr_eq(&self.0, socket)
     }
