@@ -176,7 +176,7 @@ impl<A: Application> Host<A> {
         self.shows_queues = show;
     }
 
-    /// Crashes the host: it neither receives nor sends until [`Self::restart`].
+    /// Crashes the host: the host neither receives nor sends until [`Self::restart`].
     pub fn crash(&mut self) {
         self.up = false;
     }

@@ -6,11 +6,10 @@ use mpquic_core::{Connection, PathState, Transmit};
 
 /// Most timeouts of one connection at one instant.
 const MAX_TIMEOUTS_AT_ONCE: u32 = 100;
-/// Statistics are checked once in this many steps, because a check takes time.
+/// The number of steps from a check of statistics to the next, because a check takes time.
 const CHECK_EVERY: u32 = 16;
 
-/// Watches one connection and panics when it breaks a rule, because a broken simulation must not go
-/// on.
+/// Watches a connection and panics when the connection breaks a rule, because a broken simulation must not go on.
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
     last_timeout: Option<Instant>,

@@ -129,7 +129,7 @@ impl Network {
         self.sources.push(Source::new(traffic, route, seed));
     }
 
-    /// Sends a packet; without a route, it is dropped.
+    /// Sends a packet. A packet without a route is lost.
     pub fn send(&mut self, now: Instant, packet: Packet) {
         let route = self.route(packet.source, packet.destination);
         self.send_on(now, route, packet);
@@ -157,7 +157,7 @@ impl Network {
         packet.route = route;
         packet.hop = 0;
         if self.forward(now, packet).is_some() {
-            // A route needs at least one link. Otherwise the packet would arrive during this call.
+            // A route needs at least one link: without a link, the packet would arrive during the call.
             self.unroutable += 1;
         }
     }

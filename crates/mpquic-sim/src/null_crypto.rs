@@ -1,5 +1,4 @@
-//! A replacement for TLS without cryptography. It has the messages and levels of a handshake, but
-//! no secrets.
+//! A replacement for TLS without cryptography, with the messages and levels of a handshake, but without secrets.
 //!
 //! Packets are not encrypted. The tag holds the inputs of nonce and key (level, direction,
 //! generation, path, packet number). So a packet that is opened with the wrong key or on the wrong

@@ -11,7 +11,7 @@ const TAG_LENGTH: usize = 16;
 /// connection: the largest initial window.
 const MOST_VOUCHED: u64 = 32 * 1500;
 
-/// Traffic between two addresses, as a server sees it.
+/// Traffic between two addresses, from a server's view.
 #[derive(Debug, Default)]
 struct Exchange {
     received: u64,

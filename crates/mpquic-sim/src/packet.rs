@@ -1,4 +1,4 @@
-//! [`Packet`]: a packet as links carry it.
+//! [`Packet`]: a packet on a link.
 
 use std::net::SocketAddr;
 
@@ -8,9 +8,9 @@ use mpquic_core::EcnCodepoint;
 /// One UDP datagram in its IP packet.
 #[derive(Debug, Clone)]
 pub struct Packet {
-    /// Address of the sender; NAT boxes rewrite it.
+    /// Address of the sender; NAT boxes rewrite the address.
     pub source: SocketAddr,
-    /// Address of the receiver; NAT boxes rewrite it.
+    /// Address of the receiver; NAT boxes rewrite the address.
     pub destination: SocketAddr,
     /// ECN codepoint; links may turn ECT into CE.
     pub ecn: Option<EcnCodepoint>,

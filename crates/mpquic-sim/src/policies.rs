@@ -127,13 +127,13 @@ impl Policies {
         })
     }
 
-    /// The names of all schedulers, the added ones last.
+    /// The names of all schedulers, added schedulers last.
     pub fn scheduler_names(&self) -> Vec<String> {
         let built_in = mpquic_sched::list().iter().map(|info| info.name);
         distinct(built_in.chain(names(&self.schedulers)))
     }
 
-    /// The names of all controllers, the added ones last.
+    /// The names of all controllers, added controllers last.
     pub fn controller_names(&self) -> Vec<String> {
         let built_in = mpquic_cc::list().iter().map(|info| info.name);
         distinct(built_in.chain(names(&self.controllers)))

@@ -46,7 +46,7 @@ pub struct PathLinks {
     pub client: IpAddr,
     /// The server's IP.
     pub server: IpAddr,
-    /// The NAT box in front of the client, and the outside IPs that it may use.
+    /// The NAT box in front of the client, and the outside IPs that the NAT box may use.
     pub nat: Option<(NatId, Vec<IpAddr>)>,
 }
 

@@ -180,7 +180,7 @@ impl Transfers {
         self.asked
     }
 
-    /// Reads a bidirectional stream that the peer will open, and sends `size` bytes on it.
+    /// Reads a bidirectional stream that the peer will open, and answers with `size` bytes on the stream.
     pub fn answer(&mut self, id: StreamId, size: u64) {
         self.answers.insert(id, size);
     }

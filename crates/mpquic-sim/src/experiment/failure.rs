@@ -10,7 +10,7 @@ struct Reason(String);
 /// that cannot go on and whose results must not count, for example after the exit of an external program behind the
 /// scheduler.
 ///
-/// Unwinds the stack, so it may only be called in runs of an [`Experiment`](super::Experiment).
+/// Unwinds the stack, so a call is allowed only in runs of an [`Experiment`](super::Experiment).
 pub fn fail_run(reason: impl Into<String>) -> ! {
     resume_unwind(Box::new(Reason(reason.into())))
 }

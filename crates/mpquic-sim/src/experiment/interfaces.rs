@@ -19,7 +19,7 @@ pub(super) struct Interfaces {
 #[derive(Debug)]
 struct Interface {
     local: Local,
-    /// When it has no address: from, and to.
+    /// The times, from and to, at which the interface has no address.
     absent: Vec<(Duration, Option<Duration>)>,
 }
 

@@ -5,9 +5,8 @@ use crate::random::SplitMix64;
 /// Number of resamples. The smallest chance above zero is one divided by the number of resamples. The smallest chance
 /// has to be far below 0.05 divided by the number of comparisons of a scenario.
 const RESAMPLES: usize = 4000;
-/// Fewer runs than this decide no claim. The range of five runs misses the median in one of 16
-/// cases, that of six runs in one of 32. So only from six runs on, the range contains the median
-/// with 95 % confidence.
+/// The least number of runs that decide a claim. The range of five runs misses the median in one of 16 cases, the range
+/// of six runs in one of 32. So only from six runs on, the range contains the median with 95 % confidence.
 pub(super) const MIN_RUNS: usize = 6;
 /// The quantile of the normal distribution for 95 % confidence, two-sided.
 const NORMAL: f64 = 1.96;

@@ -84,7 +84,7 @@ pub struct Trace {
     pub rtt_ms: Vec<Vec<f64>>,
     /// Packets that the sender had declared lost up to each sample, per path.
     pub lost: Vec<Vec<u64>>,
-    /// Whether the sender suspected the path because it did not answer, per path.
+    /// Whether the sender suspected the path for its silence, per path.
     pub silent: Vec<Vec<bool>>,
     /// Bytes in the queues of the links of each path, including shared links and packets of other connections. Empty in
     /// results of versions without a record of queues.
@@ -107,7 +107,7 @@ pub struct ScenarioResults {
     pub seed: u64,
     /// A description of the scenario in words.
     pub words: Words,
-    /// The command that repeats the experiment; empty if it was not run by a command.
+    /// The command that repeats the experiment; empty for an experiment without a command.
     pub command: String,
     /// The version of mpquic that ran the experiment.
     pub version: String,

@@ -121,7 +121,7 @@ impl Experiment {
             Ok(Err(reason)) => reason,
             Err(panic) => failure::reason(&*panic),
         };
-        // A failed run counts with the worst value, so that statistics include it.
+        // A failed run counts with the worst value, so that statistics include the run.
         let metric = self.metric();
         let worst = if is_lower_better(&metric) {
             self.scenario.limit.as_secs_f64()
@@ -202,7 +202,7 @@ impl Experiment {
         Ok((run, is_kept.then(|| tracer.finish(case))))
     }
 
-    /// How a run has ended, if it has ended.
+    /// How a run has ended; `None` for a running run.
     fn state(&self, stage: &mut Stage) -> Option<State> {
         if measure::is_done(stage) {
             return Some(State::Finished);

@@ -78,7 +78,7 @@ impl Comparison {
             }
         };
         let better = pairs.iter().filter(is_better).count();
-        // A single run shows nothing about others.
+        // A single run shows no spread.
         let half = match logarithms.count {
             1 => f64::INFINITY,
             _ => logarithms.confidence,

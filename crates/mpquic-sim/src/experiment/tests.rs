@@ -402,7 +402,7 @@ fn an_experiment_stops_when_its_claims_are_decided() {
         assert!(run.run % 3 == 0 && all.runs.contains(run));
     }
     let in_words = clear.replace("order = ", "text = \"in words\" # ");
-    // Four repetitions decide no claim, however clear the difference is.
+    // Four repetitions decide no claim, even with a clear difference.
     let too_few = clear.replace("runs = 27", "runs = 6");
     let counts = [in_words, too_few].map(|text| run_alone(&experiment(&text)));
     assert_eq!(counts, [81, 18]);
@@ -594,8 +594,8 @@ fn objects_wait_for_all_they_need_and_for_the_client() {
             metric(&results, 0, "page_s"),
         )
     };
-    // The object that needs 500 kB is requested after them: a round trip of 20 ms later, less the
-    // time that it took from them before.
+    // The object that needs the large object follows the large object: a round trip of 20 ms later, less the time for
+    // which both objects shared the link before.
     let (_, early) = page("after = \"small\"");
     let (_, late) = page("after = [\"small\", \"large\"]");
     assert!((0.016..0.06).contains(&(late - early)), "{early} {late}");
@@ -704,7 +704,7 @@ fn a_client_with_a_ticket_sends_a_round_trip_earlier() {
     );
     assert_all_finished(&results);
     let took = |run| metric(&results, run, "completion_s");
-    // 20 ms for the handshake and 10 ms for the file, or these alone. The first contender is `lrf`.
+    // 20 ms for the handshake and 10 ms for the file, or only the 10 ms. The first contender is `lrf`.
     for run in [1, 2] {
         assert!((0.030..0.038).contains(&took(run)), "{run}: {}", took(run));
     }

@@ -46,7 +46,7 @@ pub struct LinkConfig {
     pub ecn: Option<Backlog>,
     /// Larger IP packets are dropped.
     pub mtu: usize,
-    /// True if the link drops everything.
+    /// True if the link drops every packet.
     pub outage: bool,
     /// Later changes, by time since the link was made.
     pub schedule: Vec<(Duration, Change)>,
@@ -387,7 +387,7 @@ pub enum Change {
     Ecn(Option<Backlog>),
     /// The MTU, in bytes of IP packets.
     Mtu(usize),
-    /// Whether the link drops everything.
+    /// Whether the link drops every packet.
     Outage(bool),
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Counters of a link since it was made.
+/// Counters of a link from its start on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkCounters {
     /// Packets that arrived at the queue.

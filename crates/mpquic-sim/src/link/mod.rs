@@ -127,7 +127,7 @@ impl Link {
         }
     }
 
-    /// Bytes and packets including another packet of this size and the packet being sent.
+    /// Bytes and packets, including a further packet of `size` bytes and the packet on the wire.
     fn backlog_with(&self, size: usize) -> (u64, usize) {
         let head = self.head.as_ref();
         let head_bytes = head.map_or(0, |head| head.packet.wire_size() as u64);

@@ -1,4 +1,4 @@
-//! The methods of a pair, and the mistakes that it notices.
+//! The methods of a pair, and the mistakes that a pair notices.
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::{ConnectionError, Dir};
@@ -163,7 +163,7 @@ fn drops_and_corruption_on_links_are_counted() {
     for (path, count) in [(0, 3), (1, 4), (2, 1)] {
         for _ in 0..count {
             let FourTuple { local, remote } = pair.four_tuple(path);
-            // A datagram as short as this gets no answer.
+            // Such a short datagram gets no answer.
             let packet = Packet::new(local, remote, None, BytesMut::zeroed(10));
             let now = pair.now();
             pair.network.send(now, packet);
@@ -332,7 +332,7 @@ fn a_question_is_answered_by_either_side() {
     for from in SIDES {
         let hosted = pair.hosted(from).unwrap();
         let read: Vec<_> = hosted.application.incoming().values().collect();
-        // By stream: first those of the client, then those of the server.
+        // By stream: first the streams of the client, then the streams of the server.
         let expected = match from {
             Side::Client => [7000, 3000, 7001, 3000],
             Side::Server => [3000, 7000, 3000, 7001],

@@ -47,7 +47,7 @@ pub enum Handshake {
 pub struct Migration {
     /// When the address changes.
     pub at: Duration,
-    /// Index of the scenario's path to which it changes.
+    /// Index of the scenario's path that gives the new address.
     pub to: usize,
 }
 
@@ -269,15 +269,15 @@ pub struct Competitor {
     /// The name of its congestion controller; `None` for the single-path counterpart of the
     /// contender's controller.
     pub controller: Option<String>,
-    /// Indices of the scenario's paths that it uses.
+    /// Indices of the scenario's paths that the competitor uses.
     pub paths: Vec<usize>,
-    /// True if it sends from the client to the server.
+    /// True for a competitor that sends from the client to the server.
     pub upload: bool,
-    /// When it starts.
+    /// The start of the competitor.
     pub start: Duration,
-    /// When it stops; `None` for the end of the run.
+    /// The end of the competitor; `None` for the end of the run.
     pub stop: Option<Duration>,
-    /// Rate of its source, Mbit/s; `None` for as much as it can send.
+    /// Rate of the competitor's source, Mbit/s; `None` for a source without a limit.
     pub rate: Option<f64>,
 }
 
@@ -374,7 +374,7 @@ fn read_end(table: &Table<'_>, key: &'static str, start: Duration) -> Result<Opt
 pub struct CrossTraffic {
     /// Index of the path.
     pub path: usize,
-    /// True if the traffic goes from the client to the server, false if it goes to the client.
+    /// True for traffic from the client to the server, false for traffic to the client.
     pub up: bool,
     /// Rate in Mbit/s of IP packets.
     pub rate: Number,

@@ -16,7 +16,7 @@ pub struct Published {
     /// The only swept value that the result covers, as `workload.size_mb=100`; empty for a result about all swept
     /// values.
     pub at: String,
-    /// Why our result differs; empty if it does not differ.
+    /// Why our result differs; empty for a result that agrees.
     pub reason: String,
     /// The result in numbers that can be compared with ours.
     pub claim: Claim,
@@ -39,7 +39,7 @@ pub enum Claim {
     Ratio {
         /// The contender whose median is divided.
         contender: String,
-        /// The contender by whose median it is divided.
+        /// The contender whose median is the divisor.
         against: String,
         /// The ratio.
         ratio: f64,

@@ -13,7 +13,7 @@ use crate::policies::Policies;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct ScenarioError {
-    /// The file, as it was named.
+    /// The file, by the caller's name.
     pub file: String,
     /// The line, from 1.
     pub line: usize,

@@ -75,7 +75,7 @@ pub enum Kind {
         poisson: bool,
         /// The size of each message, bytes.
         size: Size,
-        /// A message that takes longer than this is late.
+        /// The longest duration of a message that is not late.
         deadline: Option<Duration>,
         /// How long new messages begin.
         duration: Duration,
@@ -109,7 +109,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// The number as the scenario gives it, and its unit in bytes.
+    /// The number in the scenario's file, and its unit in bytes.
     pub(super) fn parts(self) -> (Number, f64) {
         (self.number, self.unit)
     }

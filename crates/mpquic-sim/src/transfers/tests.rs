@@ -65,7 +65,7 @@ fn streams_over_the_limit_are_opened_later_in_order() {
     assert!(pair.send(Side::Client, 1000).is_some());
     assert_eq!(pair.send(Side::Client, 2000), None);
     assert_eq!(pair.send(Side::Client, 3000), None);
-    // Bidirectional streams do not wait for unidirectional ones.
+    // Bidirectional streams do not wait for unidirectional streams.
     assert!(pair.ask(Side::Client, 10, 10).is_some());
     assert!(!application(&pair, Side::Client).is_all_opened());
     assert!(!pair.is_delivered(Side::Client));
@@ -163,7 +163,7 @@ fn reset_at_half_delivers_the_first_half() {
                 true => application.reset_at_half(connection, id, code),
                 false => application.reset(connection, id, code),
             }
-            // Resetting an unknown stream changes nothing.
+            // A reset of an unknown stream has no effect.
             application.reset(connection, StreamId::new(Side::Client, Dir::Uni, 9), code);
         });
         pair.run_transfers(SECOND).unwrap();

@@ -40,7 +40,7 @@ impl Queued {
         now.saturating_duration_since(self.arrived)
     }
 
-    /// Marks the packet, if it is ECN-capable.
+    /// Marks an ECN-capable packet; true if the packet is ECN-capable.
     pub(super) fn mark(&mut self, counters: &mut LinkCounters) -> bool {
         let marked = self.packet.mark_ce();
         counters.ce_marked += u64::from(marked);

@@ -20,13 +20,11 @@ const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
 /// The largest queue without drops, bytes: two packets of mean size (section 4.1).
 const SHORT: u64 = 2 * 1024;
-/// Below this probability, packets are marked instead of dropped (section 5.1).
+/// The probability below which packets are marked instead of dropped (section 5.1).
 const MARKS_BELOW: f64 = 0.1;
-/// No packet is dropped while the sum of probabilities since the last drop is below this (section
-/// 5.4).
+/// The sum of probabilities after the last drop below which no packet is dropped (section 5.4).
 const NO_DROP_BELOW: f64 = 0.85;
-/// A packet is always dropped once the sum of probabilities since the last drop reaches this
-/// (section 5.4).
+/// The sum of probabilities after the last drop from which on a packet is always dropped (section 5.4).
 const DROP_ABOVE: f64 = 8.5;
 
 /// A line that drops (or marks) arriving packets with a probability that follows the line's delay. The delay is the
@@ -35,7 +33,7 @@ pub(super) struct Pie {
     line: Line,
     control: Control,
     next_update: Option<Instant>,
-    /// Wait of the last packet that left, seconds; 0 if no packet waited behind it.
+    /// Wait of the last packet that left, seconds; 0 for a packet without a successor in the queue.
     delay: f64,
     /// Sum of the probabilities since the last drop.
     since_drop: f64,
@@ -123,7 +121,7 @@ impl Queue for Pie {
     }
 }
 
-/// The probability of drops, and the values that it follows.
+/// The probability of drops, and its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Control {
     probability: f64,
