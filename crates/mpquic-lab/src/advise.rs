@@ -91,7 +91,7 @@ struct Advice {
     runs: usize,
     /// The scheduler and controller to use.
     policy: Tried,
-    /// The only path to use, if all paths together gain nothing over the path.
+    /// The only path to use, if all paths together gain no time over the path.
     one_path: Option<String>,
     /// True if the controller of the policy couples the windows of its paths.
     is_coupled: bool,

@@ -33,8 +33,7 @@ const BURST: f64 = 4.0;
 const PROBES: i64 = 4;
 /// The least size of the default queue of a scenario, as milliseconds at the path's rate.
 const DEFAULT_QUEUE: f64 = 50.0;
-/// The interquartile range of round trips without load that shows jitter: more than this time (ms), and more than this
-/// share of their median.
+/// The interquartile range above which round trips without load show jitter: in ms, and as a share of their median.
 const JITTER: (f64, f64) = (1.0, 0.05);
 /// The interquartile range of the sum of two jitters, each uniform between -1 and 1.
 const MIDDLE_HALF: f64 = 1.172;

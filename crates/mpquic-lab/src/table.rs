@@ -31,7 +31,7 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The results of one scenario, and the published claims about it.
+/// The results of a scenario, and the published claims about the scenario.
 pub(super) fn scenario(all: &Results, results: &ScenarioResults) -> String {
     let (name, unit_name) = unit(&results.metric);
     let better = if is_lower_better(&results.metric) {
@@ -66,7 +66,7 @@ pub(super) fn scenario(all: &Results, results: &ScenarioResults) -> String {
     text + "\n"
 }
 
-/// The rows of one combination of swept values: a header, and below it one row per contender.
+/// The rows of a combination of swept values: a header, and a row per contender.
 pub(super) fn contenders(results: &ScenarioResults, sweep: usize) -> Vec<Vec<String>> {
     let baseline = results.contender(&results.baseline);
     let label = results.sweeps.get(sweep).map(|labels| sweep_label(labels));

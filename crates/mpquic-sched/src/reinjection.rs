@@ -82,7 +82,7 @@ pub fn reinjections() -> &'static [ReinjectionInfo] {
 }
 
 impl ReinjectionPolicies {
-    /// Adds the policy with this name; `false` if there is no such policy.
+    /// Adds the policy with this name; `false` for an unknown name.
     pub(crate) fn add(&mut self, name: &str) -> bool {
         let policy = POLICIES.iter().find(|policy| policy.name == name);
         if let Some(policy) = policy {

@@ -62,7 +62,7 @@ pub(super) fn overview(results: &Results) -> String {
     html + "</table></div></details>\n"
 }
 
-/// The geometric mean of this ratio over all combinations of swept values.
+/// The geometric mean of the ratio to the baseline over all combinations of swept values.
 fn overview_cell(scenario: &ScenarioResults, name: &str) -> String {
     let baseline = scenario.contender(&scenario.baseline);
     let (Some(contender), Some(baseline)) = (scenario.contender(name), baseline) else {

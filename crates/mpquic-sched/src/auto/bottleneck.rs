@@ -1,4 +1,4 @@
-//! The rate of a path's bottleneck, as far as a queue in front of it shows the rate.
+//! The rate of a path's bottleneck, as far as a queue in front of the bottleneck shows the rate.
 
 use std::time::{Duration, Instant};
 

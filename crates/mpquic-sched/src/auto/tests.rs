@@ -563,7 +563,7 @@ fn slower_drain_rate_of_a_queue_counts_at_once() {
         assert_eq!(chosen(&decision), Some(first), "{acked}");
         scene.now += 10 * MS;
     }
-    // A time without acknowledgements changes nothing.
+    // Acknowledgements may pause without any effect.
     scene.now += 50 * MS;
     assert_eq!(chosen(&auto.select(&scene.view())), Some(1));
     // A path whose queue has gone is fast again.

@@ -90,7 +90,7 @@ proptest! {
         }
     }
 
-    /// With one path there is nothing to decide: every scheduler uses the path when it can send.
+    /// A single path leaves no choice: every scheduler uses the path when the path can send.
     #[test]
     fn one_path_leaves_no_choice(states in vec(any_path(), 1..20)) {
         let now = start();

@@ -29,14 +29,14 @@ pub(super) fn view<'a>(now: Instant, paths: &'a [PathView], random: u64) -> View
     view
 }
 
-/// A change of the world, and the state of the paths after it.
+/// A change of the world, and the state of the paths after the change.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) paths: Vec<PathView>,
     pub(super) random: u64,
     /// Time since the last step.
     pub(super) after: Duration,
-    /// A stream, and the bytes written to it.
+    /// A stream, and the bytes that an application writes to the stream.
     pub(super) write: Option<(u64, u64)>,
     pub(super) fates: Fates,
     pub(super) flow_credit: u64,
@@ -190,8 +190,7 @@ impl World {
         }
     }
 
-    /// Writes to a stream, and opens it the first time. The stream of known size grows like the
-    /// others.
+    /// Writes to a stream; the first write opens the stream. The stream of known size grows like the other streams.
     fn write(&mut self, index: u64, bytes: u64) -> Vec<SchedulerEvent> {
         let mut events = Vec::new();
         let id = stream_id(index);

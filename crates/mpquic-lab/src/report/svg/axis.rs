@@ -95,7 +95,7 @@ impl Axis {
     }
 }
 
-/// A grid line from the top to `bottom`, with its value below it.
+/// A grid line from the top to `bottom`, with its value below the line.
 pub(super) fn vertical_line(svg: &mut String, x: f64, bottom: f64, tick: f64) {
     let _ = writeln!(
         svg,

@@ -151,7 +151,7 @@ pub(super) fn mark_published(svg: &mut String, (x, y): (f64, f64), value: f64) {
 pub(super) fn error_bar(svg: &mut String, axis: &Axis, x: f64, value: f64, half: f64, class: &str) {
     let (low, high) = (axis.at(value - half), axis.at(value + half));
     let (low, high) = (low.min(HEIGHT - BOTTOM), high.max(TOP));
-    // If the interval is no higher than the strokes at its ends, nothing is drawn.
+    // Draws only intervals higher than the strokes at their ends.
     if low - high > 1.0 {
         let (left, right) = (x - 2.5, x + 2.5);
         let path = format!(
