@@ -7,7 +7,7 @@ use mpquic_sim::experiment::{Cell, Results, ScenarioResults, is_lower_better, sw
 use crate::claims;
 use crate::numbers::{short, unit};
 
-/// Formats a table. Each column is as wide as its content, and the first column is left-aligned.
+/// Formats a table with columns of the width of their content. The first column is left-aligned.
 pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -599,7 +599,7 @@ mod tests {
     use super::*;
     use crate::{ClientConfig, Endpoint, ServerConfig};
 
-    /// A handle that was polled takes its wakers along when an application drops the handle.
+    /// The drop of a polled handle removes the wakers of the tasks that polled the handle.
     #[tokio::test]
     async fn a_dropped_handle_leaves_no_waker_behind() -> Result<(), Box<dyn std::error::Error>> {
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;

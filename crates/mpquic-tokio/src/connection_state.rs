@@ -76,7 +76,7 @@ pub(crate) enum Arrival {
     Reset,
 }
 
-/// The data behind the lock: the core's connection, with its sockets to send, wakers, paths and timer.
+/// The data behind the lock: the core's connection, the state of sending, the wakers of tasks, the paths and the timer.
 pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,

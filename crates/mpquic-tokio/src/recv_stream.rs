@@ -37,7 +37,7 @@ pub struct RecvStream {
     id: StreamId,
     /// Opened as 0-RTT, before the server's answer to 0-RTT.
     as_zero_rtt: bool,
-    /// True if the stream's data may be 0-RTT of the peer.
+    /// True if the stream may carry 0-RTT data.
     is_0rtt: bool,
     end: Option<End>,
 }
