@@ -20,8 +20,8 @@ const UP_TO_SPEED: f64 = 0.9;
 /// The 10th and the 90th percentile of a steady path's rates differ by at most this share of their mean. A path that is
 /// not steady gets a trace of rates.
 const STEADY: f64 = 0.25;
-/// The excess over the shortest round trip above which a round trip shows a queue: in ms, and as a share of the shortest
-/// round trip.
+/// The excess over the shortest round trip above which a round trip shows a queue: in ms, and as a share of the
+/// shortest round trip.
 const NO_QUEUE: (f64, f64) = (1.0, 0.05);
 /// The least longest wait (ms) of a path with a queue: a shorter wait may be chance.
 const LEAST_QUEUE: f64 = 5.0;

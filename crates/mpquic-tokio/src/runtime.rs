@@ -15,11 +15,11 @@ use crate::socket_io::Io;
 /// An async runtime: it runs tasks, tells the time, and waits for timers and sockets.
 ///
 /// Endpoints run on [`TokioRuntime`] unless [`EndpointBuilder::runtime`](crate::EndpointBuilder::runtime) sets another
-/// runtime. On another runtime, no call needs tokio, and only
+/// runtime. On another runtime, no call needs tokio. Only
 /// [`EndpointBuilder::workers`](crate::EndpointBuilder::workers) and
-/// [`Endpoint::connect_to`](crate::Endpoint::connect_to) fail with an error. Three things are slower. The driver checks
-/// network interfaces once a second, because the system reports no changes. No ICMP message ends a connection attempt
-/// early. And the [`DatagramSocket`] of [`Self::socket`] decides how many datagrams pass with a call.
+/// [`Endpoint::connect_to`](crate::Endpoint::connect_to) fail, with an error. Three things are slower. The driver
+/// checks network interfaces once a second, because the system reports no changes. No ICMP message ends a connection
+/// attempt early. And the [`DatagramSocket`] of [`Self::socket`] decides how many datagrams pass with a call.
 ///
 /// # Examples
 ///

@@ -21,7 +21,7 @@ pub(crate) struct Sockets {
     leaving: RwLock<Vec<Weak<Leaving>>>,
     /// The places from which backup paths start.
     backups: OnceLock<Backups>,
-    /// ICMP messages about sent datagrams matter: the endpoint has clients.
+    /// ICMP messages about sent datagrams matter: the endpoint has connections as a client.
     watches_errors: AtomicBool,
     /// Size of the kernel buffers to request for each socket, in bytes.
     buffer_size: usize,

@@ -33,7 +33,7 @@ pub struct LinkPair {
     pub down: LinkSpec,
 }
 
-/// The direction of a link, with numbers that may differ between runs.
+/// A single direction of a link, with numbers that may differ between runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkSpec {
     fields: Fields,
