@@ -1,4 +1,4 @@
-//! The flows that are open, for whoever wants to see them.
+//! The table of open flows, for statistics.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -18,23 +18,23 @@ use crate::target::Target;
 pub struct FlowStats {
     /// Counts the flows of this client or server, from 0 on.
     pub number: u64,
-    /// What it carries.
+    /// TCP, UDP or IP.
     pub kind: FlowKind,
-    /// Where it goes; `None` for IP packets, which go anywhere.
+    /// The target; `None` for IP packets, which have many targets.
     pub target: Option<Target>,
-    /// Who opened it, where users are known.
+    /// The user of the flow, where users are known.
     pub user: Option<String>,
-    /// What it is for, as this side sees it.
+    /// The class of the flow, as this side sees the flow.
     pub class: Class,
-    /// Payload bytes from this side to the other end of the connection between the proxy and its client,
+    /// Payload bytes from this side to the other end of the connection between proxy and client.
     pub sent: u64,
-    /// and from there.
+    /// Payload bytes from the other end.
     pub received: u64,
-    /// How long it has been open.
+    /// Time since the flow began.
     pub age: Duration,
 }
 
-/// Bytes that were carried.
+/// Payload bytes of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
     pub(crate) to_stream: AtomicU64,
@@ -42,13 +42,13 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Those of both directions.
+    /// The bytes of both directions.
     pub(crate) fn total(&self) -> u64 {
         self.to_stream.load(Ordering::Relaxed) + self.from_stream.load(Ordering::Relaxed)
     }
 }
 
-/// What is known of a flow.
+/// The state of an open flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     id: u64,
@@ -56,11 +56,11 @@ pub(crate) struct Flow {
     target: Option<Target>,
     user: Option<String>,
     began: Instant,
-    /// When it carried something last, milliseconds after it began.
+    /// Time of the last payload, in milliseconds after `began`.
     last: AtomicU64,
     pub(crate) carried: Carried,
     guess: Mutex<Guess>,
-    /// The next of its payloads that are sent twice.
+    /// The next number for a payload that is sent twice.
     number: AtomicU64,
 }
 
@@ -69,29 +69,29 @@ impl Flow {
         self.guess.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it carries.
+    /// TCP, UDP or IP.
     pub(crate) fn kind(&self) -> FlowKind {
         self.kind
     }
 
-    /// What it is for.
+    /// The class, as told or guessed.
     pub(crate) fn class(&self) -> Class {
         self.guess().class()
     }
 
-    /// It sends so many bytes. Tells the class if that has changed.
+    /// Reports sent bytes. Returns a new class after a change.
     pub(crate) fn on_payload(&self, bytes: usize, now: Instant) -> Option<Class> {
         self.on_used(now);
         self.guess().on_payload(bytes, now)
     }
 
-    /// It carries something.
+    /// Reports a payload.
     pub(crate) fn on_used(&self, now: Instant) {
         let after = now.saturating_duration_since(self.began).as_millis() as u64;
         self.last.fetch_max(after, Ordering::Relaxed);
     }
 
-    /// What it was used for, where `answers` counts the bytes that came back.
+    /// The use of the flow, where `answers` counts the bytes of answers.
     pub(crate) fn used(&self, answers: &AtomicU64) -> Use {
         Use {
             is_answered: answers.load(Ordering::Relaxed) > 0,
@@ -124,7 +124,7 @@ pub(crate) struct FlowTable {
     flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
 }
 
-/// A flow that is in the table until this is dropped.
+/// A flow in the table. Dropping this removes the flow from the table.
 #[derive(Debug)]
 pub(crate) struct OpenFlow {
     table: Arc<FlowTable>,
@@ -150,7 +150,7 @@ impl FlowTable {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A flow begins. If it was said what it is for, that is not guessed.
+    /// Adds a flow. Without a class in `said`, the flow's traffic tells the class.
     pub(crate) fn begin(
         self: &Arc<Self>,
         kind: FlowKind,

@@ -17,9 +17,9 @@ use crate::flow_table::{Carried, Flow};
 use crate::streams::{Gathered, Incoming, Outgoing};
 use crate::turns::Turns;
 
-/// The most that is read from TCP at a time, and so what waits for the stream.
+/// Most bytes of one read from TCP, and so most bytes that wait for the stream.
 const PIECE: usize = 64 << 10;
-/// The most pieces of the stream that are written to TCP at a time. Each is of one packet.
+/// Most pieces of the stream in one write to TCP. Each piece comes from one packet.
 const PIECES: usize = 64;
 
 /// Why a relay ended early.
@@ -33,25 +33,25 @@ pub(crate) enum Broken {
     Idle,
 }
 
-/// What becomes of the bytes of a flow on their way. Both directions go on at the same time.
+/// Changes the bytes of a flow on their way. Both directions run at the same time.
 pub(crate) trait Passing: Sync {
-    /// Bytes came from TCP. Those that are left are sent on the stream.
+    /// Bytes from TCP. The stream gets the bytes that this call leaves in the buffer.
     ///
     /// # Errors
     ///
-    /// If the flow cannot go on.
+    /// If the flow must end.
     fn on_sent(&self, bytes: &mut BytesMut) -> Result<(), Broken>;
 
-    /// Pieces came from the stream; none of them is its end. Those that are left are written to TCP, which is
-    /// ended behind them if the answer is true.
+    /// Pieces from the stream, without the stream's end. TCP gets the pieces that this call leaves
+    /// in the list. After an answer of true, TCP ends behind these pieces.
     ///
     /// # Errors
     ///
-    /// If the flow cannot go on.
+    /// If the flow must end.
     fn on_received(&self, pieces: &mut Vec<Bytes>) -> Result<bool, Broken>;
 }
 
-/// Bytes pass as they are.
+/// Leaves all bytes as they are.
 pub(crate) struct Unchanged;
 
 impl Passing for Unchanged {
@@ -70,10 +70,10 @@ impl From<StreamError> for Broken {
     }
 }
 
-/// Carries bytes both ways until both sides have ended. The end of one direction is told to the other
-/// side and leaves the other direction open; a failure ends both, as a reset.
+/// Carries bytes both ways until both sides have ended. The end of one direction reaches the other
+/// side and leaves the other direction open. A failure resets both directions.
 ///
-/// What waits here is bounded, so a side that reads slowly makes the other one wait.
+/// The memory is bounded, so a side that reads slowly stops the writes of the other side.
 pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     tcp: TcpStream,
     (mut send, recv): (S, R),
@@ -83,7 +83,8 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
 ) -> Result<(), Broken> {
     let carried = &flow.carried;
     let _ = watch.set_priority(flow.class().priority());
-    // Whoever speaks first waits for an answer.
+    // The sender of a small message mostly waits for the answer, and Nagle's algorithm would delay
+    // the message.
     let _ = tcp.set_nodelay(true);
     let mut recv = Gathered::new(recv);
     let mut tcp = Unfinished {
@@ -109,8 +110,8 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     ended
 }
 
-/// A TCP connection that is reset if this is dropped before both sides have ended: what was heard of the
-/// other side could pass for all of it.
+/// A TCP connection. Dropping this before both directions have ended resets the connection: after an
+/// orderly end, the other side could take half a message for the whole.
 struct Unfinished {
     tcp: TcpStream,
     is_finished: bool,
@@ -137,7 +138,7 @@ async fn to_stream(
     loop {
         let count = tokio::select! {
             count = read(&mut tcp, &mut buffer) => count.map_err(|_| Broken::Tcp)?,
-            // Who reads no more wants the connection closed.
+            // A client that stops the stream wants the TCP connection closed.
             _ = watch.stopped() => return Err(Broken::Stream),
         };
         if count == 0 {
@@ -157,8 +158,8 @@ async fn to_stream(
     }
 }
 
-/// Reads what is there, 0 bytes at the end. While nothing is there no memory is kept for it: thousands of
-/// flows that wait would have 64 KiB each.
+/// Reads the available bytes, 0 at the end. A flow that waits holds no buffer: otherwise each of
+/// thousands of idle flows would hold 64 KiB.
 async fn read(tcp: &mut ReadHalf<'_>, buffer: &mut BytesMut) -> io::Result<usize> {
     std::future::poll_fn(|cx| {
         buffer.reserve(PIECE);
@@ -192,7 +193,7 @@ async fn from_stream<R: Incoming>(
     }
 }
 
-/// Writes pieces together, and empties the list.
+/// Writes all pieces with few system calls, and empties the list.
 async fn write_all(tcp: &mut WriteHalf<'_>, pieces: &mut Vec<Bytes>) -> io::Result<()> {
     let mut first = 0;
     while first < pieces.len() {
@@ -222,13 +223,13 @@ async fn write_all(tcp: &mut WriteHalf<'_>, pieces: &mut Vec<Bytes>) -> io::Resu
     Ok(())
 }
 
-/// Waits until nothing was carried for this time: for up to twice as long.
+/// Waits until the flow has carried no byte for this time. The wait takes up to twice as long.
 pub(crate) async fn until_idle(idle: Duration, carried: &Carried) {
     let mut seen = carried.total();
     let mut since = Instant::now();
     loop {
         tokio::time::sleep_until(since + idle).await;
-        // Something was carried, some time in between: it is looked at again as long after that was seen.
+        // The time of the last byte is unknown, so the next wait starts now.
         let now = carried.total();
         if now == seen {
             return;

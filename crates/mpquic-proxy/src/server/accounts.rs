@@ -13,19 +13,19 @@ use crate::shares::{Holding, Measure, Pool, Rules, Taker};
 
 /// Period in which new flows are counted.
 const SECOND: Duration = Duration::from_secs(1);
-/// The longest that a flow waits for its turn.
+/// Longest wait of a flow for its turn.
 const WAIT: Duration = Duration::from_secs(30);
-/// With more counters than this, old ones are forgotten.
+/// At this number of clients, counts of past periods are forgotten.
 const MANY: usize = 1024;
-/// Names of one client that are looked up at a time. Others wait.
+/// Lookups of one client at a time. Further lookups wait.
 const LOOKUPS: u64 = 16;
-/// Names of all clients that are looked up at a time.
+/// Lookups of all clients at a time.
 const ALL_LOOKUPS: u64 = 256;
-/// CONNECT-IP flows of one user open at a time: a client needs one. Each has two sockets for ICMP, and where the system
-/// allows only raw ones, these hear all that comes to this machine.
+/// Open CONNECT-IP flows of one user: a client needs one. Each flow has two ICMP sockets. Where the
+/// system allows raw sockets only, each raw socket hears all ICMP messages to this machine.
 const IP_FLOWS: u64 = 4;
 
-/// The clients that have flows, or had some a moment ago.
+/// The flows, lookups and new flows of all clients.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     flows: Pool,
@@ -34,15 +34,15 @@ pub(crate) struct Accounts {
     begun: Mutex<BTreeMap<Taker, Begun>>,
 }
 
-/// Flows that began of late.
+/// The count of new flows in the current period.
 #[derive(Debug)]
 struct Begun {
-    /// When the count began.
+    /// Start of the period.
     since: Instant,
     count: u32,
 }
 
-/// The use of a flow: data from its target.
+/// Measures the use of a flow by the data from its target.
 #[derive(Debug)]
 struct Answers(Arc<Flow>);
 
@@ -50,14 +50,15 @@ impl Measure for Answers {
     fn used(&self, _: Instant) -> Use {
         let used = self.0.used(&self.0.carried.to_stream);
         Use {
-            // A UDP flow may have a target that never answers. The targets of other flows have accepted them.
+            // Some UDP targets never answer. A TCP target has accepted the connection, which is an
+            // answer.
             is_answered: used.is_answered || self.0.kind() != FlowKind::Udp,
             ..used
         }
     }
 }
 
-/// A counted flow, until it is dropped or gives way.
+/// A flow that counts as open until this is dropped or the flow gives way.
 #[derive(Debug)]
 pub(crate) struct Counted {
     accounts: Arc<Accounts>,
@@ -101,7 +102,7 @@ impl Accounts {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new flow of a client; `None` if the client has too many flows, and none of them gives way.
+    /// Counts a new flow of a client. `None` for a client at its limit, if no flow gives way.
     pub(crate) fn begin(
         self: &Arc<Self>,
         taker: &Taker,
@@ -137,9 +138,9 @@ impl Counted {
         async move { lookups.take_of(&taker, 1, LOOKUPS).await }
     }
 
-    /// Waits until it may begin: not more than so many do in a second. Flows come all at once when a
-    /// connection has stood still for a moment, and are no fewer if they are refused. Those that wait are open.
-    /// False if its turn did not come in time.
+    /// Waits until the flow may begin, and returns false after too long a wait. At most
+    /// `per_second` flows begin in a second. After a short outage of a connection, many flows
+    /// arrive at once, and refused flows would come again. Waiting flows count as open.
     pub(crate) async fn turn(&self, per_second: u32) -> bool {
         let waiting = async {
             while let Some(until) = self.is_early(per_second) {
@@ -149,7 +150,7 @@ impl Counted {
         timeout(WAIT, waiting).await.is_ok()
     }
 
-    /// Begins it, or tells when to try again.
+    /// Counts the flow as begun, or returns the time of the next try.
     fn is_early(&self, per_second: u32) -> Option<Instant> {
         let now = Instant::now();
         let mut begun = self.accounts.lock();
@@ -242,7 +243,7 @@ mod tests {
         assert!(has_ended(&first) && !has_ended(&answered));
         answer(&second);
         assert!(begin_udp().is_none(), "all are in use");
-        // It was not counted any more.
+        // The first flow has given way, so its end makes no room.
         drop(first);
         assert!(begin_udp().is_none());
         drop(second);

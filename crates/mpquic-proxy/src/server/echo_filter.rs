@@ -1,12 +1,13 @@
-//! A filter for a raw ICMP socket: only answers to its own requests pass. Without it, the system
-//! would give each such socket all ICMP of the machine.
+//! A filter for a raw ICMP socket: only answers to its own requests pass. Without the filter, each
+//! such socket would get all ICMP messages to this machine.
 
 use socket2::SockFilter;
 
 use crate::ip::echo::types;
 
-/// Operations of the filters that Linux runs for sockets (`linux/bpf_common.h`): load a byte or a word of 16 bits
-/// at a place, the same behind the index; the length of an IPv4 header as index; compare; end.
+/// Instructions of Linux's socket filters (`linux/bpf_common.h`): load a byte or a 16-bit word at
+/// an offset, the same at an offset from the index, set the index to the length of an IPv4 header,
+/// compare, return.
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_WORD: u16 = 0x28;
 const LOAD_BYTE_BEHIND: u16 = 0x50;
@@ -15,13 +16,13 @@ const INDEX_HEADER: u16 = 0xb1;
 const IS_EQUAL: u16 = 0x15;
 const END: u16 = 0x06;
 
-/// Where the identifier of an echo message stands.
+/// Offset of the identifier in an echo message.
 const IDENTIFIER: u32 = 4;
 
 /// An operation, the number of steps to skip if its comparison holds or fails, and its operand.
 type Step = (u16, u8, u8, u32);
 
-/// Passes answers with this identifier, and nothing else.
+/// A filter that passes answers with this identifier only.
 pub(super) fn answers(is_v4: bool, identifier: u16) -> Vec<SockFilter> {
     let steps = steps(is_v4, identifier);
     let filter = |(code, equal, other, value)| SockFilter::new(code, equal, other, value);
@@ -31,7 +32,7 @@ pub(super) fn answers(is_v4: bool, identifier: u16) -> Vec<SockFilter> {
 fn steps(is_v4: bool, identifier: u16) -> Vec<Step> {
     let [_, reply] = types(is_v4);
     let (load_byte, load_word) = match is_v4 {
-        // The header of IP is in front.
+        // A raw socket of IPv4 gets the IP header, too.
         true => (LOAD_BYTE_BEHIND, LOAD_WORD_BEHIND),
         false => (LOAD_BYTE, LOAD_WORD),
     };
@@ -55,7 +56,8 @@ mod tests {
     use crate::ip::echo::{Echo, Kind};
     use crate::ip::header::layout;
 
-    /// Runs the filter like the system: the number of bytes that pass. Short packets do not pass.
+    /// Runs the filter like the system: returns the number of passed bytes, `None` for a short
+    /// packet.
     fn run(steps: &[Step], packet: &[u8]) -> Option<u32> {
         let (mut loaded, mut index, mut next) = (0, 0, 0);
         loop {
@@ -93,7 +95,7 @@ mod tests {
                 };
                 let mut packet = Vec::new();
                 echo.put(&mut packet, (end, end));
-                // Only of IPv4 there is a header in front.
+                // Only IPv4 sockets get the IP header.
                 let start = if is_v4 {
                     0
                 } else {

@@ -1,8 +1,9 @@
-//! The server of CONNECT-IP (RFC 9484): packets of one client that leave from this machine.
+//! The server of CONNECT-IP (RFC 9484): sends packets of a client from this machine.
 //!
-//! ICMP echo messages leave through the system's ICMP sockets, which needs no device, routes or
-//! address translation, and mostly no privilege. Every client gets the same address, because nobody
-//! else sees it; the sequence number of a sent message identifies the client of the answer.
+//! ICMP echo messages leave through the system's ICMP sockets. These sockets need no device, routes
+//! or address translation, and mostly no privilege. Every client gets the same address, because
+//! only the client and the proxy see this address. The sequence number of a sent message identifies
+//! the client of the answer.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -34,17 +35,17 @@ use crate::streams::{Incoming, Outgoing, end};
 /// second has a random number, as RFC 4193 requires.
 const ADDRESS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1));
 const ADDRESS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd6d, 0x7071, 0x7569, 0x63a5, 0, 0, 0, 1));
-/// Questions that wait for an answer. One more takes the place of the oldest.
+/// Most echo requests that wait for an answer. A further request replaces the oldest.
 const WAITING: usize = 1024;
-/// Capsules that may wait to be sent.
+/// Most capsules that wait to be sent.
 const CAPSULES: usize = 16;
-/// Longest ICMP message that is sent. Capsules may have longer ones, but links do not.
+/// Longest ICMP message to send. A capsule may carry a longer message, but a link does not.
 const LONGEST: usize = 2 << 10;
-/// Room for an answer of equal length, an IPv4 header with options, and a byte that shows longer
-/// ones.
+/// Room for an answer of equal length, an IPv4 header with options, and one byte more, which
+/// reveals a longer answer.
 const BUFFER: usize = LONGEST + 60 + 1;
 
-/// A question on its way.
+/// A sent echo request without an answer yet.
 #[derive(Debug, Clone, Copy)]
 struct Question {
     number: u16,
@@ -53,18 +54,18 @@ struct Question {
     sequence: u16,
 }
 
-/// The questions that wait for answers.
+/// The echo requests that wait for answers.
 #[derive(Debug, Default)]
 struct Questions {
     next: u16,
     /// Each question at its number modulo the length.
     waiting: Vec<Option<Question>>,
-    /// That the socket has.
+    /// The current hop limit of the socket.
     hop_limit: u8,
 }
 
 impl Questions {
-    /// Remembers a question, and gives it a number.
+    /// Stores an echo request, and returns its number.
     fn begin(&mut self, target: IpAddr, echo: &Echo<'_>) -> u16 {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -78,7 +79,7 @@ impl Questions {
         number
     }
 
-    /// Removes the question that this answer belongs to.
+    /// Removes the echo request of an answer.
     fn take(&mut self, number: u16, from: IpAddr) -> Option<Question> {
         let place = self.waiting.get_mut(usize::from(number) % WAITING)?;
         place.take_if(|question| question.number == number && question.target == from)
@@ -88,14 +89,15 @@ impl Questions {
 /// A socket for ICMP of one IP version.
 struct Way {
     socket: UdpSocket,
-    /// The identifier of our messages, on a socket that hears all; on others the system filters.
+    /// On a raw socket, the identifier of our messages. On other sockets the system filters
+    /// answers.
     identifier: Option<u16>,
     questions: Mutex<Questions>,
 }
 
 impl Way {
-    /// A socket of the kind that needs no privilege where the system's administrator allows it; else
-    /// one that takes CAP_NET_RAW.
+    /// Opens an unprivileged ICMP socket if the administrator allows one, otherwise a raw socket,
+    /// which needs CAP_NET_RAW.
     fn open(is_v4: bool, identifier: u16) -> io::Result<Self> {
         let (domain, protocol) = match is_v4 {
             true => (Domain::IPV4, Protocol::ICMPV4),
@@ -118,7 +120,7 @@ impl Way {
         })
     }
 
-    /// Sends a question on. A question without room is lost.
+    /// Sends an echo request. A request without room in the socket is lost.
     fn send(&self, target: IpAddr, echo: &Echo<'_>, hop_limit: u8) -> bool {
         let mut questions = (self.questions.lock()).unwrap_or_else(PoisonError::into_inner);
         if questions.hop_limit != hop_limit {
@@ -141,7 +143,7 @@ impl Way {
         .is_ok()
     }
 
-    /// Waits for an answer, and writes it as the packet that its client waits for.
+    /// Waits for an answer, and writes the answer as a packet for the client.
     async fn answer(&self, buffer: &mut [u8], packet: &mut Vec<u8>, client: IpAddr) {
         loop {
             let Ok((length, from)) = self.socket.recv_from(buffer).await else {
@@ -150,7 +152,7 @@ impl Way {
             };
             let (is_v4, from) = (client.is_ipv4(), from.ip());
             let echo = reply(&buffer[..length], is_v4, self.identifier);
-            // A message that fills the buffer may have been longer.
+            // A message that fills the buffer may be a part of a longer message.
             let Some(echo) = echo.filter(|_| length < buffer.len()) else {
                 continue;
             };
@@ -172,11 +174,11 @@ impl Way {
     }
 }
 
-/// The answer in a received message; `None` for other messages. On a raw socket, only messages with
-/// this identifier are ours.
+/// The answer in a received message; `None` for other messages. A raw socket also hears answers
+/// with identifiers of other programs.
 fn reply(heard: &[u8], is_v4: bool, own: Option<u16>) -> Option<Echo<'_>> {
     let echo = match is_v4 && own.is_some() {
-        // A raw socket of IPv4 has the header in front, and is given what is damaged, too.
+        // A raw socket of IPv4 delivers the IP header, too, and also damaged messages.
         true => Echo::of_packet(heard, &layout(heard)?),
         false => Echo::of_message(heard, is_v4),
     };
@@ -184,7 +186,7 @@ fn reply(heard: &[u8], is_v4: bool, own: Option<u16>) -> Option<Echo<'_>> {
     echo.filter(|echo| echo.kind == Kind::Reply && is_ours(echo.identifier))
 }
 
-/// The ways out of one request.
+/// The ICMP sockets of one request.
 pub(super) struct Outside {
     v4: Option<Way>,
     v6: Option<Way>,
@@ -209,11 +211,11 @@ impl Deliver for Outside {
 }
 
 impl Outside {
-    /// Opens the sockets. The identifier is for sockets that hear the answers of others, too.
+    /// Opens the sockets. Raw sockets need the identifier to find their own answers.
     ///
     /// # Errors
     ///
-    /// If the system allows no such socket.
+    /// If the system allows no ICMP socket.
     pub(super) fn open(
         scope: IpScope,
         rules: Rules,
@@ -243,8 +245,8 @@ impl Outside {
         ]
     }
 
-    /// Sends a packet on if allowed. `None` for a forbidden packet, false for one that could not be
-    /// sent, or is too long for its answer.
+    /// Sends a packet if the rules permit. `None` for a forbidden packet, and false for a packet
+    /// that failed to leave or is too long for its answer.
     fn leave(&self, packet: &[u8]) -> Option<bool> {
         let ip = layout(packet)?;
         let way = |(address, way)| (address == ip.source).then_some(way);
@@ -255,7 +257,7 @@ impl Outside {
             && self.scope.allows(target)
             && self.rules.allow(&SocketAddr::new(target, 0));
         let echo = Echo::of_packet(packet, &ip).filter(|echo| echo.kind == Kind::Request)?;
-        // RFC 9484 section 4.9: forwarded like by any router.
+        // RFC 9484 section 4.9: the proxy forwards packets like a router, one hop less.
         let hops = hop_limit(packet).filter(|hops| *hops > 1)?;
         let is_short = ip.end - ip.start <= LONGEST;
         may_leave.then(|| is_short && way.send(target, &echo, hops - 1))
@@ -271,7 +273,7 @@ impl Outside {
         [Told::Assigned(assigned.collect()), Told::Routes(routes)]
     }
 
-    /// The answer to a request for addresses: the existing ones, and none for others.
+    /// Answers a request for addresses with the existing addresses, and declines further addresses.
     fn assigned(&self, requested: &[Address]) -> Told {
         let mut left: Vec<_> = (self.ways().into_iter())
             .filter_map(|(address, way)| way.map(|_| address))
@@ -282,18 +284,18 @@ impl Outside {
             let fitting = left.iter().position(|address| address.is_ipv4() == is_v4);
             let address = match fitting {
                 Some(place) => left.remove(place),
-                // RFC 9484 section 4.7.2: this declines a request.
+                // RFC 9484 section 4.7.2: an unspecified address declines a request.
                 None if is_v4 => Ipv4Addr::UNSPECIFIED.into(),
                 None => Ipv6Addr::UNSPECIFIED.into(),
             };
             assigned.push(own(asked.request, address));
         }
-        // Earlier addresses are repeated; otherwise they would be withdrawn.
+        // The message repeats earlier addresses, because a missing address counts as withdrawn.
         assigned.extend(left.into_iter().map(|address| own(0, address)));
         Told::Assigned(assigned)
     }
 
-    /// Carries packets both ways until the client ends the request, or nothing came for too long.
+    /// Carries packets both ways until the client ends the request, or until the idle timeout.
     pub(super) async fn run(
         &self,
         sender: &DatagramSender,
@@ -303,7 +305,7 @@ impl Outside {
     ) {
         let (told, mut to_tell) = mpsc::channel::<Bytes>(CAPSULES);
         for first in self.told() {
-            // There is room.
+            // The new channel has room for both capsules.
             let _ = told.try_send(first.to_capsule());
         }
         let telling = async {
@@ -337,8 +339,8 @@ impl Outside {
         loop {
             way.answer(&mut buffer, &mut packet, client).await;
             let sent = match sender.send(&packet) {
-                // Of no size that a packet of the paths has, or the client takes no datagrams: the stream
-                // carries any.
+                // The packet is too large for a datagram, or the client accepts no datagrams. The
+                // stream carries packets of any size.
                 Err(SendDatagramError::TooLarge | SendDatagramError::UnsupportedByPeer) => {
                     told.try_send(udp_capsule(&packet[1..])).is_ok()
                 }
@@ -389,7 +391,8 @@ impl Outside {
                         let sent = told.send(answer).await;
                         sent.map_err(|_| Code::H3_CONNECT_ERROR)?;
                     }
-                    // Nothing is ever sent to where only the client could lead it.
+                    // The proxy sends nothing to networks behind a client, so a client's routes
+                    // have no effect.
                     Ok(_) => {}
                     Err(error) => {
                         tracing::debug!(%error, "a capsule of CONNECT-IP");
@@ -447,14 +450,14 @@ mod tests {
             sequence: 1,
             data: b"",
         };
-        // Of different programs, with the same number.
+        // Two requests of different programs with equal sequence numbers.
         let first = questions.begin(target(1), &echo(7));
         let second = questions.begin(target(1), &echo(8));
         assert_eq!(questions.take(second, target(1)).unwrap().identifier, 8);
         assert!(questions.take(second, target(1)).is_none(), "once");
         assert!(questions.take(first, target(2)).is_none(), "from elsewhere");
         assert_eq!(questions.take(first, target(1)).unwrap().identifier, 7);
-        // The oldest are forgotten, also when numbers begin again.
+        // The oldest requests are forgotten, also after the wrap of the numbers.
         let begun: Vec<_> = (0..70_000)
             .map(|number| (questions.begin(target(number), &echo(9)), target(number)))
             .collect();

@@ -47,58 +47,62 @@ use crate::turns::Turns;
 
 /// Longest request fields, bytes.
 pub const MAX_FIELDS: u32 = 16 << 10;
-/// Streams that a client needs before it is known who it is, and later besides those of its flows: give as many to
-/// [`adapt`](crate::adapt) where clients show credentials. The proxy allows more once it has seen right ones.
+/// Streams of a client before the proxy knows its user, and streams besides its flows afterwards.
+/// Where clients show credentials, pass this number to [`adapt`](crate::adapt). The proxy allows
+/// more streams after the first right credential.
 pub const STREAMS_OF_STRANGERS: u32 = 16;
 /// Bytes for open requests of all clients.
 const REQUEST_MEMORY: u64 = 512 << 20;
-/// Bytes that one client may always have.
+/// Bytes for requests that one client may always hold.
 const REQUEST_FLOOR: u64 = 1 << 20;
 /// Bytes of a request: its header fields, its task and its stream.
 const REQUEST: u64 = 8 << 10;
-/// The longest that a request's fields, or a refusal, may take.
+/// Longest time to receive a request's fields, or to send a refusal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who may use a proxy.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Access {
-    /// Those who show one of these.
+    /// Users with one of these credentials.
     Users(Credentials),
-    /// Those whose certificate TLS has checked, as the server's TLS configuration says: each certificate is a
-    /// user, who is called `certificate-` and the first 8 digits of its SHA-256.
+    /// Clients with a certificate that TLS accepts, by the server's TLS configuration. Each
+    /// certificate is a user, named `certificate-` and the first 8 digits of the certificate's
+    /// SHA-256.
     Certificates,
-    /// Anybody who reaches it: others can then hide behind its address.
+    /// Anybody who reaches the proxy. Strangers can then hide behind the proxy's address.
     Anybody,
 }
 
 /// How a proxy serves.
 #[non_exhaustive]
 pub struct ServerOptions {
-    /// Who may use it.
+    /// The permitted users.
     pub access: Access,
-    /// Where flows may go.
+    /// The permitted targets of flows.
     pub rules: TargetRules,
-    /// Flows of one user open at a time (where anybody may use the proxy: of one address). Of CONNECT-IP, four. One
-    /// more takes the place of the UDP flow that has waited longest for an answer, and is refused if there is none.
+    /// Open flows of one user (of one network, where anybody may use the proxy), four of them for
+    /// CONNECT-IP. At the limit, a new flow replaces a UDP flow without an answer, the longest idle
+    /// first. Without such a flow, the proxy refuses the new flow.
     pub max_flows: usize,
     /// Open flows of all users. Each flow has a socket, and so a file descriptor. A user leaves at
-    /// least its own number of flows for others. The user with most flows gives way to users with less.
+    /// least its own number of flows for others. The user with most flows gives way to users with
+    /// fewer.
     pub all_flows: usize,
-    /// Flows of one user that may begin in a second. More wait for their turn, 30 seconds at most.
+    /// New flows of one user in a second. Further flows wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,
-    /// The longest that a name's lookup and a connection to a target may take together.
+    /// Longest time for the lookup of a name and the connection to the target together.
     pub connect_timeout: Duration,
-    /// A TCP connection that carries nothing for this long, or up to twice as long, is closed.
+    /// A TCP connection closes after this time without a byte, or up to twice this time.
     pub tcp_idle: Duration,
     /// The same for UDP. RFC 4787 section 4.3 asks for two minutes.
     pub udp_idle: Duration,
-    /// What flows to certain targets are for: the first that names one counts. Of the rest the client may
-    /// tell (RFC 9218), or it is guessed.
+    /// The classes of flows to certain targets: the first rule for a target counts. For other
+    /// targets the client tells the class (RFC 9218), or the proxy guesses the class.
     pub classes: Vec<ClassRule>,
     /// Looks up names.
     pub resolver: Arc<dyn Resolve>,
-    /// Is told of every request.
+    /// Learns of every finished request.
     pub observer: Option<Arc<dyn Observe>>,
 }
 
@@ -125,13 +129,13 @@ impl ServerOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Over<'a> {
-    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, or what else it was.
+    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, or another method.
     pub method: &'a str,
-    /// Where the flow went; the path of a CONNECT-IP request, or what else was asked for.
+    /// The target of the flow; the path of a CONNECT-IP request; the URI of an invalid request.
     pub target: &'a str,
     /// The client's address, without port.
     pub client: IpAddr,
-    /// The name of the user, if one was recognised.
+    /// The name of the user, if the proxy recognised a user.
     pub user: Option<&'a str>,
     /// The status of the answer.
     pub status: StatusCode,
@@ -139,17 +143,17 @@ pub struct Over<'a> {
     pub sent: u64,
     /// Payload bytes from the client.
     pub received: u64,
-    /// How long it took, in the case of a flow all of its life.
+    /// Time from the request to its end: for a flow, the life of the flow.
     pub duration: Duration,
 }
 
-/// Is told what a proxy did.
+/// Learns of the finished requests of a proxy.
 pub trait Observe: Send + Sync {
     /// A request is over: it was refused, or its flow has ended.
     fn on_over(&self, over: &Over<'_>);
 }
 
-/// What a proxy did, and has open.
+/// Counters of a proxy, and its open flows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStats {
@@ -163,8 +167,9 @@ pub struct ServerStats {
     pub to_targets: u64,
     /// Payload bytes from targets, of flows that are over.
     pub from_targets: u64,
-    /// UDP payloads and IP packets from targets that were too large for the paths, or had no room; and IP packets
-    /// to targets that could not be sent, or were too long for their answers.
+    /// Lost payloads: UDP payloads and IP packets from targets that were too large for the paths or
+    /// found no room, and IP packets to targets that failed to leave or were too long for their
+    /// answers.
     pub dropped_payloads: u64,
     /// UDP flows that ended to make room for new ones of their users.
     pub displaced_udp: u64,
@@ -185,10 +190,11 @@ struct Shared {
     open_tcp: AtomicU64,
     open_udp: AtomicU64,
     open_ip: AtomicU64,
-    /// Sockets for ICMP are told from each other by this.
+    /// The identifier of the next ICMP socket, which tells its answers from answers for other
+    /// sockets.
     #[cfg(target_os = "linux")]
     next_identifier: AtomicU16,
-    /// It was told that there are none.
+    /// The log has said once that the system allows no ICMP sockets.
     #[cfg(target_os = "linux")]
     no_icmp: std::sync::Once,
     to_targets: AtomicU64,
@@ -231,38 +237,39 @@ impl Server {
         }))
     }
 
-    /// The flows that are open, or being opened.
+    /// The open flows, and flows on their way to a target.
     pub fn flows(&self) -> Vec<FlowStats> {
         self.0.flows.stats()
     }
 
-    /// Serves requests to come with other options. Flows that are open go on as they began.
+    /// Replaces the options for later requests. Open flows keep their options.
     pub fn set_options(&self, options: ServerOptions) {
         self.0.accounts.set_flows(options.all_flows);
         let mut current = (self.0.options.write()).unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(options);
     }
 
-    /// What HTTP/3 has to announce to clients: extended CONNECT (RFC 9220) and datagrams (RFC 9297). The
-    /// connection must take DATAGRAM frames, too, as it does by default.
+    /// The settings of HTTP/3 for a proxy: extended CONNECT (RFC 9220) and datagrams (RFC 9297).
+    /// The connection must accept DATAGRAM frames, too, as by default.
     pub fn http() -> h3_server::Builder {
         let mut builder = h3_server::builder();
         builder
             .max_field_section_size(MAX_FIELDS.into())
             .enable_extended_connect(true)
             .enable_datagram(true)
-            // Behind CONNECT stand DATA frames and nothing else (RFC 9114 section 4.4).
+            // After CONNECT, only DATA frames may follow (RFC 9114 section 4.4).
             .send_grease(false);
         builder
     }
 
-    /// Serves a connection: it is given here and to `h3`, and `h3` gives the requests. Call it once for
-    /// each connection, within a tokio runtime.
+    /// Serves a connection. The caller passes the connection here and to `h3`, and passes each
+    /// request of `h3` to [`ServerConnection::answer`]. Call this once for each connection, within
+    /// a tokio runtime.
     pub fn connection(&self, connection: &Connection) -> ServerConnection {
         seek_large_packets(connection);
         let demux = Arc::new(Demux::default());
         let (reading, datagrams) = (demux.clone(), connection.clone());
-        // Ends with the connection.
+        // The task ends with the connection.
         tokio::spawn(async move { reading.run(&datagrams).await });
         let client = connection.remote_address();
         let requests = ServerConnection {
@@ -276,7 +283,7 @@ impl Server {
         let options = self.0.options();
         match options.access {
             Access::Users(_) => {}
-            // Who came as far as this may use it.
+            // TLS has accepted the client's certificate, or the proxy is open to anybody.
             Access::Certificates | Access::Anybody => {
                 requests
                     .known
@@ -287,7 +294,7 @@ impl Server {
         requests
     }
 
-    /// What it did, and has open.
+    /// The counters, and the numbers of open flows.
     pub fn stats(&self) -> ServerStats {
         let shared = &self.0;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -311,7 +318,7 @@ impl Shared {
     }
 }
 
-/// Counts something as open until it is dropped.
+/// Counts a flow as open until this value is dropped.
 struct Open<'a>(&'a AtomicU64);
 
 impl<'a> Open<'a> {
@@ -327,7 +334,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// The requests of one connection. Clones are handles to the same.
+/// The requests of one connection. Clones are handles to the same connection.
 #[derive(Clone)]
 pub struct ServerConnection {
     shared: Arc<Shared>,
@@ -344,14 +351,14 @@ type Halves = (
     RequestStream<RecvStream, Bytes>,
 );
 
-/// What a request wants.
+/// The kind of a request's flow, and its target.
 enum Wanted {
     Tcp(Target),
     Udp(Target),
     Ip(IpScope),
 }
 
-/// A request that may have its flow, which counts as open until this is dropped.
+/// A request with permission for a flow. The flow counts as open until this value is dropped.
 struct Admitted {
     wanted: Wanted,
     open: Counted,
@@ -362,17 +369,17 @@ struct Call<'a> {
     connection: &'a ServerConnection,
     options: Arc<ServerOptions>,
     watch: StreamWatch,
-    /// The client delivers once what comes twice.
+    /// The client drops the second copy of a payload, so payloads may be sent twice.
     takes_copies: bool,
 }
 
 impl ServerConnection {
-    /// Answers a request, and carries its flow to its end. Run it on a task of its own.
+    /// Answers a request, and carries its flow to the end. Run this on a task of its own.
     ///
-    /// A request that came as 0-RTT waits until the handshake is complete: somebody may have recorded it
-    /// and play it again (RFC 8470 section 4), which cannot complete one.
+    /// A 0-RTT request waits for the end of the handshake: an attacker can replay a recorded
+    /// request (RFC 8470 section 4), but cannot complete a handshake.
     ///
-    /// A request is reset when the memory goes to other clients.
+    /// The server resets a request whose memory goes to other clients.
     pub async fn answer(&self, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
         let taker = Taker::new(self.known.user().as_deref(), self.client);
         let Some(memory) = self.shared.memory.try_take(&taker, REQUEST) else {
@@ -387,7 +394,7 @@ impl ServerConnection {
     async fn answer_with_memory(&self, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
         let began = Instant::now();
         let Ok(Ok((request, stream))) = timeout(PATIENCE, request.resolve_request()).await else {
-            // Dropped, and so reset. What is wrong with it, the client was told by h3.
+            // Dropping the stream resets it. h3 has told the client the error.
             return;
         };
         let handshake = timeout(PATIENCE, self.connection.handshake_confirmed());
@@ -402,7 +409,7 @@ impl ServerConnection {
             watch: self.connection.watch_stream(StreamId::from(id)),
             takes_copies: copies::are_offered(request.headers()),
         };
-        // Answers wait behind no flow.
+        // The flows of the connection do not delay answers.
         let _ = call.watch.set_priority(Class::REQUEST);
         let method = match request.extensions().get::<Protocol>() {
             Some(_) if is_for_ip(&request) => "CONNECT-IP",
@@ -438,7 +445,7 @@ impl ServerConnection {
         }
     }
 
-    /// Puts a flow into the table.
+    /// Adds a flow to the table.
     fn begin(
         &self,
         options: &ServerOptions,
@@ -458,7 +465,7 @@ impl ServerConnection {
         self.shared.flows.begin(kind, target, user, said)
     }
 
-    /// The name of a user who has a certificate.
+    /// The user name of a client with a certificate.
     fn certificate(&self) -> Result<String, Refused> {
         let chain = self.connection.peer_certificates().unwrap_or_default();
         let own = chain.first().ok_or(Refused::CREDENTIALS)?;
@@ -467,7 +474,7 @@ impl ServerConnection {
         Ok(format!("certificate-{}", digits.collect::<String>()))
     }
 
-    /// The user who asks; `None` if nobody need say who they are.
+    /// The user of a request; `None` on a proxy for anybody.
     fn user(
         &self,
         options: &ServerOptions,
@@ -479,7 +486,7 @@ impl ServerConnection {
             Access::Anybody => return Ok(None),
         };
         let Some(shown) = request.headers().get(PROXY_AUTHORIZATION) else {
-            // Who has not guessed has not failed.
+            // A request without a credential is no guess, so no wait follows.
             return Err(Refused::CREDENTIALS);
         };
         let was_known = self.known.is_right(shown);
@@ -495,14 +502,15 @@ impl ServerConnection {
         Ok(Some(user))
     }
 
-    /// It is known who the client is: it may have as many streams as flows, and some for what is refused.
+    /// Raises the stream limit for a known user: one stream for each permitted flow, and some for
+    /// requests that end in a refusal.
     fn let_in(&self, options: &ServerOptions) {
         let streams = u32::try_from(options.max_flows).unwrap_or(u32::MAX);
         let streams = VarInt::from(streams.saturating_add(STREAMS_OF_STRANGERS));
         self.connection.set_max_concurrent_bi_streams(streams);
     }
 
-    /// Decides what can be decided before anything is done for a request.
+    /// Checks the user, the target and the number of open flows before any work for the request.
     fn admit(
         &self,
         options: &ServerOptions,
@@ -551,7 +559,7 @@ fn wanted(request: &Request<()>) -> Result<Wanted, Refused> {
             }
         }
         Some(_) => Err(Refused::PROTOCOL),
-        // RFC 9114 section 4.4: with a scheme or a path it is malformed.
+        // RFC 9114 section 4.4: a CONNECT request with a scheme or a path is malformed.
         None if uri.scheme().is_some() || uri.path_and_query().is_some() => {
             Err(Refused::BAD_REQUEST)
         }
@@ -564,8 +572,8 @@ fn wanted(request: &Request<()>) -> Result<Wanted, Refused> {
 }
 
 impl Call<'_> {
-    /// Waits for the flow's turn, and carries it to its end. The status, and the payload bytes to the client and
-    /// from it.
+    /// Waits for the flow's turn, and carries the flow to its end. Returns the status, the payload
+    /// bytes to the client, and the payload bytes from the client.
     async fn carry(
         &self,
         admitted: Admitted,
@@ -576,7 +584,7 @@ impl Call<'_> {
         let options = &*self.options;
         let has_come = tokio::select! {
             has_come = admitted.open.turn(options.flows_per_second) => has_come,
-            // It is not wanted any more.
+            // The client has cancelled the request.
             _ = self.watch.stopped() => return (StatusCode::OK, 0, 0),
         };
         if !has_come {
@@ -616,7 +624,7 @@ impl Call<'_> {
         }
     }
 
-    /// Answers, for who wants to know.
+    /// Sends a refusal.
     async fn refuse(&self, refused: Refused, mut stream: Stream) -> StatusCode {
         let answer = async {
             stream.send_response(refused.response()).await?;
@@ -641,7 +649,7 @@ impl Call<'_> {
         };
         let connected = tokio::select! {
             connected = connecting => connected,
-            // It is not wanted any more.
+            // The client has cancelled the request.
             _ = self.watch.stopped() => return Ok(()),
         };
         let tcp = match connected {
@@ -677,7 +685,7 @@ impl Call<'_> {
         let _open = Open::new(&shared.open_udp);
         let id = stream.id();
         let joined = udp::Joined::new(socket, flow.clone());
-        // Before the answer: the client may send as soon as it has it.
+        // Registered before the answer: a client may send payloads as soon as the answer arrives.
         let _registered = self.connection.demux.register(id, joined.clone());
         let mut response = Response::new(());
         response
@@ -734,7 +742,7 @@ impl Call<'_> {
         };
         let _open = Open::new(&shared.open_ip);
         let id = stream.id();
-        // Before the answer: the client may send as soon as it has it.
+        // Registered before the answer: a client may send packets as soon as the answer arrives.
         let _registered = self.connection.demux.register(id, outside.clone());
         let mut response = Response::new(());
         let fields = response.headers_mut();

@@ -1,5 +1,5 @@
-//! From a target to an address, and to a connection: names are looked up, rules are applied to what
-//! was found, and the addresses are tried like RFC 8305 says.
+//! From a target to addresses, and to a connection. The proxy looks up the name, applies the rules
+//! to the found addresses, and tries the addresses as in RFC 8305.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -20,26 +20,27 @@ use crate::datagrams::with_room;
 use crate::rules::Rules;
 use crate::target::{Host, Target};
 
-/// Addresses of a name that are tried.
+/// Most addresses of one name that are tried.
 const MOST_ADDRESSES: usize = 8;
-/// The next address is tried if the one before has not answered by then (RFC 8305 section 8).
+/// Without an answer from an address after this time, the next address is tried, too (RFC 8305
+/// section 8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// What a lookup answers, some time later.
+/// The future of a lookup.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
 /// Looks up names.
 pub trait Resolve: Send + Sync {
-    /// The addresses of a host, with this port; an error, or none, if there are none.
+    /// The addresses of a host, with this port. An unknown name gives an error or an empty list.
     fn resolve<'a>(&'a self, name: &'a str, port: u16) -> Resolving<'a>;
 }
 
-/// Asks the operating system, by threads of its own: a lookup cannot be ended before it has an answer, and others
-/// need those of the runtime.
+/// Asks the operating system in threads of its own: a lookup blocks its thread until the answer,
+/// and other tasks need the threads of the runtime.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
-/// Threads that wait for the operating system to find a name. More lookups wait for one.
+/// Threads for lookups by the operating system. Further lookups wait for a thread.
 static THREADS: Semaphore = Semaphore::const_new(256);
 
 impl Resolve for SystemResolver {
@@ -52,7 +53,7 @@ impl Resolve for SystemResolver {
                 .name("name lookup".to_owned())
                 .spawn(move || {
                     let found = (&*name, port).to_socket_addrs();
-                    // Nobody may wait any more.
+                    // The receiver may have gone after its timeout.
                     let _ = answer.send(found.map(Iterator::collect));
                     drop(thread);
                 })?;
@@ -61,17 +62,18 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// How the names of one client are looked up.
+/// The lookups of one client.
 pub(crate) struct Names<'a> {
     pub(crate) resolver: Arc<dyn Resolve>,
-    /// The flow that needs a turn.
+    /// The flow whose client needs a turn for the lookup.
     pub(crate) flow: &'a Counted,
-    /// Nobody waits for longer.
+    /// No lookup is waited for after this time.
     pub(crate) deadline: Instant,
 }
 
 impl Names<'_> {
-    /// A lookup keeps its turn until it is over, which may be long after nobody waits for it any more.
+    /// Looks up a name in the client's turn. The operating system cannot cancel a lookup, so the
+    /// lookup keeps its turn to the end, long after the deadline perhaps.
     async fn look_up(&self, name: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
         let (turn, resolver) = (self.flow.lookup(), self.resolver.clone());
         let name = name.to_owned();
@@ -90,7 +92,7 @@ impl Names<'_> {
     }
 }
 
-/// The addresses of a target that flows may go to, those of the two families by turns.
+/// The addresses of a target that the rules permit, IPv6 and IPv4 in turn.
 pub(crate) async fn addresses(
     target: &Target,
     names: &Names<'_>,
@@ -103,7 +105,7 @@ pub(crate) async fn addresses(
     if found.is_empty() {
         return Err(Refused::DNS_ERROR);
     }
-    // An address that means an IPv4 address is treated, and reached, as one.
+    // An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) becomes the IPv4 address before the rules.
     let found = (found.into_iter())
         .map(|address| SocketAddr::new(address.ip().to_canonical(), address.port()));
     let (mut first, mut second): (Vec<_>, Vec<_>) = found
@@ -125,7 +127,7 @@ pub(crate) async fn addresses(
     }
 }
 
-/// A connection to the first address that answers.
+/// Connects to the first address with an answer.
 pub(crate) async fn connect(
     addresses: &[SocketAddr],
     deadline: Instant,
@@ -156,7 +158,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// A socket that sends to, and receives from, the first address to which there is a route.
+/// A socket connected to the first address with a route.
 pub(crate) async fn udp_socket(addresses: &[SocketAddr]) -> Result<UdpSocket, Refused> {
     let mut failure = None;
     for address in addresses {
@@ -222,7 +224,7 @@ mod tests {
         Ok(found.iter().map(SocketAddr::to_string).collect())
     }
 
-    /// `silent` is never answered.
+    /// Never answers for the name `silent.example`.
     struct Silent;
 
     impl Resolve for Silent {
@@ -236,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Lookups whose client has gone are counted until they end.
+    /// Lookups of a vanished client count until their end.
     #[tokio::test(start_paused = true)]
     async fn a_client_has_a_share_of_the_lookups() {
         let accounts = Accounts::new(1000);
@@ -268,12 +270,12 @@ mod tests {
     async fn the_system_finds_names_without_the_threads_of_the_runtime() {
         let found = SystemResolver.resolve("127.0.0.1", 80).await.unwrap();
         assert_eq!(found, ["127.0.0.1:80".parse().unwrap()]);
-        // A thread gives its permit back after its answer.
+        // A thread returns its permit after the answer.
         let all = tokio::time::timeout(Duration::from_secs(60), THREADS.acquire_many(256));
         assert!(all.await.is_ok());
     }
 
-    /// Rebinding: a public name with the address of an internal host.
+    /// DNS rebinding: a public name leads to the address of an internal host.
     #[tokio::test]
     async fn rules_are_for_what_a_name_leads_to() {
         for denied in [

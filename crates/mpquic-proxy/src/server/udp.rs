@@ -18,9 +18,9 @@ use crate::streams::{Incoming, Outgoing, end};
 
 /// RFC 9297 section 3.4
 pub(super) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
-/// A structured field that says yes.
+/// The structured field value `true`.
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("?1");
-/// Larger than what a packet carries on most paths.
+/// Larger than a packet's payload on most paths.
 const BUFFER: usize = 2 << 10;
 /// The largest UDP payload, for peers that take no DATAGRAM frames.
 const LARGEST: usize = 65_527;
@@ -34,7 +34,7 @@ pub(super) struct Joined {
 
 impl Deliver for Joined {
     fn deliver(&self, payload: &[u8]) {
-        // What the socket has no room for, or the target refuses, is lost.
+        // A payload is lost without room in the socket, or after a refusal of the target.
         if self.socket.try_send(payload).is_ok() {
             let bytes = payload.len() as u64;
             (self.flow.carried.from_stream).fetch_add(bytes, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Joined {
         })
     }
 
-    /// Carries payloads both ways until the client ends the request, or nothing came for too long.
+    /// Carries payloads both ways until the client ends the request, or until the idle timeout.
     pub(super) async fn run(
         &self,
         sender: &UdpSender,
@@ -84,16 +84,18 @@ impl Joined {
     ) -> Result<(), Code> {
         let takes_datagrams = sender.max_size();
         let mut size = takes_datagrams.map_or(LARGEST, |largest| largest.max(BUFFER));
-        // The first byte is the context ID of UDP payloads, 0, and one is left to see what is too large.
+        // The first byte is the context ID of UDP payloads, 0. The spare last byte reveals a larger
+        // payload.
         let mut buffer = vec![0; size + 2];
         loop {
             let Ok(count) = self.socket.recv(&mut buffer[1..]).await else {
-                // The target refused an earlier one (ICMP), which is nothing that UDP tells for sure.
+                // An ICMP message reports an earlier payload, and UDP promises no delivery anyway.
                 tokio::task::yield_now().await;
                 continue;
             };
             if count > size {
-                // This one was cut off. Few targets send such: only these have a buffer for more.
+                // The system cut this payload. Few targets send large payloads, so only their flows
+                // get a large buffer.
                 size = LARGEST;
                 buffer.resize(size + 2, 0);
                 dropped.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +103,8 @@ impl Joined {
             }
             let payload = &buffer[..=count];
             let sent = match takes_datagrams.map(|_| sender.send(payload)) {
-                // The client takes no DATAGRAMs, or this one is too large for a packet of the paths.
+                // The client takes no DATAGRAMs, or the payload is too large for a packet of the
+                // paths.
                 None | Some(Err(SendDatagramError::TooLarge)) => {
                     let sent = send.send(udp_capsule(&payload[1..])).await;
                     sent.map_err(|_: StreamError| Code::H3_CONNECT_ERROR)?;
