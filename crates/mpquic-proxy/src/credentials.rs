@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 
-/// Longest name, bytes: it stands in logs.
+/// Longest name in bytes, because names stand in logs.
 const MAX_NAME: usize = 64;
 
-/// What one user shows: a name and a password (RFC 7617), or a token (RFC 6750).
+/// The secret of one user: a name and a password (RFC 7617), or a token (RFC 6750).
 ///
 /// As text `basic NAME:PASSWORD` or `bearer TOKEN`. Never printed.
 ///
@@ -30,7 +30,7 @@ const MAX_NAME: usize = 64;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     scheme: Scheme,
-    /// What stands behind the scheme in the field.
+    /// The part of the field after the scheme.
     shown: String,
     name: String,
 }
@@ -41,7 +41,7 @@ enum Scheme {
     Bearer,
 }
 
-/// What is no [`Credential`].
+/// A text other than a [`Credential`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "expected `basic NAME:PASSWORD` or `bearer TOKEN`: a name of at most 64 printable ASCII characters, a token of \
@@ -76,7 +76,7 @@ impl FromStr for Credential {
             return Ok(Self {
                 scheme: Scheme::Bearer,
                 shown: rest.to_owned(),
-                // Tells tokens apart in logs, and tells nothing else.
+                // The name tells tokens apart in logs, and reveals nothing of the token.
                 name: format!("token-{}", digits.collect::<String>()),
             });
         }

@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use crate::credentials::Credentials;
 use crate::shares::Tries;
 
-/// Checks credentials. From the fifth wrong credential on, the client's network must wait, and so must the user
-/// name there: longer each time, up to five minutes.
+/// Checks credentials. From the fifth wrong credential on, the client's network must wait, and the
+/// user name from this network, too. Each wait is longer, up to five minutes.
 #[derive(Debug, Default)]
 pub struct Gate(Tries);
 
@@ -20,7 +20,7 @@ pub struct Gate(Tries);
 pub enum NotLetIn {
     /// No user has this credential.
     Wrong,
-    /// After too many wrong credentials, none is checked for this time.
+    /// Too many wrong credentials: no credential is checked for this time.
     Wait(Duration),
 }
 
@@ -51,7 +51,7 @@ impl Known {
         right.is_some_and(|right| right == <[u8; 32]>::from(Sha256::digest(shown)))
     }
 
-    /// Remembers the user, and the right credential if there was one.
+    /// Stores the user, and the right credential if the client showed one.
     pub(crate) fn set(&self, shown: Option<&HeaderValue>, user: Option<&str>) {
         *self.lock() = State {
             shown: shown.map(|shown| Sha256::digest(shown).into()),
@@ -75,7 +75,8 @@ impl Gate {
         known: &Known,
     ) -> Result<String, NotLetIn> {
         let name = Credentials::claimed(shown);
-        // A credential that was right on this connection is no guess, so guesses of neighbours do not matter.
+        // A credential of this connection that was right before is no guess, so waits for the
+        // guesses of neighbours do not apply.
         let is_known = known.is_right(shown);
         if !is_known && let Some(wait) = self.0.wait(client, &name) {
             return Err(NotLetIn::Wait(wait));

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
-/// The use of a flow. The smallest is displaced first: a flow without an answer, among those the
-/// longest idle one.
+/// The use of a flow. The flow with the smallest use gives way first: a flow without an answer, and
+/// among flows without an answer the longest idle flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Use {
-    /// Something came back.
+    /// An answer has arrived.
     pub(crate) is_answered: bool,
     /// Time of the last payload.
     pub(crate) last: Instant,
 }
 
-/// Flows in the order in which they give way. Uses only grow, so they need not be reported each
-/// time: the use of a flow is checked once the flow would be the first.
+/// Flows in the order in which they give way. The use of a flow only grows, so this order need not
+/// hear of each payload: [`Self::first`] asks for the current use before a flow gives way.
 #[derive(Debug)]
 pub(crate) struct Order<K> {
     keys: BTreeMap<K, Use>,
@@ -32,7 +32,7 @@ impl<K> Default for Order<K> {
 }
 
 impl<K: Ord + Clone> Order<K> {
-    /// Adds a flow, or tells a later use of it.
+    /// Adds a flow, or updates its use.
     pub(crate) fn insert(&mut self, key: K, used: Use) {
         if let Some(before) = self.keys.insert(key.clone(), used) {
             self.order.remove(&(before, key.clone()));
@@ -50,7 +50,7 @@ impl<K: Ord + Clone> Order<K> {
         self.keys.len()
     }
 
-    /// The flow that gives way first, where `now` tells the use of one.
+    /// The flow that gives way first, with its use. `now` returns the current use of a flow.
     pub(crate) fn first(&mut self, now: impl Fn(&K) -> Use) -> Option<(Use, K)> {
         loop {
             let (known, key) = self.order.first()?.clone();
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// Against a model that sorts them.
+    /// Compares with a model that sorts all flows.
     #[test]
     fn the_first_is_who_is_least_in_use() {
         let began = Instant::now();

@@ -1,27 +1,26 @@
-//! What connections of proxies need of the transport.
+//! Transport options for connections of proxies.
 
 use std::time::Duration;
 
 use mpquic_tokio::{Connection, PathState, PathStats, TransportOptions};
 
-/// Bytes of DATAGRAMs that may wait to be read.
+/// Most bytes of received DATAGRAMs that wait for a reader.
 const DATAGRAM_BUFFER: usize = 1 << 20;
-/// Bytes of DATAGRAMs that may wait to be sent at any rate of the paths.
+/// This number of bytes of DATAGRAMs may wait for sending at any rate of the paths.
 const ALWAYS: usize = 1 << 20;
 /// Largest number of waiting bytes of DATAGRAMs at any rate.
 const AT_MOST: usize = 4 << 20;
-/// Between both limits, the paths' traffic of this time may wait: the time in which a path is
-/// emptied to measure its round trip, or another path starts. A longer queue makes all payloads
-/// behind it late.
+/// Between both limits, the paths' traffic of this time may wait: a path takes this time to empty
+/// itself and measure its round trip, and another path takes this time to start. A longer queue
+/// would make all payloads behind it late.
 const AWHILE: Duration = Duration::from_millis(200);
-/// Windows of this many unread flows leave room for the others.
+/// The connection's window has room for this number of flows with full windows.
 const STALLED_FLOWS: u64 = 8;
 
 /// Adapts a connection, on either side, to many flows with readers of different speeds: an unread
 /// flow keeps no more than its own receive window, far below the connection's window, so other
-/// flows go on. `flows` is the number of flows that the peer may open at first:
-/// [`STREAMS_OF_STRANGERS`](crate::STREAMS_OF_STRANGERS) on a server, which allows more to a known
-/// client.
+/// flows go on. `flows` is the number of flows that the peer may open at first. A server passes
+/// [`STREAMS_OF_STRANGERS`](crate::STREAMS_OF_STRANGERS), and later allows more to a known client.
 pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
     transport.datagram_send_buffer = AT_MOST;
@@ -38,7 +37,7 @@ pub(crate) fn has_room(connection: &Connection) -> bool {
     waiting < ALWAYS || waiting < most_waiting(sum_of_rates(&connection.path_stats()))
 }
 
-/// Bytes per second.
+/// The rate of all active paths, in bytes per second.
 fn sum_of_rates(paths: &[PathStats]) -> u64 {
     let active = paths.iter().filter(|path| path.state == PathState::Active);
     active.map(rate).fold(0, u64::saturating_add)
@@ -50,7 +49,7 @@ fn most_waiting(rate: u64) -> usize {
     bytes.clamp(ALWAYS, AT_MOST)
 }
 
-/// Bytes per second.
+/// The rate of a path, in bytes per second.
 fn rate(path: &PathStats) -> u64 {
     let per_round_trip = || path.window as f64 / path.rtt.as_secs_f64().max(1e-6);
     path.pacing_rate.unwrap_or_else(|| per_round_trip() as u64)
@@ -59,7 +58,7 @@ fn rate(path: &PathStats) -> u64 {
 /// Starts MTU discovery on all paths before any traffic. Otherwise, discovery would begin with the
 /// first UDP payload, and large payloads would be lost until its end.
 pub(crate) fn seek_large_packets(connection: &Connection) {
-    // The question starts the discovery.
+    // The call itself starts the discovery; its result has no use.
     let _ = connection.max_datagram_size();
 }
 

@@ -1,4 +1,4 @@
-//! [`Turns`]: bulk flows keep a part of a connection that other flows could fill.
+//! [`Turns`]: bulk flows get a part of a connection even if other flows could fill it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::class::Class;
 
-/// Time without sent bytes of any bulk flow of a connection until a bulk flow gets a turn.
+/// A bulk flow gets a turn after this time without sent bytes of any bulk flow of the connection.
 const STARVED: Duration = Duration::from_secs(1);
 /// Length of a turn, in which a bulk flow goes before interactive flows: a tenth of the time.
 pub(crate) const TURN: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ impl Turns {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends something for a flow of this class, whose stream's priority `prioritize` sets.
+    /// Sends a piece of a flow of this class. `prioritize` sets the priority of the flow's stream.
     pub(crate) async fn send<T>(
         &self,
         class: Class,
@@ -67,7 +67,8 @@ impl Turns {
         }
     }
 
-    /// Waits until no bulk flow has sent anything for too long, since `began` at least.
+    /// Waits until no bulk flow has sent bytes for [`STARVED`], counted from `began` at the
+    /// earliest.
     async fn starved(&self, began: Instant) -> MutexGuard<'_, ()> {
         let turn = self.turn.lock().await;
         loop {
@@ -86,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// When, in milliseconds, and what priorities were set.
+    /// The set priorities, with their times in milliseconds.
     type Set = RefCell<Vec<(u128, i32)>>;
 
     #[tokio::test(start_paused = true)]

@@ -20,7 +20,8 @@ pub(crate) trait Measure: Debug + Send + Sync {
 
 /// The use of a holding, as its owner reports it. A holding without reports falls behind.
 ///
-/// Each byte pays for a moment ([`Self::on_bytes`]), so a client cannot keep a holding with a byte now and then.
+/// Each byte pays for a moment ([`Self::on_bytes`]), so a client cannot keep a holding with a rare
+/// byte.
 #[derive(Debug)]
 pub struct Activity {
     began: Instant,
@@ -29,7 +30,7 @@ pub struct Activity {
     in_use: AtomicUsize,
 }
 
-/// An [`Activity`] does not fall behind before this is dropped.
+/// Keeps an [`Activity`] in full use until dropped.
 #[derive(Debug)]
 pub struct InUse(Arc<Activity>);
 

@@ -19,11 +19,11 @@ const LOOKED_AT: usize = 16;
 pub struct Rules {
     /// Number of units.
     pub capacity: u64,
-    /// Units that a taker may have even if fewer are left.
+    /// A taker may have up to this number of units, even if fewer units are left for others.
     pub floor: u64,
-    /// A taker that has waited for this time may get units of the largest taker.
+    /// A taker with this waiting time may get units of the largest taker.
     pub grace: Duration,
-    /// While others wait, a holding ends when its use is behind by this time.
+    /// While other takers wait, a holding ends once its last use is older than this time.
     pub window: Duration,
 }
 
@@ -192,7 +192,7 @@ impl Shares {
         None
     }
 
-    /// When a waiting request needs [`Self::settle`] next, if nothing changes before.
+    /// The time for the next [`Self::settle`] of a waiting request, without changes before.
     pub(super) fn next_timeout(&mut self, ticket: Ticket, now: Instant) -> Option<Instant> {
         let asked = self.asked.get(&ticket)?;
         let grace = asked.since.checked_add(self.rules.grace);
@@ -328,7 +328,8 @@ impl Shares {
     }
 }
 
-/// The use of a holding, rounded to seconds if there was any: of equally used holdings the newest gives way first.
+/// The use of a holding, with its time in whole seconds. Of holdings with equal use, the newest
+/// gives way first.
 fn used(
     asked: &BTreeMap<Ticket, Asked>,
     began: Instant,

@@ -10,22 +10,23 @@ use tokio::time::Instant;
 
 use super::taker::Network;
 
-/// Tries that cost nothing: people mistype.
+/// Wrong tries without a wait: people mistype.
 const FREE: u32 = 5;
-/// The first wait. Each following one is twice as long.
+/// The first wait. Each further failure doubles the wait.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
-/// While an address waits, one credential of a name without failures is checked in this time:
-/// others may share the address.
+/// While an address waits, one credential of a name without failures is checked in this time,
+/// because several people may share the address.
 const LOOK: Duration = Duration::from_secs(1);
 /// Names of an address share this number of counters, which limits memory.
 const PLACES: u8 = 64;
 /// Counts that are remembered.
 const MOST: usize = 16_384;
 
-/// Wrong passwords and tokens, counted by [`Network`], of which a client has all addresses; and there by name.
+/// Wrong passwords and tokens, counted by [`Network`], since a client has all addresses of its
+/// network. Within a network, each name has a count, too.
 ///
-/// Call [`Self::wait`] before a credential is looked at, and tell what became of it.
+/// Call [`Self::wait`] before a check of a credential, and report its result.
 #[derive(Debug, Default)]
 pub(crate) struct Tries(Mutex<BTreeMap<Counted, Failed>>);
 
@@ -37,7 +38,7 @@ struct Failed {
     count: u32,
     /// No credential is checked before this time.
     until: Instant,
-    /// When a name was looked at nevertheless.
+    /// Time of the last check of a name without failures, during a wait.
     looked: Instant,
 }
 
@@ -74,7 +75,7 @@ impl Tries {
         }
     }
 
-    /// This name was shown with wrong credentials.
+    /// Counts a wrong credential for this name.
     pub(crate) fn on_failure(&self, address: IpAddr, name: &str) {
         let now = Instant::now();
         let mut known = self.lock();
@@ -95,7 +96,7 @@ impl Tries {
         }
     }
 
-    /// A right credential was shown. Failures of other names at the address are kept.
+    /// Clears the failures of a name after a right credential. Failures of other names remain.
     pub(crate) fn on_success(&self, address: IpAddr, name: &str) {
         let mut known = self.lock();
         let network = Network::of(address);
@@ -115,7 +116,8 @@ fn place(name: &str) -> u8 {
     Sha256::digest(name).first().copied().unwrap_or_default() % PLACES
 }
 
-/// Makes room: forgets entries whose wait is over, otherwise the one that has waited longest.
+/// Makes room: forgets entries whose wait ended [`LONGEST`] ago, or else the entry whose wait ends
+/// first.
 fn forget(known: &mut BTreeMap<Counted, Failed>, now: Instant) {
     known.retain(|_, failed| now < failed.until + LONGEST);
     if known.len() >= MOST {
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!(tries.wait(address, "alice"), None);
     }
 
-    /// A user who is right each time gains nothing for guesses at the password of another.
+    /// A user with right credentials cannot clear the failures of guesses at another name.
     #[tokio::test(start_paused = true)]
     async fn a_success_is_that_of_one_name() {
         let tries = Tries::default();
