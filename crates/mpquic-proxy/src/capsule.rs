@@ -9,8 +9,8 @@ pub(crate) const DATAGRAM: u64 = 0x00;
 const OF_IP: [u64; 3] = [0x01, 0x02, 0x03];
 /// The longest accepted capsule of CONNECT-IP.
 const MAX_OF_IP: u64 = 16 << 10;
-/// Longest accepted payload: a context ID, and the largest content of a UDP packet. Longer capsules
-/// are skipped, as too large a packet would be lost.
+/// Longest accepted payload: a context ID, and the largest UDP payload. Longer capsules are
+/// skipped, like lost packets.
 const MAX_DATAGRAM: u64 = 8 + 65_527;
 /// The context ID of UDP payloads (RFC 9298 section 4), and of IP packets (RFC 9484 section 6).
 const PAYLOAD: u64 = 0;
@@ -24,13 +24,13 @@ pub(crate) struct Capsules {
     state: State,
     /// The beginning of a header, or of a payload.
     begun: BytesMut,
-    /// Bytes that have arrived behind it.
+    /// Bytes after `begun`.
     rest: Bytes,
-    /// The capsules of CONNECT-IP are taken, too.
+    /// Also returns the capsules of CONNECT-IP.
     of_ip: bool,
 }
 
-/// A capsule that may not be skipped is too long.
+/// A capsule of a necessary type is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
@@ -45,7 +45,7 @@ enum State {
 }
 
 impl Capsules {
-    /// More bytes have arrived. Call it without a datagram left.
+    /// Adds bytes. Call this after [`Self::next`] or [`Self::take`] has returned `None`.
     pub(crate) fn push(&mut self, piece: Bytes) {
         debug_assert!(self.rest.is_empty(), "there are capsules");
         self.rest = piece;
@@ -53,7 +53,7 @@ impl Capsules {
 
     /// The payload of the next DATAGRAM capsule; `None` if more data has to arrive first.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        // Without the capsules of CONNECT-IP, no capsule is too long, and no other type is taken.
+        // Without the types of CONNECT-IP, `take` returns no error and no other type.
         self.take().ok()?.map(|(_, payload)| payload)
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let mut stream = BytesMut::new();
         for payload in payloads {
             stream.extend_from_slice(&udp_capsule(payload));
-            // Of an unknown type, with a type and a length of several bytes.
+            // A capsule of an unknown type, with a type and a length of several bytes.
             stream.extend_from_slice(b"\x40\x41\x40\x03abc");
         }
         for piece in [1, 2, 3, 7, 1000, usize::MAX] {

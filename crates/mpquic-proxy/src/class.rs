@@ -18,31 +18,31 @@ const PERIOD: Duration = Duration::from_secs(1);
 const BULK: u64 = 256 << 10;
 /// A bulk TCP flow with fewer bytes in a period is no longer bulk.
 const QUIET: u64 = 16 << 10;
-/// A UDP flow with at least this many payloads in a period, of at most [`SMALL`] bytes in all, is a call
-/// or a game.
+/// A UDP flow with at least this number of payloads in a period, and at most [`SMALL`] bytes, is a
+/// call or a game.
 const STEADY: u64 = 8;
 /// Most bytes of a call or a game in a period: 512 kbit/s.
 const SMALL: u64 = 64 << 10;
 
-/// UDP ports where each packet is waited for: DNS, NTP, STUN, SIP.
+/// UDP ports whose programs wait for each packet: DNS, NTP, STUN, SIP.
 const REAL_TIME: [u16; 6] = [53, 123, 3478, 3479, 5060, 5061];
-/// UDP ports of tunnels and of QUIC, which send again what is lost: IPsec, WireGuard, HTTP/3.
+/// UDP ports of protocols with retransmission inside: IPsec, WireGuard, HTTP/3.
 const REPEATED: [u16; 4] = [443, 500, 4500, 51820];
 
 /// The purpose of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// As fast as possible: streams come after other classes, but for a tenth of the time if these
-    /// leave no room.
+    /// As fast as possible. Streams come after streams of other classes, but get a tenth of the
+    /// time even if other classes leave no room.
     Bulk,
-    /// Somebody waits: streams stand before those of bulk flows.
+    /// A person waits. Streams come before streams of bulk flows.
     Interactive,
-    /// Late payloads are useless: UDP payloads are sent on two paths, if the other side accepts
+    /// Late payloads are useless. UDP payloads travel on two paths if the other side accepts
     /// copies, and streams come first.
     RealTime,
 }
 
-/// What is no [`Class`].
+/// A text other than the name of a [`Class`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected bulk, interactive or real-time")]
 pub struct InvalidClass;
@@ -50,8 +50,8 @@ pub struct InvalidClass;
 impl Class {
     /// The priority of a bulk stream in its turn: before interactive streams.
     pub(crate) const TURN: i32 = 2;
-    /// The priority of a stream whose flow is not open yet: an application waits for each, and they
-    /// are short.
+    /// The priority of a request before its flow is open: each request is short, and an application
+    /// waits for the answer.
     pub(crate) const REQUEST: i32 = 4;
 
     /// The priority of a stream of this class.
@@ -63,8 +63,8 @@ impl Class {
         }
     }
 
-    /// The urgency with which a request tells it (RFC 9218 section 4.1): 3 is the default, and 0 the most
-    /// urgent.
+    /// The urgency of the class in a request (RFC 9218 section 4.1): 3 is the default, and 0 the
+    /// most urgent.
     pub(crate) fn urgency(self) -> u8 {
         match self {
             Self::RealTime => 0,
@@ -73,8 +73,8 @@ impl Class {
         }
     }
 
-    /// The class that the DSCP of an application's packets tells, if it is one for a class of traffic
-    /// (RFC 4594 section 3, RFC 8622).
+    /// The class for a DSCP of an application's packets; `None` for a DSCP without a class of
+    /// traffic (RFC 4594 section 3, RFC 8622).
     #[cfg_attr(
         not(all(feature = "tun", target_os = "linux")),
         allow(dead_code, reason = "only devices see packets")
@@ -83,7 +83,7 @@ impl Class {
         match dscp {
             // EF and VOICE-ADMIT, CS5 (signalling of calls), CS4 (games).
             46 | 44 | 40 | 32 => Some(Self::RealTime),
-            // AF4x (video of conferences, too much to be sent twice), AF2x, which SSH uses, and CS2.
+            // AF4x (conference video, too much to send twice), AF2x, which SSH uses, and CS2.
             34 | 36 | 38 | 18 | 20 | 22 | 16 => Some(Self::Interactive),
             // AF1x, CS1, LE.
             10 | 12 | 14 | 8 | 1 => Some(Self::Bulk),
@@ -91,7 +91,7 @@ impl Class {
         }
     }
 
-    /// The class that the priority of a request tells, if it is not the default.
+    /// The class for the priority of a request; `None` for the default priority.
     pub(crate) fn from_priority(priority: Priority) -> Option<Self> {
         match priority.urgency() {
             0 | 1 => Some(Self::RealTime),
@@ -142,15 +142,15 @@ pub struct ClassRule {
     rule: Rule,
 }
 
-/// What is no [`ClassRule`].
+/// A text other than a [`ClassRule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidClassRule {
-    /// There is no class before an equals sign.
+    /// No class before an equals sign.
     #[error(
         "expected CLASS=RULE, such as real-time=:5004-5010; a class is bulk, interactive or real-time"
     )]
     Class,
-    /// The rule part is not valid.
+    /// An invalid rule after the equals sign.
     #[error("{0}")]
     Rule(#[from] InvalidRule),
 }
@@ -178,7 +178,7 @@ impl ClassRule {
     }
 }
 
-/// What a flow carries.
+/// The protocol of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlowKind {
@@ -186,7 +186,7 @@ pub enum FlowKind {
     Tcp,
     /// UDP, by CONNECT-UDP.
     Udp,
-    /// IP packets that are neither, by CONNECT-IP.
+    /// IP packets of other protocols, by CONNECT-IP.
     Ip,
 }
 
@@ -203,7 +203,7 @@ pub(crate) struct Guess {
 }
 
 impl Guess {
-    /// For a flow to this port; a given class leaves no guess.
+    /// A guess for a flow to this port. A class in `said` replaces the guess.
     pub(crate) fn new(kind: FlowKind, port: u16, said: Option<Class>, now: Instant) -> Self {
         let known = match kind {
             _ if said.is_some() => said,
@@ -221,7 +221,7 @@ impl Guess {
         }
     }
 
-    /// The class, as far as known.
+    /// The current class.
     pub(crate) fn class(&self) -> Class {
         self.class
     }
@@ -253,7 +253,7 @@ impl Guess {
         (self.class != before).then_some(self.class)
     }
 
-    /// What a whole period tells.
+    /// The class after a whole period.
     fn of_period(&self) -> Class {
         match self.kind {
             FlowKind::Tcp if self.class == Class::Bulk && self.bytes >= QUIET => Class::Bulk,
@@ -310,7 +310,7 @@ mod tests {
         let download = seconds(FlowKind::Tcp, 443, &download);
         assert_eq!(download[..2], [Bulk, Bulk]);
         assert_eq!(download[4], Interactive);
-        // Whatever its port: files are copied by SSH, too.
+        // The same for the port of SSH, which also copies files.
         let copying = [(100, 65_536), (100, 65_536), (10, 50), (10, 50), (10, 50)];
         let copying = seconds(FlowKind::Tcp, 22, &copying);
         assert_eq!((copying[1], copying[4]), (Bulk, Interactive));

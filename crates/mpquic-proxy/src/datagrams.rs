@@ -20,11 +20,11 @@ pub(crate) trait Deliver: Send + Sync {
     /// A payload arrived. The call must not wait: a payload without room is lost, as in UDP.
     fn deliver(&self, payload: &[u8]);
 
-    /// Delivers a numbered payload, of which a copy may follow. Peers send these only after our
-    /// offer to take copies.
+    /// Delivers a numbered payload, of which a second copy may follow. Peers send numbered payloads
+    /// only after our offer to take copies.
     fn deliver_numbered(&self, _number: u64, _payload: &[u8]) {}
 
-    /// What to send for a payload, which stands behind a byte; `None` to send nothing.
+    /// The bytes to send for a payload, which has one byte before it. `None` drops the payload.
     fn prepare<'a>(&self, payload: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         Some(Cow::Borrowed(payload))
     }
@@ -33,27 +33,27 @@ pub(crate) trait Deliver: Send + Sync {
     fn on_assigned(&self, _addresses: &[IpAddr]) {}
 }
 
-/// Receive buffer of our UDP sockets, if the system allows it: for packets that arrive while this
-/// process waits for its turn. The default holds some 90 large packets.
+/// Receive buffer of our UDP sockets, if the system allows this size: for packets that arrive while
+/// this process does not run. The default has room for about 90 large packets.
 const ROOM: usize = 1 << 20;
 
 /// Gives a socket room for bursts.
 pub(crate) fn with_room(socket: UdpSocket) -> UdpSocket {
-    // A smaller buffer works as well, and loses more.
+    // The socket works with a smaller buffer, and loses more packets.
     let _ = SockRef::from(&socket).set_recv_buffer_size(ROOM);
     socket
 }
 
-/// The flows of a connection that take datagrams, by the number in front of these (RFC 9297 section
+/// The flows of a connection that take datagrams, by their number in a datagram (RFC 9297 section
 /// 2.1): a quarter of the stream ID.
 #[derive(Default)]
 pub(crate) struct Demux {
     flows: Mutex<BTreeMap<u64, Arc<dyn Deliver>>>,
-    /// Datagrams of no flow, or of no meaning.
+    /// Number of datagrams without a flow, or with unknown content.
     pub(crate) strays: AtomicU64,
 }
 
-/// A flow takes datagrams until this is dropped.
+/// A registered flow. Dropping this ends the delivery of datagrams.
 pub(crate) struct Registered {
     demux: Arc<Demux>,
     number: u64,
@@ -70,7 +70,7 @@ impl Demux {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The datagrams of the request with this stream go to `flow`.
+    /// Sends the datagrams of this request to `flow`.
     pub(crate) fn register(
         self: &Arc<Self>,
         stream: StreamId,
@@ -84,7 +84,7 @@ impl Demux {
         }
     }
 
-    /// Hands out what the connection receives, until it ends.
+    /// Hands out received datagrams until the connection ends.
     pub(crate) async fn run(&self, connection: &Connection) -> ConnectionError {
         loop {
             match connection.read_datagram().await {
@@ -101,7 +101,8 @@ impl Demux {
         match (flow, udp_payload(rest), numbered_payload(rest)) {
             (Some(flow), Some(payload), _) => flow.deliver(payload),
             (Some(flow), None, Some((number, payload))) => flow.deliver_numbered(number, payload),
-            // Before its request, after its end, or of an unknown extension.
+            // A datagram before its request, after the end of its request, or of an unknown
+            // extension.
             _ => drop(self.strays.fetch_add(1, Ordering::Relaxed)),
         }
     }
@@ -128,7 +129,7 @@ mod tests {
         let registered = demux.register(stream, taken.clone());
         demux.on_datagram(b"\x52\x34\x00abc");
         demux.on_datagram(b"\x52\x34\x00");
-        // Another flow, another context, cut.
+        // Of another flow, of another context, and cut.
         for stray in [
             &b"\x52\x35\x00x"[..],
             b"\x52\x34\x01x",

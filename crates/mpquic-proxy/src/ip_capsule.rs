@@ -1,4 +1,4 @@
-//! What the two sides of CONNECT-IP tell each other about addresses and routes (RFC 9484 section 4.7).
+//! The capsules of CONNECT-IP for addresses and routes (RFC 9484 section 4.7).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,10 +10,10 @@ use crate::capsule::{put_varint, take_varint};
 const ADDRESS_ASSIGN: u64 = 0x01;
 const ADDRESS_REQUEST: u64 = 0x02;
 const ROUTE_ADVERTISEMENT: u64 = 0x03;
-/// Addresses or routes in a capsule: more are not looked at, and refused.
+/// Most addresses or routes in a capsule. A longer list is malformed.
 const MOST: usize = 256;
 
-/// An address, or a network, that is assigned or asked for.
+/// An assigned or requested address, or network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The answered request; 0 for none.
@@ -23,12 +23,12 @@ pub(crate) struct Address {
     pub(crate) length: u8,
 }
 
-/// Addresses to which packets can be sent.
+/// A range of addresses that accept packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) first: IpAddr,
     pub(crate) last: IpAddr,
-    /// Of this protocol only; 0 for all of them.
+    /// The only permitted protocol; 0 for all protocols.
     pub(crate) protocol: u8,
 }
 
@@ -123,7 +123,7 @@ fn address(rest: &mut &[u8]) -> Result<Address, Malformed> {
     let [version] = take(rest)?;
     let address = take_address(rest, version)?;
     let [length] = take(rest)?;
-    // The bits behind the prefix, which are the last.
+    // The bits after the prefix are the lowest bits, and must be zero.
     let (bits, size) = number(address);
     let behind = u32::from(size.checked_sub(length).ok_or(Malformed::Prefix)?);
     if behind > 0 && bits << (128 - behind) != 0 {
@@ -159,7 +159,7 @@ fn route(rest: &mut &[u8]) -> Result<Route, Malformed> {
     })
 }
 
-/// Routes stand in order, and no two of them are to one address with one protocol.
+/// Checks the order of routes, and that no address has two routes for one protocol.
 fn check_order(routes: &[Route]) -> Result<(), Malformed> {
     for pair in routes.windows(2) {
         let [a, b] = [pair[0], pair[1]];
@@ -173,11 +173,12 @@ fn check_order(routes: &[Route]) -> Result<(), Malformed> {
             return Err(Malformed::Order);
         }
     }
-    // Routes for all protocols count for each protocol.
+    // A route for all protocols overlaps with routes for each protocol.
     let (all, others): (Vec<&Route>, Vec<&Route>) =
         routes.iter().partition(|route| route.protocol == 0);
     let is_double = |route: &&Route| {
-        // Of one IP version, each route stands before all routes that begin behind its end.
+        // Within one IP version, this finds the first wide route that ends at or after the start of
+        // `route`.
         let place = all.partition_point(|wide| wide.last < route.first);
         all.get(place).is_some_and(|wide| {
             wide.first.is_ipv4() == route.first.is_ipv4() && wide.first <= route.last
@@ -261,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Type and value of a capsule, which are one byte and behind two.
+    /// Type and value of a capsule, whose type takes one byte and whose length takes two.
     fn parts(told: &Told) -> (u64, Bytes) {
         let capsule = told.to_capsule();
         let mut rest = &capsule[..];
@@ -295,7 +296,7 @@ mod tests {
         ] {
             let (kind, value) = parts(&told);
             assert_eq!(parse(kind, &value), Ok(Some(told.clone())));
-            // A part of a capsule is invalid, or has fewer entries.
+            // A shortened capsule is invalid, or has fewer entries.
             for length in 0..value.len() {
                 let part = parse(kind, &value[..length]);
                 assert_ne!(part, Ok(Some(told.clone())), "{length}");

@@ -1,4 +1,4 @@
-//! The halves of a request's stream, of a client and of a server alike.
+//! The two halves of a request's stream, on a client or a server.
 
 use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
@@ -6,25 +6,25 @@ use mpquic_h3::h3::error::{Code, StreamError};
 use mpquic_h3::h3::{client, server};
 use mpquic_h3::{RecvStream, SendStream};
 
-/// What goes out on a request's stream.
+/// The sending half of a request's stream.
 pub(crate) trait Outgoing: Send {
     /// Sends a piece; waits until the connection has taken it.
     fn send(&mut self, piece: Bytes) -> impl Future<Output = Result<(), StreamError>> + Send;
     /// Ends the stream in order.
     fn finish(&mut self) -> impl Future<Output = Result<(), StreamError>> + Send;
-    /// Ends it at once.
+    /// Resets the stream.
     fn reset(&mut self, code: Code);
 }
 
-/// What comes in.
+/// The receiving half of a request's stream.
 pub(crate) trait Incoming: Send {
     /// The next piece; `None` at the end.
     fn recv(&mut self) -> impl Future<Output = Result<Option<Bytes>, StreamError>> + Send;
-    /// Wants no more.
+    /// Asks the peer to stop sending.
     fn stop(&mut self, code: Code);
 }
 
-/// A flow is over: its stream ends, or is reset with the code of an error.
+/// Ends a flow: ends its stream, or resets the stream after an error.
 pub(crate) async fn end(ended: Result<(), Code>, mut send: impl Outgoing, mut recv: impl Incoming) {
     match ended {
         Ok(()) => drop(send.finish().await),
@@ -52,7 +52,7 @@ macro_rules! halves {
         impl Incoming for $side::RequestStream<RecvStream, Bytes> {
             async fn recv(&mut self) -> Result<Option<Bytes>, StreamError> {
                 let data = self.recv_data().await?;
-                // No copy: it is `Bytes` inside.
+                // The data is `Bytes` inside, so this makes no copy.
                 Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
             }
 
@@ -69,7 +69,7 @@ halves!(server);
 /// Reads all available data together.
 pub(crate) struct Gathered<R> {
     pub(crate) recv: R,
-    /// What was seen behind the last piece, and is not told yet.
+    /// The end of the stream, seen after the last returned piece.
     end: Option<Result<(), StreamError>>,
 }
 

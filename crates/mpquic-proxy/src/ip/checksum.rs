@@ -1,4 +1,4 @@
-//! The Internet's checksum (RFC 1071), and what becomes of it when addresses are replaced (RFC 1624).
+//! The Internet checksum (RFC 1071), and its update for replaced addresses (RFC 1624).
 
 use std::net::IpAddr;
 
@@ -19,13 +19,13 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The sum of these bytes: 0xffff for bytes with a right checksum among them.
+/// The sum of these bytes. The result is 0xffff if the bytes include their right checksum.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
     fold(add(0, bytes))
 }
 
-/// The sum of what TCP, UDP and ICMPv6 count besides their own bytes (RFC 9293 section 3.1, RFC 8200
-/// section 8.1), and of those.
+/// The sum over a pseudo header of TCP, UDP or ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1),
+/// and over the bytes.
 pub(crate) fn transport_sum(
     source: IpAddr,
     destination: IpAddr,
@@ -42,9 +42,9 @@ pub(crate) fn transport_sum(
     fold(add(sum, bytes))
 }
 
-/// A sum after some of its words were replaced.
+/// The sum after a replacement of some words.
 pub(crate) fn replaced(sum: u16, old: &[u8], new: &[u8]) -> u16 {
-    // Ones' complement: to take a word away is to add its inverse.
+    // In ones' complement, adding the inverse of a word subtracts the word.
     let words = old.len().div_ceil(2) as u64;
     let taken = words * 0xffff - add(0, old);
     fold(add(u64::from(sum) + taken, new))

@@ -8,7 +8,7 @@ use super::header::{self, ICMP, ICMPV6, Layout};
 /// Type, code, checksum, identifier and sequence number.
 pub(crate) const HEADER: usize = 8;
 
-/// Whether it asks or answers.
+/// A request or its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Request,
@@ -24,7 +24,7 @@ pub(crate) struct Echo<'a> {
     pub(crate) data: &'a [u8],
 }
 
-/// The types of a question and of its answer.
+/// The ICMP types of a request and of a reply.
 pub(crate) fn types(is_v4: bool) -> [u8; 2] {
     match is_v4 {
         true => [8, 0],
@@ -76,8 +76,8 @@ impl<'a> Echo<'a> {
         [kind, 0, 0, 0, a, b, c, d]
     }
 
-    /// As a socket for ICMP takes it. The system completes the checksum of ICMPv6, for only it knows the
-    /// source.
+    /// The message as an ICMP socket takes it. The system completes the checksum of ICMPv6, because
+    /// only the system knows the source address.
     pub(crate) fn to_message(self, is_v4: bool) -> Vec<u8> {
         let mut message = self.header(is_v4).to_vec();
         message.extend_from_slice(self.data);

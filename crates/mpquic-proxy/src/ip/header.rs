@@ -9,7 +9,7 @@ pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMP: u8 = 1;
 pub(crate) const ICMPV6: u8 = 58;
 
-/// Extension headers of IPv6 before the transport's. More have no use.
+/// Most IPv6 extension headers before the transport's header. No useful packet has more.
 const MAX_EXTENSIONS: usize = 8;
 const HOP_LIMIT: u8 = 64;
 
@@ -19,7 +19,8 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([word[0], word[1]]))
 }
 
-/// Source and destination, the protocol and where its header begins, and where the packet ends.
+/// Addresses and protocol of a packet, the start of the transport's header, and the end of the
+/// packet.
 pub(crate) struct Layout {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
@@ -41,7 +42,7 @@ fn layout_v4(ip: &[u8]) -> Option<Layout> {
     let header = ip.first_chunk::<20>()?;
     let start = usize::from(header[0] & 15) * 4;
     let end = usize::from(word(ip, 2)?);
-    // Fragments have no transport's header, or half a payload.
+    // A fragment has no transport header, or only a part of the payload.
     let is_fragment = word(ip, 6)? & 0x3fff != 0;
     if start < header.len() || end < start || end > ip.len() || is_fragment {
         return None;
@@ -130,7 +131,7 @@ impl Addresses {
     }
 }
 
-/// Appends a packet of these parts; `checksum` is where the transport's checksum stands.
+/// Appends a packet of these parts. `checksum` is the offset of the transport's checksum.
 pub(crate) fn put(
     packet: &mut Vec<u8>,
     (source, destination): (IpAddr, IpAddr),
@@ -144,7 +145,7 @@ pub(crate) fn put(
             let mut header = [0; 20];
             header[0] = 4 << 4 | 5;
             header[2..4].copy_from_slice(&(20 + length as u16).to_be_bytes());
-            // Don't fragment: so it needs no identification (RFC 6864 section 4.1).
+            // Don't Fragment is set, so the packet needs no identification (RFC 6864 section 4.1).
             header[6] = 0x40;
             header[8] = HOP_LIMIT;
             header[9] = protocol;
@@ -174,7 +175,7 @@ pub(crate) fn put(
         ICMP => sum(body),
         _ => transport_sum(source, destination, protocol, body),
     };
-    // RFC 768: a checksum of zero is sent as all ones, an equal number.
+    // RFC 768: UDP sends a checksum of zero as all ones, which is an equal number.
     let sum = match !sum {
         0 if protocol == UDP => 0xffff,
         sum => sum,
@@ -202,7 +203,7 @@ mod tests {
         put(&mut packet, ends, 60, 6, &[&options, &[0; 8]]);
         let whole = layout(&packet).unwrap();
         assert_eq!((whole.protocol, whole.start), (UDP, 48));
-        // The same in front of, or behind, other headers.
+        // Also a fragment with a fragment header before or after another extension header.
         packet[6] = 44;
         assert!(layout(&packet).is_none());
         (packet[6], packet[40]) = (60, 44);
