@@ -1,4 +1,4 @@
-//! [`Entrance`]: where applications come in.
+//! [`Entrance`]: the ways in for applications.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,16 +23,16 @@ use crate::datagrams::with_room;
 use crate::listening::{self, listen_tcp};
 use crate::target::Target;
 
-/// Connections of one entrance open at a time. Others wait.
+/// Open connections of one entrance. Further connections wait.
 const MOST: usize = 4096;
-/// Applications among them that have not named a target yet.
+/// Open connections whose application has not named a target.
 const MOST_KNOCKING: usize = 1024;
 /// Longest time until an application has named its target.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Stands for an unknown address.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// What stands open to applications.
+/// A way in for applications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entrance {
@@ -44,14 +44,14 @@ pub enum Entrance {
     Tcp(Target),
     /// A UDP port that leads to this target.
     Udp(Target),
-    /// TCP connections to any address that the system diverts here (Linux, TPROXY): each leads to
-    /// its application's target. Opening this entrance takes the capability `CAP_NET_ADMIN`, and an
-    /// address of its own: connections to that address are reset, because they would lead in a
-    /// circle.
+    /// TCP connections to any address that the system diverts here (Linux, TPROXY). Each connection
+    /// leads to its application's target. Opening this entrance takes the capability
+    /// `CAP_NET_ADMIN`, and an address of its own. Connections to this address itself are reset,
+    /// because they would lead in a circle.
     Transparent,
 }
 
-/// An entrance that stands open. Dropped, it is closed; what came in goes on.
+/// An open entrance. Dropping this closes the entrance, and its accepted connections go on.
 #[derive(Debug)]
 pub struct Listener {
     address: SocketAddr,
@@ -59,7 +59,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Where it is.
+    /// The address of the entrance.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -72,8 +72,8 @@ impl Drop for Listener {
 }
 
 impl Client {
-    /// Opens an entrance. Everybody who reaches the address may come in: name one of loopback, unless
-    /// others should.
+    /// Opens an entrance. Everybody who reaches the address may come in, so use a loopback address
+    /// unless other machines need the entrance.
     ///
     /// # Errors
     ///
@@ -82,8 +82,8 @@ impl Client {
         self.listen_beside(entrance, address, &[]).await
     }
 
-    /// Like [`Self::listen`], beside entrances at `all` addresses: `[::]` includes all addresses of
-    /// IPv4, unless `0.0.0.0` is among these with the same port.
+    /// Like [`Self::listen`], beside entrances at `all` addresses: `[::]` includes all IPv4
+    /// addresses, unless `all` has `0.0.0.0` with the same port.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Client {
     }
 }
 
-/// The code with which SOCKS tells it (RFC 1928 section 6).
+/// The SOCKS reply for a missing flow (RFC 1928 section 6).
 fn code(reason: NoFlow) -> Reply {
     match reason {
         NoFlow::Unconnected => Reply::NetworkUnreachable,
@@ -124,8 +124,8 @@ fn code(reason: NoFlow) -> Reply {
     }
 }
 
-/// The status with which HTTP tells it. A 407 would make applications ask for a password that they cannot
-/// know.
+/// The HTTP status for a missing flow. A 407 of the proxy becomes a 502: applications would ask
+/// their user for a password that only this client can have.
 fn status(reason: NoFlow) -> StatusCode {
     match reason {
         NoFlow::Unconnected => StatusCode::SERVICE_UNAVAILABLE,
@@ -144,7 +144,7 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) 
             return;
         };
         let Ok((tcp, _)) = listener.accept().await else {
-            // Out of descriptors, for example: there will be some.
+            // Out of descriptors, for example: a descriptor becomes free soon.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -167,7 +167,7 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) 
                 }
                 Entrance::Tcp(target) => serve_forward(tcp, target, &client).await,
                 Entrance::Transparent => serve_diverted(tcp, own, &client).await,
-                // The entrance has a socket of its own.
+                // A UDP entrance has no listener.
                 Entrance::Udp(_) => Ok(()),
             };
             if let Err(error) = served {
@@ -178,7 +178,7 @@ async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) 
     }
 }
 
-/// Bytes of an application that were not used yet.
+/// A connection with bytes that were read and not used yet.
 struct Begun {
     tcp: TcpStream,
     bytes: Vec<u8>,
@@ -195,8 +195,8 @@ impl Begun {
         }
     }
 
-    /// Reads until `parse` finds a message within this many bytes, and removes the message. `None`
-    /// after an earlier end of the application.
+    /// Reads until `parse` finds a message within `most` bytes, and removes the message. `None`
+    /// after an early end of the application, or after too many bytes.
     async fn read<T, E>(
         &mut self,
         most: usize,
@@ -221,7 +221,8 @@ impl Begun {
         timeout(PATIENCE, reading).await?
     }
 
-    /// Says the last word, and waits until it has arrived: a reset could overtake it.
+    /// Sends a last message and waits for the application's end: an immediate close could send a
+    /// reset, which destroys the message on its way.
     async fn end(mut self, word: &[u8]) -> io::Result<()> {
         self.tcp.write_all(word).await?;
         self.tcp.shutdown().await?;
@@ -237,7 +238,8 @@ impl Begun {
 async fn serve_forward(tcp: TcpStream, target: &Target, client: &Client) -> io::Result<()> {
     match client.connect(target).await {
         Ok(flow) => flow.join(tcp, Bytes::new()).await,
-        // SOCKS has no words for this reason: the connection ends as if nobody had listened.
+        // A forwarded port has no message for the reason. The reset looks like a target without a
+        // listener.
         Err(reason) => {
             tracing::info!("no TCP to {target}: {reason}");
             tcp.set_zero_linger()?;
@@ -246,7 +248,7 @@ async fn serve_forward(tcp: TcpStream, target: &Target, client: &Client) -> io::
     Ok(())
 }
 
-/// Whom an application wants to reach is the local address of a connection that was diverted.
+/// The local address of a diverted connection is the application's target.
 async fn serve_diverted(
     tcp: TcpStream,
     own: Option<SocketAddr>,
@@ -295,7 +297,7 @@ async fn serve_socks(mut begun: Begun, client: &Client) -> io::Result<()> {
     }
 }
 
-/// An association lasts as long as its TCP connection.
+/// A UDP association lasts as long as its TCP connection.
 async fn associate(mut begun: Begun, client: &Client) -> io::Result<()> {
     let (ours, theirs) = (begun.tcp.local_addr()?, begun.tcp.peer_addr()?);
     let bound = Association::bind(ours.ip(), theirs.ip()).await;

@@ -18,23 +18,23 @@ impl From<Malformed> for StatusCode {
     }
 }
 
-/// What is still to come of a body.
+/// The missing part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// So many bytes.
+    /// Missing bytes.
     Length(u64),
     /// Chunks.
     Chunked(Chunk),
-    /// All that comes until the connection ends.
+    /// All bytes until the connection ends.
     UntilEnd,
 }
 
-/// Where in a chunked body the next byte stands.
+/// The place of the next byte in a chunked body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
     /// In the line with a chunk's size, after these bytes.
     Size(Vec<u8>),
-    /// So many bytes before the end of a chunk's data.
+    /// In a chunk's data, with this number of missing bytes.
     Data(u64),
     /// In the end of line behind a chunk's data.
     DataEnd(&'static [u8]),
@@ -74,7 +74,7 @@ impl Body {
         }
     }
 
-    /// How many of these bytes belong to the body.
+    /// The number of these bytes that belong to the body.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
         match self {
             Self::Length(left) => Ok(count_down(left, bytes.len())),
@@ -106,7 +106,7 @@ pub(crate) fn values<'a>(
     named.map(|field| field.value)
 }
 
-/// Digits and nothing else: other readers may take a sign, or a list.
+/// Parses a number of digits only. Other readers may accept a sign, or a list.
 fn number(text: &[u8]) -> Result<u64, Malformed> {
     let text = std::str::from_utf8(text).map_err(|_| Malformed)?;
     match text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// However the bytes are cut.
+    /// The result does not depend on the pieces of the input.
     #[test]
     fn bodies_end_where_they_say() {
         let chunks = b"5;ext=1\r\nhello\r\n0A\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";

@@ -1,5 +1,5 @@
 //! [`Exchange`]: one request through an HTTP/1 proxy, and its answer. A connection carries a single
-//! exchange: the next request may be for another target, which must not see it.
+//! exchange: the next request may be for another target, and must not reach this target.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,18 +10,18 @@ use super::http_body::Body;
 use super::http_proxy::{Fetched, MAX_FIELDS, MAX_HEAD, answer, pass};
 use crate::relay::{Broken, Passing};
 
-/// What of a request and its answer passes.
+/// Filters the bytes of a request and its answer.
 pub(crate) struct Exchange(Mutex<State>);
 
 struct State {
-    /// Of the request.
+    /// The body of the request.
     body: Body,
     is_head: bool,
     upgrades: bool,
     answer: Answer,
 }
 
-/// How far the answer has come.
+/// The state of the answer.
 enum Answer {
     /// The first bytes of its head.
     Head(Vec<u8>),
@@ -34,7 +34,8 @@ enum Answer {
 struct NoAnswer;
 
 impl Exchange {
-    /// For a request, behind which these bytes came already. Also gives back what the target is sent at first.
+    /// Begins a request. `behind` has bytes after the request's head. Also returns the first bytes
+    /// for the target.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Passing for Exchange {
         }
         let taken = state.body.take(bytes).map_err(|_| Broken::Tcp)?;
         if state.upgrades && taken < bytes.len() {
-            // The protocol of the bytes is not known yet.
+            // The protocol of these bytes is not known yet.
             return Err(Broken::Tcp);
         }
         bytes.truncate(taken);
@@ -157,7 +158,7 @@ impl State {
     }
 }
 
-/// The head of an answer behind which the connection is closed.
+/// The head of an answer, with `Connection: close`.
 fn final_head(response: &httparse::Response<'_, '_>, version: u8, code: u16) -> Vec<u8> {
     let reason = response.reason.unwrap_or_default();
     let mut head = format!("HTTP/1.{version} {code} {reason}\r\n").into_bytes();

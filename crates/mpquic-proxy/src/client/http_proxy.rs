@@ -10,7 +10,7 @@ use crate::target::Target;
 pub(crate) const MAX_HEAD: usize = 32 << 10;
 pub(crate) const MAX_FIELDS: usize = 100;
 
-/// Fields for a single connection, not for its far end (RFC 9110 section 7.6.1).
+/// Fields for one connection, which a proxy does not forward (RFC 9110 section 7.6.1).
 const HOP_BY_HOP: [&str; 7] = [
     "connection",
     "proxy-connection",
@@ -21,23 +21,23 @@ const HOP_BY_HOP: [&str; 7] = [
     "upgrade",
 ];
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) target: Target,
-    /// `None` for CONNECT, whose client hears of the success.
+    /// `None` for CONNECT. A CONNECT client gets an answer of the proxy.
     pub(crate) fetched: Option<Fetched>,
-    /// Where the head of the request ends.
+    /// Length of the request's head.
     pub(crate) length: usize,
 }
 
-/// A request that the target is to see.
+/// A request for the target.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fetched {
-    /// What the target gets before the body.
+    /// The bytes for the target before the body.
     pub(crate) head: Vec<u8>,
     pub(crate) body: Body,
-    /// HEAD: the answer has no body, whatever its fields say.
+    /// The method HEAD, whose answer has no body for any fields.
     pub(crate) is_head: bool,
     /// Both sides may switch to another protocol, such as WebSocket.
     pub(crate) upgrades: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Fetched {
 ///
 /// # Errors
 ///
-/// The status with which the request is refused.
+/// The status of a refusal.
 pub(crate) fn head(bytes: &[u8]) -> Result<Option<Asked>, StatusCode> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
@@ -80,18 +80,18 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Asked>, StatusCode> {
     );
     let target = target.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
     let body = match Body::of(request.headers, version)? {
-        // RFC 9112 section 6.3: the end of such a request could not be found.
+        // RFC 9112 section 6.3: the end of such a request cannot be found.
         Some(Body::UntilEnd) => return Err(StatusCode::NOT_IMPLEMENTED),
         Some(body) => body,
         None => Body::Length(0),
     };
     let upgrades = upgrades(request.headers);
-    // RFC 9112 section 3.2.2: what the target says counts, not the field.
+    // RFC 9112 section 3.2.2: the authority of the target replaces the field `Host`.
     let host = match authority.port() {
         Some(port) => format!("{}:{port}", authority.host()),
         None => authority.host().to_owned(),
     };
-    // It may begin with the query.
+    // The path may begin with the query.
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut head =
         format!("{method} {slash}{path} HTTP/1.{version}\r\nHost: {host}\r\n").into_bytes();
@@ -123,9 +123,9 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Asked>, StatusCode> {
 }
 
 /// The host of an absolute target, and the rest for the server. Browsers send characters that RFC
-/// 3986 does not allow; the server may judge them.
+/// 3986 forbids, and the server decides about such characters.
 fn split(asked: &str) -> Result<(Authority, &str), StatusCode> {
-    // Without a scheme it is for a server, not for a proxy.
+    // A target without a scheme is for a server, not for a proxy.
     let (scheme, rest) = asked.split_once("://").ok_or(StatusCode::BAD_REQUEST)?;
     if !["http", "ws"]
         .iter()
@@ -143,19 +143,19 @@ fn split(asked: &str) -> Result<(Authority, &str), StatusCode> {
     Ok((authority, path.split('#').next().unwrap_or_default()))
 }
 
-/// Whether a message is to change the protocol of its connection (RFC 9110 section 7.8).
+/// True if a message asks for a change of the protocol (RFC 9110 section 7.8).
 fn upgrades(fields: &[httparse::Header<'_>]) -> bool {
     values(fields, "upgrade").next().is_some() && is_option(b"upgrade", fields)
 }
 
-/// Whether `Connection` names this.
+/// True if the field `Connection` has this name.
 fn is_option(name: &[u8], fields: &[httparse::Header<'_>]) -> bool {
     values(fields, "connection")
         .flat_map(|value| value.split(|byte| *byte == b','))
         .any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
 }
 
-/// Adds a field to a head, unless it is for one connection.
+/// Adds a field to a head, unless the field belongs to one connection.
 pub(crate) fn pass(
     head: &mut Vec<u8>,
     field: &httparse::Header<'_>,
@@ -163,7 +163,7 @@ pub(crate) fn pass(
 ) {
     let is_one_of =
         |names: &[&str]| (names.iter()).any(|name| field.name.eq_ignore_ascii_case(name));
-    // The framing of the body is not for Connection to take away.
+    // `Connection` cannot remove the fields for the length of the body.
     let is_listed = || {
         !is_one_of(&["content-length", "transfer-encoding"])
             && is_option(field.name.as_bytes(), fields)
@@ -173,7 +173,7 @@ pub(crate) fn pass(
     }
 }
 
-/// An answer without a body of interest.
+/// An answer with a reason as its body.
 pub(crate) fn answer(status: StatusCode, reason: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{reason}\n",

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// The waiting applications of one entrance. Too many applications push out the oldest: programs
+/// The waiting applications of one entrance. A further application pushes out the oldest: programs
 /// name their target at once, so the oldest is probably idle.
 pub(crate) struct Knocking {
     most: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Knocking {
 #[derive(Default)]
 struct Waiting {
     next: u64,
-    /// In the order in which they came.
+    /// In order of arrival.
     present: BTreeMap<u64, oneshot::Sender<()>>,
 }
 

@@ -9,7 +9,7 @@ const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
 const NO_ACCEPTABLE_METHODS: u8 = 0xff;
 
-/// What a client wants.
+/// The command of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
     Connect,
@@ -37,14 +37,14 @@ pub(crate) type Parsed<T> = Option<(T, usize)>;
 /// Bytes of a client other than SOCKS 5, or a request for an unknown service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Closed without a word: it speaks something else.
+    /// Close without an answer: the client speaks another protocol.
     Silently,
     /// Answer with these bytes.
     With(Reply),
 }
 
-/// The client's greeting: true if the client can do without authentication. `None` until it is
-/// complete.
+/// The client's greeting: true if the client accepts no authentication. `None` for an incomplete
+/// greeting.
 pub(crate) fn greeting(bytes: &[u8]) -> Result<Parsed<bool>, Refused> {
     match bytes {
         [version, ..] if *version != VERSION => Err(Refused::Silently),
@@ -66,8 +66,8 @@ pub(crate) fn method(can: bool) -> [u8; 2] {
     [VERSION, method]
 }
 
-/// A request; `None` before its last byte. The target of UDP ASSOCIATE has no use: it is the
-/// client's future sending address, which most clients do not know.
+/// A request; `None` for an incomplete request. The target of UDP ASSOCIATE has no use: the field
+/// announces the client's sending address, which most clients do not know in advance.
 pub(crate) fn request(bytes: &[u8]) -> Result<Parsed<(Command, Option<Target>)>, Refused> {
     let [version, command, _, address @ ..] = bytes else {
         return match bytes {
@@ -95,7 +95,7 @@ pub(crate) fn request(bytes: &[u8]) -> Result<Parsed<(Command, Option<Target>)>,
 /// The longest greeting or request, bytes.
 pub(crate) const MAX_MESSAGE: usize = 3 + 1 + 1 + 255 + 2;
 
-/// The answer to a request. An IPv4 client of an IPv6 socket is told the address that it knows.
+/// The answer to a request. An IPv4 client of an IPv6 socket gets the IPv4 address.
 pub(crate) fn reply(reply: Reply, bound: SocketAddr) -> Vec<u8> {
     let mut bytes = vec![VERSION, reply as u8, 0];
     let bound = SocketAddr::new(bound.ip().to_canonical(), bound.port());
@@ -118,13 +118,13 @@ fn address_of(bytes: &[u8]) -> Option<(Target, usize)> {
     Some((target?, length))
 }
 
-/// What stands before the payload of a UDP packet to a client.
+/// The header before the payload of a UDP packet to a client.
 pub(crate) fn udp_header(from: &Target) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0];
     match from.host() {
         Host::Address(address) => put_address(&mut bytes, SocketAddr::new(*address, from.port())),
         Host::Name(name) => {
-            // Names are short enough.
+            // The length of a target's name fits into a byte.
             bytes.extend([3, name.len() as u8]);
             bytes.extend(name.bytes());
             bytes.extend(from.port().to_be_bytes());

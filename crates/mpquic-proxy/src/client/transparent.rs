@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 ///
 /// # Errors
 ///
-/// Without the capability `CAP_NET_ADMIN`; for an unspecified address, whose own connections could
-/// not be told from others.
+/// Without the capability `CAP_NET_ADMIN`. Also for an unspecified address, since connections to
+/// the listener's own address would be indistinguishable from diverted connections.
 #[cfg(target_os = "linux")]
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
