@@ -1,17 +1,18 @@
-//! A proxy over multipath QUIC: any application's TCP connections and UDP flows, each over all links at
-//! once.
+//! A proxy over multipath QUIC: carries the TCP connections and UDP flows of any application, each
+//! over all links at once.
 //!
-//! The protocol is HTTP/3's own: a TCP connection is a CONNECT request (RFC 9114 section 4.4), a UDP flow a
-//! CONNECT-UDP request (RFC 9298) with HTTP datagrams (RFC 9297), so both sides work with those of others;
-//! so is `ping`, by CONNECT-IP (RFC 9484).
-//! TCP is terminated at the near end and carried as a stream, which the transport spreads over all paths and
-//! puts in order again: a single TCP connection gets the sum of the links.
+//! The protocol is plain HTTP/3: a TCP connection is a CONNECT request (RFC 9114 section 4.4), a
+//! UDP flow a CONNECT-UDP request (RFC 9298) with HTTP datagrams (RFC 9297), and `ping` needs
+//! CONNECT-IP (RFC 9484). So both sides also work with other implementations. TCP ends at the near
+//! side, and its bytes travel as a stream. The transport spreads the stream over all paths and
+//! restores the order, so a single TCP connection gets the sum of the links.
 //!
-//! - [`Server`] answers such requests: to whom ([`Access`]), and where to ([`Rules`]). Nobody and, of
-//!   addresses that are not public, nowhere unless it is said.
-//! - [`Client`] opens flows over a connection, which may be lost and replaced, and has entrances for
-//!   applications ([`Entrance`]): SOCKS 5, HTTP proxy, forwarded ports; with the feature `tun`, on Linux, a
-//!   network device for all that is routed to it (`Tun`).
+//! - [`Server`] answers such requests, for the clients in [`Access`] and to the targets in
+//!   [`Rules`]. Access has no default, and targets without a public address are forbidden unless a
+//!   rule allows them.
+//! - [`Client`] opens flows over a connection, which may be lost and replaced. Applications come in
+//!   by an [`Entrance`]: SOCKS 5, an HTTP proxy, or a forwarded port. On Linux, the feature `tun`
+//!   adds a network device, which takes all packets routed there (`Tun`).
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -84,7 +85,7 @@
 //! # }
 //! ```
 //!
-//! # What becomes of ends and failures
+//! # Ends and failures
 //!
 //! | One side | The other side |
 //! |---|---|

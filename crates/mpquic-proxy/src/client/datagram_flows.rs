@@ -13,17 +13,18 @@ use crate::datagrams::Deliver;
 use crate::giving_way::{Order, Use};
 use crate::target::Target;
 
-/// Open flows of one socket or device. A further one displaces another.
+/// Most open flows of one socket or device. A further flow displaces another.
 pub(crate) const MOST: usize = 16_384;
-/// Bytes of payloads that wait for a flow to open, which takes a round trip. More are lost.
+/// Bytes of payloads that wait while a flow opens, which takes a round trip. Further payloads are
+/// lost.
 const WAITING: usize = 256 << 10;
 
 /// Time without a second request for a refused flow; payloads for the flow are lost.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// What tells flows apart.
+/// The key of a flow.
 pub(crate) trait Key: Ord + Clone + Send + Sync + 'static {
-    /// The sender of a flow, on a socket with flows of many senders: each gets its share.
+    /// The sender of a flow, on a socket with flows of many senders. Each sender gets its share.
     fn source(&self) -> Option<IpAddr>;
 }
 
@@ -33,14 +34,14 @@ impl Key for SocketAddr {
     }
 }
 
-/// An application's address, and that of a target.
+/// The addresses of an application and of a target.
 impl Key for (SocketAddr, SocketAddr) {
     fn source(&self) -> Option<IpAddr> {
         Some(self.0.ip())
     }
 }
 
-/// There is one flow.
+/// The key of a single flow.
 impl Key for () {
     fn source(&self) -> Option<IpAddr> {
         None
@@ -54,7 +55,7 @@ impl Key for Target {
     }
 }
 
-/// Flows by key. They end when this is dropped.
+/// Flows by key. Dropping this ends the flows.
 pub(crate) struct DatagramFlows<K: Key> {
     client: Client,
     most: usize,
@@ -71,18 +72,18 @@ struct Table<K: Key> {
 }
 
 struct Entry {
-    /// Another flow may have the same key later.
+    /// Identifies the flow, since a later flow may have the same key.
     number: u64,
     began: Instant,
     flow: Flow,
-    /// Dropped with this, which ends the task.
+    /// Dropping the entry drops this sender, which ends the task.
     _alive: oneshot::Sender<()>,
 }
 
 enum Flow {
     Opening(Waiting),
     Open(Arc<DatagramFlow>),
-    /// A moment ago.
+    /// The proxy refused the flow less than [`REFUSED`] ago.
     Refused,
 }
 
@@ -133,7 +134,7 @@ impl<K: Key> Table<K> {
         }
     }
 
-    /// Changes how many flows a source has.
+    /// Changes the flows of a source.
     fn change(&mut self, source: Option<IpAddr>, by: impl FnOnce(&mut Order<K>)) {
         let order = self.sources.entry(source).or_default();
         self.largest.remove(&(order.len(), source));
@@ -178,7 +179,7 @@ impl<K: Key> Table<K> {
 #[derive(Default)]
 struct Waiting {
     payloads: Vec<Vec<u8>>,
-    /// Including the memory for each payload besides its bytes.
+    /// Bytes, including the memory overhead of each payload.
     bytes: usize,
 }
 
@@ -274,7 +275,7 @@ async fn carry<K: Key>(
         }
         Err(error) => {
             tracing::info!("no {wanted}: {error}");
-            // Not every payload is worth a refused request.
+            // A refused flow is not asked for again for every payload.
             replace(Flow::Refused);
             tokio::time::sleep(REFUSED).await;
         }
@@ -324,7 +325,7 @@ mod tests {
     async fn the_oldest_of_whoever_has_most_gives_way() {
         let client = Client::new(ClientOptions::new("proxy.test:1".parse().unwrap()));
         let flows = DatagramFlows::<SocketAddr>::new(client.clone(), 4);
-        // No time passes meanwhile, so each flow is told a beginning a moment after the one before.
+        // The test's clock stands still, so each flow gets its own time.
         let clock = std::cell::Cell::new(0);
         let send = |host, port| {
             flows.send(&from(host, port), b"\0question", || {

@@ -1,4 +1,4 @@
-//! [`Client`]: flows through a proxy, over a connection that may come and go.
+//! [`Client`]: flows through a proxy, over a connection that may be lost and replaced.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -39,22 +39,20 @@ use crate::turns::Turns;
 
 /// Longest fields of an answer, bytes.
 const MAX_FIELDS: u32 = 16 << 10;
-/// Interim responses before the one that counts.
+/// Most interim responses before the final response.
 const MAX_INTERIM: usize = 16;
-/// The longest that a proxy may take to answer. Ours lets a flow wait 30 s for its turn, and then takes 10 s for
-/// the target unless it is told otherwise.
+/// Longest wait for an answer of the proxy. By default, our proxy lets a flow wait up to 30 s for
+/// its turn, and tries the target for 10 s.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The port of DNS, whose clients ask each question from a port of its own, and so by a flow of its
-/// own.
+/// The port of DNS. DNS clients send each query from a new port, so each query makes a new flow.
 const DNS: u16 = 53;
-/// Idle time of a DNS flow: after an answer, nobody needs the flow for longer, since resolvers ask
-/// again sooner.
+/// Idle time of a DNS flow: no data follows an answer, and resolvers repeat a lost query sooner.
 const DNS_IDLE: Duration = Duration::from_secs(10);
 /// A UDP flow without an answer ends after this time, as in the NATs of Linux.
 const UNANSWERED: Duration = Duration::from_secs(30);
-/// The most payloads of a flow that wait for its stream.
+/// Most payloads of a flow that wait for room on its stream.
 const LARGE: usize = 64;
-/// Longest time until a proxy has sent its settings.
+/// Longest wait for the proxy's settings.
 const SETTINGS: Duration = Duration::from_secs(5);
 
 /// How flows are opened and kept.
@@ -67,10 +65,10 @@ pub struct ClientOptions {
     pub credential: Option<Credential>,
     /// A TCP connection is closed after this idle time, or up to twice as long.
     pub tcp_idle: Duration,
-    /// The same for UDP; those to the port of DNS are closed after ten seconds at the latest.
+    /// The same for UDP. Flows to the port of DNS close after at most ten seconds.
     pub udp_idle: Duration,
-    /// Classes of flows to certain targets: the first matching rule counts, and the proxy is told.
-    /// Without a rule, each side guesses for itself.
+    /// Classes of flows to certain targets: the first matching rule counts, and the client tells
+    /// the proxy the class. Without a matching rule, each side guesses the class.
     pub classes: Vec<ClassRule>,
 }
 
@@ -87,14 +85,14 @@ impl ClientOptions {
     }
 }
 
-/// Why there is no flow to a target.
+/// The reason why a target has no flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoFlow {
-    /// There is no connection to the proxy at the moment, or the proxy is about to end.
+    /// No connection to the proxy at the moment, or a proxy about to end.
     #[error("no connection to the proxy")]
     Unconnected,
-    /// The target refused.
+    /// The target refused the connection.
     #[error("the target refused the connection")]
     ConnectionRefused,
     /// The proxy refused, with this status.
@@ -118,9 +116,9 @@ pub struct ClientStats {
     pub open_udp: u64,
     /// Open flows of IP packets.
     pub open_ip: u64,
-    /// UDP payloads and IP packets that had no room.
+    /// UDP payloads and IP packets that were lost because they found no room.
     pub dropped_payloads: u64,
-    /// UDP flows that ended to make room for new ones.
+    /// UDP flows that ended to make room for new flows.
     pub displaced_udp: u64,
 }
 
@@ -167,7 +165,7 @@ type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
 struct Accepted {
     stream: Stream,
     watch: StreamWatch,
-    /// The proxy delivers once what comes twice.
+    /// The proxy drops the second copy of a payload, so payloads may be sent twice.
     takes_copies: bool,
 }
 
@@ -192,10 +190,10 @@ impl Client {
         self.0.session.borrow().clone().ok_or(NoFlow::Unconnected)
     }
 
-    /// Waits for a connection over which flows can be opened.
+    /// Waits for a connection that can carry flows.
     pub async fn connected(&self) {
         let mut session = self.0.session.subscribe();
-        // The sender is ours.
+        // This client owns the sender, so the channel stays open.
         let _ = session.wait_for(Option::is_some).await;
     }
 
@@ -216,7 +214,8 @@ impl Client {
         self.0.flows.stats()
     }
 
-    /// A UDP flow ended to make room for a new one. That is told in the log once.
+    /// Counts a UDP flow that ended to make room for a new flow. The log reports the first such
+    /// flow.
     pub(super) fn on_displaced(&self, most: usize) {
         if self.0.displaced_udp.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(
@@ -226,11 +225,10 @@ impl Client {
         }
     }
 
-    /// Opens flows over this connection to the proxy until the connection ends; returns the reason
-    /// of the end. The connection must have negotiated `h3`, and nobody else may speak HTTP/3 on
-    /// it.
-    /// Once the proxy says that it is about to end, no flow is opened over the connection any more: open flows go on,
-    /// and new flows may use another connection.
+    /// Opens flows over this connection to the proxy until the connection ends, and returns the
+    /// reason of the end. The connection must have negotiated `h3`, and no other code may speak
+    /// HTTP/3 over it. After the proxy announces its end, the connection gets no new flows. Open
+    /// flows go on, and new flows may use another connection.
     ///
     /// # Errors
     ///
@@ -277,7 +275,7 @@ impl Client {
         Ok(error)
     }
 
-    /// Opens no more flows over the connection of this demultiplexer.
+    /// Opens no further flows over the connection of this demultiplexer.
     fn leave(&self, demux: &Arc<Demux>) {
         let is_left = |session: &Session| Arc::ptr_eq(&session.demux, demux);
         self.0.session.send_if_modified(|session| {
@@ -343,14 +341,14 @@ impl Client {
         }
     }
 
-    /// What flows to a target are for, if a rule says so, or else the application's packets.
+    /// The class of flows to a target: by a rule, or else by the mark on the application's packets.
     fn said(&self, target: &Target, marked: Option<Class>) -> Option<Class> {
         let classes = self.0.options.classes.iter();
         (classes.filter_map(|rule| rule.class_of(target)).next()).or(marked)
     }
 
     fn request(&self, uri: http::uri::Builder, said: Option<Class>) -> Result<Request<()>, NoFlow> {
-        // Targets have only characters of URIs.
+        // Every target consists of characters that URIs allow.
         let uri = uri
             .build()
             .map_err(|_| NoFlow::Refused(StatusCode::BAD_REQUEST))?;
@@ -361,7 +359,8 @@ impl Client {
             (request.headers_mut()).insert(PROXY_AUTHORIZATION, value.clone());
         }
         if let Some(class) = said {
-            // RFC 9218 section 4.1; section 11: flows take turns.
+            // RFC 9218 section 4.1. The incremental flag lets flows of equal urgency share the
+            // connection.
             let priority = Priority::new(class.urgency()).unwrap_or_default();
             let field = priority.with_incremental().into();
             request.headers_mut().insert("priority", field);
@@ -378,7 +377,7 @@ impl Client {
         self.connect_marked(target, None).await
     }
 
-    /// Like [`Self::connect`], for an application whose packets tell their class.
+    /// Like [`Self::connect`], with the class from the application's packets.
     pub(super) async fn connect_marked(
         &self,
         target: &Target,
@@ -397,7 +396,7 @@ impl Client {
         })
     }
 
-    /// Opens a flow of datagrams. What comes back is given to `deliver`.
+    /// Opens a flow of datagrams. `deliver` gets the payloads from the target.
     pub(super) async fn connect_datagrams(
         &self,
         wanted: &Wanted,
@@ -451,7 +450,7 @@ impl Client {
             },
         };
         if let Wanted::Ip = wanted {
-            // Without addresses, no packet can leave.
+            // No packet can leave before the proxy has assigned an address.
             let assigned = timeout(SETTINGS, ending.read(&*deliver, true)).await;
             if !matches!(assigned, Ok(true)) {
                 return Err(NoFlow::Broken);
@@ -474,7 +473,7 @@ impl Client {
     }
 }
 
-/// What a flow of datagrams is for.
+/// The kind of a datagram flow, and its target.
 #[derive(Debug, Clone)]
 pub(super) enum Wanted {
     /// UDP payloads to this target, with their class from the application's packets.
@@ -495,7 +494,7 @@ impl Wanted {
         }
     }
 
-    /// How many are open.
+    /// The number of open flows of this kind.
     fn count<'a>(&self, shared: &'a Shared) -> &'a AtomicU64 {
         match self {
             Self::Udp(..) => &shared.open_udp,
@@ -513,12 +512,12 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// A TCP connection from the proxy to a target. Dropped, it is reset.
+/// A TCP connection from the proxy to a target. Dropping this resets the connection.
 pub struct TcpFlow {
     client: Client,
     flow: OpenFlow,
     turns: Arc<Turns>,
-    /// `None` after joining.
+    /// `None` once the flow is joined.
     accepted: Option<Accepted>,
 }
 
@@ -529,13 +528,13 @@ impl Drop for TcpFlow {
 }
 
 impl TcpFlow {
-    /// Joins the flow to a local TCP connection, whose first bytes `begun` were read already, until
-    /// both sides have ended. Each side hears of the other side's end or reset.
+    /// Joins the flow to a local TCP connection until both sides have ended. `begun` has bytes
+    /// already read from the local connection. Each side learns of the other side's end or reset.
     pub async fn join(self, tcp: TcpStream, begun: Bytes) {
         self.join_by(tcp, begun, &Unchanged).await;
     }
 
-    /// Like [`Self::join`], with a change to the bytes on their way, except for `begun`.
+    /// Like [`Self::join`]. `passing` may change all bytes except `begun`.
     pub(super) async fn join_by(mut self, tcp: TcpStream, begun: Bytes, passing: &impl Passing) {
         let Some(Accepted { stream, watch, .. }) = self.accepted.take() else {
             return;
@@ -552,7 +551,7 @@ impl TcpFlow {
     }
 }
 
-/// Counts delivered payloads, and delivers each once.
+/// Counts delivered payloads, and drops second copies.
 struct Counted {
     inner: Arc<dyn Deliver>,
     flow: Arc<Flow>,
@@ -598,7 +597,7 @@ pub(super) struct DatagramFlow {
     /// The flow ends after this idle time.
     idle: Duration,
     sender: UdpSender,
-    /// Capsules with what no packet of the paths has room for: the stream carries payloads of any size.
+    /// Capsules with payloads too large for a packet. The stream carries payloads of any size.
     large: mpsc::Sender<Bytes>,
     ending: Mutex<Option<Ending>>,
     flow: OpenFlow,
@@ -606,7 +605,7 @@ pub(super) struct DatagramFlow {
     _registered: Registered,
 }
 
-/// What tells of the end.
+/// The stream of a datagram flow, whose end is the end of the flow.
 struct Ending {
     send: RequestStream<SendStream<Bytes>, Bytes>,
     recv: RequestStream<RecvStream, Bytes>,
@@ -616,8 +615,9 @@ struct Ending {
 }
 
 impl Ending {
-    /// Reads capsules, and sends payloads that are too large for a packet, until the proxy ends the flow or sends a
-    /// malformed one: false; or with `until_assigned`, until the proxy has assigned addresses: true.
+    /// Reads capsules, and sends payloads that are too large for a packet. Returns false after the
+    /// end of the flow or a malformed capsule. With `until_assigned`, returns true once the proxy
+    /// has assigned addresses.
     async fn read(&mut self, deliver: &dyn Deliver, until_assigned: bool) -> bool {
         loop {
             while let Some((kind, value)) = match self.capsules.take() {
@@ -639,7 +639,8 @@ impl Ending {
                             return true;
                         }
                     }
-                    // A capsule for an unknown context is lost at the proxy as well as here.
+                    // Other capsules need no action. A capsule of an unknown context is dropped, as
+                    // at the proxy.
                     Ok(_) => {}
                     Err(error) => {
                         tracing::debug!(%error, "a capsule of CONNECT-IP");
@@ -676,7 +677,7 @@ impl Drop for DatagramFlow {
 }
 
 impl DatagramFlow {
-    /// Sends a payload behind a zero byte. Without room for a payload, the payload is lost, as in UDP.
+    /// Sends a payload, which stands after a zero byte. A payload without room is lost, as in UDP.
     pub(super) fn send(&self, payload: &[u8]) {
         let Some(payload) = self.deliver.prepare(payload) else {
             return;
@@ -709,8 +710,8 @@ impl DatagramFlow {
         }
     }
 
-    /// Waits until the proxy ends it, or nothing was carried for too long. Payloads that come in capsules
-    /// are delivered meanwhile. Call it once.
+    /// Waits until the proxy ends the flow, or until the idle timeout. Meanwhile, payloads in
+    /// capsules are delivered. Call this once.
     pub(super) async fn ended(&self) {
         let ending = (self.ending.lock().unwrap_or_else(PoisonError::into_inner)).take();
         let Some(mut ending) = ending else {

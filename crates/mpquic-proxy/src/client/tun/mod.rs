@@ -1,11 +1,11 @@
 //! [`Tun`]: a network device whose TCP connections, UDP datagrams and other packets go through the proxy.
 //!
-//! TCP ends in the kernel here: a program's segment gets another source and our listener as its
-//! destination, and is written back to the device; segments of the listener go the other way. So
-//! windows, acknowledgements and retransmissions are the kernel's, segments of 64 KiB pass whole
-//! without computed checksums, and an ordinary socket is behind the listener. (Alternatives:
-//! `ipstack` announces windows of at most 64 KiB and queues packets without a limit; `smoltcp`
-//! reserves both buffers of every socket in advance.)
+//! TCP ends in the kernel of this machine. A program's segment gets a new source, and our listener
+//! as its destination, and goes back into the device. Segments of the listener take the reverse
+//! way. So the kernel handles windows, acknowledgements and retransmissions. Segments of 64 KiB
+//! pass whole, without a checksum computation, and the listener is an ordinary socket.
+//! (Alternatives: `ipstack` announces windows of at most 64 KiB and queues packets without a limit;
+//! `smoltcp` reserves both buffers of every socket in advance.)
 
 mod outside;
 mod packet;
@@ -34,19 +34,19 @@ use outside::Outside;
 use packet::{FRAME_HEADER, MAX_PAYLOAD, Packet, Transport, Unreachable};
 use tcp_table::{Ends, TcpTable, Verdict};
 
-/// The longest frame: a packet's length has 16 bits, which of IPv6 do not count the header.
+/// The longest frame. A packet's length has 16 bits, and does not include the header of IPv6.
 const MAX_FRAME: usize = FRAME_HEADER + 40 + u16::MAX as usize;
-/// An application that wants a connection waits so long for one to the proxy.
+/// Longest wait of an application's connection for a connection to the proxy.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Resets of connections reach applications within this time.
+/// Time for resets to reach the applications.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 /// Interval of the search for ended flows.
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// A TUN device of Linux. The device vanishes once this value and its [`Carrier`]s are dropped.
 ///
-/// Opening it needs the capability `CAP_NET_ADMIN`. It has neither addresses nor routes: the caller
-/// adds them, with `ip address add`, `ip link set` and `ip route add`.
+/// Opening the device needs the capability `CAP_NET_ADMIN`. The new device has neither addresses
+/// nor routes: the caller adds them, with `ip address add`, `ip link set` and `ip route add`.
 ///
 /// ```no_run
 /// use mpquic_proxy::{Client, Tun};
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Tun {
 }
 
 impl Tun {
-    /// Makes a device of this name, at most 15 bytes. Must be called within a tokio runtime.
+    /// Makes a device with this name of at most 15 bytes. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
@@ -83,23 +83,23 @@ impl Tun {
         let builder = builder.with(|linux| {
             linux.offload(true);
         });
-        // The device comes up together with its addresses.
+        // The caller brings the device up when it adds the addresses.
         let device = Arc::new(builder.enable(false).build_async()?);
         Ok(Self { device })
     }
 }
 
-/// What carries the traffic of a device. Dropped, it stops: connections are reset, which takes the device
-/// a moment longer.
+/// Carries the traffic of a device. Dropping this resets all connections, and ends the traffic a
+/// moment later.
 #[derive(Debug)]
 pub struct Carrier {
     accepting: JoinSet<()>,
-    /// `None` after its end.
+    /// `None` after the end of the reading task.
     reading: Option<JoinHandle<io::Error>>,
 }
 
 impl Carrier {
-    /// Waits until the device fails, for example because it was deleted, and tells why.
+    /// Waits until the device fails, for example because it was deleted, and returns the error.
     pub async fn ended(mut self) -> io::Error {
         let ended = match &mut self.reading {
             Some(reading) => reading.await,
@@ -116,7 +116,7 @@ impl Drop for Carrier {
         let Some(reading) = self.reading.take() else {
             return;
         };
-        // Resets are on their way to the applications.
+        // The resets still travel to the applications.
         match Handle::try_current() {
             Ok(runtime) => {
                 runtime.spawn(async move {
@@ -129,11 +129,11 @@ impl Drop for Carrier {
     }
 }
 
-/// Where TCP of one IP version ends.
+/// The listener for TCP of one IP version.
 #[derive(Debug, Clone, Copy)]
 struct Side {
     listener: SocketAddr,
-    /// Whoever speaks with the listener seems to be here.
+    /// The source address of redirected segments, as the listener sees them.
     peer: IpAddr,
 }
 
@@ -147,10 +147,10 @@ fn next(address: IpAddr) -> IpAddr {
 
 impl Client {
     /// Carries packets routed to a device: TCP by CONNECT, UDP by CONNECT-UDP, and all other
-    /// packets by CONNECT-IP, of ICMP the questions of `ping`. Packets without a single
-    /// destination, and fragments of IP, are dropped.
+    /// packets by CONNECT-IP. Of ICMP, only the echo requests of `ping` are carried. Packets
+    /// without a single destination, and IP fragments, are dropped.
     ///
-    /// The device must be up and have these addresses, at most one of each IP version; the next
+    /// The device must be up and have these addresses, at most one of each IP version. The next
     /// address after each must be in its network and unused. Packets from other source addresses
     /// belong to machines behind this router, and are carried likewise.
     ///
@@ -283,12 +283,12 @@ fn on_segment(shared: &Arc<Shared>, opening: &mut JoinSet<()>, packet: &Packet, 
     }
 }
 
-/// Opens a flow for an application's connection, and only then lets the handshake begin: the
-/// application learns of a refusal as if connected to the target itself.
+/// Opens a flow for an application's connection before the handshake with the application. So a
+/// refused connection looks to the application like a refusal of the target itself.
 async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16) {
     let target = Target::from(packet.destination);
     let marked = Class::from_dscp(packet.dscp(&frame));
-    // A short time without the proxy is a network's delay.
+    // A short time without the proxy looks like a network's delay.
     let latest = Instant::now() + PATIENCE;
     let flow = loop {
         let connected = timeout_at(latest, shared.client.connected()).await;
@@ -303,7 +303,7 @@ async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16
             shared.pass(&packet, &mut frame, port);
         }
         Err(reason) => {
-            // A whole machine has too many programs to report each.
+            // Programs of a whole machine fail too often for a line at the default level.
             tracing::debug!("no TCP to {target}: {reason}");
             shared.tcp().on_no_flow(port);
             let answer = match refusal(reason) {
@@ -317,7 +317,7 @@ async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16
     }
 }
 
-/// How the network tells it; `None` for a reset.
+/// The ICMP message for a missing flow; `None` for a TCP reset.
 fn refusal(reason: NoFlow) -> Option<Unreachable> {
     match reason {
         NoFlow::ConnectionRefused => None,
@@ -336,7 +336,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             Some(_) = open.join_next() => continue,
         };
         let Ok((tcp, from)) = accepted else {
-            // Out of descriptors, for example: there will be some.
+            // Out of descriptors, for example: a descriptor becomes free soon.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -373,7 +373,7 @@ impl Deliver for Answers {
         }
         let mut frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
         packet::put_datagram(&mut frame, self.ends.target, self.ends.application, payload);
-        // A packet without room is lost.
+        // A packet without room in the device's queue is lost.
         let _ = self.device.try_send(&frame);
     }
 }
@@ -389,7 +389,7 @@ fn on_datagrams(
         target: packet.destination,
     };
     let marked = Class::from_dscp(packet.dscp(frame));
-    // The byte before each is the context ID, 0.
+    // The byte before each payload is the context ID, 0.
     packet.payloads(frame, |payload| {
         udp.send(&(ends.application, ends.target), payload, || {
             let device = shared.device.clone();

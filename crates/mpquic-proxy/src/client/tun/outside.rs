@@ -1,6 +1,6 @@
 //! Packets other than TCP and UDP: they leave by CONNECT-IP, from an address assigned by the proxy.
 //!
-//! The sender of a packet is remembered, to route the answer back.
+//! The table of senders routes the answers back.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,13 +29,13 @@ const PLACE_V6: usize = 8;
 struct Exchange {
     protocol: u8,
     remote: IpAddr,
-    /// Of ICMP's echo; else 0.
+    /// The identifier of an ICMP echo, 0 for other packets.
     identifier: u16,
 }
 
 impl Exchange {
-    /// That of a packet from or to a remote host. `None` for messages of ICMP that are no echo of this
-    /// kind.
+    /// The exchange of a packet from or to a remote host. `None` for ICMP messages other than echo
+    /// messages of this kind.
     fn of(packet: &[u8], ip: &Layout, remote: IpAddr, kind: Kind) -> Option<Self> {
         let identifier = match ip.protocol {
             TCP | UDP => return None,
@@ -57,24 +57,24 @@ impl Exchange {
 #[derive(Debug, Clone, Copy)]
 struct Sender {
     address: IpAddr,
-    /// The identifier inside; outside, another one may replace it, because several hosts may use
-    /// the same.
+    /// The identifier inside. Outside, another identifier may replace it, because several hosts may
+    /// use the same identifier.
     identifier: u16,
-    /// When it sent the last packet.
+    /// Time of the last packet.
     last: Instant,
 }
 
 #[derive(Debug, Default)]
 struct State {
     assigned: Vec<IpAddr>,
-    /// By what comes back.
+    /// The sender for each exchange, as the exchange looks in answers.
     senders: BTreeMap<Exchange, Sender>,
-    /// The identifiers outside, by sender and by what it sends.
+    /// The identifiers outside, by sender and by exchange as the sender sees it.
     outside: BTreeMap<(IpAddr, Exchange), u16>,
 }
 
 impl State {
-    /// The identifier outside for what somebody sends.
+    /// The identifier outside for a packet of this sender.
     fn identifier(&mut self, address: IpAddr, sent: Exchange, now: Instant) -> u16 {
         let known = self.outside.get(&(address, sent)).copied();
         let identifier = known.unwrap_or_else(|| self.begin(address, sent));
@@ -88,7 +88,7 @@ impl State {
         identifier
     }
 
-    /// An identifier that stands for nobody else yet, the sender's own if possible.
+    /// Finds a free identifier for a new exchange, the sender's own if possible.
     fn begin(&mut self, address: IpAddr, sent: Exchange) -> u16 {
         if self.senders.len() >= MOST {
             let silent = self.senders.iter().min_by_key(|(_, sender)| sender.last);
@@ -103,7 +103,7 @@ impl State {
         };
         let identifier = match sent.protocol {
             ICMP | ICMPV6 => identifiers.find(is_free),
-            // Their packets look alike: the last sender gets them.
+            // Packets of other protocols have no identifier, so the last sender gets all answers.
             _ => None,
         };
         let identifier = identifier.unwrap_or(sent.identifier);
@@ -132,7 +132,7 @@ impl Translation {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The packet on its way out; `None` for a packet that cannot leave.
+    /// The translated packet for the proxy; `None` for a packet that cannot leave.
     fn outwards(&self, packet: &[u8], now: Instant) -> Option<Vec<u8>> {
         let ip = layout(packet)?;
         let exchange = Exchange::of(packet, &ip, ip.destination, Kind::Request)?;
@@ -145,7 +145,7 @@ impl Translation {
         Some(packet)
     }
 
-    /// The packet for its waiting receiver; `None` without one.
+    /// The translated packet for the sender of its exchange; `None` without such a sender.
     fn inwards(&self, packet: &[u8]) -> Option<Vec<u8>> {
         let ip = layout(packet)?;
         let exchange = Exchange::of(packet, &ip, ip.source, Kind::Reply)?;
@@ -195,7 +195,8 @@ fn moved(packet: &[u8], ip: &Layout, which: usize, address: IpAddr) -> Vec<u8> {
             PLACE_V4
         }
         IpAddr::V6(_) => {
-            // It counts the addresses (RFC 4443 section 2.3), as ICMP of IPv4 does not.
+            // The checksum of ICMPv6 covers the addresses (RFC 4443 section 2.3). The checksum of
+            // ICMP does not.
             if ip.protocol == ICMPV6 {
                 change(&mut packet, ip.start + 2);
             }
@@ -207,7 +208,7 @@ fn moved(packet: &[u8], ip: &Layout, which: usize, address: IpAddr) -> Vec<u8> {
     packet
 }
 
-/// What comes back, for the device.
+/// Writes packets from the proxy to the device.
 struct Answers {
     device: Arc<AsyncDevice>,
     translation: Translation,
@@ -217,7 +218,7 @@ impl Deliver for Answers {
     fn deliver(&self, packet: &[u8]) {
         if let Some(packet) = self.translation.inwards(packet) {
             let frame = [&[0; FRAME_HEADER][..], &packet].concat();
-            // A packet without room is lost.
+            // A packet without room in the device's queue is lost.
             let _ = self.device.try_send(&frame);
         }
     }
@@ -236,7 +237,7 @@ impl Deliver for Answers {
     }
 }
 
-/// Where such packets leave a device.
+/// The way of other packets from a device to the proxy.
 pub(super) struct Outside {
     flows: Arc<DatagramFlows<()>>,
     device: Arc<AsyncDevice>,
@@ -248,7 +249,7 @@ impl Outside {
         Self { flows, device }
     }
 
-    /// Sends a packet on if it may be sent. Only such packets open a flow.
+    /// Sends a packet if permitted. Only a permitted packet opens a flow.
     pub(super) fn on_frame(&self, frame: &[u8]) {
         let packet = frame.get(FRAME_HEADER..).unwrap_or_default();
         let Some(ip) = layout(packet) else {
@@ -306,7 +307,7 @@ mod tests {
         ] {
             let outside = own[usize::from(near.contains(':'))];
             let sent = translation.outwards(&echo(request, identifier, near, far), now);
-            // Right to the last checksum.
+            // Equal down to the checksum.
             assert_eq!(sent, Some(echo(request, identifier, outside, far)));
         }
         for (identifier, near, far) in [
@@ -347,7 +348,7 @@ mod tests {
                 identifier
             });
             assert!(first != second);
-            // Also for what follows.
+            // Further packets keep their identifier.
             let again = translation.outwards(&echo(Kind::Request, 0xffff, near[0], remote), now);
             assert_eq!(again, Some(echo(Kind::Request, first, own, remote)));
             for (identifier, near) in [(second, near[1]), (first, near[0])] {

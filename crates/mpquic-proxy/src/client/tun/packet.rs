@@ -5,22 +5,23 @@ use std::net::{IpAddr, SocketAddr};
 use crate::ip::checksum::{replaced, transport_sum};
 use crate::ip::header::{self, Addresses, ICMP, ICMPV6, TCP, UDP, is_for_one, layout, word};
 
-/// What stands before each packet of a device with offloads: `struct virtio_net_hdr`, in the machine's
-/// byte order.
+/// The header before each packet of a device with offloads: `struct virtio_net_hdr`, in the
+/// machine's byte order.
 pub(super) const FRAME_HEADER: usize = 10;
-/// The checksum of TCP or UDP is still to be completed: it has the sum of the addresses and the length.
+/// The checksum of TCP or UDP is incomplete: its field has the sum of the addresses and the length.
 const NEEDS_CHECKSUM: u8 = 1;
-/// The checksum was found right already.
+/// The system has found the checksum right.
 const CHECKSUM_IS_RIGHT: u8 = 2;
 /// Several UDP datagrams of equal size behind one header.
 const UDP_SEGMENTS: u8 = 5;
 
-/// The least that each network carries (RFC 8200 section 5): ICMPv6 quotes no more.
+/// The smallest MTU of an IPv6 network (RFC 8200 section 5), and so the longest ICMPv6 error
+/// message.
 const MIN_MTU: usize = 1280;
 /// The longest payload of UDP over IPv4.
 pub(super) const MAX_PAYLOAD: usize = u16::MAX as usize - 20 - 8;
 
-/// What TCP's flags say that matters here.
+/// The TCP flags for the begin and the end of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flags(u8);
 
@@ -30,7 +31,7 @@ impl Flags {
         Self(flags)
     }
 
-    /// It asks for a connection.
+    /// True for a request for a connection.
     pub(super) fn opens(self) -> bool {
         self.0 & (SYN | ACK) == SYN
     }
@@ -52,19 +53,20 @@ pub(super) enum Transport {
     Udp,
 }
 
-/// What a frame holds: a whole TCP segment or UDP datagram, or several in one, where its parts are.
+/// A frame with one TCP segment or UDP datagram, or with several in one, and the place of its
+/// parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
     pub(super) transport: Transport,
-    /// Where the transport's header begins, from the beginning of the frame.
+    /// Offset of the transport's header in the frame.
     start: usize,
-    /// Where the packet ends.
+    /// Offset of the packet's end in the frame.
     end: usize,
 }
 
-/// Why a target cannot be reached, in the words of ICMP.
+/// The reason why a target is out of reach, as in ICMP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unreachable {
     Network,
@@ -73,8 +75,9 @@ pub(super) enum Unreachable {
 }
 
 impl Packet {
-    /// Reads a frame. `None` for what is neither TCP nor UDP, is broken, a fragment, or not from one
-    /// host (RFC 1122 section 3.2.1.3) for one host.
+    /// Reads a frame. `None` for other protocols than TCP and UDP, for broken packets and
+    /// fragments, and for packets whose source (RFC 1122 section 3.2.1.3) or destination is not one
+    /// host.
     pub(super) fn parse(frame: &[u8]) -> Option<Self> {
         let ip = frame.get(FRAME_HEADER..)?;
         let layout = layout(ip)?;
@@ -112,7 +115,7 @@ impl Packet {
         }
     }
 
-    /// Gives a TCP segment other addresses, of the same IP version as before.
+    /// Replaces the addresses of a TCP segment by addresses of the same IP version.
     pub(super) fn redirect(&self, frame: &mut [u8], source: SocketAddr, destination: SocketAddr) {
         let is_partial = frame[0] & NEEDS_CHECKSUM != 0;
         let old = Addresses::new(self.source.ip(), self.destination.ip());
@@ -132,7 +135,7 @@ impl Packet {
         }
         let checksum = u16::from_be_bytes([tcp[16], tcp[17]]);
         let checksum = match is_partial {
-            // Whoever completes the checksum includes the ports.
+            // The system or network card that completes the checksum adds the ports.
             true => replaced(checksum, old, new),
             false => !replaced(replaced(!checksum, old, new), &old_ports, &new_ports),
         };
@@ -140,14 +143,14 @@ impl Packet {
         tcp[..4].copy_from_slice(&new_ports);
     }
 
-    /// Calls `each` for each payload of a UDP frame, with a zero byte before it. Payloads with
-    /// wrong checksums are left out.
+    /// Calls `each` for each payload of a UDP frame, with a zero byte before the payload. Payloads
+    /// with wrong checksums are skipped.
     pub(super) fn payloads(&self, frame: &mut [u8], mut each: impl FnMut(&[u8])) {
         let (flags, kind) = (frame[0], frame[1]);
         let segment = usize::from(u16::from_ne_bytes([frame[4], frame[5]]));
         let datagram = &mut frame[self.start..self.end];
         let length = usize::from(u16::from_be_bytes([datagram[4], datagram[5]]));
-        // One of several datagrams may say the length of a single one.
+        // In a frame of several datagrams, the length field may count a single datagram.
         let are_many = kind == UDP_SEGMENTS && segment > 0;
         let length = if are_many { datagram.len() } else { length };
         let Some(datagram) = datagram
@@ -212,7 +215,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// The answer by ICMP that the destination is not reached (RFC 792, RFC 4443 section 3.1).
+    /// The ICMP error for an unreachable destination (RFC 792, RFC 4443 section 3.1).
     pub(super) fn unreachable(&self, frame: &[u8], why: Unreachable) -> Vec<u8> {
         let (from, to) = (self.destination.ip(), self.source.ip());
         let ip = &frame[FRAME_HEADER..self.end];
@@ -243,7 +246,7 @@ impl Packet {
     }
 }
 
-/// The bytes of two ports, as they stand in a header.
+/// The bytes of two ports, as in a header.
 fn ports(source: SocketAddr, destination: SocketAddr) -> [u8; 4] {
     let [a, b] = source.port().to_be_bytes();
     let [c, d] = destination.port().to_be_bytes();
@@ -270,7 +273,7 @@ pub(super) fn put_datagram(
     );
 }
 
-/// Writes a frame of these parts; `checksum` is where the transport's checksum stands.
+/// Writes a frame of these parts. `checksum` is the offset of the transport's checksum.
 fn put(
     frame: &mut Vec<u8>,
     ends: (IpAddr, IpAddr),
@@ -283,7 +286,7 @@ fn put(
     header::put(frame, ends, protocol, checksum, parts);
 }
 
-// Named, for the fuzz target has this file elsewhere in its tree.
+// The path is explicit, because the fuzz target has this file elsewhere in its tree.
 #[cfg(test)]
 #[path = "packet/tests.rs"]
 mod tests;

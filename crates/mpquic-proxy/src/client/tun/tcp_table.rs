@@ -1,5 +1,5 @@
-//! [`TcpTable`]: the TCP connections that came through a TUN device, and the port that stands for each
-//! before our listener.
+//! [`TcpTable`]: the TCP connections through a TUN device. A port of its own stands for each
+//! connection at our listener.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,17 +9,17 @@ use tokio::time::Instant;
 
 use super::packet::Flags;
 
-/// Most connections that open or are open. A further one gets no answer, and its application asks
-/// again.
+/// Most opening and open connections. A further connection gets no answer, and its application
+/// tries again.
 const MOST: usize = 4096;
-/// Ended connections are remembered as long as TCP may repeat its last segments (TIME-WAIT of
+/// The table keeps an ended connection as long as TCP may repeat the last segments (TIME-WAIT of
 /// Linux).
 const LINGER: Duration = Duration::from_secs(60);
-/// Most remembered ended connections.
+/// Most ended connections in the table.
 const MOST_ENDED: usize = 16384;
-/// The longest that an application takes for the last step of the handshake.
+/// Longest time for an application's last step of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// Ports below are not used, to avoid filters for well-known services.
+/// Lower ports are not used, because filters treat ports of well-known services in special ways.
 const FIRST_PORT: u16 = 1024;
 
 /// The two ends of a connection.
@@ -29,24 +29,24 @@ pub(super) struct Ends {
     pub(super) target: SocketAddr,
 }
 
-/// What becomes of a segment of an application.
+/// The treatment of an application's segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It goes to the listener, and comes from this port.
+    /// Passes to the listener, with this source port.
     Pass(u16),
-    /// A flow has to be opened first; the connection has this port.
+    /// First needs a flow. The connection has this port.
     Open(u16),
-    /// It is dropped.
+    /// Is dropped.
     Drop,
-    /// An unknown connection.
+    /// Belongs to no known connection.
     Unknown,
 }
 
 #[derive(Debug)]
 enum State<F> {
-    /// The proxy was asked for a flow.
+    /// The proxy has a request for the flow.
     Opening,
-    /// The flow waits for the handshake with the application, which began then.
+    /// The flow waits for the handshake with the application, which began at this time.
     Ready(F, Instant),
     Open,
     Ended,
@@ -55,10 +55,10 @@ enum State<F> {
 /// The connections; `F` is a flow of the proxy.
 #[derive(Debug)]
 pub(super) struct TcpTable<F> {
-    /// Only looked up.
+    /// A hash map, because no code depends on its order.
     ports: HashMap<Ends, u16>,
     connections: BTreeMap<u16, (Ends, State<F>)>,
-    /// Ended connections with their time, in order.
+    /// Ended connections in order, with their end times.
     ended: VecDeque<(u16, Instant)>,
     last_port: u16,
 }
@@ -90,7 +90,7 @@ impl<F> TcpTable<F> {
                 self.forget(port);
                 Verdict::Pass(port)
             }
-            // The same addresses again: another connection.
+            // A new connection with the addresses of an ended connection.
             Some(State::Ended) if flags.opens() => {
                 self.forget(port);
                 self.open(ends)
@@ -128,19 +128,19 @@ impl<F> TcpTable<F> {
         None
     }
 
-    /// The flow is there: the handshake with the application may begin.
+    /// The flow is open, so the handshake with the application may begin.
     pub(super) fn on_flow(&mut self, port: u16, flow: F, now: Instant) {
         if let Some((_, state @ State::Opening)) = self.connections.get_mut(&port) {
             *state = State::Ready(flow, now);
         }
     }
 
-    /// There will be none.
+    /// The proxy opens no flow, so the connection is forgotten.
     pub(super) fn on_no_flow(&mut self, port: u16) {
         self.forget(port);
     }
 
-    /// The listener has accepted a connection from this port: here is its flow.
+    /// Returns the flow of a connection that the listener has accepted from this port.
     pub(super) fn on_accepted(&mut self, port: u16) -> Option<F> {
         let (_, state) = self.connections.get_mut(&port)?;
         match std::mem::replace(state, State::Open) {
@@ -165,8 +165,8 @@ impl<F> TcpTable<F> {
         }
     }
 
-    /// Forgets connections that ended long ago, and programs that fell silent in the handshake;
-    /// returns the number of the latter.
+    /// Forgets long ended connections, and connections whose application fell silent in the
+    /// handshake. Returns the number of silent applications.
     pub(super) fn sweep(&mut self, now: Instant) -> usize {
         while let Some(&(port, at)) = self.ended.front()
             && now.duration_since(at) >= LINGER
