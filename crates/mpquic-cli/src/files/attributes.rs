@@ -12,9 +12,11 @@ use crate::text::times;
 const FILE_MODIFIED: HeaderName = HeaderName::from_static("file-modified");
 /// The permissions of Unix, as octal digits.
 const FILE_MODE: HeaderName = HeaderName::from_static("file-mode");
-/// Of the permissions, those for owner, group and others: nothing that lends rights.
+/// The permissions for owner, group and others. The set-user-ID and set-group-ID bits are left out,
+/// because they lend rights.
 const PERMISSIONS: u32 = 0o777;
-/// The media type of a PATCH without content, which gives its attributes to what is there.
+/// The media type of a PATCH request without content, which sets the attributes of an existing file
+/// or directory.
 pub(crate) const ATTRIBUTES: &str = "application/vnd.mpquic.attributes";
 
 /// The known attributes of a file; the system chooses the others.
@@ -38,7 +40,7 @@ impl Attributes {
         }
     }
 
-    /// Those of what is listed.
+    /// The attributes of a listed file or directory.
     pub(crate) fn of_listed(metadata: &cap_std::fs::Metadata) -> Self {
         #[cfg(unix)]
         let mode = Some(cap_std::fs::PermissionsExt::mode(&metadata.permissions()));
@@ -50,7 +52,7 @@ impl Attributes {
         }
     }
 
-    /// What a client says. What makes no sense is passed over.
+    /// The attributes in the fields of a request. Invalid values are ignored.
     pub(crate) fn of_fields(fields: &HeaderMap) -> Self {
         let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
         let modified = text(FILE_MODIFIED).and_then(times::of_seconds);
@@ -72,14 +74,14 @@ impl Attributes {
         }
     }
 
-    /// Sets the attributes of a file or directory, whatever the umask.
+    /// Sets the attributes of a file or directory, independently of the umask. An error is logged.
     pub(crate) fn give_to(&self, file: &File) {
         if let Err(error) = self.try_give_to(file) {
             tracing::warn!(%error, "the time or the permissions of a file");
         }
     }
 
-    /// The same, with its errors.
+    /// Sets the attributes, and returns an error.
     pub(crate) fn try_give_to(&self, file: &File) -> std::io::Result<()> {
         #[cfg(unix)]
         if let Some(mode) = self.mode {
@@ -91,7 +93,7 @@ impl Attributes {
         self.modified.map_or(Ok(()), |time| file.set_modified(time))
     }
 
-    /// With these permissions as well, if there are any.
+    /// Adds permissions, if the permissions are known.
     pub(crate) fn and_mode(self, more: u32) -> Self {
         Self {
             mode: self.mode.map(|mode| mode | more),
@@ -112,7 +114,7 @@ pub(crate) fn digits_of(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
-/// The permissions that octal digits stand for, without those that lend rights.
+/// The permissions of octal digits, without the bits that lend rights.
 pub(crate) fn mode_of(digits: &str) -> Option<u32> {
     let mode = u32::from_str_radix(digits, 8).ok()?;
     Some(mode & PERMISSIONS)
@@ -144,7 +146,7 @@ mod tests {
         assert_eq!(said(attributes).mode, Some(0o711), "no rights are lent");
     }
 
-    /// No umask has all of these permissions, and none of them lends rights.
+    /// No umask gives all of these permissions, and no permission lends rights.
     #[cfg(unix)]
     #[test]
     fn a_file_gets_the_permissions_that_were_sent() {

@@ -1,6 +1,6 @@
-//! Access to files below a directory. Others may replace a directory by a link at any time, so no
-//! path is checked first and opened later: each directory of a path is opened from the one above,
-//! and may not be a link.
+//! Access to files below a directory. Others may replace a directory by a link at any time, so a
+//! check of a path does not hold until the path is opened. Instead, each directory of a path is
+//! opened from the directory above, and may not be a link.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncEx
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 
-/// The directory from which no access leads out, in its current state; its own path may have links.
+/// The directory from which no access leads out, in its current state. Its own path may have links.
 #[derive(Debug)]
 pub(crate) struct Root {
-    /// Without links.
+    /// The path without links.
     path: PathBuf,
     dir: Dir,
 }
@@ -40,7 +40,7 @@ impl Root {
         Ok(dir)
     }
 
-    /// Opens the directory and gives the name of what is in it.
+    /// Opens the parent directory of a path, and returns the last name of the path.
     pub(crate) fn parent<'a>(&self, below: &'a Path) -> io::Result<(Dir, &'a Path)> {
         let name = below.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let parent = below.parent().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! The page that shows a directory.
+//! The page with the list of a directory.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use crate::text::json;
 use crate::text::percent::{encode_name, file_name, percent_decode};
 use crate::text::times;
 
-/// Looks and sizes: one column that fits a phone, light or dark as the reader likes it.
+/// The style sheet: one column that fits a phone, in light or dark colours as the reader prefers.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--text:#1d2433;--weak:#667085;--line:#e4e7ec;--link:#1d4ed8;\
 --page:#fff;--over:#f5f7fa}\
@@ -35,7 +35,7 @@ li a:hover,li a:focus-visible{background:var(--over)}\
 .none{color:var(--weak);padding:.7rem .5rem}\
 @media(max-width:32rem){.date{display:none}}";
 
-/// Bytes that an entry of a listing takes beside its name.
+/// Bytes of memory for an entry of a list, without its name.
 const ENTRY: usize = size_of::<Entry>();
 
 /// The reader of a page.
@@ -43,26 +43,27 @@ const ENTRY: usize = size_of::<Entry>();
 pub(crate) enum Form {
     /// HTML for people.
     Html,
-    /// A list for programs: JSON objects as other servers have them. If entries follow, the last object has the
-    /// name behind which the next page begins.
+    /// A list for programs: JSON objects as on other servers. If entries follow, the last object
+    /// has the name after which the next page begins.
     Json,
 }
 
-/// The page of a directory. It is made a piece at a time: between two pieces only the names take memory.
+/// The page of a directory, made piece by piece. Between two pieces, the page keeps only the
+/// entries in memory.
 #[derive(Debug)]
 pub(crate) struct Page {
     form: Form,
     /// The names in the path of the directory.
     segments: Vec<String>,
     listing: Listing,
-    /// The next part: the head is part 0, then each entry is a part, the foot is the last one.
+    /// The next part: part 0 is the head, each entry is a part, and the last part is the foot.
     next: usize,
     /// Bytes of all parts.
     length: u64,
 }
 
 impl Page {
-    /// The page of the directory that a request's target names. Counting its length may take a while.
+    /// The page of the directory in a request's target. The count of its length may take a while.
     pub(crate) fn new(form: Form, target: &str, listing: Listing) -> Self {
         let segments = path_of(target)
             .split('/')
@@ -128,7 +129,8 @@ impl Page {
         }
     }
 
-    /// The end of a list for programs.
+    /// The end of a list for programs: names without a file or directory, and the name for the next
+    /// page.
     fn end(&self) -> String {
         let others = self.listing.others.iter();
         let others = others.map(|name| Listed::named(name, Kind::Other));
@@ -183,7 +185,7 @@ impl Page {
 pub(crate) struct Listed {
     /// A similar text if the name is not UTF-8.
     pub(crate) name: String,
-    /// The name as in URLs, if it is not UTF-8.
+    /// The name with percent-encoding, for names other than UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) encoded: Option<String>,
     #[serde(rename = "type")]
@@ -191,7 +193,7 @@ pub(crate) struct Listed {
     /// Time of the last change, in HTTP's format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mtime: Option<String>,
-    /// The same in seconds since 1970 with nine digits behind the point, negative before.
+    /// The same in seconds since 1970, with nine digits after the point, negative before 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) modified: Option<String>,
     /// The permissions of Unix, as octal digits.
@@ -202,19 +204,20 @@ pub(crate) struct Listed {
     pub(crate) size: Option<u64>,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     File,
     Directory,
-    /// Stands for all entries behind this name, or, without a name, for all entries that are not shown.
+    /// Stands for all entries after this name. Without a name, stands for all entries that the list
+    /// leaves out.
     More,
     #[serde(other)]
     Other,
 }
 
-/// Links to the directories above, and the name of this one.
+/// Links to the directories above, and the name of this directory.
 fn trail(segments: &[String]) -> String {
     let mut trail = String::new();
     for (index, segment) in segments.iter().enumerate() {
@@ -241,7 +244,7 @@ fn row(entry: &Entry) -> String {
         None => ("/", "name dir", String::new()),
     };
     let date = entry.attributes.modified.and_then(times::http_date);
-    // "Sun, 06 Nov 1994 08:49:37 GMT": the day and the minute are enough.
+    // "Sun, 06 Nov 1994 08:49:37 GMT" becomes "06 Nov 1994 08:49".
     let date = date.as_deref().and_then(|date| date.get(5..22));
     format!(
         "<li><a href=\"./{}{slash}\"><span class=\"{class}\">{}{slash}</span>\
@@ -290,7 +293,7 @@ impl Listed {
         }
     }
 
-    /// An entry with nothing but a name and a kind.
+    /// An entry with a name and a kind only.
     fn named(name: &OsStr, kind: Kind) -> Self {
         Self {
             name: name.to_string_lossy().into_owned(),
@@ -345,7 +348,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::text::percent::percent_encode;
 
-    /// All pieces of a page; their length must be the announced one.
+    /// All pieces of a page. The test compares their length with the announced length.
     fn whole(form: Form, target: &str, listing: &Listing) -> String {
         let mut page = Page::new(form, target, listing.clone());
         let length = page.length();
@@ -501,7 +504,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Everything but the style sheet.
+    /// The page without its style sheet.
     #[test]
     fn a_page_has_a_row_for_each_entry() {
         let directory = Entry {

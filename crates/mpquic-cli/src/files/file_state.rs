@@ -1,5 +1,5 @@
-//! What the system tells of a file beside its content. Equal states are of the same content, as far as the clock of the
-//! file system tells two moments apart.
+//! The state of a file: metadata from the system. Files with equal states have equal content, if
+//! the clock of the file system distinguishes the times of the writes.
 
 use std::fs::Metadata;
 use std::time::SystemTime;
@@ -19,17 +19,17 @@ pub(crate) struct FileState {
     pub(crate) length: u64,
     /// Time of the last change of the content, which programs can set.
     pub(crate) modified: Option<SystemTime>,
-    /// `None` on systems other than Unix, and for data that is no file.
+    /// `None` on systems other than Unix, and for data without a file.
     pub(crate) inode: Option<Inode>,
 }
 
-/// The file itself, whatever its name.
+/// The identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inode {
     device: u64,
     number: u64,
-    /// Time of the last change of the content or of the other values, in seconds and nanoseconds since 1970. The system
-    /// sets it; programs cannot.
+    /// Time of the last change of the content or of the other values, in seconds and nanoseconds
+    /// since 1970. Only the system sets this time.
     changed: (i64, i64),
     /// Number of names, permissions, owner and group.
     others: (u64, u32, u32, u32),
@@ -61,8 +61,9 @@ impl FileState {
         }
     }
 
-    /// True if nobody wrote to the file between this state and a later one. The removal of a name, as where another
-    /// file takes its place, and new permissions are no writing.
+    /// True if nobody wrote to the file between this state and a later one. New permissions are no
+    /// write. The removal of a name, for example when another file takes the name, is no write
+    /// either.
     pub(crate) fn is_unwritten(&self, later: &Self) -> bool {
         let is_touched = match (self.inode, later.inode) {
             (Some(this), Some(later)) => {
@@ -73,12 +74,12 @@ impl FileState {
         (self.length, self.modified) == (later.length, later.modified) && !is_touched
     }
 
-    /// The same, or something was added at the end, as to a log: what was there before is unwritten.
+    /// True if the earlier bytes are unwritten. The later state may be longer, as for a log.
     pub(crate) fn is_unwritten_or_longer(&self, later: &Self) -> bool {
         later.length > self.length || self.is_unwritten(later)
     }
 
-    /// Letters and digits that differ for two states. They do not tell the values.
+    /// Hexadecimal digits that differ between two states. The digits do not reveal the values.
     pub(crate) fn tag(&self) -> String {
         let inode = self.inode.map(|inode| {
             let (seconds, nanoseconds) = inode.changed;
@@ -106,7 +107,7 @@ mod tests {
         FileState::of(&file.metadata().unwrap())
     }
 
-    /// Goes on once the clock of the file system has.
+    /// Waits until the clock of the file system advances.
     fn tick(directory: &Path) {
         let mut states = (0..1000).map(|_| {
             std::thread::sleep(Duration::from_millis(2));
@@ -131,7 +132,7 @@ mod tests {
         fs::hard_link(&path, directory.path().join("other")).unwrap();
         assert!(before.is_unwritten(&state(&file)));
 
-        // The time of the content is put back.
+        // The program restores the time of the content.
         let before = state(&file);
         tick(directory.path());
         file.write_all(b"6").unwrap();

@@ -1,5 +1,5 @@
-//! A list of a long directory comes in pages, in the order of the bytes of the names: each says with which name
-//! it ends, and the next one begins behind that name.
+//! The list of a long directory comes in pages, in the byte order of the names. Each page names its
+//! last entry, and the next page begins after this name.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,14 +8,14 @@ use http::Uri;
 use crate::files::directory_page::{Kind, Listed};
 use crate::files::list_query::query_after;
 
-/// The most pages of one directory: a server has a million entries in far fewer.
+/// Most pages of one directory. A server lists a million entries in far fewer pages.
 const MAX_PAGES: usize = 1000;
 
-/// The pages of one directory, as a client asks for them.
+/// The pages of one directory, for a client.
 #[derive(Debug)]
 pub(crate) struct Pages {
     first: Uri,
-    /// Where the page before ends.
+    /// The last name of the page before.
     after: Option<OsString>,
     count: usize,
 }
@@ -29,7 +29,7 @@ impl Pages {
         }
     }
 
-    /// The page to ask for.
+    /// The URL of the page to request.
     pub(crate) fn url(&self) -> Uri {
         let Some(after) = &self.after else {
             return self.first.clone();
@@ -46,8 +46,8 @@ impl Pages {
         Uri::from_parts(parts).unwrap_or_else(|_| self.first.clone())
     }
 
-    /// Takes out of a page what it says of the next one; true if there is one. A page whose names do not
-    /// lie behind those of the page before is an error, and so are pages without end.
+    /// Removes the reference to the next page from a page; true if a next page follows. Names that
+    /// do not come after the page before are an error, and so are too many pages.
     pub(crate) fn turn(&mut self, listed: &mut Vec<Listed>) -> Result<bool, &'static str> {
         let ends = |entry: &Listed| entry.kind == Kind::More && !entry.name.is_empty();
         let next = match listed.last().is_some_and(ends) {

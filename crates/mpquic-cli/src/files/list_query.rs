@@ -1,18 +1,18 @@
-//! The query that asks for one page of the list of a directory.
+//! The query for one page of the list of a directory.
 
 use std::ffi::{OsStr, OsString};
 
 use crate::text::percent::{encode_name, file_name, percent_decode};
 
-/// The field of a query that says behind which name a page begins.
+/// The query field with the name after which a page begins.
 const AFTER: &str = "after=";
 
-/// The query of the page that begins behind a name.
+/// The query of the page that begins after a name.
 pub(crate) fn query_after(name: &OsStr) -> String {
     format!("{AFTER}{}", encode_name(name))
 }
 
-/// The name behind which the page begins that a target asks for; `None` for the first page.
+/// The name after which the requested page begins; `None` for the first page.
 pub(crate) fn after_of(target: &str) -> Option<OsString> {
     let (_, query) = target.split_once('?')?;
     let after = query.split('&').find_map(|field| field.strip_prefix(AFTER));

@@ -1,4 +1,4 @@
-//! What a server serves: the regular files of a directory, or generated data.
+//! The content of a server: the regular files of a directory, or generated data.
 
 pub(crate) mod attributes;
 pub(crate) mod beneath;
@@ -35,15 +35,15 @@ use crate::files::upload::{Place, Upload, UploadError};
 use crate::files::uploads::Uploads;
 use crate::text::percent::{file_name, percent_decode};
 
-/// Entries of a directory on one page of its list, at most.
+/// Most entries of a directory on one page of its list.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The most bytes of their names together.
+/// Most bytes of all names on one page.
 const MAX_NAMES: usize = 1 << 20;
-/// Bytes of memory that the longest list takes.
+/// Bytes of memory for the longest page of a list.
 pub(crate) const LISTING_MEMORY: u64 = (MAX_NAMES + MAX_ENTRIES * size_of::<Entry>()) as u64;
 
-/// Something to send.
+/// Content to send, with its state.
 pub(crate) struct Content {
     pub(crate) state: FileState,
     pub(crate) reader: Box<dyn Reader>,
@@ -51,10 +51,10 @@ pub(crate) struct Content {
 
 /// A source of content.
 pub(crate) trait Reader: Read + Send {
-    /// Goes over the next bytes, or to the end if there are fewer.
+    /// Skips the next bytes, or all bytes up to the end.
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// The present state of a file; `None` for what never changes.
+    /// The current state of a file; `None` for content that never changes.
     fn state(&self) -> io::Result<Option<FileState>> {
         Ok(None)
     }
@@ -72,15 +72,15 @@ impl Reader for File {
     }
 }
 
-/// The content of a directory.
+/// One page of the list of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listing {
     /// By name, directories first.
     pub(crate) entries: Vec<Entry>,
-    /// Names of what is neither file nor directory, such as pipes, and of links that lead nowhere or to what is not
-    /// shown.
+    /// Names without a served file or directory, such as pipes, and links to a missing or hidden
+    /// target.
     pub(crate) others: Vec<OsString>,
-    /// There are more, whose names come behind this one: no name on this page does.
+    /// The last name of this page, if the directory has more names after it.
     pub(crate) more_after: Option<OsString>,
 }
 
@@ -93,15 +93,15 @@ pub(crate) struct Entry {
     pub(crate) attributes: Attributes,
 }
 
-/// How a name in a directory is listed.
+/// The form of a name in a list.
 enum Shown {
     Entry(Entry),
-    /// With its name only.
+    /// The name only.
     Other,
     Nothing,
 }
 
-/// Why there is no file to send.
+/// The reason why a request gets no file.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("not found")]
@@ -110,16 +110,16 @@ pub(crate) enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// What a client sends beside the content of a file.
+/// Data from a client beside the content of a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sent {
     /// Time and permissions for the file.
     pub(crate) attributes: Attributes,
-    /// The client that the file is counted for.
+    /// The client whose quota counts the file.
     pub(crate) taker: Option<Taker>,
 }
 
-/// Where the content that requests ask for comes from.
+/// The source of the content for requests.
 pub(crate) trait Source: Send + Sync {
     /// `path` is the target of the request, percent-encoded. May block.
     fn open(&self, path: &str) -> Result<Content, OpenError>;
@@ -134,7 +134,8 @@ pub(crate) trait Source: Send + Sync {
         None
     }
 
-    /// Begins a file that is named `path`; one with a token can be resumed. May block.
+    /// Begins the upload of a file to `path`. With a token, the client can resume the upload. May
+    /// block.
     fn upload(
         &self,
         _path: &str,
@@ -144,17 +145,17 @@ pub(crate) trait Source: Send + Sync {
         Err(UploadError::Forbidden)
     }
 
-    /// Goes on with a file that is to be named `path`. May block.
+    /// Resumes the upload of a file to `path`. May block.
     fn resume(&self, _path: &str, _sent: Sent, _token: &Token) -> Result<Upload, UploadError> {
         Err(UploadError::Unknown)
     }
 
-    /// Makes the directory `path`, where files are taken. May block.
+    /// Makes the directory `path`, if uploads are on. May block.
     fn make_directory(&self, _path: &str, _sent: Sent) -> Result<(), UploadError> {
         Err(UploadError::Forbidden)
     }
 
-    /// Gives its attributes to the file or directory `path`, where files are taken. May block.
+    /// Sets the attributes of the file or directory `path`, if uploads are on. May block.
     fn set_attributes(&self, _path: &str, _sent: Sent) -> Result<(), UploadError> {
         Err(UploadError::Forbidden)
     }
@@ -166,19 +167,19 @@ pub(crate) trait Source: Send + Sync {
 }
 
 /// The regular files in a directory and below it. Symbolic links that lead out, `..` and absolute
-/// paths are not found. Names that begin with a dot are found only if allowed, because they are
-/// often secret (`.git`, `.ssh`). Unfinished uploads are never found.
+/// paths are not found. Names with a dot in front are often secret (`.git`, `.ssh`), so they need
+/// an option. Unfinished uploads are never found.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// May be a link, which is followed for each request.
+    /// The path may be a link, and each request follows the link anew.
     root: PathBuf,
     dot_files: bool,
-    /// The most entries on one page of a list.
+    /// Most entries on one page of a list.
     page_length: usize,
     taking: Option<Taking>,
 }
 
-/// How files are taken.
+/// The options and the state of uploads.
 #[derive(Debug)]
 struct Taking {
     /// Largest accepted upload in bytes.
@@ -224,7 +225,7 @@ impl Directory {
         self
     }
 
-    /// Limits what each client may store to this number of bytes; `None` for no limit.
+    /// Limits the stored bytes of each client; `None` for no limit.
     pub(crate) fn quota(self, quota: Option<u64>) -> Self {
         if let (Some(taking), Some(quota)) = (&self.taking, quota) {
             taking.uploads.set_quota(quota);
@@ -238,18 +239,18 @@ impl Directory {
     }
 
     /// The directory in its current state, and the path of a request in it, without links. `None`
-    /// if the path leads nowhere, or is hidden.
+    /// for a missing or hidden path.
     fn resolve(&self, target: &str) -> io::Result<Option<(Root, PathBuf)>> {
         let Some(below) = below(target).filter(|below| self.is_shown(below)) else {
             return Ok(None);
         };
         let root = match Root::open(&self.root) {
             Ok(root) => root,
-            // A link that another program is replacing.
+            // Another program replaces the link at this moment.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // A link must not lead out of the directory, nor to what is not shown.
+        // A link must not lead out of the directory, nor to a hidden file.
         let found = root.resolve(&below).filter(|found| self.is_shown(found));
         Ok(found.map(|found| (root, found)))
     }
@@ -262,7 +263,8 @@ impl Directory {
             .any(|name| is_unfinished(name) || (!self.dot_files && has_dot(name)))
     }
 
-    /// One page of the requested directory: the first page, or the page behind the name in the query.
+    /// One page of the list of a directory: the first page, or the page after the name in the
+    /// query.
     fn listing(&self, target: &str) -> Result<Listing, OpenError> {
         let (root, path) = self.resolve(target)?.ok_or(OpenError::NotFound)?;
         let directory = root.directory(&path).map_err(not_found)?;
@@ -291,7 +293,7 @@ impl Directory {
         })
     }
 
-    /// What has this name in a directory.
+    /// The entry with this name in a directory.
     fn entry(
         &self,
         root: &Root,
@@ -308,7 +310,7 @@ impl Directory {
             let Some(found) = found.filter(|found| self.is_shown(found)) else {
                 return Shown::Other;
             };
-            // A directory inside itself has no end, and nothing that is not listed above.
+            // A link to a directory above makes an endless tree without new files.
             if above.has(&found) {
                 return Shown::Nothing;
             }
@@ -330,7 +332,7 @@ impl Directory {
         })
     }
 
-    /// The place for a new file or directory `path`, if it may be made.
+    /// The place for a new file or directory `path`, if uploads may create this path.
     fn place(&self, path: &str, sent: Sent) -> Result<Place, UploadError> {
         let taking = self.taking.as_ref().ok_or(UploadError::Forbidden)?;
         let (parent, name) = path.rsplit_once('/').ok_or(UploadError::Forbidden)?;
@@ -404,8 +406,8 @@ impl Source for Directory {
     }
 }
 
-/// The first names of a directory in the order of their bytes, or the first ones behind a name: at most so
-/// many, with at most [`MAX_NAMES`] bytes.
+/// The first names of a directory in byte order, or the first names after `after`: at most `most`
+/// names, with at most [`MAX_NAMES`] bytes.
 struct FirstNames {
     after: Option<OsString>,
     most: usize,
@@ -438,7 +440,7 @@ impl FirstNames {
     }
 }
 
-/// The directories that a path leads through, without links, and itself.
+/// The directory of a request and all directories above, without links.
 struct Above<'a> {
     root: &'a Root,
     path: PathBuf,
@@ -454,7 +456,7 @@ impl<'a> Above<'a> {
         }
     }
 
-    /// Read at the first link: most directories have none.
+    /// The directories are resolved at the first link, because most lists have no links.
     fn has(&self, directory: &Path) -> bool {
         let ancestors = || {
             self.path
@@ -466,14 +468,15 @@ impl<'a> Above<'a> {
     }
 }
 
-/// What vanished, became a link or cannot be such a name is not found; other errors are told.
+/// Vanished files, files that became links, and impossible names are not found. Other errors stay
+/// errors.
 fn not_found(error: io::Error) -> OpenError {
     use io::ErrorKind as Kind;
     match error.kind() {
         Kind::NotFound | Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => {
             OpenError::NotFound
         }
-        // It became a link, which leads elsewhere, or a socket.
+        // The file became a link, which may lead elsewhere, or a socket.
         _ if is_link(&error) => OpenError::NotFound,
         _ => error.into(),
     }
@@ -492,7 +495,7 @@ fn is_link(_error: &io::Error) -> bool {
     false
 }
 
-/// The path beneath the directory that a request names.
+/// The path of a request, relative to the served directory.
 fn below(target: &str) -> Option<PathBuf> {
     let path = path_of(target).strip_prefix('/')?;
     let segments = path.split('/').filter(|segment| !segment.is_empty());
@@ -501,7 +504,7 @@ fn below(target: &str) -> Option<PathBuf> {
         .collect()
 }
 
-/// One plain name; `None` for anything that the system would read as more, or as something else.
+/// One plain name; `None` for text that the system reads as several names or as a special name.
 fn plain_name(name: Vec<u8>) -> Option<OsString> {
     let name = file_name(name)?;
     let mut components = Path::new(&name).components();
@@ -517,21 +520,21 @@ pub(crate) fn path_of(target: &str) -> &str {
     target.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// True for paths that can name something: absolute, and properly encoded.
+/// True for absolute paths with a valid percent-encoding.
 pub(crate) fn is_well_formed(path: &str) -> bool {
     path.starts_with('/') && percent_decode(path).is_some()
 }
 
-/// Content that is read a piece at a time, each when it is asked for. Threads are used for as long
-/// as the system takes to open or read, and not while anybody waits for a client.
+/// Content that is read piece by piece, on demand. A thread is busy while the system opens or reads
+/// the file, and free during the wait for a client.
 pub(crate) struct OpenContent {
     /// Bytes to read.
     pub(crate) length: u64,
-    /// As it was opened.
+    /// The state when the file was opened.
     pub(crate) state: FileState,
-    /// `None` while a thread reads from it.
+    /// `None` while a thread reads.
     reader: Option<Box<dyn Reader>>,
-    /// What is still to be read: no more than was announced if the file grows.
+    /// Bytes left to read. A file that grows is read up to its announced length.
     left: u64,
 }
 
@@ -547,7 +550,8 @@ impl OpenContent {
         })
     }
 
-    /// Narrows what is read, before the first read. The length is that of the range then.
+    /// Limits the content to a range, before the first read. The length becomes the length of the
+    /// range.
     pub(crate) async fn select(&mut self, range: Range<u64>) -> io::Result<()> {
         self.length = range.end.saturating_sub(range.start);
         self.left = self.length;
@@ -558,8 +562,9 @@ impl OpenContent {
             .await
     }
 
-    /// The next `size` bytes, fewer at the end, none after it. In place of the last bytes there is an error if somebody
-    /// wrote to the file meanwhile: the bytes before may be of another version.
+    /// The next `size` bytes, fewer at the end, none after the end. If another program overwrote
+    /// the file meanwhile, an error replaces the last bytes, because earlier bytes may be of
+    /// another version.
     pub(crate) async fn read(&mut self, size: usize) -> io::Result<Bytes> {
         let size = usize::try_from(self.left).map_or(size, |left| left.min(size));
         let (left, opened) = (self.left, self.state);

@@ -1,4 +1,4 @@
-//! Which part of a file a request asks for: conditions and ranges (RFC 9110 sections 13 and 14).
+//! The part of a file for a request: conditions and ranges (RFC 9110 sections 13 and 14).
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use http::{HeaderValue, Method};
 use crate::files::file_state::FileState;
 use crate::text::times;
 
-/// What tells one version of a file from another.
+/// A version of a file: values that differ between versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version {
     length: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Version {
     etag: Option<String>,
 }
 
-/// What to answer with.
+/// The kind of answer, with its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// 200
@@ -54,7 +54,7 @@ impl Version {
         times::http_date(self.modified?)?.parse().ok()
     }
 
-    /// The part of this version that a request with these fields gets.
+    /// The part of this version for a request with these fields.
     pub(crate) fn select(&self, method: &Method, fields: &HeaderMap) -> Selection {
         // RFC 9110 section 13.2.2 has the order.
         if fields.contains_key(IF_MATCH) {
@@ -71,7 +71,7 @@ impl Version {
         } else if self.is_newer_than(fields, &IF_MODIFIED_SINCE) == Some(false) {
             return Selection::NotModified;
         }
-        // RFC 9110 section 14.2: a range means something to GET only.
+        // RFC 9110 section 14.2: only a GET request can have a range.
         if *method != Method::GET || !self.is_in_range_of(fields) {
             return Selection::Whole;
         }
@@ -82,12 +82,12 @@ impl Version {
         }
     }
 
-    /// True if a list of entity tags contains ours. Weak tags name the same content, not the same
-    /// bytes.
+    /// True if a list of entity tags contains the tag of this version. A weak tag names the same
+    /// content, but not the same bytes.
     fn is_listed(&self, fields: &HeaderMap, name: &HeaderName, weak_counts: bool) -> bool {
         let lists = fields.get_all(name).iter();
         let lists = lists.filter_map(|list| list.to_str().ok());
-        // No tag of ours has a comma in it.
+        // The tag of a version has no comma.
         lists
             .flat_map(|list| list.split(','))
             .map(str::trim)
@@ -100,7 +100,7 @@ impl Version {
             })
     }
 
-    /// Compares with a date without fractions of a second; `None` if one of them is unknown.
+    /// Compares with a date in whole seconds; `None` if either time is unknown.
     fn is_newer_than(&self, fields: &HeaderMap, name: &HeaderName) -> Option<bool> {
         let date = httpdate::parse_http_date(fields.get(name)?.to_str().ok()?).ok()?;
         Some(whole_seconds(self.modified?)? > whole_seconds(date)?)
@@ -114,8 +114,8 @@ impl Version {
         let (Ok(named), Some(etag)) = (named.to_str(), &self.etag) else {
             return false;
         };
-        // A date is too coarse to tell versions apart: RFC 9110 section 13.1.5 lets us take the
-        // whole instead.
+        // A date cannot tell two versions of one second apart, and RFC 9110 section 13.1.5 permits
+        // the whole file instead.
         named.trim() == etag
     }
 
@@ -123,7 +123,7 @@ impl Version {
         let Some((unit, ranges)) = field.split_once('=') else {
             return Selection::Whole;
         };
-        // Of several ranges, the whole is as good (RFC 9110 section 14.2).
+        // RFC 9110 section 14.2 permits the whole file instead of several ranges.
         if !unit.trim().eq_ignore_ascii_case("bytes") || ranges.contains(',') {
             return Selection::Whole;
         }
@@ -134,7 +134,7 @@ impl Version {
             let digits = digits.trim();
             let is_number =
                 !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-            // A number that is too large is beyond the end anyway.
+            // A number too large for the type lies beyond the end anyway.
             is_number.then(|| digits.parse().unwrap_or(u64::MAX))
         };
         let range = match (first.trim(), last.trim()) {

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 use super::*;
 
 impl Directory {
-    /// The file that a request means.
+    /// The file of a request.
     fn find(&self, target: &str) -> Option<Content> {
         self.open(target).ok()
     }
@@ -93,7 +93,7 @@ fn directories_are_listed_by_name_and_without_what_is_not_found() {
         expected.push(named("in", Some(1)));
     }
     assert_eq!(names(&directory, "/"), expected);
-    // Of others, there are only names.
+    // Other entries have a name only.
     #[cfg(target_os = "linux")]
     {
         let pipe = root.join("pipe");
@@ -117,7 +117,7 @@ fn directories_are_listed_by_name_and_without_what_is_not_found() {
     assert!(directory.open("/.mpquic-put-1-2").is_err());
 }
 
-/// Page by page, whatever the length of a page, all of it is listed, each entry once.
+/// For any length of a page, all pages together list each entry once.
 #[test]
 fn very_large_directory_is_listed_page_by_page() {
     let root = tempfile::tempdir().unwrap();
@@ -286,7 +286,7 @@ fn paths_are_absolute_and_properly_encoded() {
     }
 }
 
-/// A directory may itself have such a name, or be below one.
+/// The dot rule is for names inside the served directory, not for its own path.
 #[test]
 fn the_directory_served_may_begin_with_a_dot() {
     let above = tempfile::tempdir().unwrap();
@@ -314,7 +314,7 @@ async fn contents_arrive_in_pieces_of_the_size_asked_for() {
     assert!(received == data);
 }
 
-/// A source that has nothing but contents.
+/// A source with content only.
 #[test]
 fn uploads_need_a_limit() {
     let source = crate::testing::Anything::new(1);
@@ -355,7 +355,7 @@ fn directories_are_made_where_files_are_taken() {
     }
 }
 
-/// Archives and cameras leave such times.
+/// Archives and cameras leave times before 1970.
 #[test]
 fn files_of_any_time_are_found_and_listed() {
     let (_outside, directory) = directory();
@@ -377,7 +377,7 @@ fn files_of_any_time_are_found_and_listed() {
     }
 }
 
-/// Each further name on the way would lead to the same again.
+/// A link to a directory above would make an endless tree.
 #[cfg(unix)]
 #[test]
 fn directories_containing_themselves_are_not_listed() {
@@ -424,7 +424,7 @@ fn names_that_are_not_utf8_are_found_and_listed() {
     assert!(names.contains(&odd.to_owned()), "{json}");
 }
 
-/// A release is made another one by moving a link.
+/// Programs publish a release by moving a link.
 #[cfg(unix)]
 #[test]
 fn a_link_to_the_directory_is_followed_anew() {
@@ -443,7 +443,7 @@ fn a_link_to_the_directory_is_followed_anew() {
     assert!(directory.find("/1").is_none() && directory.find("/2").is_some());
 }
 
-/// Whoever may write in the directory exchanges one in it for a link at the worst time.
+/// A user with write access to the directory exchanges a directory for a link at the worst time.
 #[cfg(target_os = "linux")]
 #[test]
 fn replaced_directories_do_not_lead_outside() {
@@ -486,7 +486,7 @@ fn replaced_directories_do_not_lead_outside() {
     assert_eq!(names, ["root", "secret"]);
 }
 
-/// Programs write over files in place, put other files in their place, and add to them.
+/// Programs overwrite files in place, replace files, and append to files.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_is_written_over_is_not_sent_to_its_end() {
@@ -499,7 +499,7 @@ async fn a_file_that_is_written_over_is_not_sent_to_its_end() {
         let opened = OpenContent::open(source.clone(), "/a.txt".to_owned());
         let mut content = opened.await.unwrap();
         assert_eq!(content.read(4).await.unwrap(), "1234");
-        // The clock of the file system goes on.
+        // The clock of the file system advances.
         std::thread::sleep(std::time::Duration::from_millis(30));
         content
     };
@@ -528,7 +528,7 @@ async fn a_file_that_is_written_over_is_not_sent_to_its_end() {
     }
 }
 
-/// The rest of another version is not sent behind the beginning of this one.
+/// The rest of a new version must not follow the beginning of an old version.
 #[cfg(unix)]
 #[test]
 fn a_file_of_the_same_length_and_time_is_another_version() {
