@@ -1,5 +1,6 @@
-//! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload): the server names an upload in
-//! an interim answer; the client asks there how much has arrived, and sends the rest.
+//! Uploads that can be resumed (draft-ietf-httpbis-resumable-upload). The server names an upload in
+//! an interim answer. Later, the client asks the server for the number of received bytes, and sends
+//! the rest.
 
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, LOCATION};
 use http::{HeaderValue, Response, StatusCode, Uri, response};
@@ -9,9 +10,9 @@ use crate::files::uploads::KEPT;
 
 /// The media type of the rest of a file.
 pub(crate) const PARTIAL: &str = "application/partial-upload";
-/// A smaller file is sent again as quickly as it is asked for.
+/// Smallest upload to resume. To send a smaller file again takes no longer than the question.
 pub(crate) const FROM: u64 = 1 << 20;
-/// What names an upload, behind the path of the file.
+/// The start of the query that names an upload.
 const QUERY: &str = "upload=";
 /// Upload Resumption Supported.
 const SUPPORTED: u16 = 104;
@@ -20,7 +21,7 @@ const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
 const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
 const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 
-/// The whole, or all of the rest, follows.
+/// The request carries the whole file, or all of the rest.
 const COMPLETE: HeaderValue = HeaderValue::from_static("?1");
 const INCOMPLETE: HeaderValue = HeaderValue::from_static("?0");
 
@@ -31,22 +32,22 @@ pub(crate) fn number(value: &HeaderValue) -> Option<u64> {
     are_digits.then(|| digits.parse().ok()).flatten()
 }
 
-/// The upload that a URL names.
+/// The upload in a URL.
 pub(crate) fn token_of(url: &Uri) -> Option<Token> {
     Token::parse(url.query()?.strip_prefix(QUERY)?)
 }
 
-/// True if a client can resume this upload, and it is worth it.
+/// True if the client can resume this upload, and the file is large enough.
 pub(crate) fn is_wanted(fields: &HeaderMap, length: Option<u64>) -> bool {
     is_complete(fields) && length.is_some_and(|length| length >= FROM)
 }
 
-/// True if no data follows this part.
+/// True if no further part follows this request.
 pub(crate) fn is_complete(fields: &HeaderMap) -> bool {
     fields.get(UPLOAD_COMPLETE) == Some(&COMPLETE)
 }
 
-/// Where in the file lies what follows, or how much of it has arrived.
+/// The offset of the content in the file, or the number of received bytes.
 pub(crate) fn offset_of(fields: &HeaderMap) -> Option<u64> {
     number(fields.get(UPLOAD_OFFSET)?)
 }
@@ -69,12 +70,12 @@ pub(crate) fn offer(path: &str, token: &Token) -> Option<Response<()>> {
     offer.body(()).ok()
 }
 
-/// Asks for an offer.
+/// Asks for an offer to resume.
 pub(crate) fn want(fields: &mut HeaderMap) {
     fields.insert(UPLOAD_COMPLETE, COMPLETE);
 }
 
-/// The rest of the file follows, from here on.
+/// Announces the rest of the file, from this offset.
 pub(crate) fn go_on(fields: &mut HeaderMap, offset: u64) {
     want(fields);
     fields.insert(UPLOAD_OFFSET, offset.into());
@@ -84,7 +85,7 @@ pub(crate) fn go_on(fields: &mut HeaderMap, offset: u64) {
     );
 }
 
-/// The upload that an interim answer names, at the same server.
+/// The URL of the upload in an interim answer, if the URL is on the same server.
 pub(crate) fn offered(url: &Uri, offer: &Response<()>) -> Option<Uri> {
     if offer.status().as_u16() != SUPPORTED {
         return None;

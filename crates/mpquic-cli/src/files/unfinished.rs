@@ -1,12 +1,12 @@
-//! Names of files that clients have not sent to their end. They are nobody's: not listed, not handed
-//! out, and no client may give one to a file.
+//! Names of unfinished uploads. The server neither lists nor sends these files, and no client may
+//! choose such a name.
 
 use std::ffi::OsStr;
 use std::fs::File;
 
-/// What each begins with.
+/// The start of each name of an unfinished file.
 pub(crate) const PREFIX: &str = ".mpquic-put-";
-/// What follows a token in the name of a note.
+/// The end of the name of a note, after the token.
 const NOTE: &str = ".note";
 /// Bytes of a token.
 const RANDOM: usize = 16;
@@ -14,12 +14,12 @@ const RANDOM: usize = 16;
 /// True for the name of an unfinished file.
 pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    // File systems that ignore case have the file under other names, too.
+    // A file system that ignores case also finds the file under other spellings.
     name.get(..PREFIX.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }
 
-/// The name of an upload that can be resumed. Only its client knows it.
+/// The secret name of an upload that can be resumed. Only the client of the upload knows the token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Token(String);
 
@@ -49,23 +49,23 @@ impl Token {
         &self.0
     }
 
-    /// The name of its file.
+    /// The name of the unfinished file.
     pub(crate) fn file_name(&self) -> String {
         format!("{PREFIX}{}", self.0)
     }
 
-    /// The name of the note about its file.
+    /// The name of the note about the unfinished file.
     pub(crate) fn note_name(&self) -> String {
         format!("{PREFIX}{}{NOTE}", self.0)
     }
 }
 
-/// Locks a file for this process until it is closed; false if another process has it.
+/// Locks a file for this process until the file is closed; false if another process has the lock.
 pub(crate) fn lock(file: &File) -> bool {
     #[cfg(unix)]
     {
         use rustix::fs::{FlockOperation, flock};
-        // Without file locks, no file is locked.
+        // On a file system without locks, each file counts as free.
         flock(file, FlockOperation::NonBlockingLockExclusive) != Err(rustix::io::Errno::WOULDBLOCK)
     }
     #[cfg(not(unix))]
@@ -75,7 +75,7 @@ pub(crate) fn lock(file: &File) -> bool {
     }
 }
 
-/// Gives a lock back, although other handles of the file are still open.
+/// Releases a lock while other handles of the file stay open.
 pub(crate) fn unlock(file: &File) {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! A file that a client sends: written aside, and renamed once it is whole.
+//! An upload of a file: written under another name, and renamed once complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -20,14 +20,14 @@ use crate::files::unfinished::{PREFIX, Token, lock, unlock};
 use crate::files::upload_note::{self, Notes};
 use crate::files::uploads::{Claim, NAME, Uploads};
 
-/// What tells files that are written at the same time from each other.
+/// Gives each file that is being written a number of its own.
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// Names that are tried before it is given up.
+/// Most names to try for a new file.
 const TRIES: u32 = 100;
-/// How often, and how many times, it is looked whether the one that wrote a file has let it go.
+/// Interval and number of the checks whether the earlier request has released the file's lock.
 const LOOK: (Duration, u32) = (Duration::from_millis(10), 200);
 
-/// Why a file is not taken.
+/// The reason why an upload is refused.
 #[derive(Debug, Error)]
 pub(crate) enum UploadError {
     #[error("that name cannot be written to")]
@@ -46,36 +46,37 @@ pub(crate) enum UploadError {
     Io(#[from] io::Error),
 }
 
-/// Where a file goes, and what it is to have.
+/// The destination of a file, and its attributes.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// The directory, and where that is beneath the root.
+    /// The directory, and below its path beneath the root.
     pub(crate) directory: Dir,
     pub(crate) path: PathBuf,
     pub(crate) name: OsString,
     pub(crate) attributes: Attributes,
     pub(crate) uploads: Arc<Uploads>,
-    /// The client that the bytes are counted for.
+    /// The client whose quota counts the bytes.
     pub(crate) taker: Option<Taker>,
 }
 
-/// A file in the making. Dropped before [`Upload::finish`], it leaves nothing behind, unless its client
-/// may resume.
+/// An upload in progress. Dropping this before [`Upload::finish`] removes the file, unless its
+/// client may resume.
 #[derive(Debug)]
 pub(crate) struct Upload {
     file: File,
     aside: String,
     place: Place,
-    /// Bytes that are there.
+    /// Received bytes.
     length: u64,
-    /// Of one that can be resumed.
+    /// The claim on a file that can be resumed.
     claim: Option<Claim>,
     notes: Option<Notes>,
     finished: bool,
 }
 
 impl Upload {
-    /// Begins a file, which can be resumed if it has a token. Nobody sees it before it is whole.
+    /// Begins a file. With a token, the client can resume the upload. No other client sees the file
+    /// before it is complete.
     pub(crate) fn create(place: Place, token: Option<Token>) -> Result<Self, UploadError> {
         place.look()?;
         if !place.uploads.take_room(place.taker.as_ref(), NAME) {
@@ -112,12 +113,13 @@ impl Upload {
             match directory.open_with(&aside, &to_make(&place.attributes)) {
                 Ok(file) => {
                     let file = file.into_std();
-                    // One that begins at the same time removes what nobody has locked.
+                    // A server that starts at this moment removes unlocked files, perhaps before
+                    // the lock.
                     if lock(&file) && directory.symlink_metadata(&aside).is_ok() {
                         return Ok((file, aside));
                     }
                 }
-                // Left by a server that was killed.
+                // The rest of a killed server.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -125,7 +127,7 @@ impl Upload {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Goes on with a file. Whoever writes it lets it go.
+    /// Resumes a file. The earlier request loses its claim, and releases its lock.
     pub(crate) fn resume(place: Place, token: &Token) -> Result<Self, UploadError> {
         place.look()?;
         let claim = place.uploads.claim(token.clone());
@@ -137,13 +139,13 @@ impl Upload {
             looks.next().ok_or(UploadError::Forbidden)?;
             thread::sleep(LOOK.0);
         }
-        // It may be whole by now.
+        // The upload may be complete, and the file renamed.
         let there = place.directory.symlink_metadata(&aside);
         let metadata = file.metadata()?;
         if !metadata.is_file() || there.is_err() {
             return Err(UploadError::Unknown);
         }
-        // Of a server that is dead, only what came to the disk for sure.
+        // After the death of a server, only the length in the note is safely on the disk.
         let noted = || upload_note::read(&place.directory, token);
         let length = place.uploads.length_of(token).or_else(noted);
         let length = length.filter(|length| *length <= metadata.len());
@@ -164,7 +166,7 @@ impl Upload {
         })
     }
 
-    /// Bytes that are there.
+    /// Received bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
@@ -177,7 +179,7 @@ impl Upload {
         }
     }
 
-    /// Nobody may resume it.
+    /// Drops the upload, so its client cannot resume it.
     pub(crate) fn forget(mut self) {
         self.claim = None;
     }
@@ -199,7 +201,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Gives the file its name, and tells what is known of it, and whether it is a new name.
+    /// Gives the file its name. Returns the metadata, and true for a new name.
     pub(crate) fn finish(mut self) -> io::Result<(Metadata, bool)> {
         let Place {
             directory,
@@ -218,7 +220,7 @@ impl Upload {
         if let Some(replaced) = &replaced {
             uploads.free(NAME.saturating_add(replaced.len()));
         }
-        // The new name changes the file's state.
+        // The rename changes the state of the file, so the metadata is read afterwards.
         Ok((self.file.metadata()?, replaced.is_none()))
     }
 }
@@ -232,7 +234,7 @@ impl Drop for Upload {
         match &self.claim {
             Some(claim) => {
                 claim.keep(self.place.path.clone(), self.place.taker.clone(), bytes);
-                // A thread that waits for the disk has the file open for longer.
+                // A thread that waits for the disk may keep the file open, and would keep the lock.
                 unlock(&self.file);
             }
             None => {
@@ -249,7 +251,7 @@ impl Drop for Upload {
 }
 
 impl Place {
-    /// A name in a directory of this system, for whatever is to be whole or not there.
+    /// A name in a local directory, for a file that is either complete or absent.
     pub(crate) fn new(directory: &Path, name: &OsStr) -> io::Result<Self> {
         Ok(Self {
             directory: Dir::open_ambient_dir(directory, ambient_authority())?,
@@ -261,11 +263,11 @@ impl Place {
         })
     }
 
-    /// Makes sure that the name can be given to a file.
+    /// Checks that a file may take the name.
     fn look(&self) -> Result<(), UploadError> {
         match self.directory.symlink_metadata(&self.name) {
             Ok(there) if there.is_dir() => Err(UploadError::IsDirectory),
-            // A link is replaced, never followed; devices and pipes stay.
+            // A link is replaced and never followed. Devices and pipes stay.
             Ok(there) if !there.is_file() && !there.is_symlink() => Err(UploadError::Forbidden),
             _ => Ok(()),
         }
@@ -283,7 +285,7 @@ impl Place {
         let mut builder = cap_std::fs::DirBuilder::new();
         #[cfg(unix)]
         if self.attributes.mode.is_some() {
-            // Nobody looks in before it has its permissions.
+            // No other user can read the directory before it has its permissions.
             cap_std::fs::DirBuilderExt::mode(&mut builder, 0o700);
         }
         let made = self.directory.create_dir_with(&self.name, &builder);
@@ -304,10 +306,10 @@ impl Place {
         Ok(())
     }
 
-    /// Gives its attributes to the file or directory that has the name.
+    /// Sets the attributes of the existing file or directory with this name.
     pub(crate) fn set_attributes(&self) -> Result<(), UploadError> {
         let of_owner = match self.directory.symlink_metadata(&self.name) {
-            // The server still has to find what is in it.
+            // The server must still find the files in the directory.
             Ok(there) if there.is_dir() => 0o500,
             Ok(there) if there.is_file() => 0,
             Ok(_) => return Err(UploadError::Forbidden),
@@ -322,14 +324,14 @@ impl Place {
             .open_with(&self.name, options().read(true))
             .and_then(|file| attributes.try_give_to(&file.into_std()));
         opened.map_err(|error| match error.kind() {
-            // One that the server cannot read, or of another owner.
+            // A file that the server cannot read, or a file of another owner.
             ErrorKind::PermissionDenied => UploadError::Forbidden,
             _ => error.into(),
         })
     }
 }
 
-/// How an unfinished file is made.
+/// Options to create an unfinished file.
 fn to_make(attributes: &Attributes) -> OpenOptions {
     let mut options = options();
     options.write(true).create_new(true);
@@ -401,7 +403,7 @@ mod tests {
         let name = first.aside.clone();
         let (begin, number) = name.rsplit_once('-').unwrap();
         let number: u64 = number.parse().unwrap();
-        // Other tests take numbers as well.
+        // Other tests take numbers, too.
         for next in number + 1..number + 50 {
             let _ = File::create_new(directory.path().join(format!("{begin}-{next}")));
         }
@@ -457,7 +459,7 @@ mod tests {
             ..place(directory.path(), name)
         };
         let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o7777;
-        // Files are still to come.
+        // The owner keeps the right to write, because files for the directory follow.
         with("sub", 0o577).make_directory().unwrap();
         assert_eq!(mode("sub"), 0o777);
         fs::write(path("file"), "12").unwrap();
@@ -491,10 +493,10 @@ mod tests {
         let token = Token::new().unwrap();
         let mut first = Upload::create(place(), Some(token.clone())).unwrap();
         first.write(b"123").unwrap();
-        // As while a thread waits for the disk.
+        // Like a thread that waits for the disk.
         let _open = first.file.try_clone().unwrap();
         drop(first);
-        // What others add is not of the client.
+        // Bytes of other writers do not count for the client.
         let aside = directory.path().join(token.file_name());
         let mut other = File::options().append(true).open(aside).unwrap();
         other.write_all(&[0; 100]).unwrap();
@@ -508,7 +510,7 @@ mod tests {
         assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"12345");
         let gone = Upload::resume(place(), &token);
         assert!(matches!(gone, Err(UploadError::Unknown)));
-        // What is refused is not kept.
+        // A refused upload is not kept.
         let token = Token::new().unwrap();
         Upload::create(place(), Some(token.clone()))
             .unwrap()
@@ -517,7 +519,8 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
-    /// The system broke down: the file is longer than what came to the disk, and the server knows nothing of it.
+    /// After a crash of the system, the file is longer than its safe part, and the new server does
+    /// not know the upload.
     #[test]
     fn only_what_came_to_the_disk_is_resumed() {
         let directory = tempfile::tempdir().unwrap();
@@ -556,7 +559,8 @@ mod tests {
         assert!(matches!(begin("b"), Err(UploadError::Full)));
         let full = place("more").make_directory();
         assert!(matches!(full, Err(UploadError::Full)));
-        // One that replaces another counts instead of it, once it is whole; one given up does not.
+        // A complete upload counts in place of the replaced file. An abandoned upload does not
+        // count.
         uploads.free(NAME);
         drop(begin("a").unwrap());
         begin("a").unwrap().finish().unwrap();

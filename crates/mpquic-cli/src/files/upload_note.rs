@@ -1,5 +1,6 @@
-//! The note beside an unfinished file that can be resumed: the number of its bytes that are safely on the disk. After a
-//! crash of the system the file may be longer, and have zeros where bytes were written.
+//! The note beside an unfinished file that can be resumed: the number of bytes that are safely on
+//! the disk. After a crash of the system, the file may be longer, with zeros in place of written
+//! bytes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,26 +15,26 @@ use crate::files::beneath::options;
 use crate::files::unfinished::Token;
 use crate::process::clock;
 
-/// Bytes of a file at its first note.
+/// The file's length at its first note.
 const FIRST: u64 = 1 << 20;
-/// Time between two later notes.
+/// Time between later notes.
 const EVERY: Duration = Duration::from_secs(1);
-/// Most bytes of a note that are read.
+/// Most bytes to read from a note.
 const LONGEST: u64 = 32;
 
-/// The notes about a file that is written.
+/// The notes about a file in progress.
 #[derive(Debug)]
 pub(crate) struct Notes {
     token: Token,
-    /// The last note.
+    /// Time of the last note.
     at: Instant,
     length: u64,
-    /// A thread waits for the disk.
+    /// True while a thread waits for the disk.
     is_busy: Arc<AtomicBool>,
 }
 
 impl Notes {
-    /// Begins with a note that says that nothing is on the disk.
+    /// Begins with a note of zero bytes.
     pub(crate) fn begin(directory: &Dir, token: Token) -> io::Result<Self> {
         let mut create = options();
         create.write(true).create(true);
@@ -42,7 +43,7 @@ impl Notes {
         Ok(Self::resume(token, 0))
     }
 
-    /// Goes on behind a note.
+    /// Continues after a note of this length.
     pub(crate) fn resume(token: Token, length: u64) -> Self {
         Self {
             token,
@@ -52,8 +53,8 @@ impl Notes {
         }
     }
 
-    /// Tells that the file has so many bytes now. If a note is due, a thread waits until the bytes are on the disk, and
-    /// notes that, while more is written.
+    /// Reports the current length of the file. If a note is due, a thread waits until the bytes are
+    /// on the disk, and then writes the note. Meanwhile the upload goes on.
     pub(crate) fn on_length(&mut self, length: u64, file: &File, directory: &Dir) {
         let now = clock::now();
         let is_due =
@@ -74,7 +75,8 @@ impl Notes {
         let (token, is_busy) = (self.token.clone(), self.is_busy.clone());
         let sync = move || {
             let noted = file.sync_data().and_then(|()| {
-                // Not made again: the file may be finished by now.
+                // The note is not created again, because the file may be finished and its note
+                // removed.
                 let mut note = directory.open_with(token.note_name(), options().write(true))?;
                 note.write_all(&text(length))
             });
@@ -87,18 +89,18 @@ impl Notes {
         thread.spawn(sync).map(drop)
     }
 
-    /// Removes the note, once nobody needs it.
+    /// Removes the note of a finished or abandoned file.
     pub(crate) fn remove(&self, directory: &Dir) {
         let _ = directory.remove_file(self.token.note_name());
     }
 }
 
-/// All notes are equally long: a shorter one leaves nothing of the one before.
+/// All notes have the same length, so each note replaces the whole note before.
 fn text(length: u64) -> Vec<u8> {
     format!("{length:020}\n").into_bytes()
 }
 
-/// What a note says; `None` without a note.
+/// The length in a note; `None` without a note.
 pub(crate) fn read(directory: &Dir, token: &Token) -> Option<u64> {
     let note = directory.open_with(token.note_name(), options().read(true));
     let note = note.ok()?.into_std();
@@ -142,7 +144,7 @@ mod tests {
         notes.at = clock::now().checked_sub(EVERY).unwrap();
         notes.on_length(10 * FIRST + 1, &file, &dir);
         assert_eq!(noted(&notes), 10 * FIRST + 1);
-        // A finished file gets no note from a thread that was late.
+        // A late thread writes no note for a finished file.
         notes.remove(&dir);
         notes.on_length(100 * FIRST, &file, &dir);
         while notes.is_busy.load(Ordering::Acquire) {

@@ -1,5 +1,5 @@
-//! What all uploads to one directory have in common: who writes which unfinished file, how long those
-//! that nobody writes are kept, and how much clients may store.
+//! The common state of all uploads to one directory: the writers of unfinished files, the abandoned
+//! files that wait for their clients, and the bytes that clients have stored.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsString;
@@ -18,11 +18,11 @@ use crate::files::unfinished::{Token, is_unfinished, lock};
 use crate::files::upload_note;
 use crate::process::clock;
 
-/// How long an unfinished file waits for its client.
+/// Time that an unfinished file waits for its client.
 pub(crate) const KEPT: Duration = Duration::from_secs(10 * 60);
-/// Unfinished files that wait at a time. The oldest one gives way.
+/// Most unfinished files that wait. A further file replaces the oldest.
 const MAX_KEPT: usize = 64;
-/// What a name counts for besides the content, bytes: about what it takes up.
+/// Bytes that count for a name besides the content: about its space on the disk.
 pub(crate) const NAME: u64 = 4096;
 
 /// The uploads to a directory.
@@ -34,12 +34,13 @@ pub(crate) struct Uploads {
 
 #[derive(Debug)]
 struct State {
-    /// Who writes an unfinished file that can be resumed.
+    /// The claim on each unfinished file that can be resumed: its number, and a channel to the
+    /// writer.
     claims: HashMap<Token, (u64, oneshot::Sender<()>)>,
     count: u64,
-    /// Those that nobody writes, in the order of their time.
+    /// Unfinished files without a writer, the oldest first.
     kept: VecDeque<Kept>,
-    /// Bytes that may still be stored.
+    /// Bytes that clients may still store.
     room: u64,
     /// The limit of each client, bytes.
     quota: u64,
@@ -50,10 +51,10 @@ struct State {
 #[derive(Debug)]
 struct Kept {
     since: Instant,
-    /// Its directory, beneath the root.
+    /// The file's directory, beneath the root.
     directory: PathBuf,
     token: Token,
-    /// The counted bytes, and their client.
+    /// The counted bytes, and the client whose quota counts them.
     bytes: u64,
     taker: Option<Taker>,
 }
@@ -68,12 +69,12 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Waits until somebody else has it: the client resumes its upload in another request.
+    /// Waits for a newer claim: the client resumes its upload in another request.
     pub(crate) async fn taken(&mut self) {
         let _ = (&mut self.taken).await;
     }
 
-    /// The file stays for a while: its client may resume.
+    /// Keeps the file for a while, because its client may resume.
     pub(crate) fn keep(&self, directory: PathBuf, taker: Option<Taker>, bytes: u64) {
         let kept = Kept {
             since: clock::now(),
@@ -97,7 +98,7 @@ impl Drop for Claim {
 }
 
 impl State {
-    /// Counts bytes for a client; false beyond its quota. Without a quota no client is remembered.
+    /// Counts bytes for a client; false beyond its quota. Without a quota, no client is remembered.
     fn charge(&mut self, taker: Option<&Taker>, bytes: u64) -> bool {
         let Some(taker) = taker.filter(|_| self.quota < u64::MAX) else {
             return true;
@@ -125,7 +126,7 @@ impl State {
 }
 
 impl Uploads {
-    /// Clients may store so many bytes in all.
+    /// Uploads to a directory, where clients may store `room` bytes in all.
     pub(crate) fn new(root: PathBuf, room: u64) -> Arc<Self> {
         let state = State {
             claims: HashMap::new(),
@@ -145,7 +146,7 @@ impl Uploads {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an unfinished file from whoever writes it.
+    /// Claims an unfinished file. The earlier claim ends.
     pub(crate) fn claim(self: &Arc<Self>, token: Token) -> Claim {
         let (sender, taken) = oneshot::channel();
         let mut state = self.state();
@@ -166,7 +167,7 @@ impl Uploads {
         self.state().quota = bytes;
     }
 
-    /// Counts bytes, for a client if there is one; false beyond a limit.
+    /// Counts bytes, also for the client if known; false beyond a limit.
     pub(crate) fn take_room(&self, taker: Option<&Taker>, bytes: u64) -> bool {
         let mut state = self.state();
         let Some(left) = state.room.checked_sub(bytes) else {
@@ -185,8 +186,8 @@ impl Uploads {
         self.state().discharge(taker, bytes);
     }
 
-    /// Counts bytes of a removed file. The quota of its client stays: otherwise a client could gain quota by
-    /// replacing files of other clients.
+    /// Frees the bytes of a removed file. No client gets quota back: otherwise a client could gain
+    /// quota by replacing files of other clients.
     pub(crate) fn free(&self, bytes: u64) {
         let mut state = self.state();
         state.room = state.room.saturating_add(bytes);
@@ -202,14 +203,15 @@ impl Uploads {
         self.remove(oldest.into_iter().collect());
     }
 
-    /// Bytes of an unfinished file that nobody writes; `None` if this server does not know the file.
+    /// Bytes of an unfinished file without a writer; `None` for a file unknown to this server.
     pub(crate) fn length_of(&self, token: &Token) -> Option<u64> {
         let state = self.state();
         let kept = state.kept.iter().find(|kept| kept.token == *token)?;
         Some(kept.bytes.saturating_sub(NAME))
     }
 
-    /// A client resumes an upload, and takes over its bytes. False if they exceed the quota of the client.
+    /// Moves the bytes of an upload to the client that resumes. False beyond the quota of this
+    /// client.
     pub(crate) fn resume(&self, token: &Token, taker: Option<&Taker>) -> bool {
         let mut state = self.state();
         let Some(index) = state.kept.iter().position(|kept| kept.token == *token) else {
@@ -225,7 +227,7 @@ impl Uploads {
         true
     }
 
-    /// Removes what has waited for too long.
+    /// Removes files that have waited for [`KEPT`].
     pub(crate) fn expire(&self, now: Instant) {
         let mut state = self.state();
         let mut old = Vec::new();
@@ -240,7 +242,7 @@ impl Uploads {
 
     fn remove(&self, old: Vec<Kept>) {
         for kept in old {
-            // Gone already, or in a directory that is: all the better.
+            // The file or its directory may have gone already.
             let directory = Root::open(&self.root).and_then(|root| root.directory(&kept.directory));
             if let Ok(directory) = directory {
                 let _ = directory.remove_file(kept.token.file_name());
@@ -250,7 +252,7 @@ impl Uploads {
         }
     }
 
-    /// Looks for what servers have left that are dead: removes it, unless a client may still resume.
+    /// Searches for files of dead servers. Removes such files, unless a client may still resume.
     /// May take long.
     pub(crate) fn sweep(&self) -> io::Result<()> {
         let root = Root::open(&self.root)?;
@@ -276,8 +278,8 @@ impl Uploads {
         Ok(())
     }
 
-    /// Removes or keeps one unfinished file, unless somebody writes it. A file is as long as its note says: nobody knows
-    /// whether the rest came to the disk.
+    /// Removes or keeps one unfinished file without a writer. A kept file is cut to the length in
+    /// its note, because later bytes may not have reached the disk.
     fn judge(&self, directory: &Dir, path: &Path, name: &OsString) -> io::Result<()> {
         if let Some(token) = Token::of_note(name) {
             return match directory.symlink_metadata(token.file_name()) {
@@ -361,7 +363,7 @@ mod tests {
         uploads.sweep().unwrap();
         let kept = [young.file_name(), young.note_name(), "own".to_owned()];
         assert_eq!(names(&sub), kept);
-        // The rest may be zeros.
+        // Bytes after the length in the note may be zeros.
         assert_eq!(fs::read(sub.join(young.file_name())).unwrap(), b"123");
         assert_eq!(uploads.length_of(&young), Some(3));
         if cfg!(unix) {
@@ -405,7 +407,7 @@ mod tests {
         assert!(!take(&alice, 1));
         uploads.give_back(Some(&alice), 40);
         assert!(take(&alice, 40) && !take(&alice, 1));
-        // The client that resumes an upload has its bytes.
+        // The bytes of an upload count for the client that resumes.
         let token = Token::new().unwrap();
         uploads
             .claim(token.clone())
