@@ -12,7 +12,8 @@ use crate::rate::Rate;
 use crate::rate::bucket::Bucket;
 use crate::rate::pace::{self, Meter};
 
-/// How long an address without connections is remembered, so that connecting anew gains nothing.
+/// Time after the last connection of an address until its counts are forgotten, so a new connection
+/// gains nothing.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// The limits for one address; `None` is no limit.
@@ -20,13 +21,13 @@ const MEMORY: Duration = Duration::from_secs(10);
 pub(crate) struct AddressLimits {
     /// Connections open at a time.
     pub(crate) connections: Option<u32>,
-    /// Requests in a second, and in quick succession.
+    /// Requests per second, and requests at once.
     pub(crate) requests_per_second: Option<u32>,
     /// Rate of files.
     pub(crate) rate: Option<Rate>,
 }
 
-/// The addresses with connections, or with some a short while ago.
+/// The addresses with open or recently closed connections.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     limits: AddressLimits,
@@ -36,7 +37,7 @@ pub(crate) struct Addresses {
 #[derive(Debug)]
 struct Known {
     accounts: BTreeMap<Network, Account>,
-    /// When addresses without connections were last forgotten.
+    /// Time of the last search for addresses without connections.
     swept: Instant,
 }
 
@@ -45,7 +46,7 @@ struct Account {
     connections: u32,
     requests: Bucket,
     sent: Meter,
-    /// End of the address's last connection, if none is open.
+    /// The end of the last connection, if the address has no open connection.
     left: Instant,
 }
 
@@ -65,7 +66,7 @@ impl Addresses {
         Arc::new(Self { limits, known })
     }
 
-    /// A new connection of a proven address.
+    /// A new connection of a validated address.
     pub(crate) fn connect(self: &Arc<Self>, address: IpAddr) -> AtAddress {
         let now = Instant::now();
         let network = Network::of(address);
@@ -102,7 +103,7 @@ impl Known {
 }
 
 impl AtAddress {
-    /// Counts a request; false if there are too many.
+    /// Counts a request; false beyond the limit.
     pub(crate) fn may_request(&self) -> bool {
         if self.addresses.limits.requests_per_second.is_none() {
             return true;
@@ -201,7 +202,8 @@ mod tests {
         drop(stays);
     }
 
-    /// It is looked for them after a minute, and not before; and those who left a minute ago go.
+    /// The search for old addresses runs [`MEMORY`] after the search before, and forgets each
+    /// address whose last connection ended at least [`MEMORY`] ago.
     #[tokio::test(start_paused = true)]
     async fn addresses_are_remembered_for_a_while() {
         let addresses = Addresses::new(AddressLimits::default());

@@ -1,6 +1,6 @@
-//! The server's side of HTTP/0.9 over QUIC, ALPN `hq-interop`: a request is `GET /path` and CRLF on a bidirectional
-//! stream, the answer is the file. There is no status code: if a file cannot be sent, the
-//! stream is reset.
+//! The server's side of HTTP/0.9 over QUIC, ALPN `hq-interop`. A request is `GET /path` and CRLF on
+//! a bidirectional stream, and the answer is the file. HTTP/0.9 has no status code: the server
+//! resets the stream of a file that it cannot send.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,22 +19,23 @@ use crate::serve::drain::ENDS;
 use crate::serve::rights::Deed;
 use crate::serve::send_file::{Outlet, Over, QuicSession, Refusal, Session};
 
-/// Longest request line we read.
+/// Longest request line in bytes.
 const MAX_REQUEST: usize = 8 << 10;
-/// Application error codes of resets, named and numbered after HTTP's status codes. The client's side has two more.
+/// Application error codes of resets, with the names and numbers of HTTP's status codes. The
+/// client's module has two more.
 const BAD_REQUEST: u32 = 400;
 const FORBIDDEN: u32 = 403;
 const STALLED: u32 = 408;
 const ENDING: u32 = 503;
-/// The client has cancelled its request. Many servers write this status into their logs.
+/// The client has cancelled its request. Many servers log this status.
 const UNWANTED: u32 = 499;
-/// Also the application error code of a connection whose client cancels too many requests.
+/// Too many requests. Also closes the connection of a client that cancels too many requests.
 const TOO_MANY: u32 = 429;
 
 /// Answers the requests of one client until the connection ends.
 pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> ConnectionError {
     let session = Arc::new(session);
-    // Every request holds a sender until it is answered.
+    // Every request holds a sender until its answer has arrived.
     let (open, mut answered) = mpsc::channel::<Infallible>(1);
     loop {
         let accepted = tokio::select! {
@@ -88,7 +89,7 @@ impl From<ReadError> for Refusal {
     }
 }
 
-/// The status that HTTP would have.
+/// The status of HTTP for this result.
 fn status(sent: &Result<u64, Refusal>) -> Option<u16> {
     match sent {
         Ok(_) => Some(200),
@@ -96,7 +97,7 @@ fn status(sent: &Result<u64, Refusal>) -> Option<u16> {
     }
 }
 
-/// The code of the reset; `None` if no client is left.
+/// The code of the reset; `None` without a client.
 fn reset_code(refusal: Refusal) -> Option<u32> {
     match refusal {
         Refusal::BadRequest => Some(BAD_REQUEST),
@@ -115,7 +116,8 @@ impl Outlet for Request {
     }
 
     async fn stopped(&mut self) -> Refusal {
-        // The stream is not finished, so it was stopped, or the connection is lost.
+        // An unfinished stream ends the wait only if the client stops the stream, or if the
+        // connection is lost.
         let stopped = self.send.stopped().await;
         stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled)
     }
@@ -170,14 +172,14 @@ impl Request {
         };
         let Err(refusal) = result else {
             self.read_rest().await;
-            // The request may still be cancelled while its answer waits.
+            // The client may cancel the request until its answer has arrived.
             if let Ok(Some(_)) = self.send.stopped().await {
                 session.on_cancelled(VarInt::from_u32(TOO_MANY));
             }
             return;
         };
-        // A closed stream needs no reset. Without a reset, dropping the stream would end it like a
-        // complete file.
+        // A closed stream needs no reset. Without a reset, dropping the stream would finish the
+        // stream, like a complete file.
         let code = reset_code(refusal).unwrap_or(UNWANTED);
         let _ = self.send.reset(VarInt::from_u32(code));
         if refusal == Refusal::Cancelled {
@@ -234,7 +236,7 @@ impl Request {
     }
 }
 
-/// Reads what follows a request, in most cases only the end of the stream. Dropping the stream
+/// Reads the bytes after a request, in most cases only the end of the stream. Dropping the stream
 /// earlier would tell the client to stop sending, which some clients take for a failure.
 async fn read_rest(session: &Session, recv: &mut RecvStream) {
     let mut room = MAX_REQUEST;
@@ -250,7 +252,7 @@ async fn read_rest(session: &Session, recv: &mut RecvStream) {
 fn parse_request(request: &[u8]) -> Option<String> {
     let line = request.split(|&byte| byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?;
-    // Some clients add a version, as in HTTP/1.
+    // Some clients append a version, as in HTTP/1.
     let target = line.strip_prefix("GET ")?.split_whitespace().next()?;
     target.starts_with('/').then(|| target.to_owned())
 }
@@ -315,7 +317,7 @@ mod tests {
         let served = serve(source.clone(), Limits::default());
         let mut stalled = Vec::new();
         for _ in 0..6 {
-            // Room for the first bytes, so that the file is opened.
+            // The window has room for the first bytes, so the server opens the file.
             let connection = served.connect(100).await;
             for _ in 0..100 {
                 stalled.push(soon(request(&connection)).await);
@@ -337,7 +339,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_cancels_all_the_time_is_turned_away() {
-        // With the request or after the first byte, when a window of 100 bytes has let nothing else arrive.
+        // The client cancels with the request, or after the first byte. Then a window of 100 bytes
+        // has stopped the other bytes.
         for (window, waits) in [(WINDOW, false), (100, true)] {
             let source = Anything::new(770_000);
             let served = serve(source.clone(), Limits::default());
@@ -382,7 +385,7 @@ mod tests {
         let (_send, mut recv) = request(&connection).await;
         let code = soon(recv.received_reset()).await.unwrap();
         assert_eq!(code, Some(VarInt::from_u32(STALLED)));
-        // A request that does not end is refused, too.
+        // The server also refuses a request without an end.
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"GET /fi").await.unwrap();
         let code = soon(recv.received_reset()).await.unwrap();
@@ -400,7 +403,7 @@ mod tests {
         assert_eq!(code, Some(VarInt::from_u32(SERVER_ERROR)));
     }
 
-    /// Stalled clients make room for others, sooner than usual.
+    /// A stalled client makes room for another client, without the usual wait.
     #[tokio::test]
     async fn slowest_client_gives_way_at_the_file_limit() {
         let limits = Limits {
@@ -425,7 +428,7 @@ mod tests {
         assert_eq!(recv.read_to_end(10).await.unwrap(), b"xxxx");
         let few = [0; (8 << 10) - 1];
         send.write_all(&few).await.unwrap();
-        // The server has answered this stream before it answers others.
+        // The server answers this stream before later streams.
         for _ in 0..5 {
             assert_eq!(refused_with(&connection, b"GET /file\r\n").await, None);
         }
@@ -433,7 +436,7 @@ mod tests {
         assert_eq!(send.stopped().await, Ok(None), "it was told to stop");
     }
 
-    /// The code with which a request of these bytes is refused; `None` if it is answered.
+    /// The code for a refused request of these bytes; `None` for an answered request.
     async fn refused_with(connection: &Connection, request: &[u8]) -> Option<u32> {
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(request).await.unwrap();
@@ -446,7 +449,7 @@ mod tests {
     async fn request_length_is_limited() {
         let connection = connect().await;
         let line = |length: usize| format!("GET /{}", "x".repeat(length - 5)).into_bytes();
-        // The end of the stream is as good as the end of the line.
+        // The end of the stream also ends the line.
         assert_eq!(refused_with(&connection, &line((8 << 10) - 1)).await, None);
         for length in [8 << 10, 9 << 10] {
             let code = refused_with(&connection, &line(length)).await;
@@ -475,7 +478,7 @@ mod tests {
         assert_eq!(Refusal::from(ReadError::ClosedStream), Refusal::Gone);
     }
 
-    /// An answer is no reason to stop a request that has not ended yet.
+    /// The server does not stop an unfinished request after its answer.
     #[tokio::test]
     async fn late_end_of_a_request_is_not_stopped() {
         let served = Served::start(Anything::new(5), Limits::default(), Alpn::HqInterop);
@@ -490,7 +493,7 @@ mod tests {
         assert_eq!(soon(send.stopped()).await, Ok(None));
     }
 
-    /// A written answer is not sent yet.
+    /// Answers that wait to be sent count, too.
     #[tokio::test]
     async fn cancelling_waiting_answers_counts_as_well() {
         let slow = Slow::start(Alpn::HqInterop);
@@ -508,7 +511,7 @@ mod tests {
         assert_eq!(&close.reason[..], b"too many requests cancelled");
     }
 
-    /// No file is opened for a client without room for it.
+    /// The server opens no file for a client without room for the answer.
     #[tokio::test]
     async fn without_room_for_an_answer_no_file_is_opened() {
         let source = Anything::new(50_000);
@@ -523,7 +526,7 @@ mod tests {
         assert_eq!(source.most_open.load(Ordering::SeqCst), 1);
     }
 
-    /// A client may take its request back instead of stopping the answer.
+    /// A client may reset its request instead of stopping the answer.
     #[tokio::test]
     async fn the_answer_to_a_request_that_is_reset_ends() {
         const FILE: u64 = 20 << 20;
@@ -533,12 +536,12 @@ mod tests {
         send.write_all(b"GET /file\r\n").await.unwrap();
         assert!(soon(recv.read_chunk(1, true)).await.unwrap().is_some());
         send.reset(0u32.into()).unwrap();
-        // Its end must not look like the end of the file.
+        // The end of the answer must not look like the end of the file.
         let code = soon(recv.received_reset()).await.unwrap();
         assert_eq!(code, Some(VarInt::from_u32(499)));
     }
 
-    /// Earlier requests are answered, and no new one is begun.
+    /// The server answers earlier requests, and begins no new request.
     #[tokio::test]
     async fn open_requests_are_answered_at_the_end() {
         let served = serve(Anything::new(10_000), Limits::default());

@@ -20,11 +20,11 @@ use crate::serve::http_service;
 use crate::serve::http_upload::RequestBody;
 use crate::serve::send_file::{Exchange, Outlet, QuicSession, Refusal, Session};
 
-/// The longest wait for requests that were sent before the client heard of the server's end.
+/// Longest wait for requests that left before the client learned of the server's end.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Longest request fields, bytes: as sent, and as `h3` counts them decoded.
+/// Longest request fields in bytes: as sent, and decoded as `h3` counts.
 const MAX_FIELDS: u32 = 16 << 10;
-/// Most that is read of a request's body.
+/// Most bytes to read of a request's body.
 const MAX_BODY: usize = 8 << 10;
 /// Most bytes of the header of a DATA frame.
 const DATA_HEADER: usize = 9;
@@ -33,7 +33,7 @@ const DATA_HEADER: usize = 9;
 type Connected<B> = server::Connection<mpquic_h3::Connection, B>;
 type Request<B> = RequestResolver<mpquic_h3::Connection, B>;
 
-/// Answers the requests of one client until the connection ends, and tells why it did.
+/// Answers the requests of one client until the connection ends. Returns the reason of the end.
 pub(crate) async fn serve(session: QuicSession, draining: Draining) -> String {
     let session = Arc::new(session);
     let quic = mpquic_h3::Connection::new(session.connection.clone()).max_frame_size(MAX_FIELDS);
@@ -47,8 +47,8 @@ pub(crate) async fn serve(session: QuicSession, draining: Draining) -> String {
     serve_requests(&session.connection, builder.build(quic), answer, draining).await
 }
 
-/// Has each request of a client answered, on a task of its own, until the connection ends, and tells
-/// why it did.
+/// Starts a task for each request of a client until the connection ends. Returns the reason of the
+/// end.
 pub(crate) async fn serve_requests<B, F>(
     connection: &Connection,
     begin: impl Future<Output = Result<Connected<B>, ConnectionError>>,
@@ -63,8 +63,8 @@ where
         Ok(mut connected) => {
             let ended = accept(connection, &mut connected, answer, draining).await;
             if ended.is_ok() {
-                // The client wants nothing more. It gets the end of the last answer only as long as
-                // the connection is open.
+                // The client sends no further requests. The connection stays open, because the end
+                // of the last answer may still be on its way.
                 connection.closed().await;
             }
             ended
@@ -79,8 +79,8 @@ where
     }
 }
 
-/// Accepts requests until the client wants nothing more, or the server is about to end and every
-/// request is answered.
+/// Accepts requests until the client sends no more, or until the server ends and all requests are
+/// answered.
 async fn accept<B, F>(
     connection: &Connection,
     connected: &mut Connected<B>,
@@ -91,10 +91,10 @@ where
     B: Buf + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    // Every request has one of the senders until its answer has arrived.
+    // Every request holds a sender until its answer has arrived.
     let (open, mut answered) = mpsc::channel::<Infallible>(1);
     let begin = |request| {
-        // It would be moved several times on its way to its task, and it is large.
+        // The future is large, and the box avoids copies on its way to the task.
         let (answered, open) = (Box::pin(answer(request)), open.clone());
         tokio::spawn(async move {
             answered.await;
@@ -107,8 +107,8 @@ where
             request = connected.accept() => match request? {
                 Some(request) => begin(request),
                 None => {
-                    // All that h3 knows of. The client gets the end of the last answer only as long as the
-                    // connection is open.
+                    // `h3` knows of no further requests. The connection stays open, because the end
+                    // of the last answer may still be on its way.
                     mpquic_h3::reject_requests(connection).await;
                     return Ok(());
                 }
@@ -117,8 +117,8 @@ where
         }
         is_first = false;
     }
-    // RFC 9114 section 5.2: first a GOAWAY that shuts nothing out, for the requests that are on
-    // their way. If there was none yet, h3 names the first one at once.
+    // RFC 9114 section 5.2: the first GOAWAY excludes no request, because requests may be on their
+    // way. Before the first request, `h3` names the first stream, and no wait is needed.
     connected.shutdown(usize::MAX).await?;
     if !is_first {
         let round_trip = connection.rtt().unwrap_or_default();
@@ -152,7 +152,8 @@ where
     Ok(())
 }
 
-/// Tells a client that nothing was done for its request, so that it may ask another server.
+/// Tells a client that the server did nothing for its request, so another server may get the
+/// request.
 async fn reject<B: Buf>(request: Request<B>) {
     if let Ok((_, mut stream)) = request.resolve_request().await {
         stream.stop_sending(Code::H3_REQUEST_REJECTED);
@@ -162,7 +163,7 @@ async fn reject<B: Buf>(request: Request<B>) {
 
 /// Receives a request and answers it.
 async fn receive(session: &QuicSession, priorities: &Priorities, request: Request<Body>) {
-    // A dropped request is reset.
+    // Dropping a request resets its stream.
     if let Some(memory) = session.limits.request() {
         let answered = Box::pin(receive_with_memory(session, priorities, request));
         let _gave_way = memory.keep(answered).await;
@@ -179,7 +180,7 @@ async fn receive_with_memory(
         Ok(Err(StreamError::RemoteTerminate { .. })) => {
             return session.on_cancelled(code(Code::H3_EXCESSIVE_LOAD));
         }
-        // Dropped, and so reset. What else is wrong with it, the client was told by h3.
+        // Dropping the request resets its stream. `h3` has told the client of other errors.
         Ok(Err(_)) | Err(_) => return,
     };
     let _in_use = session.limits.in_use();
@@ -195,7 +196,7 @@ async fn receive_with_memory(
         if matches!(refusal, Refusal::Failed | Refusal::BadRequest) {
             answer.send.stop_stream(Code::H3_INTERNAL_ERROR);
         }
-        // What is dropped before its end is reset.
+        // Dropping an unfinished stream resets the stream.
         drop(answer);
         if refusal == Refusal::Cancelled {
             session.on_cancelled(code(Code::H3_EXCESSIVE_LOAD));
@@ -205,7 +206,7 @@ async fn receive_with_memory(
     drop(answer);
     read_rest(session, &mut recv).await;
     drop(recv);
-    // The request may still be cancelled while its answer waits.
+    // The client may cancel the request until its answer has arrived.
     if let Ok(Some(_)) = watch.stopped().await {
         session.on_cancelled(code(Code::H3_EXCESSIVE_LOAD));
     }
@@ -220,7 +221,7 @@ where
     connection.watch_stream(StreamId::from(id))
 }
 
-/// Reads what follows a request, in most cases only the end of the stream. Dropping the stream
+/// Reads the bytes after a request, in most cases only the end of the stream. Dropping the stream
 /// earlier would tell the client to stop sending, which some clients take for a failure.
 async fn read_rest(session: &Session, recv: &mut RequestStream<RecvStream, Body>) {
     let mut room = MAX_BODY;
@@ -244,18 +245,20 @@ impl Outlet for Answer {
     }
 
     async fn stopped(&mut self) -> Refusal {
-        // The stream is not finished, so it was stopped, or the connection is lost.
+        // An unfinished stream ends the wait only if the client stops the stream, or if the
+        // connection is lost.
         let stopped = self.watch.stopped().await;
         stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled)
     }
 
     fn is_cancelled(&mut self) -> bool {
-        // The request is complete, so only its answer can be cancelled.
+        // The request is complete, so the client can cancel only the answer.
         false
     }
 
     async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
-        // h3 takes a piece whole, so it gets no more than there is room for: that is progress.
+        // `h3` accepts whole pieces only, so a piece is no larger than the room. Then each piece is
+        // progress.
         let room = self.watch.writable().await?;
         let length = room.saturating_sub(DATA_HEADER).clamp(1, piece.len());
         let data = piece.split_to(length);
@@ -274,7 +277,8 @@ impl Exchange for Answer {
 
     async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {
         if let Some(length) = http_service::content_length(&head) {
-            // But for what frames add. A stream that is closed needs no size.
+            // The size of the content, without the headers of frames. A closed stream needs no
+            // size.
             let _ = self.watch.set_expected_size(length);
         }
         self.send.send_response(head).await.map_err(refusal)

@@ -1,4 +1,4 @@
-//! The options of `mpquic serve` that limit what clients may take up.
+//! The options of `mpquic serve` that limit clients.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::serve::limits::Limits;
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LimitArgs {
-    /// Open connections of all clients. Beyond the limit, an idle connection of the address with most is closed,
-    /// or the new one
+    /// Open connections of all clients. Beyond the limit, the server closes an idle connection of
+    /// the address with most connections, or the new connection
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_connections: u32,
-    /// Open connections of one address (of IPv6: one network of 64 bits); further ones are closed
-    /// [default: no limit]
+    /// Open connections of one address (of IPv6: one network of 64 bits); the server closes further
+    /// connections [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_client_connections: Option<u32>,
     /// Requests of a connection that are answered at a time; others wait

@@ -1,4 +1,4 @@
-//! Limits for a server's clients, each and together.
+//! Limits for each client of a server, and for all clients together.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,17 +14,18 @@ use crate::rate::bucket::Bucket;
 use crate::rate::pace::Pace;
 use crate::serve::client_limits::{AddressLimits, Addresses, AtAddress};
 
-/// A request or a connection gives way to waiting clients when it is behind by this time.
+/// While clients wait, a request or a connection ends when its use lies behind the clock by this
+/// time.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Whoever waits for this long may get a share of the largest taker.
+/// After this wait, a client may get a share of the largest taker.
 const GRACE: Duration = Duration::from_millis(200);
-/// Open TCP connections. Each takes a descriptor, and files need some.
+/// Most open TCP connections. Each connection takes a descriptor, and files need descriptors, too.
 const TCP_CONNECTIONS: u64 = 512;
-/// TCP connections that one network may always have.
+/// TCP connections that one network may always open.
 const TCP_FLOOR: u64 = 16;
-/// Bytes for requests besides the transport's: header fields, tasks and pages of directories.
+/// Bytes for requests outside the transport: header fields, tasks, and pages of directories.
 const MEMORY: u64 = 64 << 20;
-/// Bytes that one client may always have.
+/// Bytes that one client may always hold.
 const MEMORY_FLOOR: u64 = 256 << 10;
 /// Bytes of a request: its header fields, its task and its stream.
 const REQUEST: u64 = 8 << 10;
@@ -36,13 +37,13 @@ pub(crate) struct Limits {
     pub(crate) connections: u32,
     /// Open files of one client.
     pub(crate) files_per_client: usize,
-    /// Open files in all, fewer than descriptors and threads.
+    /// Open files of all clients, fewer than descriptors and threads.
     pub(crate) files: usize,
-    /// A request is given up if its client accepts no data for this time.
+    /// A request ends if its client accepts no data for this time.
     pub(crate) stall: Duration,
-    /// Requests that a client may cancel in quick succession.
+    /// Requests that a client may cancel at once.
     pub(crate) cancelled: u32,
-    /// Further requests that may be cancelled per second.
+    /// Further requests that a client may cancel per second.
     pub(crate) cancelled_per_second: u32,
     /// Rate of files to all clients together.
     pub(crate) rate: Option<Rate>,
@@ -65,7 +66,8 @@ impl Default for Limits {
     }
 }
 
-/// Rules for connections: a new client finds a place while another client has two more connections.
+/// Rules for connections: a new client gets a place if another client has at least two connections
+/// more.
 fn rules_of_connections(most: u64, floor: u64) -> Rules {
     Rules {
         capacity: most,
@@ -75,7 +77,7 @@ fn rules_of_connections(most: u64, floor: u64) -> Rules {
     }
 }
 
-/// A pool of connections. The limit of a client is given with each connection.
+/// A pool of connections. The caller passes the limit of a client with each connection.
 pub(crate) fn connections(most: u32) -> Pool {
     Pool::new(rules_of_connections(most.into(), most.into()))
 }
@@ -111,12 +113,13 @@ impl Resources {
     }
 }
 
-/// The number of connections that an endpoint admits, so that more than `most` clients can be compared.
+/// Number of connections that an endpoint admits: more than `most`, so the pool can compare more
+/// clients and end a connection of the largest taker.
 pub(crate) fn admitted(most: u32) -> u32 {
     most.saturating_add(most / 8).saturating_add(64)
 }
 
-/// What all clients share.
+/// The pools and rates of all clients.
 #[derive(Debug)]
 pub(crate) struct Shared {
     limits: Limits,
@@ -167,7 +170,7 @@ pub(crate) struct Client {
     files: Arc<Semaphore>,
     cancelled: Mutex<Bucket>,
     address: AtAddress,
-    /// When the connection last accepted bytes of an answer.
+    /// Time when the connection last accepted bytes of an answer.
     moved: Mutex<Instant>,
 }
 
@@ -184,7 +187,7 @@ impl OpenFile {
         self.holding.activity().on_bytes(bytes);
     }
 
-    /// Reports that the server waited, and not the client.
+    /// Reports that the server itself waited.
     pub(crate) fn on_wait(&self) {
         self.holding.activity().renew();
     }
@@ -206,7 +209,7 @@ impl OpenFile {
     }
 }
 
-/// Memory of a request. Dropping the value gives it back.
+/// Memory of a request. Dropping this returns the memory.
 #[derive(Debug)]
 pub(crate) struct Memory(Holding);
 
@@ -230,7 +233,8 @@ impl Memory {
 pub(crate) struct Stalled;
 
 impl Client {
-    /// For a new connection of a proven address; `None` if the address has too many.
+    /// The use of a new connection from a validated address; `None` beyond the limit of the
+    /// address.
     pub(crate) fn new(shared: Arc<Shared>, address: IpAddr) -> Option<Self> {
         Self::with(shared, address, None)
     }
@@ -277,7 +281,7 @@ impl Client {
         futures_util::future::select_all(held).map(|_| ())
     }
 
-    /// The taker of what a request uses: its user, or the address of the client.
+    /// The taker for a request: its user, or the network of the client.
     pub(crate) fn taker(&self, user: Option<&str>) -> Taker {
         match user {
             Some(user) => Taker::User(user.into()),
@@ -285,7 +289,8 @@ impl Client {
         }
     }
 
-    /// Waits for permission to open a file, for a user if one is known; `None` if the server allows none.
+    /// Waits for permission to open a file, for the user if known; `None` if the server allows no
+    /// files.
     pub(crate) async fn open_file(&self, user: Option<&str>) -> Option<OpenFile> {
         // The permit of the connection comes first, so that many requests of one connection do not hold up the
         // requests of its network.
@@ -315,14 +320,15 @@ impl Client {
         Memory(self.shared.memory.take(&self.taker, bytes).await)
     }
 
-    /// Lets an `attempt` wait for the client, unless that takes too long.
+    /// Waits for an `attempt` that depends on the client, for the stall timeout at most.
     pub(crate) async fn progress<T>(&self, attempt: impl Future<Output = T>) -> Result<T, Stalled> {
         let attempt = tokio::time::timeout(self.shared.limits.stall, attempt);
         attempt.await.map_err(|_| Stalled)
     }
 
-    /// Lets an attempt to send wait, unless the whole connection accepts no byte of any answer for too
-    /// long: the answers of a connection leave one after the other, so a long one holds up the next.
+    /// Waits for an attempt to send, until the whole connection has accepted no byte of any answer
+    /// for the stall timeout. The answers of a connection leave one after another, so a long answer
+    /// delays the next.
     pub(crate) async fn turn<T>(&self, attempt: impl Future<Output = T>) -> Result<T, Stalled> {
         tokio::pin!(attempt);
         let mut since = Instant::now();
@@ -339,7 +345,7 @@ impl Client {
         }
     }
 
-    /// The connection accepted bytes of an answer.
+    /// Reports that the connection accepted bytes of an answer.
     pub(crate) fn on_sent(&self) {
         *self.moved() = Instant::now();
     }
@@ -348,24 +354,24 @@ impl Client {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request was cancelled; true if that happened too often.
+    /// Counts a cancelled request; true after too many.
     pub(crate) fn on_cancelled(&self) -> bool {
         let bucket = self.cancelled.lock();
         let mut bucket = bucket.unwrap_or_else(PoisonError::into_inner);
         !bucket.take(Instant::now())
     }
 
-    /// Counts a request; false if there are too many.
+    /// Counts a request; false beyond the limit.
     pub(crate) fn may_request(&self) -> bool {
         self.address.may_request()
     }
 
-    /// True if the server's own rates may have it wait.
+    /// True if the server's own rates can delay this client.
     pub(crate) fn is_paced(&self) -> bool {
         self.largest_piece() < usize::MAX
     }
 
-    /// The most bytes that should be sent before the next [`Self::pace`].
+    /// Most bytes to send before the next [`Self::pace`].
     pub(crate) fn largest_piece(&self) -> usize {
         let of_all = self.shared.pace.as_ref().map_or(usize::MAX, Pace::piece);
         self.address.largest_piece().min(of_all)
@@ -388,7 +394,7 @@ mod tests {
         Client::new(Shared::new(limits), [192, 0, 2, 1].into()).unwrap()
     }
 
-    /// How long an attempt without end is let wait.
+    /// The wait for an attempt without end.
     async fn waits(client: &Client) -> Duration {
         let start = Instant::now();
         let attempt = client.progress(std::future::pending::<()>());
@@ -409,7 +415,7 @@ mod tests {
         assert_eq!(client.progress(late).await, Ok(()));
     }
 
-    /// An answer that waits for its turn is given up only when the connection accepts nothing.
+    /// An answer that waits for its turn ends only after the connection has accepted nothing.
     #[tokio::test(start_paused = true)]
     async fn answers_of_a_connection_wait_for_each_other() {
         let limits = Limits::default();
@@ -481,7 +487,7 @@ mod tests {
         waited.ok().flatten()
     }
 
-    /// Over any number of connections.
+    /// The limit holds over any number of connections.
     #[tokio::test(start_paused = true)]
     async fn no_network_takes_all_files() {
         let limits = Limits {
@@ -504,7 +510,8 @@ mod tests {
         }
     }
 
-    /// The client with least gets the place of the slowest request of the client with most. Fast requests stay.
+    /// The client with fewest files gets the place of the slowest request of the client with most
+    /// files. Fast requests stay.
     #[tokio::test(start_paused = true)]
     async fn requests_of_the_largest_taker_give_way() {
         let shared = Shared::new(Limits {
@@ -573,7 +580,7 @@ mod tests {
         assert_eq!(ended.iter().flatten().count(), 1);
     }
 
-    /// Tasks and pages share one account, and one network leaves memory for others.
+    /// Tasks and pages use the same memory, and one network leaves memory for others.
     #[tokio::test(start_paused = true)]
     async fn memory_of_requests_is_bounded() {
         let shared = Shared::new(Limits::default());

@@ -14,19 +14,19 @@ use crate::serve::drain::{Draining, ENDS};
 use crate::serve::limits::{OpenFile, Stalled};
 use crate::serve::send_file::{Over, QuicSession, Session};
 
-/// Answers up to this size need no permission: latency is measured with them, while larger ones are
-/// on their way.
+/// Answers up to this size need no permission. A client measures latency with such answers while
+/// large answers are on their way.
 const SMALL: u64 = 64 << 10;
-/// Unidirectional streams of a client in work at a time. The stream limit does not bound them,
-/// because each has ended before it is answered.
+/// Most unidirectional streams of a client answered at a time. The stream limit does not bound
+/// their number, because each stream has ended before its answer.
 const MAX_UNI: usize = 100;
-/// Application error codes, named and numbered after HTTP's status codes.
+/// Application error codes, with the names and numbers of HTTP's status codes.
 const BAD_REQUEST: VarInt = VarInt::from_u32(400);
 const STALLED: VarInt = VarInt::from_u32(408);
 const TOO_MANY: VarInt = VarInt::from_u32(429);
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 
-/// Why a stream was not answered.
+/// The reason why a stream gets no answer.
 enum Refusal {
     Code(VarInt),
     /// The client is gone.
@@ -51,8 +51,8 @@ impl From<WriteError> for Refusal {
     }
 }
 
-/// Answers a client until its connection or the server ends. Tests have no end, so nobody waits for
-/// them.
+/// Answers a client until its connection or the server ends. A measurement has no end of its own,
+/// so the server's end does not wait for one.
 pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> String {
     let session = Arc::new(session);
     let connection = session.connection.clone();
@@ -108,7 +108,7 @@ async fn unidirectional(session: &Arc<QuicSession>, uni: Arc<Semaphore>) {
     }
 }
 
-/// Returns every DATAGRAM. One that cannot leave at once is lost, as on a full link.
+/// Returns every DATAGRAM. A DATAGRAM without room is lost, as on a full link.
 async fn datagrams(connection: &Connection) {
     let mut echo = Echo::new(clock::now());
     while let Ok(datagram) = connection.read_datagram().await {
@@ -118,7 +118,7 @@ async fn datagrams(connection: &Connection) {
     }
 }
 
-/// A stream whose client has sent everything.
+/// A stream whose client has sent all its data.
 struct Stream<'a> {
     session: &'a Session,
     wanted: u64,
@@ -126,7 +126,7 @@ struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Reads the client's data; `None` if it does not end.
+    /// Reads the client's data; `None` without an end of the data.
     async fn begin(session: &'a Session, recv: &mut RecvStream) -> Option<Self> {
         let began = clock::now();
         let _in_use = session.limits.in_use();
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(soon(send.stopped()).await.unwrap(), Some(STALLED));
     }
 
-    /// Answered on a new stream; without a header there is no answer.
+    /// The answer comes on a new stream. A stream without a header gets no answer.
     #[tokio::test]
     async fn streams_in_one_direction_are_answered_in_the_other() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);

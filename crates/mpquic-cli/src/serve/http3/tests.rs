@@ -42,7 +42,7 @@ impl Client {
         Ok(stream)
     }
 
-    /// The length of an answer's body.
+    /// Fetches a file, and returns the length of its body.
     async fn fetch(&mut self) -> usize {
         let mut stream = soon(self.request()).await.unwrap();
         let response = soon(stream.recv_response()).await.unwrap();
@@ -57,7 +57,7 @@ impl Client {
 
 /// A shortened file must not end like a complete one.
 #[tokio::test]
-// The window is smaller than the content, so the reset comes after the client has begun to read.
+// The window is smaller than the content, so the reset comes after the client's first read.
 async fn a_file_that_shrinks_ends_with_an_error() {
     let source = Anything::new(400_000).that_became(300_000);
     let served = Served::start(source, Limits::default(), Alpn::H3);
@@ -77,7 +77,7 @@ async fn a_file_that_shrinks_ends_with_an_error() {
     assert_eq!(code, Code::H3_INTERNAL_ERROR);
 }
 
-/// What is appended while it is sent is not announced.
+/// Bytes appended during the transfer are not sent.
 #[tokio::test]
 async fn a_file_that_grows_is_as_long_as_announced() {
     let source = Anything::new(300_000).that_became(400_000);
@@ -93,7 +93,7 @@ async fn streams_that_stall_cost_others_nothing() {
     let mut stalled = Vec::new();
     let mut clients = Vec::new();
     for _ in 0..6 {
-        // Room for the first bytes, so that the file is opened.
+        // The window has room for the first bytes, so the server opens the file.
         let mut client = connect(&served, 300).await;
         for _ in 0..100 {
             stalled.push(soon(client.request()).await.unwrap());
@@ -120,7 +120,7 @@ async fn a_client_that_cancels_all_the_time_is_turned_away() {
     let start = clock::now();
     let attack = async {
         for _ in 0..1000 {
-            // Dropped, and so cancelled.
+            // Dropping the request cancels it.
             if client.request().await.is_err() {
                 break;
             }
@@ -148,7 +148,7 @@ async fn a_request_that_stalls_is_given_up() {
     let watch = client.connection.clone();
     let mut reset = soon(stream.recv_response()).await.map(|_| ());
     while reset.is_ok() {
-        // Reading gives it room; this one reads once a second.
+        // Each read makes room in the window, and this client reads once a second.
         tokio::time::sleep(Duration::from_secs(1)).await;
         reset = soon(stream.recv_data()).await.map(|_| ());
     }
@@ -156,14 +156,14 @@ async fn a_request_that_stalls_is_given_up() {
         panic!("{reset:?}");
     };
     assert_eq!(code, Code::H3_REQUEST_CANCELLED);
-    // A request that does not end is refused, too.
+    // The server also refuses a request without an end.
     let (mut send, mut recv) = watch.open_bi().await.unwrap();
     send.write_all(&[1, 50]).await.unwrap();
     let code = soon(recv.received_reset()).await.unwrap();
     assert_eq!(code, Some(super::code(Code::H3_REQUEST_CANCELLED)));
 }
 
-/// Stalled clients make room for others, sooner than usual.
+/// A stalled client makes room for another client, without the usual wait.
 #[tokio::test]
 async fn slowest_client_gives_way_at_the_file_limit() {
     let limits = Limits {
@@ -178,7 +178,7 @@ async fn slowest_client_gives_way_at_the_file_limit() {
     assert_eq!(other.fetch().await, 1 << 20);
 }
 
-/// A slow reader makes progress, even if a piece takes it longer than a stall may last.
+/// A slow reader makes progress, even if one piece takes longer than the stall timeout.
 #[tokio::test]
 async fn who_reads_slowly_is_not_given_up() {
     let limits = Limits {
@@ -202,7 +202,8 @@ async fn who_reads_slowly_is_not_given_up() {
 async fn fields_that_are_too_long_are_refused() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let mut client = connect(&served, WINDOW).await;
-    // Once the server's settings have arrived, h3 would not send it; they are not waited for.
+    // After the server's settings have arrived, `h3` refuses to send a request this long, so the
+    // test writes to a raw stream.
     let (mut send, mut recv) = client.connection.open_bi().await.unwrap();
     send.write_all(&[1, 0x80, 0, 0x80, 0]).await.unwrap();
     send.write_all(&[0; 0x8000]).await.unwrap();
@@ -212,13 +213,13 @@ async fn fields_that_are_too_long_are_refused() {
     assert_eq!(client.fetch().await, 1, "only that request is refused");
 }
 
-/// What breaks the protocol ends the connection, with the code that says why.
+/// A violation of the protocol ends the connection, with the code of the violation.
 #[tokio::test]
 async fn faults_end_the_connection() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let mut client = connect(&served, WINDOW).await;
     let (mut send, _recv) = client.connection.open_bi().await.unwrap();
-    // A request that begins with DATA.
+    // A request whose first frame is DATA.
     send.write_all(&[0, 1, 7]).await.unwrap();
     let end = soon(client.connection.closed()).await;
     let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
@@ -235,7 +236,7 @@ async fn faults_end_the_connection() {
     assert_eq!(Code::from(error_code), Code::H3_FRAME_UNEXPECTED);
 }
 
-/// RFC 9114 section 5.2: clients hear of the end, and what they asked for before is answered.
+/// RFC 9114 section 5.2: clients learn of the end, and earlier requests are answered.
 #[tokio::test]
 async fn at_the_end_open_requests_are_answered_and_new_ones_are_not_begun() {
     let mut served = Served::start(Anything::new(100_000), Limits::default(), Alpn::H3);
@@ -253,7 +254,8 @@ async fn at_the_end_open_requests_are_answered_and_new_ones_are_not_begun() {
     assert_eq!(close.error_code, code(Code::H3_NO_ERROR));
     let refused = async {
         loop {
-            // One may be sent before the client has heard of it: nothing is done for that.
+            // A request may leave before the client learns of the end. The server rejects this
+            // request.
             match busy.request().await {
                 Err(StreamError::RemoteClosing) => break,
                 Err(error) => panic!("{error:?}"),
@@ -285,7 +287,7 @@ fn told(error: &StreamError) -> Code {
     }
 }
 
-/// Asks with a body that begins with so many bytes and has no end yet, and waits for the answer.
+/// Sends a request with an unfinished body of this length, and waits for the answer.
 async fn with_body(client: &mut Client, length: usize) -> (ClientStream, StreamWatch) {
     let request = Request::get("https://localhost/file").body(()).unwrap();
     let mut stream = soon(client.requests.send_request(request)).await.unwrap();
@@ -305,7 +307,7 @@ async fn what_follows_a_request_is_read_up_to_a_limit() {
     let served = Served::start(Anything::new(4), Limits::default(), Alpn::H3);
     let mut client = connect(&served, WINDOW).await;
     let (mut few, sent) = with_body(&mut client, (8 << 10) - 1).await;
-    // Whatever the server had to say of the first request, it has said before this answer.
+    // The server handles the first request before this answer, so a stop would have arrived.
     assert_eq!(client.fetch().await, 4);
     few.finish().await.unwrap();
     assert_eq!(soon(sent.stopped()).await, Ok(None), "it was told to stop");
@@ -315,7 +317,7 @@ async fn what_follows_a_request_is_read_up_to_a_limit() {
     assert_eq!(client.fetch().await, 4, "only that request is stopped");
 }
 
-/// A written answer is not sent yet.
+/// Answers that wait to be sent count, too.
 #[tokio::test]
 async fn cancelling_waiting_answers_counts_as_well() {
     let slow = Slow::start(Alpn::H3);
@@ -325,7 +327,7 @@ async fn cancelling_waiting_answers_counts_as_well() {
         answers.push(client.request().await.unwrap());
     }
     slow.has_written().await;
-    // Dropped, and so cancelled.
+    // Dropping the requests cancels them.
     drop(answers);
     let close = close_of(&client.connection).await;
     assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
@@ -358,11 +360,11 @@ async fn who_asks_too_often_is_told_when_to_come_again() {
     assert_eq!(text, b"too many requests\n");
 }
 
-/// A client that does what it likes: its streams are its own.
+/// A client with raw streams, which may break the protocol.
 struct Raw(Connection);
 
 impl Raw {
-    /// Sends a request, as HTTP/3 writes it, and leaves it open.
+    /// Sends a request in the form of HTTP/3, and leaves the stream open.
     async fn request(&self) -> (SendHalf, mpquic_tokio::RecvStream) {
         let (mut send, recv) = self.0.open_bi().await.unwrap();
         // RFC 9204 appendix A: GET, https, / and the name of the host.
@@ -383,7 +385,7 @@ async fn clients_are_told_how_long_fields_may_be() {
     assert_eq!(longest, Some(16 << 10));
 }
 
-/// Who does not care for the server's end is told that nothing was done.
+/// A client that ignores the server's end learns that its late requests had no effect.
 #[tokio::test]
 async fn requests_that_come_too_late_are_rejected() {
     let served = Served::start(Anything::new(100_000), Limits::default(), Alpn::H3);
@@ -393,7 +395,8 @@ async fn requests_that_come_too_late_are_rejected() {
     send.finish().unwrap();
     assert!(soon(open.read_chunk(1, true)).await.unwrap().is_some());
     served.drain.begin();
-    // First none is shut out, then those behind the ones that may be on their way.
+    // The first GOAWAY excludes no request. The second GOAWAY excludes all streams after the
+    // accepted requests.
     let mut ends = Vec::new();
     while ends.len() < 2 {
         let (kind, integers) = control.frame().await;
