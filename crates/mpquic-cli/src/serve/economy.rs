@@ -32,7 +32,7 @@ const SCENARIO: &str = "MPQUIC_ECONOMY";
 const DELAY: Duration = Duration::from_millis(10);
 /// Rate of all hostile clients of one machine together, bits per second.
 const HOSTILE_RATE: u64 = 2_000_000;
-/// The longest wait for the honest request.
+/// Longest wait for the honest request.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Honest requests while the attack goes on, and the time between them.
 const REQUESTS: usize = 5;
@@ -269,7 +269,7 @@ impl World {
         answered.await.unwrap_or(false)
     }
 
-    /// Begins an attack. It ends when the result is dropped.
+    /// Begins an attack. Dropping the result ends the attack.
     async fn attack(&self, attack: Attack) -> Box<dyn std::any::Any> {
         let (connections, requests, window) = match attack {
             Attack::Pages => (12, 16, 512),
@@ -317,7 +317,7 @@ fn request(path: &[u8]) -> Vec<u8> {
     [&[1, u8::try_from(fields.len()).unwrap()][..], &fields].concat()
 }
 
-/// Reads an answer slowly, and asks again when it has ended.
+/// Reads answers slowly, one after another.
 async fn sip(connection: &Connection, path: &[u8]) {
     while let Ok((mut send, mut recv)) = connection.open_bi().await {
         let _may_be_over = send.write_all(&request(path)).await;
@@ -329,7 +329,7 @@ async fn sip(connection: &Connection, path: &[u8]) {
     }
 }
 
-/// Begins a request, and begins another when that has ended.
+/// Begins requests without an end, one after another.
 async fn begin(connection: &Connection) {
     while let Ok((mut send, mut recv)) = connection.open_bi().await {
         let _may_be_over = send.write_all(&[1, 50, 0, 0]).await;

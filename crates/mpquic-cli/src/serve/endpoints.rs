@@ -12,18 +12,18 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Clones share the endpoints.
+/// The endpoints of a server. Clones share the endpoints.
 #[derive(Clone)]
 pub(crate) struct Endpoints(Arc<[Place]>);
 
 struct Place {
     endpoint: Endpoint,
-    /// Where the tasks of its connections are.
+    /// The runtime with the tasks of the endpoint's connections.
     runtime: Handle,
 }
 
 impl Endpoints {
-    /// One, in the current runtime.
+    /// A single endpoint, in the current runtime.
     pub(crate) fn one(endpoint: Endpoint) -> Self {
         let runtime = Handle::current();
         Self([Place { endpoint, runtime }].into())
@@ -41,7 +41,7 @@ impl Endpoints {
         Ok(Self(places.into()))
     }
 
-    /// The only endpoint, unless there are workers.
+    /// The endpoint of a server without workers.
     pub(crate) fn only(&self) -> Option<&Endpoint> {
         match &*self.0 {
             [place] => Some(&place.endpoint),
@@ -55,7 +55,7 @@ impl Endpoints {
         first.map_or_else(Vec::new, |place| place.endpoint.local_addrs())
     }
 
-    /// For connections to come.
+    /// Replaces the configuration for new connections.
     pub(crate) fn set_server_config(&self, config: ServerConfig) -> Result<(), ConfigError> {
         self.each()
             .try_for_each(|endpoint| endpoint.set_server_config(Some(config.clone())))
@@ -69,7 +69,7 @@ impl Endpoints {
         self.each().map(Endpoint::open_connections).sum()
     }
 
-    /// Of each endpoint.
+    /// The counters of each endpoint.
     pub(crate) fn stats(&self) -> Vec<EndpointStats> {
         self.each().map(Endpoint::stats).collect()
     }
@@ -86,7 +86,7 @@ impl Endpoints {
         tasks
     }
 
-    /// Closes all connections, and waits until their peers were told.
+    /// Closes all connections, and waits until the close has reached the peers or timed out.
     pub(crate) async fn close(&self, code: VarInt, reason: &[u8]) {
         self.each()
             .for_each(|endpoint| endpoint.close(code, reason));
@@ -105,7 +105,7 @@ fn run(worker: Worker, tell: oneshot::Sender<io::Result<Place>>) {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            // Nobody waits if the command was interrupted.
+            // The receiver is gone if the command was interrupted.
             let _ = tell.send(Err(error));
             return;
         }
@@ -140,7 +140,7 @@ mod tests {
         serve::self_signed(&[], &[Alpn::H3.bytes()]).unwrap()
     }
 
-    /// All workers treat clients equally.
+    /// Every worker serves clients equally.
     #[tokio::test]
     async fn workers_act_as_one_server() {
         let (first, pin) = config();

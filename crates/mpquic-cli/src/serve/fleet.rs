@@ -13,14 +13,14 @@ use crate::process::failure::{Cause, Failure};
 use crate::serve::endpoints::Endpoints;
 use crate::text::hex;
 
-/// The server, and the file that says how its ID stands there.
+/// A server with its ID in connection IDs, and the file with the ID and its encoding.
 #[derive(Debug, Clone)]
 pub(crate) struct Fleet {
     file: PathBuf,
     server: Server,
 }
 
-/// What the file says; `docs/fleets.md` explains it.
+/// The content of the file, as in `docs/fleets.md`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Place {
@@ -32,7 +32,7 @@ struct Place {
     retry_key: Vec<RetryKey>,
 }
 
-/// What the balancer seals the tokens of its Retry packets with.
+/// A key with which the balancer encrypts the tokens of its Retry packets.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RetryKey {
@@ -42,10 +42,10 @@ struct RetryKey {
 }
 
 impl Fleet {
-    /// As the file says.
+    /// Reads the server's ID and its encoding from the file.
     pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
         let (config, id) = place(file)?;
-        // A restarted server begins with unused nonces.
+        // The clock gives a restarted server unused nonces.
         let since = clock::time_of_day().duration_since(UNIX_EPOCH);
         let first_nonce = since.map_or(0, |since| since.as_nanos() as u64);
         let server = Server::new(config, id, first_nonce);
@@ -60,7 +60,7 @@ impl Fleet {
         self.server.connection_ids()
     }
 
-    /// Reads the file again. If it has changed, clients get new connection IDs.
+    /// Reads the file again, and gives all clients new connection IDs.
     pub(crate) fn reread(&self, endpoints: &Endpoints) -> Result<(), Failure> {
         let (config, id) = place(&self.file)?;
         let changed = self.server.change(config, id);
@@ -70,7 +70,7 @@ impl Fleet {
     }
 }
 
-/// The Retry tokens that the balancer makes, if the file has keys for them.
+/// The keys for Retry tokens of the balancer; `None` if the file has no such keys.
 pub(crate) fn retry_tokens(file: &Path) -> Result<Option<Arc<RetryTokens>>, Failure> {
     let key = |read: &RetryKey| {
         Some(RetryTokenKey {
@@ -128,7 +128,7 @@ mod tests {
     use crate::serve::drain::drain;
     use crate::testing::{Served, soon};
 
-    /// Also connected clients get new connection IDs.
+    /// Connected clients also get new connection IDs.
     #[tokio::test]
     async fn a_file_that_has_changed_gives_clients_other_connection_ids() {
         let directory = tempfile::tempdir().unwrap();

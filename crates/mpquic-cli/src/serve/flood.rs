@@ -1,4 +1,4 @@
-//! [`Flood`]: a kind of line that anybody can make a server log at any rate.
+//! [`Flood`]: a kind of log line that clients can cause at any rate.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long after a line the next one of its kind is logged.
+/// Time between two lines of one kind.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Logs at most one line of its kind in a second, and counts the others.
+/// Logs at most one line of its kind per second, and counts the other lines.
 #[derive(Debug)]
 pub(crate) struct Flood {
-    /// What the lines that were left out said, for their number to stand in front of.
+    /// The words after the number of suppressed lines.
     what: &'static str,
     tally: Mutex<Tally>,
 }
@@ -23,7 +23,7 @@ impl Flood {
         Arc::new(Self { what, tally })
     }
 
-    /// Logs a line now, or lets it be counted. Must be called within a tokio runtime.
+    /// Logs a line now, or counts the line. Must be called within a tokio runtime.
     pub(crate) fn log(self: &Arc<Self>, line: impl Display) {
         let step = self.with(|tally| tally.on_line(Instant::now()));
         match step {
@@ -50,16 +50,16 @@ impl Flood {
 struct Tally {
     /// No line before this time.
     next: Option<Instant>,
-    /// Lines left out.
+    /// Suppressed lines.
     more: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Log,
-    /// It is left out. Somebody tells the number already.
+    /// The line is suppressed. A task that logs the number already waits.
     Count,
-    /// It is left out: tell the number at this time.
+    /// The line is suppressed. The number must be logged at this time.
     CountUntil(Instant),
 }
 
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(tally.on_line(at(9000)), Step::Log);
     }
 
-    /// Lines do not overtake the count of earlier ones.
+    /// A line does not overtake the number of earlier lines.
     #[test]
     fn a_line_that_comes_before_a_late_number_is_counted() {
         let start = Instant::now();

@@ -11,12 +11,12 @@ use crate::serve::endpoints::Endpoints;
 use crate::serve::observer::Observer;
 use crate::text::json;
 
-/// Connections shown at most, those with the most traffic.
+/// Most connections on the page: the connections with most traffic.
 const MAX_CONNECTIONS: usize = 64;
 
 #[derive(Debug, Serialize)]
 struct Now {
-    /// Connections that are open.
+    /// Number of open connections.
     open: usize,
     connections: Vec<ConnectionNow>,
 }
@@ -31,7 +31,7 @@ struct ConnectionNow {
 struct PathNow {
     id: u32,
     local: IpAddr,
-    /// Network of the client; its address is not shown.
+    /// Network of the client. The page does not show the client's address.
     network: String,
     state: &'static str,
     rtt_ms: f64,
@@ -43,7 +43,7 @@ struct PathNow {
     lost: u64,
 }
 
-/// How the paths are now.
+/// The current paths as JSON.
 pub(crate) fn json(observer: &Observer, endpoints: &Endpoints) -> String {
     let carried = |connection: &Connection| {
         let stats = connection.stats();
@@ -62,7 +62,7 @@ pub(crate) fn json(observer: &Observer, endpoints: &Endpoints) -> String {
         open: endpoints.open_connections(),
         connections: connections.collect(),
     };
-    // All values can be JSON.
+    // JSON can represent all of these values.
     json::line(&now)
 }
 
@@ -92,7 +92,7 @@ impl PathNow {
     }
 }
 
-/// The network in which an address is: the first three bytes of one of IPv4, the first six of one of IPv6.
+/// The network of an address: the first three bytes of an IPv4 address, or six of an IPv6 address.
 fn network(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => {

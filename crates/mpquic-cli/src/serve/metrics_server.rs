@@ -1,4 +1,4 @@
-//! Figures, health and a page of paths over HTTP/1 and TCP, for those who watch a server.
+//! Metrics, health and a page of paths over HTTP/1 and TCP, for monitoring.
 
 use std::io;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::pages;
 /// Largest request in bytes, and its longest time.
 const MAX_REQUEST: usize = 8 << 10;
 const MAX_TIME: Duration = Duration::from_secs(5);
-/// Requests answered at a time.
+/// Most requests answered at a time.
 const MAX_OPEN: usize = 32;
 
-/// Makes what is told.
+/// Produces the text of an answer.
 pub(crate) type Tell = Box<dyn Fn() -> String + Send + Sync>;
 
-/// What is told.
+/// The answers of this server.
 pub(crate) struct Told {
     /// Figures, in the text format of Prometheus.
     pub(crate) metrics: Tell,
-    /// Paths as JSON for the page; without it there is no page.
+    /// Paths as JSON for the page. Without this, the server has no page.
     pub(crate) paths: Option<Tell>,
 }
 
@@ -36,14 +36,14 @@ pub(crate) async fn serve(listener: TcpListener, told: Told, is_ending: watch::R
             return;
         };
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, for example: there will be some.
+            // Out of descriptors, for example: a descriptor becomes free soon.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let told = told.clone();
         let ending = *is_ending.borrow();
         tokio::spawn(async move {
-            // Who reads or writes too slowly gets nothing.
+            // A client that reads or writes too slowly gets no answer.
             let _ = tokio::time::timeout(MAX_TIME, answer(stream, &told, ending)).await;
             drop(permit);
         });
@@ -89,7 +89,7 @@ async fn answer(mut stream: TcpStream, told: &Told, ending: bool) -> io::Result<
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Status, type and text of what is asked for.
+/// Status, media type and text for a target.
 fn found(target: &str, told: &Told, ending: bool) -> (&'static str, &'static str, String) {
     let ok = "200 OK";
     match (target.split('?').next().unwrap_or_default(), &told.paths) {
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// A server and its address; the sender tells it of its end.
+    /// A server and its address. The sender announces the server's end.
     async fn server() -> (std::net::SocketAddr, watch::Sender<bool>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -160,7 +160,7 @@ mod tests {
         (address, ends)
     }
 
-    /// The answer to these bytes, after which the client closes if `is_over`.
+    /// The answer to these bytes. With `is_over`, the client closes its side first.
     async fn answer_to(address: std::net::SocketAddr, bytes: &[u8], is_over: bool) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(bytes).await.unwrap();

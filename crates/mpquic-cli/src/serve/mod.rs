@@ -63,7 +63,7 @@ use crate::serve::tcp::{TcpService, TlsConfig};
 /// The code for clients with too many connections: H3_EXCESSIVE_LOAD.
 const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
 
-/// How often it is looked for unfinished files that have waited for too long.
+/// Interval of the search for unfinished files that have waited for too long.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// Runs until interrupted, and then until open requests are answered.
@@ -138,7 +138,7 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     };
     let view = args.live.view(args.dir.display(), Direction::Both);
     let serving = async {
-        // Whoever ends the view ends the server.
+        // The end of the view ends the server.
         let shown = beside(view.map(Live::by_peer), || observer.connections(), serving);
         if let Err(failure) = shown.await {
             failure.report();
@@ -149,8 +149,8 @@ pub(crate) async fn run(mut args: Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes unfinished files that nobody goes on with: at the start those of dead servers, then those
-/// that have waited for too long.
+/// Removes abandoned uploads: at the start the files of dead servers, and later files that have
+/// waited for too long.
 async fn tend(uploads: Arc<Uploads>) {
     let swept = uploads.clone();
     let swept = tokio::task::spawn_blocking(move || swept.sweep()).await;
@@ -191,7 +191,8 @@ fn transport(args: &Serve) -> Result<TransportOptions, Failure> {
     Ok(transport)
 }
 
-/// Where the files are served over TCP: nowhere, on one address, or on those of the endpoint.
+/// The TCP listeners for files: none, one at a given address, or one at each address of the
+/// endpoint.
 fn tcp_listeners(args: &Serve, listened: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
     let addresses = match args.alt_svc {
         None => Vec::new(),
@@ -233,8 +234,8 @@ impl Renewable {
     }
 }
 
-/// Reads the files again at each request for it: certificate and key for connections to come, credentials for
-/// requests to come. Faulty files change nothing.
+/// Reads the files again after each SIGHUP: certificate and key for new connections, credentials
+/// for new requests. Faulty files change nothing.
 async fn reload(
     args: &Serve,
     renewable: &Renewable,
@@ -259,13 +260,13 @@ async fn reload(
     }
 }
 
-/// How clients are served.
+/// The parts of a server that all clients share.
 pub(crate) struct Service {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) limits: Arc<limits::Shared>,
-    /// Clients have to prove their address first.
+    /// True if clients must prove their address first.
     pub(crate) retry: bool,
-    /// The steps to take on every connection.
+    /// The steps of an interoperability test on every connection.
     pub(crate) drill: Vec<Step>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) rights: Arc<Rights>,
@@ -283,7 +284,7 @@ impl Service {
         }
     }
 
-    /// The same for clients over TCP, which are told of `announced`.
+    /// The same service for clients over TCP. Answers announce HTTP/3 by the field `announced`.
     fn over_tcp(&self, tls: watch::Receiver<TlsConfig>, announced: HeaderValue) -> Arc<TcpService> {
         Arc::new(TcpService {
             source: self.source.clone(),
@@ -295,8 +296,8 @@ impl Service {
         })
     }
 
-    /// Serves every client on a task of its own until the endpoints are closed; refuses them once the
-    /// end begins.
+    /// Serves every client on a task of its own until the endpoints are closed. Refuses new clients
+    /// once the server ends.
     pub(crate) async fn accept(self, endpoints: &Endpoints, draining: Draining) {
         let retry = self.retry;
         let task = Arc::new(ClientTask {
@@ -314,8 +315,8 @@ impl Service {
     }
 }
 
-/// Serves every client on a task of its own until the endpoints are closed; refuses them once the end
-/// begins.
+/// Serves every client on a task of its own until the endpoints are closed. Refuses new clients
+/// once the server ends.
 pub(crate) async fn accept<F: Future<Output = String> + Send + 'static>(
     endpoints: &Endpoints,
     retry: bool,
@@ -330,12 +331,12 @@ pub(crate) async fn accept<F: Future<Output = String> + Send + 'static>(
         let (serve, logs, draining) = (serve.clone(), logs.clone(), draining.clone());
         accept_of(endpoint, retry, serve, logs, draining)
     });
-    // Whoever waits for them is not busy with a client.
+    // This task serves no client itself, so the server's end need not wait for it.
     drop(draining);
     while accepting.join_next().await.is_some() {}
 }
 
-/// What clients can make happen at any rate.
+/// The log lines that clients can cause at any rate.
 #[derive(Clone)]
 struct Logs {
     retries: Arc<Flood>,
@@ -362,7 +363,7 @@ async fn accept_of<F: Future<Output = String> + Send + 'static>(
             if let Some(client) = incoming.remote_address() {
                 logs.retries.log(format_args!("{client}: sent a Retry"));
             }
-            // Fails for validated addresses only.
+            // A Retry for a validated address fails, and this address is not validated.
             let _ = incoming.retry();
             continue;
         }
@@ -370,7 +371,7 @@ async fn accept_of<F: Future<Output = String> + Send + 'static>(
         let draining = draining.clone();
         tokio::spawn(async move {
             let Some(address) = incoming.remote_address() else {
-                // Forgotten before its turn came.
+                // The attempt ended before its turn.
                 return;
             };
             let connection = match incoming.await {
@@ -389,14 +390,14 @@ async fn accept_of<F: Future<Output = String> + Send + 'static>(
             tracing::info!("{address}: {reason}");
         });
     }
-    // Refusing is no reason to wait.
+    // The server's end need not wait for refusals.
     drop(draining);
     while let Some(incoming) = endpoint.accept().await {
         incoming.refuse();
     }
 }
 
-/// Closes a new connection beyond the limit of its address, or beyond the limit of all addresses.
+/// Closes a new connection beyond the limit of its address, or beyond the limit of the server.
 pub(crate) fn turn_away(connection: &Connection) -> String {
     connection.close(
         EXCESSIVE_LOAD,
@@ -411,7 +412,7 @@ pub(crate) fn give_way(connection: &Connection) -> String {
     "ended, others need the connection more".to_owned()
 }
 
-/// What the tasks of all clients share.
+/// The parts of a server that the tasks of all clients share.
 struct ClientTask {
     source: Arc<dyn Source>,
     limits: Arc<limits::Shared>,
@@ -451,7 +452,7 @@ impl ClientTask {
             } else if is(Alpn::Perf) {
                 perf::serve(session, draining).await
             } else {
-                // TLS lets no client in that speaks none of our protocols.
+                // TLS refuses clients without one of our protocols.
                 hq::serve(session, draining).await.to_string()
             }
         };
@@ -515,7 +516,8 @@ mod tests {
         }
     }
 
-    /// Nowhere, on one address, or on those of the endpoint; each is told.
+    /// The tool opens no listener, one, or one for each address of the endpoint, and prints each
+    /// address.
     #[tokio::test]
     async fn files_are_served_over_tcp_where_that_was_asked_for() {
         let heard = Heard::begin();
@@ -605,7 +607,7 @@ mod tests {
             let look = Purpose::look(&url, &[Alpn::H3]);
             let sessions = Sessions::new(&reach, look).unwrap().that_forget();
             assert!(sessions.connection(&url).await.is_err());
-            // It is waited for until that is over.
+            // The end of the server waits for this connection attempt.
             served.drain.begin();
             served.drain.done().await;
         });
@@ -618,7 +620,7 @@ mod tests {
     async fn a_server_that_ends_refuses_who_comes_late() {
         let mut served = Served::of(service(), Alpn::H3);
         served.drain.begin();
-        // Nobody is waited for who is not busy with a client.
+        // A task that serves no client does not delay the end.
         soon(served.drain.done()).await;
         let late = soon(served.try_connect(1 << 16)).await.unwrap_err();
         assert!(

@@ -19,7 +19,7 @@ const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "MKCOL", "CONNECT", "CONNECT-U
 /// Quantiles of path RTTs that are exported.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
 
-/// Hears of requests and connections.
+/// Records requests and connections.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     log: Option<AccessLog>,
@@ -28,10 +28,10 @@ pub(crate) struct Observer {
 
 #[derive(Debug, Default)]
 struct Figures {
-    /// By protocol, method and status.
+    /// Number of requests by protocol, method and status.
     requests: BTreeMap<(&'static str, &'static str, Option<u16>), u64>,
     response_bytes: u64,
-    /// Those that are open.
+    /// Open connections by number.
     connections: BTreeMap<u64, Connection>,
     /// Number of connections so far.
     count: u64,
@@ -78,14 +78,14 @@ impl Observer {
         })
     }
 
-    /// Writes what the access log still has to write.
+    /// Writes the waiting lines of the access log.
     pub(crate) fn finish(&self) {
         if let Some(log) = &self.log {
             log.finish();
         }
     }
 
-    /// The access log was given another name: lines to come belong into a new file.
+    /// Opens the access log again, after another program has renamed its file.
     pub(crate) fn reopen_log(&self) {
         if let Some(log) = &self.log {
             log.reopen();
@@ -208,7 +208,7 @@ impl Observer {
             let open: Vec<_> = figures.connections.values().cloned().collect();
             (open, figures.ended)
         };
-        // By the server's addresses, of which there are few.
+        // By the server's addresses, because a server has few addresses.
         let mut states: BTreeMap<(IpAddr, &'static str), u64> = BTreeMap::new();
         let mut rtts: BTreeMap<IpAddr, Vec<Duration>> = BTreeMap::new();
         for connection in &open {
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(quantiles(rtts), expected);
     }
 
-    /// Waiting lines are written at the end; later lines are not.
+    /// The end writes waiting lines. Later lines are not written.
     #[test]
     fn requests_are_in_the_log_when_it_is_finished() {
         let directory = tempfile::tempdir().unwrap();
@@ -436,7 +436,7 @@ mod tests {
         for family in ["mpquic_paths gauge", "mpquic_path_rtt_seconds gauge"] {
             assert!(text.contains(&format!("# TYPE {family}\n")), "{text}");
         }
-        // What the first one carried counts on.
+        // The bytes of the closed connection still count.
         first.close(0u32.into(), b"");
         until(&[2]).await;
         second.close(0u32.into(), b"");

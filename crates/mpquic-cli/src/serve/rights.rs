@@ -99,14 +99,14 @@ pub(crate) enum Deed {
     Write,
 }
 
-/// Why a request is not answered.
+/// The reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// Credentials are missing or wrong.
     Unknown,
     /// The network or the user has to wait for these seconds after wrong credentials.
     Wait(u64),
-    /// The user, or a stranger, has no right.
+    /// The user, or a client without credentials, has no right.
     Forbidden(Option<String>),
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Rights {
     gate: Gate,
 }
 
-/// Users and rules, as the options say.
+/// Users and rules, from the options.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     credentials: Option<Credentials>,
@@ -133,7 +133,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// A client with this certificate, if there is one.
+    /// A client with this certificate, or without one.
     pub(crate) fn of_certificate(certificate: Option<Fingerprint>) -> Self {
         let name = |fingerprint: Fingerprint| {
             let digits = fingerprint.to_string();
@@ -212,7 +212,7 @@ impl Table {
     }
 
     fn may(&self, user: Option<&str>, deed: Deed, path: &str) -> bool {
-        // A path that leads nowhere is below no directory but the root.
+        // A path with invalid names is below no directory but the root.
         let names = names(path);
         let is_below = |prefix: &[Vec<u8>]| match &names {
             Some(names) => names.starts_with(prefix),
@@ -242,7 +242,7 @@ impl Rights {
         }
     }
 
-    /// Replaces users and rules, for requests to come. Wrong credentials stay counted.
+    /// Replaces users and rules for new requests. The counts of wrong credentials remain.
     pub(crate) fn set(&self, table: Table) {
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
     }
@@ -456,7 +456,8 @@ mod tests {
         assert!(user.unwrap().unwrap().starts_with("certificate-"));
     }
 
-    /// At the next request, also over a connection that has shown right credentials.
+    /// A removed user loses rights at the next request, even over a connection with right
+    /// credentials.
     #[tokio::test]
     async fn users_that_are_removed_have_no_rights_any_more() {
         let users = "basic alice:wonderland\nbasic bob:builder";
