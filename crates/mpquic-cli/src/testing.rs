@@ -35,7 +35,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, future).await.expect("too slow")
 }
 
-/// Log messages of this thread meanwhile.
+/// Runs a closure, and returns the log messages of this thread meanwhile.
 pub(crate) fn logged(run: impl FnOnce()) -> String {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
@@ -47,7 +47,7 @@ pub(crate) fn logged(run: impl FnOnce()) -> String {
     String::from_utf8(lines.clone()).unwrap()
 }
 
-/// The same, on a runtime of its own.
+/// Like [`logged`], for a future on a runtime of its own.
 pub(crate) fn logged_by(run: impl Future<Output = ()>) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -67,18 +67,19 @@ impl Write for Lines {
     }
 }
 
-/// The most that is read of files for a client that cancels all the time, since then: a hundred at once and twenty in
-/// a second, and some that it had asked for before.
+/// Most bytes that the server reads from files for a client that always cancels: a hundred requests
+/// at once, twenty more per second, and a few earlier requests.
 pub(crate) fn most_read_in_vain(since: Instant) -> u64 {
     let requests = 100 + 20 * (since.elapsed().as_secs() + 1) + 10;
     requests * FIRST_PIECE as u64
 }
 
-/// Files of one directory, and how many of them were asked for at a time.
+/// The files of one directory, and the largest number of open files.
 #[derive(Clone)]
 pub(crate) struct Crowd {
     files: usize,
-    /// Each request waits until this number is open, and a little longer for one more.
+    /// Each request waits until this number of files is open, and a little longer for a further
+    /// file.
     most: usize,
     open: Arc<AtomicUsize>,
     most_open: Arc<AtomicUsize>,
@@ -98,7 +99,7 @@ impl Crowd {
         self.most_open.load(Ordering::SeqCst)
     }
 
-    /// A server that allows all of them at a time.
+    /// A server that allows all files open at once.
     pub(crate) fn serve(&self) -> Served {
         let limits = Limits {
             files_per_client: 1000,
@@ -150,11 +151,11 @@ pub(crate) fn reach(options: &[&str]) -> Reach {
     Line::try_parse_from(line).unwrap().reach
 }
 
-/// The same file under every name, and the number of bytes read.
+/// The same file under every name, with a count of the read bytes.
 #[derive(Clone)]
 pub(crate) struct Anything {
     length: u64,
-    /// Bytes left when the file is read.
+    /// Bytes in the file when its content is read.
     left: u64,
     pub(crate) read: Arc<AtomicU64>,
     pub(crate) open: Arc<AtomicUsize>,
@@ -173,7 +174,7 @@ impl Anything {
         }
     }
 
-    /// A file that changes to this length after it was opened.
+    /// A file whose length changes to `left` after the open.
     pub(crate) fn that_became(self, left: u64) -> Self {
         Self { left, ..self }
     }
@@ -224,16 +225,16 @@ impl Drop for Counted {
     }
 }
 
-/// A server whose answers wait for longer than a test takes.
+/// A server whose answers wait longer than the test runs.
 pub(crate) struct Slow {
     pub(crate) served: Served,
     source: Anything,
 }
 
 impl Slow {
-    /// Number of requests that may be cancelled.
+    /// Number of requests that a client may cancel.
     pub(crate) const CANCELLED: usize = 8;
-    /// Number of requests whose answers exceed the first window by far.
+    /// Number of requests whose answers are far larger than the first window.
     pub(crate) const REQUESTS: usize = 2 * Self::CANCELLED;
     const FILE: u64 = 60_000;
     const BYTES_PER_SECOND: u64 = 5_000;
@@ -255,7 +256,7 @@ impl Slow {
         Self { served, source }
     }
 
-    /// Waits until the answers to all requests are written.
+    /// Waits until all answers are written.
     pub(crate) async fn has_written(&self) {
         let all = Self::FILE * Self::REQUESTS as u64;
         let is_written = || {
@@ -271,7 +272,7 @@ impl Slow {
     }
 }
 
-/// The end of a server's first connection, once there is one.
+/// Waits for the end of a server's first connection.
 pub(crate) async fn end_of_first(observer: &Observer) -> ApplicationClose {
     let first = async {
         loop {
@@ -284,7 +285,7 @@ pub(crate) async fn end_of_first(observer: &Observer) -> ApplicationClose {
     close_of(&soon(first).await).await
 }
 
-/// How the other side ends a connection.
+/// Waits until the other side closes a connection, and returns the close.
 pub(crate) async fn close_of(connection: &Connection) -> ApplicationClose {
     match soon(connection.closed()).await {
         ConnectionError::ApplicationClosed(close) => close,
@@ -292,13 +293,13 @@ pub(crate) async fn close_of(connection: &Connection) -> ApplicationClose {
     }
 }
 
-/// A server on loopback, with what its clients need.
+/// A server on loopback, with the data that its clients need.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) endpoints: Endpoints,
     pub(crate) pin: Fingerprint,
     pub(crate) alpn: Alpn,
-    /// Lets it end.
+    /// Ends the server.
     pub(crate) drain: Drain,
 }
 
@@ -355,7 +356,7 @@ impl Served {
         served
     }
 
-    /// One that serves nobody.
+    /// An endpoint without a service.
     pub(crate) fn listen(alpn: Alpn) -> (Endpoint, Self, Draining) {
         Self::listen_over(alpn, mpquic_tokio::default_transport())
     }
@@ -398,13 +399,13 @@ impl Served {
         format!("https://{}{path}", self.address).parse().unwrap()
     }
 
-    /// The options of a client that trusts this server, and these.
+    /// The options of a client that trusts this server, with further options.
     pub(crate) fn reach(&self, options: &[&str]) -> Reach {
         let pin = self.pin.to_string();
         reach(&[&["--pin", &pin], options].concat())
     }
 
-    /// A connection whose streams may receive this number of unread bytes.
+    /// A connection with this receive window for each stream.
     pub(crate) async fn connect(&self, window: u64) -> Connection {
         self.try_connect(window).await.unwrap()
     }
@@ -415,7 +416,7 @@ impl Served {
         connected.map(|(_, connection)| connection)
     }
 
-    /// A connection by way of another address.
+    /// A connection to another address of the server.
     pub(crate) async fn connect_to(
         &self,
         address: SocketAddr,
@@ -485,7 +486,7 @@ pub(crate) struct Far {
     _served: Served,
 }
 
-/// A connection whose server is played by the test, over this transport.
+/// A connection over this transport, whose server the test controls.
 pub(crate) async fn far(alpn: Alpn, delay: Duration, transport: TransportOptions) -> Far {
     let network = MemoryNetwork::new(delay);
     let at = |text| Served::in_memory(&network, text);
@@ -502,7 +503,7 @@ pub(crate) async fn far(alpn: Alpn, delay: Duration, transport: TransportOptions
     }
 }
 
-/// A connection whose server answers measurements.
+/// A connection to a server of the performance protocol.
 pub(crate) async fn far_perf(delay: Duration, transport: TransportOptions) -> Far {
     let far = far(Alpn::Perf, delay, transport).await;
     let limits = limits::Client::new(
@@ -526,7 +527,7 @@ pub(crate) async fn far_perf(delay: Duration, transport: TransportOptions) -> Fa
     far
 }
 
-/// Takes a request of a measurement, and answers with so many bytes.
+/// Accepts a request of a measurement, and answers with this number of bytes.
 pub(crate) async fn answer_perf(server: &Connection, bytes: usize) -> Vec<u8> {
     let (mut send, mut recv) = server.accept_bi().await.unwrap();
     let request = recv.read_to_end(1 << 20).await.unwrap();
@@ -535,7 +536,7 @@ pub(crate) async fn answer_perf(server: &Connection, bytes: usize) -> Vec<u8> {
     request
 }
 
-/// What the other side of HTTP/3 says on its control stream, from its settings on.
+/// The control stream of the other side of HTTP/3, from its settings on.
 pub(crate) struct Control(RecvStream);
 
 impl Control {
@@ -550,8 +551,8 @@ impl Control {
         }
     }
 
-    /// The largest header fields that the client accepts, if its settings say so (RFC 9114 section
-    /// 7.2.4.1).
+    /// The largest header fields that the other side accepts, if its settings have a limit (RFC
+    /// 9114 section 7.2.4.1).
     pub(crate) async fn max_field_section_size(&mut self) -> Option<u64> {
         let (kind, settings) = self.frame().await;
         assert_eq!(kind, 4, "{settings:?}");
@@ -598,7 +599,7 @@ pub(crate) struct Pair {
     _endpoints: [Endpoint; 2],
 }
 
-/// A connection whose server is played by the test.
+/// A connection whose server the test controls.
 pub(crate) async fn pair(alpn: Alpn) -> Pair {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (config, pin) = serve::self_signed(&[any], &[alpn.bytes()]).unwrap();

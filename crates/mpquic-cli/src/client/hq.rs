@@ -79,7 +79,7 @@ mod tests {
     use crate::serve::limits::Limits;
     use crate::testing::{Anything, Served, soon};
 
-    /// A client asks with GET alone, and hears why there is no file.
+    /// A client sends GET requests only, and learns the reason for a missing file.
     #[tokio::test]
     async fn the_codes_of_resets_say_what_went_wrong() {
         use protocol::Client as _;

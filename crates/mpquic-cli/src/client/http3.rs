@@ -19,15 +19,15 @@ use crate::options::hosts;
 use crate::text::stamp::Stamp;
 use crate::text::url;
 
-/// Largest header fields of a response, bytes: as sent, and decoded, as `h3` counts.
+/// Largest header fields of a response in bytes: as sent, and decoded as `h3` counts.
 const MAX_FIELDS: u32 = 64 << 10;
-/// Interim responses before the one that counts.
+/// Most interim responses before the final response.
 const MAX_INTERIM: usize = 16;
 
-/// A request, and its response.
+/// The stream of a request and its response.
 type Stream = RequestStream<BidiStream<mpquic_h3::Body>, mpquic_h3::Body>;
 
-/// HTTP/3 over a connection. Clones share it.
+/// HTTP/3 over a connection. Clones share the connection.
 #[derive(Clone)]
 pub(crate) struct Client {
     connection: Connection,
@@ -35,8 +35,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts HTTP/3 on a connection. It ends when `rejected` is ready: it began `early`, as 0-RTT,
-    /// which the server rejected. Streams of the server then belong to the new one.
+    /// Starts HTTP/3 on a connection. With `early`, HTTP/3 begins in 0-RTT. If the server rejects
+    /// 0-RTT, `rejected` becomes ready and ends this client. The streams of the server then belong
+    /// to the next client.
     pub(crate) async fn new(
         connection: Connection,
         early: bool,
@@ -45,7 +46,8 @@ impl Client {
         let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
         let quic = if early { quic.early() } else { quic };
         let mut builder = client::builder();
-        // Each request is sent by a clone, and h3 has a reserved frame in the first one of each.
+        // A clone sends each request, and `h3` would put a reserved frame into the first request of
+        // each clone.
         builder
             .max_field_section_size(MAX_FIELDS.into())
             .send_grease(false);
@@ -55,7 +57,7 @@ impl Client {
             .map_err(|error| lost(&connection, &error))?;
         tokio::spawn(async move {
             tokio::select! {
-                // It ends with the connection.
+                // The driver ends with the connection.
                 _ = driver.wait_idle() => {}
                 () = rejected => {}
             }
@@ -71,21 +73,21 @@ impl Client {
     }
 }
 
-/// A request with a body, which is sent piece by piece.
+/// A request whose body is sent piece by piece.
 pub(crate) struct Put {
     connection: Connection,
     send: RequestStream<SendStream<mpquic_h3::Body>, mpquic_h3::Body>,
     heard: Heard,
 }
 
-/// The server's answer.
+/// The answers to a request with a body.
 struct Heard {
     recv: RequestStream<RecvStream, mpquic_h3::Body>,
     url: Uri,
     interim: usize,
-    /// Where the request can be resumed.
+    /// The URL where the upload can be resumed.
     upload: Option<Uri>,
-    /// Came before the end of the body.
+    /// A final answer from before the end of the body.
     answer: Option<Result<http::Response<()>, StreamError>>,
 }
 
@@ -101,7 +103,8 @@ impl Client {
         let stream = stream.map_err(|error| self.failed(error))?;
         if let (Some(length), Ok(id)) = (length, VarInt::from_u64(stream.id().into_inner())) {
             let watch = self.connection.watch_stream(StreamId::from(id));
-            // But for what frames add. A stream that is closed needs no size.
+            // The size of the content, without the headers of frames. A closed stream needs no
+            // size.
             let _ = watch.set_expected_size(length);
         }
         let (send, recv) = stream.split();
@@ -120,7 +123,7 @@ impl Client {
 }
 
 impl Put {
-    /// Sends a piece; false if the server wants no more, because its answer does not depend on it.
+    /// Sends a piece; false if the server needs no more of the body for its answer.
     pub(crate) async fn send(&mut self, piece: Bytes) -> Result<bool, RequestError> {
         let sent = self.send.send_data(piece.into());
         tokio::pin!(sent);
@@ -140,12 +143,13 @@ impl Put {
         }
     }
 
-    /// Where the request can be resumed, once the server has said so.
+    /// The URL where the upload can be resumed, once an interim answer has named the URL.
     pub(crate) fn upload(&self) -> Option<&Uri> {
         self.heard.upload.as_ref()
     }
 
-    /// Ends the body, makes sure that the server took it, and gives the fields of its answer.
+    /// Ends the body, checks that the server accepted the file, and returns the fields of the
+    /// answer.
     pub(crate) async fn finish(&mut self) -> Result<HeaderMap, RequestError> {
         match self.send.finish().await {
             Ok(()) | Err(StreamError::RemoteTerminate { .. } | StreamError::Undefined(_)) => {}
@@ -166,8 +170,8 @@ impl Put {
 }
 
 impl Heard {
-    /// Waits for what the server says next; for ever if nothing more is of use before the end of the
-    /// body.
+    /// Waits for the next response. Waits for ever if no further response matters before the end of
+    /// the body.
     async fn more(&mut self) {
         if self.answer.is_some() || self.interim >= MAX_INTERIM {
             return std::future::pending().await;
@@ -186,7 +190,7 @@ impl Heard {
 pub(crate) struct Body {
     connection: Connection,
     stream: Stream,
-    /// What was seen behind the last data, and is not told yet.
+    /// The end of the stream, seen after the last returned data.
     end: Option<Result<(), StreamError>>,
 }
 
@@ -234,7 +238,7 @@ impl protocol::Body for Body {
             let next = match self.end.take() {
                 Some(end) => end.map(|()| None),
                 None if count == 0 => data(&mut self.stream).await,
-                // More data, if it has arrived.
+                // Data that has already arrived.
                 None => match data(&mut self.stream).now_or_never() {
                     Some(next) => next,
                     None => break,
@@ -259,11 +263,11 @@ impl protocol::Body for Body {
 
 async fn data(stream: &mut Stream) -> Result<Option<Bytes>, StreamError> {
     let data = stream.recv_data().await?;
-    // No copy: it is `Bytes` inside.
+    // The data is `Bytes` inside, so this makes no copy.
     Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
 }
 
-/// What names a user is nobody's business (RFC 9114 section 4.3.1).
+/// Builds a request. The user name in a URL stays out of the request (RFC 9114 section 4.3.1).
 fn request(ask: &Ask) -> Result<Request<()>, RequestError> {
     let url = &ask.url;
     let authority = url.authority().map_or("", Authority::as_str);
@@ -335,7 +339,7 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
             });
         }
         _ if status.is_redirection() => {
-            // Without the field it is an ordinary answer.
+            // A redirection without a Location is an ordinary answer.
             let location = fields.get(LOCATION).ok_or(RequestError::Status(status))?;
             return Err(RequestError::Redirected {
                 status,
@@ -345,7 +349,7 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
         _ => return Err(RequestError::Status(status)),
     }
     let length = match ask.method {
-        // The length of the body that HEAD does not send.
+        // A HEAD answer announces the length of a body that it does not have.
         Method::HEAD => None,
         _ => content_length(fields)?,
     };
@@ -355,7 +359,8 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
         length,
     };
     match range(fields) {
-        // RFC 9110 section 14.4: the field has no meaning here, so the server means something else.
+        // RFC 9110 section 14.4: this field has no meaning in such an answer, so the server means
+        // another part.
         Some(range) if range.first != 0 || Some(range.end) != range.length => {
             Err(match ask.have.is_some() {
                 true => RequestError::NotTheRest("a part of the file in place of the whole file"),
@@ -393,7 +398,7 @@ fn range(fields: &HeaderMap) -> Option<Range> {
     is_right.then_some(range)
 }
 
-/// Digits, and nothing else.
+/// A number of digits only.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim_matches([' ', '\t']);
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -447,7 +452,7 @@ fn failed(connection: &Connection, error: StreamError) -> RequestError {
 
 fn lost(connection: &Connection, error: &ConnectionError) -> RequestError {
     match (error, connection.close_reason()) {
-        // A fault of the server that ended the connection from our side.
+        // A protocol error of the server made this side close the connection.
         (ConnectionError::Local { .. }, _) | (_, None) => {
             RequestError::Http(describe_connection_error(error))
         }
@@ -463,8 +468,8 @@ mod tests {
     use crate::serve::limits::Limits;
     use crate::testing::{Anything, Control, Served, pair, soon};
 
-    /// A client of a server that answers every request with so many interim responses, another one, and
-    /// a word.
+    /// A client whose server answers every request with `count` interim responses, a final
+    /// response, and a word.
     async fn of_interim(count: usize) -> Client {
         // RFC 9114 section 7.2 and RFC 9204 appendix A: the statuses 103 and 200, and data.
         let head = |status: u8| [1, 3, 0, 0, status];
@@ -515,7 +520,7 @@ mod tests {
         assert_eq!(longest, Some(64 << 10));
     }
 
-    /// RFC 9114 section 7.2.8: reserved frames would be ignored, and are not sent.
+    /// RFC 9114 section 7.2.8: servers ignore reserved frames, and this client sends none.
     #[tokio::test]
     async fn request_has_only_its_fields() {
         let pair = pair(Alpn::H3).await;
@@ -530,7 +535,7 @@ mod tests {
             _ = client.ask(&ask) => panic!("nobody answers"),
             request = soon(received) => request,
         };
-        // A frame is its type, its length and its bytes.
+        // A frame consists of type, length and payload.
         let (header, length) = match request[1] {
             short @ 0..0x40 => (2, usize::from(short)),
             long => (3, usize::from(long & 0x3f) << 8 | usize::from(request[2])),
@@ -561,7 +566,7 @@ mod tests {
         }
     }
 
-    /// A server need not read what its answer does not depend on.
+    /// A server need not read a body that does not change its answer.
     #[tokio::test]
     async fn a_body_that_the_server_does_not_want_is_not_sent_to_its_end() {
         let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
@@ -732,7 +737,8 @@ mod tests {
         }
         let refused = answer("bytes 100-199/200", "\"2\"").unwrap_err();
         assert!(refused.to_string().contains("another version"), "{refused}");
-        // The whole file is as good, but a part under its name is not.
+        // An answer with the whole file is valid, but an answer with a part under status 200 is
+        // not.
         for have in [ask.have.clone(), None] {
             ask.have = have;
             for (range, is_whole) in [

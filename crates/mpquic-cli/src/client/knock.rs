@@ -1,4 +1,4 @@
-//! Whether anybody listens on a UDP port.
+//! A probe whether a program listens on a server's UDP port.
 
 use std::future::pending;
 use std::io::ErrorKind;
@@ -9,15 +9,15 @@ use tokio::net::UdpSocket;
 
 /// Silence of a server before its port is probed.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How long the answer may take.
+/// Longest wait for the answer to a probe.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Number of probes.
 const TRIES: u32 = 3;
 
-/// Resolves when the server's system reports (by ICMP) that nobody listens on the port, and never
-/// otherwise. Sends probes after some silence; QUIC servers ignore a datagram this short. On Linux
-/// a connecting client hears of closed ports anyway. On other systems, and for a server that has
-/// answered before, only this reports them.
+/// Becomes ready when the server's system reports by ICMP that no program listens on the port, and
+/// stays pending otherwise. Sends probes after some silence; QUIC servers ignore a datagram this
+/// short. On Linux, a client learns of a closed port without a probe while it connects. On other
+/// systems, and for a server that answered before, only a probe detects the closed port.
 pub(crate) async fn until_closed(server: SocketAddr) {
     for _ in 0..TRIES {
         tokio::time::sleep(PATIENCE).await;
@@ -28,7 +28,7 @@ pub(crate) async fn until_closed(server: SocketAddr) {
     pending().await
 }
 
-/// The same for the peer of a connection, if its address is known.
+/// Like [`until_closed`] for the peer of a connection, if its address is known.
 pub(crate) async fn until_gone(server: Option<SocketAddr>) {
     match server {
         Some(server) => until_closed(server).await,

@@ -9,14 +9,14 @@ use crate::process::failure::{Cause, Failure};
 use crate::process::state;
 
 /// A file with a line for each server: its host and port, a space, and the fingerprint of its
-/// certificate. Lines that begin with `#` mean nothing.
+/// certificate. Lines with `#` in front are comments.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownHosts {
     path: PathBuf,
 }
 
 impl KnownHosts {
-    /// The file that the user names, or that of all earlier runs.
+    /// The file with this name, or else the common file of all runs.
     pub(crate) fn new(named: Option<&Path>) -> Result<Self, Failure> {
         let kept = || Some(state::state_directory()?.join("known_hosts"));
         let path = named.map(Path::to_owned).or_else(kept);
@@ -65,7 +65,7 @@ impl KnownHosts {
             fs::create_dir_all(directory)?;
         }
         let mut file = File::options().append(true).create(true).open(&self.path)?;
-        // In one write, because other processes may add lines at the same time.
+        // A single write, because other processes may append lines at the same time.
         file.write_all(format!("{server} {certificate}\n").as_bytes())
     }
 }
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(known.find("A:1"), Ok(Some(one)));
         assert_eq!(known.find("a:2"), Ok(Some(two)));
         assert_eq!(known.find("a:11"), Ok(None));
-        // The first line counts: a later line replaces nothing.
+        // The first line of a server counts, so a later line replaces nothing.
         known.add("a:1", two).unwrap();
         assert_eq!(known.find("a:1"), Ok(Some(one)));
     }

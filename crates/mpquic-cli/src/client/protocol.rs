@@ -11,17 +11,17 @@ use thiserror::Error;
 use crate::process::failure::{Cause, Failure};
 use crate::text::stamp::Stamp;
 
-/// Codes for a close without an error: HTTP/3, and HTTP/0.9.
+/// Close codes without an error: of HTTP/3, and of HTTP/0.9.
 const NO_ERROR: [u64; 2] = [0x100, 0];
 /// H3_REQUEST_REJECTED: the server did nothing for the request.
 const REJECTED: u64 = 0x10b;
-/// H3_REQUEST_CANCELLED: the server gave up the answer, for instance because other answers went before it for too
-/// long.
+/// H3_REQUEST_CANCELLED: the server gave up the answer, for example after other answers delayed it
+/// for too long.
 const GIVEN_UP: u64 = 0x10c;
 /// CRYPTO_ERROR: another handshake would fail in the same way (RFC 9000 section 20.1).
 const CRYPTO_ERRORS: RangeInclusive<u64> = 0x100..=0x1ff;
 
-/// Why a request was not answered in full.
+/// The reason why a request has no complete answer.
 #[derive(Debug, Error)]
 pub(crate) enum RequestError {
     #[error("not found on the server")]
@@ -37,10 +37,10 @@ pub(crate) enum RequestError {
     },
     #[error("the server answered {0}")]
     Status(StatusCode),
-    /// The part that was asked for begins behind the end of the file.
+    /// The requested part begins after the end of the file.
     #[error("the server answered 416 Range Not Satisfiable")]
     PastEnd { length: Option<u64> },
-    /// The answer is not the requested rest; the whole file can be fetched.
+    /// The answer is not the requested rest of the file. The client may fetch the whole file.
     #[error("the server's answer is not valid: {0}")]
     NotTheRest(&'static str),
     #[error("the server's answer is not valid: {0}")]
@@ -63,7 +63,7 @@ pub(crate) enum RequestError {
     Cancelled,
 }
 
-/// The meaning of an error code of HTTP/3 (RFC 9114 section 8.1), for people.
+/// The meaning of an HTTP/3 error code (RFC 9114 section 8.1), in words.
 fn meaning(code: u64) -> &'static str {
     match code {
         0x102 => ", an error in the server",
@@ -119,14 +119,14 @@ impl From<RequestError> for Failure {
     }
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) url: Uri,
     pub(crate) method: Method,
-    /// Fields that the user adds.
+    /// Fields from the user's options.
     pub(crate) fields: HeaderMap,
-    /// The beginning of this version of the file is here already, so many bytes.
+    /// The number of bytes that the client already has, and the version of the file.
     pub(crate) have: Option<(u64, Stamp)>,
 }
 
@@ -145,7 +145,7 @@ impl Ask {
 pub(crate) trait Client: Sync {
     type Body: Body;
 
-    /// Asks for a file.
+    /// Sends a request, and waits for its answer.
     fn ask(
         &self,
         ask: &Ask,
@@ -154,15 +154,15 @@ pub(crate) trait Client: Sync {
 
 /// An answer.
 pub(crate) struct Response<B> {
-    /// Where in the file the body begins.
+    /// The offset of the body in the file.
     pub(crate) start: u64,
-    /// Where in the file the body ends, if the protocol announces it.
+    /// The end of the body in the file, if the protocol announces the end.
     pub(crate) end: Option<u64>,
-    /// Length of the whole file, if the protocol announces it.
+    /// Length of the whole file, if the protocol announces the length.
     pub(crate) length: Option<u64>,
-    /// The version of the file, if it can be requested again.
+    /// The version of the file, if a later request can name this version.
     pub(crate) stamp: Option<Stamp>,
-    /// Status and fields, as far as the protocol has them.
+    /// Status and fields. HTTP/0.9 has neither, so the status is 200 and the list of fields empty.
     pub(crate) status: StatusCode,
     pub(crate) fields: HeaderMap,
     pub(crate) body: B,

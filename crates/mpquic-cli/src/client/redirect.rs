@@ -1,4 +1,4 @@
-//! Where a redirection leads.
+//! The target of a redirection.
 
 use http::Uri;
 use http::header::{
@@ -10,7 +10,7 @@ use iri_string::types::{UriAbsoluteStr, UriReferenceStr};
 
 use crate::client::protocol::Ask;
 
-/// Fields of the user that say nothing of him, and go along to other hosts.
+/// Fields without personal data, which other hosts may get.
 const HARMLESS: [HeaderName; 6] = [
     ACCEPT,
     ACCEPT_ENCODING,
@@ -24,7 +24,7 @@ const HARMLESS: [HeaderName; 6] = [
 pub(crate) fn follow(ask: &Ask, status: StatusCode, location: &str) -> Option<Ask> {
     let method = match status {
         StatusCode::SEE_OTHER if ask.method != Method::HEAD => Method::GET,
-        // RFC 9110 section 15.4: as everybody does.
+        // RFC 9110 section 15.4: all clients change POST to GET here.
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND if ask.method == Method::POST => {
             Method::GET
         }
@@ -54,13 +54,13 @@ pub(crate) fn follow(ask: &Ask, status: StatusCode, location: &str) -> Option<As
     })
 }
 
-/// Resolves `reference` against `base`; `None` if it is not a URL of this kind.
+/// Resolves `reference` against `base`; `None` if the result is no https URL.
 fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let base = base.to_string();
     let base = UriAbsoluteStr::new(&base).ok()?;
     let resolved = UriReferenceStr::new(reference).ok()?.resolve_against(base);
     let resolved = resolved.to_string();
-    // The part behind # is for whoever looks at the content.
+    // The fragment after `#` is for the reader of the content, not for the server.
     let resolved = resolved.split('#').next().unwrap_or_default();
     let url: Uri = resolved.parse().ok()?;
     let is_ours =

@@ -1,4 +1,4 @@
-//! What asks for files over a connection, by the protocol that was negotiated.
+//! The client of a connection, for the protocol that the handshake chose.
 
 use std::future::pending;
 
@@ -13,7 +13,7 @@ use crate::client::http3;
 use crate::options::Alpn;
 use crate::process::failure::Failure;
 
-/// A client of any protocol that the tool speaks.
+/// A client of one of the tool's protocols.
 #[derive(Clone)]
 pub(crate) enum AnyClient {
     Http(http3::Client),
@@ -21,7 +21,7 @@ pub(crate) enum AnyClient {
 }
 
 impl AnyClient {
-    /// Speaks a protocol until `rejected` is ready.
+    /// Starts the client of a protocol. `rejected` ends the client.
     async fn new(
         connection: &Connection,
         protocol: &[u8],
@@ -43,7 +43,8 @@ impl AnyClient {
     }
 }
 
-/// The client of one connection, which its requests share; two clients if the server rejects 0-RTT.
+/// The client that all requests of a connection share. After a rejected 0-RTT, a second client
+/// follows.
 pub(crate) struct Clients {
     connection: Connection,
     zero_rtt: Option<ZeroRtt>,
@@ -52,7 +53,7 @@ pub(crate) struct Clients {
 }
 
 struct ZeroRtt {
-    /// The protocol of the connection before, with which 0-RTT goes on.
+    /// The protocol of the earlier connection, which 0-RTT continues.
     protocol: Option<Vec<u8>>,
     accepted: Shared<ZeroRttAccepted>,
 }
@@ -83,7 +84,8 @@ impl Clients {
         let Some(ZeroRtt { protocol, accepted }) = &self.zero_rtt else {
             return self.established().await;
         };
-        // Begun after a rejection, HTTP/3 would open its streams for good, and then once more.
+        // After a rejection, an early HTTP/3 client would open its streams on the final connection,
+        // and the established client would open them once more.
         if accepted.clone().now_or_never() == Some(false) {
             return Box::pin(self.established()).await;
         }
@@ -98,7 +100,7 @@ impl Clients {
             .early
             .get_or_try_init(|| AnyClient::new(&self.connection, protocol, true, rejected));
         match client.await {
-            // It was rejected meanwhile.
+            // The server rejected 0-RTT meanwhile.
             Err(_) if accepted.clone().now_or_never() == Some(false) => {
                 Box::pin(self.established()).await
             }
@@ -146,7 +148,7 @@ mod tests {
         Clients::new(served.connect(1 << 20).await)
     }
 
-    /// RFC 9114 section 8.1 has a code for that; HTTP/0.9 has none.
+    /// RFC 9114 section 8.1 defines a code without an error. HTTP/0.9 has no such code.
     #[tokio::test]
     async fn a_connection_ends_with_the_code_of_its_protocol() {
         for (alpn, code) in [(Alpn::H3, 0x100), (Alpn::HqInterop, 0)] {

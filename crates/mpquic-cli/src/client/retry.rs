@@ -1,14 +1,14 @@
-//! When to try again, and when to give up.
+//! The times of retries, and the end of retries.
 
 use std::time::{Duration, Instant};
 
 /// The first pause. Each following pause is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
-/// The longest.
+/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// The progress of a transfer and its time. Repeated work is no progress: a transfer that always
-/// fails at the same place ends.
+/// The progress of a transfer and its time. A repeated part is no progress, so a transfer that
+/// always fails at the same byte ends.
 #[derive(Debug)]
 pub(crate) struct Reached {
     bytes: u64,
@@ -27,12 +27,12 @@ impl Reached {
     }
 }
 
-/// The tries since something arrived last.
+/// The retries since the last progress.
 #[derive(Debug)]
 pub(crate) struct Retry {
     /// The longest time of retries without progress.
     limit: Duration,
-    /// The last progress, and the last try.
+    /// Time of the last progress.
     advanced: Instant,
     pause: Duration,
     /// Tries in all.
@@ -49,8 +49,8 @@ impl Retry {
         }
     }
 
-    /// How long to wait before the next try, if something arrived last at `advanced`; `None` to
-    /// give up. Also tells whether it is the first try since then.
+    /// The pause before the next try, if the last progress was at `advanced`; `None` to give up.
+    /// Returns true for the first try since the progress.
     pub(crate) fn next(&mut self, advanced: Instant, now: Instant) -> Option<(Duration, bool)> {
         let is_first = self.count == 0 || advanced > self.advanced;
         if is_first {
@@ -126,7 +126,7 @@ mod tests {
             .map(|_| retry.next(start, start).unwrap().0.as_millis())
             .collect();
         assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
-        // The limit is of the time since something arrived, not since it began.
+        // The limit counts from the last progress, not from the start.
         let late = start + Duration::from_secs(3000);
         assert!(retry.next(late, late + Duration::from_secs(3599)).is_some());
         assert!(retry.next(late, late + Duration::from_secs(3600)).is_none());

@@ -18,9 +18,9 @@ const PORT: u16 = 443;
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SecretsArgs {
-    /// Show servers the credentials in this file, one per line: `HOST[:PORT] basic NAME:PASSWORD` or
-    /// `HOST[:PORT] bearer TOKEN`. Each credential goes to its server only, and no redirection takes it
-    /// elsewhere. Only the owner may be able to read the file
+    /// Send servers the credentials in this file, one per line: `HOST[:PORT] basic NAME:PASSWORD`
+    /// or `HOST[:PORT] bearer TOKEN`. Each credential goes to its own server only, also after a
+    /// redirection. The file must be private: only its owner may read it
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ impl SecretsArgs {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets(Vec<(Server, HeaderValue)>);
 
-/// The name of a host in small letters, and a port.
+/// A host name in lower case, and a port.
 type Server = (String, u16);
 
 fn server(authority: &Authority) -> Server {
@@ -59,7 +59,7 @@ impl Secrets {
         let secrets: Result<Vec<_>, _> = lines
             .map(|(number, line)| {
                 Self::line(line).map_err(|expected| {
-                    // The line itself is a secret.
+                    // The message leaves out the line, which is a secret.
                     let (path, number) = (path.display(), number + 1);
                     Failure::usage(format!("--credentials {path}, line {number}: {expected}"))
                 })
@@ -185,7 +185,8 @@ mod tests {
         assert_eq!(fields[AUTHORIZATION], "mine");
     }
 
-    /// Not even if the file has a credential for the other server: a redirection must not choose it.
+    /// A redirection carries no credentials to another server, even if the file has a credential
+    /// for it.
     #[test]
     fn no_redirection_takes_credentials_to_another_server() {
         let secrets = read("host bearer abc\nother bearer def", 0o600).unwrap();
