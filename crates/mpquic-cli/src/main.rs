@@ -1,6 +1,6 @@
 //! The `mpquic` tool.
 
-// A closed output must not cause a panic: the tool prints through `screen`.
+// The tool prints through `screen`, because `print!` panics on a closed output.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 use std::io::IsTerminal;
@@ -40,7 +40,7 @@ mod serve;
 mod testing;
 mod text;
 
-/// How long an interrupted command takes to close its connections.
+/// Time for an interrupted command to close its connections.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Err(failure) => return failure.report(),
     };
     let default_log = match &cli.command {
-        // A log would cover the view.
+        // Log lines would cover the live view.
         Command::Serve(args) if args.live.is_shown() => Targets::new(),
         Command::Serve(_) | Command::Proxy(_) => Targets::new()
             .with_default(LevelFilter::WARN)
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     let wanted = wanted.ok().and_then(|text| text.parse().ok());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        // If the log cannot be written, nobody can be told.
+        // An error of the log has no place to be reported.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
@@ -131,12 +131,12 @@ fn run(command: Command) -> Result<(), Failure> {
             }
         }
     });
-    // A thread may still be reading a file that is no longer wanted: do not wait for it.
+    // The tool does not wait for a thread that still reads a file.
     runtime.shutdown_background();
     result
 }
 
-/// The options of this `mpquic proxy server`, as its file says them now.
+/// The options of this `mpquic proxy server`, with the current content of its file.
 fn proxy_server_again() -> Result<ProxyServer, Failure> {
     match cli::config_file::parse_again()?.command {
         Command::Proxy(Proxy::Server(args)) => Ok(args),
@@ -153,7 +153,7 @@ async fn until_interrupted(
         result = command => return result,
         () = signals.next() => Err(Failure::interrupted()),
     };
-    // Gives servers the close, so that they need not wait longer.
+    // The close reaches the servers, so they need not wait for a timeout.
     tokio::time::sleep(FAREWELL).await;
     result
 }

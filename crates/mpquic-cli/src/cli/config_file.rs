@@ -1,5 +1,5 @@
-//! Options from a file, for commands with `--config FILE`. Keys are the names of options, so there
-//! is one list of options, and one place for their checks.
+//! Options from a file, for commands with `--config FILE`. The keys of the file are the names of
+//! options, so one list defines all options and their checks.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::cli::Cli;
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 
-/// The option that names the file.
+/// The option with the name of the file.
 const OPTION: &str = "config";
 
-/// The command line of this process, with what its file says. Ends the process if it is wrong, or asks for
-/// help.
+/// The command line of this process, with the options of its file. Ends the process after an error,
+/// or after a request for help.
 pub(crate) fn parse() -> Result<Cli, Failure> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let (words, file) = complete(words)?;
@@ -33,17 +33,17 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
     })
 }
 
-/// The same command line again, with what the file says now.
+/// Reads the same command line again, with the current content of the file.
 pub(crate) fn parse_again() -> Result<Cli, Failure> {
     let (words, _) = complete(std::env::args_os().collect())?;
     let text = |error: clap::Error| error.render().to_string();
     Cli::try_parse_from(words).map_err(|error| Failure::usage(text(error).trim_end()))
 }
 
-/// Adds the file's options, except those on the command line. Errors of the command line itself are
-/// found later.
+/// Adds the options of the file, except options on the command line. A later step finds errors of
+/// the command line.
 fn complete(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Option<PathBuf>), Failure> {
-    // Most command lines name none, and need not be read twice.
+    // Most command lines have no file, and need no second parse.
     let names_file = |word: &OsString| {
         word.to_str()
             .is_some_and(|word| word.starts_with("--config"))
@@ -66,12 +66,12 @@ fn complete(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Option<PathBuf>)
     let Some(file) = file.cloned() else {
         return Ok((words, None));
     };
-    // Nothing stands before or between the names of commands.
+    // The names of commands come first, without options between them.
     words.splice(depth..depth, options(&file, command, matches)?);
     Ok((words, Some(file)))
 }
 
-/// What the file says beyond the command line.
+/// The options of the file that the command line does not set.
 fn options(file: &Path, command: &Command, matches: &ArgMatches) -> Result<Vec<OsString>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Cause::File.failed(format_args!("cannot read {}: {error}", file.display()))
@@ -145,7 +145,7 @@ fn about(file: &Path, wrong: impl std::fmt::Display) -> Failure {
 mod tests {
     use super::*;
 
-    /// What `mpquic proxy KIND --config FILE WORDS` becomes, without its first three words and the last.
+    /// The words that the file adds to `mpquic proxy KIND --config FILE WORDS`.
     fn completed(text: &str, kind: &str, words: &[&str]) -> Result<Vec<String>, String> {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("proxy.toml");
@@ -181,7 +181,7 @@ mod tests {
             words
         };
         assert_eq!(sorted(completed(text, "server", &[])), expected);
-        // What the command line says counts.
+        // The command line overrides the file.
         let words = ["--max-flows", "9", "--allow", ":1"];
         assert_eq!(sorted(completed(text, "server", &words)), ["--open"]);
         let text = "url = \"https://a\"\nsocks = 1080";
@@ -200,7 +200,7 @@ mod tests {
             wrong("max-flow = 7"),
             "--config FILE: unknown key `max-flow`; keys are the names of options, which --help lists"
         );
-        // No file leads to another one, and `socks` is of the client.
+        // A file cannot name a further file, and `socks` is an option of the client only.
         assert!(wrong("config = \"x\"").contains("unknown key `config`"));
         assert!(wrong("socks = 1").contains("unknown key `socks`"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Man pages and completions, made from what the command line is defined by.
+//! Man pages and completions, generated from the definition of the command line.
 
 use std::fs;
 use std::io::{self, Write};

@@ -6,7 +6,7 @@ use mpquic_proxy::Credential;
 
 use crate::process::failure::{Cause, Failure};
 
-/// Reads the credentials of a file, one on each line; lines that begin with `#` are comments.
+/// Reads the credentials of a file, one per line. Lines with `#` in front are comments.
 pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Cause::File.failed(format_args!("cannot read {}: {error}", path.display()))
@@ -15,7 +15,7 @@ pub(crate) fn read_credentials(path: &Path) -> Result<Vec<Credential>, Failure> 
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let credentials: Result<Vec<_>, _> = lines
         .map(|(number, line)| {
-            // The line itself is secret.
+            // The message leaves out the line, which is a secret.
             line.parse::<Credential>().map_err(|error| {
                 let path = path.display();
                 Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! Steps that interoperability tests make one side take in the middle of a transfer.
+//! Steps of interoperability tests, which one side takes during a transfer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use mpquic_tokio::{Connection, Endpoint, PathId, PathState, PathStatus};
 
-/// Bytes of datagrams, both directions together, between two steps.
+/// Bytes of datagrams in both directions together between two steps.
 const BYTES_BETWEEN: u64 = 512 << 10;
-/// How often it is checked whether the next step is due.
+/// Interval of the checks whether the next step is due.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing but the wait for more data that precedes every step.
+    /// No action, only the wait for more data before every step.
     Wait,
     /// Update the keys.
     UpdateKeys,
-    /// Use this local address instead of the first one.
+    /// Use this local address in place of the first one.
     Move(IpAddr),
-    /// Abandon a path, once another one exists.
+    /// Abandon a path, once the connection has another path.
     Close(PathId),
-    /// Abandon the newest path and open another one between the same addresses.
+    /// Abandon the newest path, and open a path between the same addresses.
     Renew,
     /// Tell the peer how to treat a path.
     Status(PathId, PathStatus),
@@ -51,8 +51,7 @@ impl FromStr for Step {
     }
 }
 
-/// Takes the steps on a task of its own, each after some more data. The task ends with the
-/// connection.
+/// Takes the steps on a task of its own, each after more data. The task ends with the connection.
 pub(crate) fn start(connection: &Connection, endpoint: Option<&Endpoint>, steps: Vec<Step>) {
     if steps.is_empty() {
         return;
@@ -161,7 +160,7 @@ mod tests {
 
     const FILE: u64 = 300_000;
 
-    /// A client with a path from each of so many addresses.
+    /// A client with paths from `paths` local addresses.
     async fn drill(paths: usize) -> Drill {
         let served = Served::start(Anything::new(FILE), Limits::default(), Alpn::HqInterop);
         let locals: Vec<_> = (1..=paths as u8)
@@ -207,7 +206,7 @@ mod tests {
         let back = Step::Status(PathId(0), PathStatus::Available);
         assert_eq!(soon(drill.step(back)).await, Ok(()));
         assert_eq!(path.status().unwrap().0, PathStatus::Available);
-        // The drill does not wait for events that cannot come.
+        // A drill does not wait for events on a closed connection.
         drill.connection.close(0u32.into(), b"");
         let late = soon(drill.step(status(1))).await;
         assert_eq!(late, Err("no such path".to_owned()));
@@ -246,7 +245,7 @@ mod tests {
         let drill = drill(1).await;
         assert_eq!(drill.bytes(0).now_or_never(), Some(()));
         assert_eq!(drill.bytes(FILE).now_or_never(), None);
-        // In both directions together, with what frames and packets add.
+        // Both directions count, and so do the headers of frames and packets.
         let waits = async { soon(drill.bytes(FILE)).await };
         tokio::join!(waits, fetch(&drill.connection));
         let more = drill.bytes(u64::from(u32::MAX));
@@ -266,7 +265,7 @@ mod tests {
         let path = drill.connection.path(PathId(0)).unwrap();
         let ours = || path.status().unwrap().0;
         for expected in [PathStatus::Backup, PathStatus::Available] {
-            // Two files exceed 512 KiB, one does not.
+            // Two files exceed 512 KiB, and one file does not.
             for _ in 0..2 {
                 assert_ne!(ours(), expected, "too early");
                 fetch(&drill.connection).await;

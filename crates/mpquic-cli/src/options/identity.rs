@@ -1,4 +1,4 @@
-//! A server's certificate and key: named by the user, kept from the time before, or made.
+//! A server's certificate and key: given by the user, kept from an earlier run, or new.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -29,7 +29,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads what the user names.
+    /// Reads the given files.
     pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, Failure> {
         let unusable = |path: &Path, error: pem::Error| {
             Failure::usage(format!("cannot use {}: {error}", path.display()))
@@ -46,8 +46,8 @@ impl Identity {
         })
     }
 
-    /// The identity of an earlier server with the same directory, or a new one that is kept there;
-    /// true if it is new.
+    /// The identity of an earlier server with the same directory, or a new identity, which the
+    /// directory keeps. Returns true for a new identity.
     pub(crate) fn kept(
         directory: &Path,
         addresses: &[SocketAddr],
@@ -61,7 +61,7 @@ impl Identity {
             let (made, text) = Self::make_pem(addresses)?;
             match keep(directory, &path, &text) {
                 Ok(()) => return Ok((made, true)),
-                // Another server was faster: both use its identity.
+                // Another server was faster, and both servers use its identity.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot_keep(error)),
             }
@@ -77,7 +77,7 @@ impl Identity {
         Ok((kept?, false))
     }
 
-    /// Makes a self-signed one for these addresses.
+    /// Makes a self-signed certificate for these addresses.
     pub(crate) fn make(addresses: &[SocketAddr]) -> Result<Self, Failure> {
         Self::make_pem(addresses).map(|(made, _)| made)
     }
@@ -100,15 +100,15 @@ impl Identity {
         fingerprint.ok_or_else(|| Failure::other("no certificate"))
     }
 
-    /// A key for another purpose, which is the same after a restart.
+    /// A key for another purpose. The key is the same after a restart.
     pub(crate) fn derived_key(&self, purpose: &str) -> [u8; 32] {
         let hash = Sha256::new().chain_update(purpose).chain_update([0]);
         hash.chain_update(self.key.secret_der()).finalize().into()
     }
 
-    /// Tickets for servers with this identity and the same roots for client certificates, which
-    /// resume each other's sessions. A ticket names the client, and no certificate is requested
-    /// again.
+    /// Tickets for servers with this identity and the same roots for client certificates. These
+    /// servers resume each other's sessions. A ticket names the client, so a resumed session needs
+    /// no certificate.
     pub(crate) fn tickets(&self, clients: Option<&RootCertStore>) -> Arc<SharedTickets> {
         let mut purpose = String::from("mpquic TLS sessions");
         if let Some(clients) = clients {
@@ -121,8 +121,9 @@ impl Identity {
         Arc::new(SharedTickets::new(self.derived_key(&purpose)))
     }
 
-    /// A QUIC configuration with this identity. Tokens from before a restart stay valid. If there
-    /// are `clients`, clients need a certificate of them. With `tickets`, 0-RTT data is refused.
+    /// A QUIC configuration with this identity. Tokens from before a restart stay valid. With
+    /// `clients`, every client needs a certificate of these roots. With `tickets`, 0-RTT data is
+    /// refused.
     pub(crate) fn config(
         &self,
         tls: TlsArgs,
@@ -142,7 +143,7 @@ impl Identity {
         Ok(config.token_key(token_key))
     }
 
-    /// The client certificate, for servers that ask for one.
+    /// The certificate of a client, for servers that ask for a client certificate.
     pub(crate) fn shown_by(client: &Reach) -> Result<Option<Shown>, Failure> {
         let (Some(cert), Some(key)) = (&client.client_cert, &client.client_key) else {
             return Ok(None);
@@ -151,7 +152,8 @@ impl Identity {
         Ok(Some((chain, key)))
     }
 
-    /// A configuration with it for TCP. Clients need a certificate of `clients`, if there are such.
+    /// A TLS configuration for TCP with this identity. With `clients`, every client needs a
+    /// certificate of these roots.
     pub(crate) fn tls(
         &self,
         tls: TlsArgs,
@@ -190,7 +192,7 @@ fn unusable(error: impl std::fmt::Display) -> Failure {
     Failure::usage(format!("cannot use the certificate: {error}"))
 }
 
-/// Writes a file that only its owner can read, as a whole or not at all, and replaces none.
+/// Writes a private file, whole or not at all. An existing file stays.
 fn keep(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     let new = directory.join(format!("{FILE}.{}.new", std::process::id()));
     let written = create_private(&new)
@@ -235,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Tokens, tickets and resets of the time before an update stay good.
+    /// An update of the tool keeps tokens, tickets and resets valid.
     #[test]
     fn derived_keys_are_those_of_earlier_versions() {
         let identity = Identity::make(&[]).unwrap();
@@ -246,12 +248,13 @@ mod tests {
         );
     }
 
-    /// A server that starts at the same time may be faster, and may not have finished writing.
+    /// Another server may start at the same time, be faster, and have written only a part of the
+    /// file.
     #[cfg(unix)]
     #[test]
     fn existing_identity_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        // A link to nothing: no file is found, and none can be made.
+        // A dangling link: the file cannot be found and cannot be created.
         std::os::unix::fs::symlink("nothing", directory.path().join(FILE)).unwrap();
         let failure = Identity::kept(directory.path(), &[]).err().unwrap();
         assert_eq!(failure.code(), 2, "{failure:?}");
@@ -263,7 +266,7 @@ mod tests {
     #[test]
     fn an_identity_lasts() {
         let directory = tempfile::tempdir().unwrap();
-        // The directory is made.
+        // The directory is created.
         let directory = directory.path().join("a/b");
         let (made, is_new) = Identity::kept(&directory, &[]).unwrap();
         assert!(is_new);
@@ -298,7 +301,7 @@ mod tests {
         let opened = |roots| identity.tickets(roots).decrypt(&ticket);
         assert_eq!(opened(Some(&one)).unwrap(), b"who");
         assert_eq!((opened(Some(&other)), opened(None)), (None, None));
-        // In whatever order the authorities were read.
+        // The order of the authorities makes no difference.
         let (mut both, mut reversed) = (one.clone(), other.clone());
         both.roots.extend(other.roots);
         reversed.roots.extend(one.roots);

@@ -1,4 +1,4 @@
-//! Options of clients that choose among paths.
+//! Options of clients for the choice of paths.
 
 use clap::Args;
 
@@ -12,9 +12,9 @@ pub(crate) struct Preference {
     /// if the link is paid by the byte; repeat for several
     #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
     pub(crate) backup: Vec<Local>,
-    /// Cost of paths from this local address or interface, 0 for others; repeat for several. Costly
-    /// paths stand by, as with --backup, while cheaper paths work. With --rate, they are also used
-    /// while cheaper paths do not reach this rate
+    /// Cost of paths from this local address or interface, 0 for other paths; repeat for several.
+    /// Costly paths stand by, as with --backup, while cheaper paths work. With --rate, costly paths
+    /// are also used while cheaper paths do not reach this rate
     #[arg(long, value_name = "ADDR|IFACE=N", conflicts_with = "backup", value_parser = parse_cost)]
     pub(crate) cost: Vec<Cost>,
 }

@@ -1,11 +1,11 @@
-//! Pages for the browser: each is one file that loads nothing from elsewhere.
+//! Pages for the browser: each page is a single file without external parts.
 
 use mpquic_lab::PAGE_STYLE;
 use sha2::{Digest, Sha256};
 
 use crate::text::hex::hex;
 
-/// Shows qlogs: those in its data, and those that the reader opens.
+/// Shows qlogs: logs in its data, and logs that the reader opens.
 pub(crate) const QLOG: Page = Page {
     title: "mpquic qlog",
     body: include_str!("qlog.html"),
@@ -18,7 +18,7 @@ pub(crate) const QLOG: Page = Page {
     connects: false,
 };
 
-/// Shows the paths of the server that it comes from.
+/// Shows the paths of its own server.
 pub(crate) const LIVE: Page = Page {
     title: "mpquic paths",
     body: include_str!("live.html"),
@@ -31,14 +31,14 @@ pub(crate) struct Page {
     title: &'static str,
     body: &'static str,
     script: &'static str,
-    /// Whether it asks the server it came from.
+    /// True if the page sends requests to its server.
     connects: bool,
 }
 
 impl Page {
-    /// The page with `data`: elements made by [`data`]. Their content may come from peers. If
+    /// The page with `data`: elements made by [`data`], whose content may come from peers. If
     /// content escapes from its element, the browser neither runs nor loads it: scripts need a
-    /// nonce that the writer of the data does not know.
+    /// nonce that the peer does not know.
     pub(crate) fn with(&self, data: &str) -> String {
         let hash = Sha256::new().chain_update(self.script).chain_update(data);
         let word = hex(&hash.finalize());
@@ -62,8 +62,8 @@ impl Page {
 
 const STYLE: &str = include_str!("style.css");
 
-/// Records of a log, for the page to read. Outside of strings JSON has no `<`, and within them an escape means the same:
-/// nothing can end the element.
+/// Records of a log, for the page to read. In JSON, `<` stands within strings only, and the escape
+/// means the same character. So no record can end the element.
 pub(crate) fn data(name: &str, records: &str) -> String {
     let name = name
         .replace('&', "&amp;")
