@@ -38,7 +38,7 @@ use crate::text::hex::hex;
 use crate::text::json;
 
 const PATHS: u32 = 2;
-/// Nothing takes so long within a process.
+/// A transfer within one process never stalls this long.
 const STALL: Duration = Duration::from_secs(60);
 
 /// Transfers generated data and checks that it arrived unchanged.
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     compare(&args, sent, &report.sha256)
 }
 
-/// Says whether the file arrived as it was sent.
+/// Reports whether the file arrived unchanged.
 fn compare(args: &Demo, sent: Option<String>, received: &str) -> Result<(), Failure> {
     match sent {
         Some(sent) if sent == received => {
@@ -179,7 +179,7 @@ struct All<'a> {
     outage: Told,
 }
 
-/// An endpoint on 127.0.0.1 and 127.0.0.2, or twice on the former where the system has no other.
+/// An endpoint on 127.0.0.1 and 127.0.0.2, or twice on 127.0.0.1 where the system has no 127.0.0.2.
 fn two_addresses(server: Option<ServerConfig>) -> Result<Endpoint, Failure> {
     let bind = |second: Ipv4Addr| {
         let any_port = |ip: Ipv4Addr| SocketAddr::new(IpAddr::V4(ip), 0);
@@ -264,7 +264,7 @@ impl Read for Generator {
         self.hash.update(&*filled);
         self.left -= length as u64;
         if self.left == 0 {
-            // Reading on after the end changes nothing.
+            // Reads after the end change nothing.
             let _ = self.sha256.set(self.hash.clone().finalize().into());
         }
         Ok(length)

@@ -12,24 +12,24 @@ use crate::demo::relay::Relay;
 use crate::get::count::Count;
 use crate::process::screen;
 
-/// When the link is cut, and when it is back, percent of the file.
+/// The start and the end of the cut, in percent of the file.
 const CUT: u64 = 40;
 const BACK: u64 = 70;
-/// How often is looked.
+/// Interval of the checks.
 const LOOK: Duration = Duration::from_millis(2);
-/// What a path receives that only answers probes, bytes.
+/// More bytes than a path receives as answers to probes.
 const PROBES: u64 = 64 << 10;
 
-/// What became of it.
+/// The times of an outage.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Told {
-    /// How long the link was cut.
+    /// Duration of the cut.
     cut_ms: Option<f64>,
     /// Time from the link's return until it carried data.
     pub(crate) used_again_ms: Option<f64>,
 }
 
-/// An outage, at its time.
+/// An outage of one link during a download.
 pub(crate) struct Outage<'a> {
     relay: Relay,
     connection: &'a Connection,
@@ -56,7 +56,7 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// Cuts the link, and mends it. Does not end.
+    /// Cuts the link, and restores the link. Stays pending.
     pub(crate) async fn run(&mut self) {
         self.until(CUT).await;
         self.say("one link is cut");
@@ -192,7 +192,7 @@ mod tests {
             connection: connection.clone(),
             stall: Duration::from_secs(10),
         };
-        // Slightly fewer bytes may be probes.
+        // Fewer bytes than `PROBES` may be probes.
         for (bytes, is_used) in [(PROBES / 2, false), (2 * PROBES, true)] {
             let asked = async {
                 soon(client.ask(8, bytes)).await.unwrap();
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// A link over which nothing comes, and the outage of a file of 1000 bytes.
+    /// A link without traffic, and the outage of a file of 1000 bytes.
     async fn of_a_thousand_bytes(connection: &Connection) -> Outage<'_> {
         let (local, nobody) = ([127, 0, 0, 1].into(), ([127, 0, 0, 1], 9).into());
         Outage {

@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 
 /// The largest datagram.
 const LARGEST: usize = 1 << 16;
-/// How long nothing is tried after an error.
+/// Pause after an error.
 const REST: Duration = Duration::from_millis(1);
 
-/// A link between one client and a server. It ends when dropped.
+/// A link between one client and a server. Dropping this ends the link.
 #[derive(Debug)]
 pub(crate) struct Relay {
     front: SocketAddr,
@@ -25,12 +25,12 @@ pub(crate) struct Relay {
 #[derive(Debug, Default)]
 struct State {
     is_cut: AtomicBool,
-    /// Datagrams that vanished.
+    /// Datagrams lost to the cut.
     lost: AtomicU64,
 }
 
 impl State {
-    /// True if a datagram vanishes now.
+    /// True if a datagram must be dropped now.
     fn loses(&self) -> bool {
         let is_cut = self.is_cut.load(Ordering::Relaxed);
         if is_cut {
@@ -48,7 +48,7 @@ impl Relay {
         back.connect(server).await?;
         let address = front.local_addr()?;
         let state = Arc::new(State::default());
-        // The client's address for answers, once it has sent something.
+        // The client's address for answers, known after its first datagram.
         let (client_is, client) = tokio::sync::watch::channel(None);
         let there = tokio::spawn({
             let (front, back, state) = (front.clone(), back.clone(), state.clone());
@@ -90,12 +90,12 @@ impl Relay {
         })
     }
 
-    /// Where the client sends to.
+    /// The client's destination address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.front
     }
 
-    /// Lets nothing through, or everything again.
+    /// Cuts or restores the link.
     pub(crate) fn cut(&self, is_cut: bool) {
         self.state.is_cut.store(is_cut, Ordering::Relaxed);
     }

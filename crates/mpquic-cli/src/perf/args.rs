@@ -12,7 +12,7 @@ use crate::options::reach::{Reach, Stall};
 use crate::rate::Rate;
 use crate::report::live_terminal::LiveArgs;
 
-/// Port of a server without a port: that of `mpquic serve`.
+/// Port of a server without a port in its name, as in `mpquic serve`.
 const DEFAULT_PORT: u16 = 4433;
 
 /// Measure the paths to a server under load

@@ -1,13 +1,13 @@
-//! Content of the DATAGRAMs of a measurement. A client writes a number and the time into each; the
-//! server returns it with the count of received DATAGRAMs and its own time. Clocks need not agree:
-//! only differences count.
+//! Content of the DATAGRAMs of a measurement. A client writes a number and the time into each
+//! DATAGRAM. The server returns the DATAGRAM with the count of received DATAGRAMs and its own time.
+//! Only differences of times count, so the clocks need not agree.
 
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Bytes of the four fields: number and time of the client, number and time of the server. Times
-/// are microseconds since any moment of a side's own.
+/// are microseconds, and each side chooses the zero of its clock.
 pub(crate) const FIELDS: usize = 32;
 
 /// The server's side, for one connection.
@@ -46,9 +46,9 @@ fn micros(now: Instant, start: Instant) -> u64 {
 pub(crate) struct Tally {
     start: Instant,
     pub(crate) sent: u64,
-    /// Number of DATAGRAMs that the server received, up to the last returned one.
+    /// Number of DATAGRAMs that the server received, as in the latest returned DATAGRAM.
     pub(crate) taken: u64,
-    /// Those that came back.
+    /// Returned DATAGRAMs.
     pub(crate) back: u64,
     pub(crate) there_jitter: Jitter,
     pub(crate) back_jitter: Jitter,
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// The next one.
+    /// The next DATAGRAM to send.
     pub(crate) fn next(&mut self, size: usize, now: Instant) -> Bytes {
         let mut datagram = BytesMut::zeroed(size.max(FIELDS));
         datagram[..8].copy_from_slice(&self.sent.to_be_bytes());
@@ -75,7 +75,7 @@ impl Tally {
         datagram.freeze()
     }
 
-    /// A DATAGRAM returned; gives its round trip. `None` if it cannot be ours.
+    /// Counts a returned DATAGRAM, and returns its round trip; `None` for an invalid DATAGRAM.
     pub(crate) fn on_back(&mut self, datagram: &[u8], now: Instant) -> Option<Duration> {
         let (fields, _) = datagram.split_first_chunk::<FIELDS>()?;
         let field = |at: usize| {
@@ -94,23 +94,23 @@ impl Tally {
         Some(Duration::from_micros(now - sent))
     }
 
-    /// Parts lost to the server and back; `None` if none returned.
+    /// The lost part on the way to the server, and on the way back; `None` before the first return.
     pub(crate) fn losses(&self) -> Option<(f64, f64)> {
         if self.back == 0 {
             return None;
         }
-        // DATAGRAMs after the last known one may be on their way, or lost in either direction. They
-        // count as lost to the server.
+        // DATAGRAMs after the latest known one may be on their way, or lost in either direction.
+        // All of them count as lost on the way to the server.
         let there = 1.0 - self.taken as f64 / self.sent as f64;
         let back = 1.0 - self.back as f64 / self.taken.max(self.back) as f64;
         Some((there, back))
     }
 }
 
-/// The variation of the time that packets take (RFC 3550 section 6.4.1), microseconds.
+/// The variation of transit times (RFC 3550 section 6.4.1), in microseconds.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Jitter {
-    /// Transit of the one before, on clocks that need not agree.
+    /// Transit time of the DATAGRAM before, between clocks that need not agree.
     transit: Option<i128>,
     mean: f64,
 }
@@ -216,7 +216,7 @@ mod tests {
         assert!((tally.there_jitter.millis() - there).abs() < 1e-9);
         assert!((tally.back_jitter.millis() - 0.5).abs() < 1e-9);
         assert_eq!((tally.sent, tally.taken, tally.back), (3, 3, 3));
-        // One datagram is lost on its way back, and one on its way there.
+        // A datagram is lost on the way back, and another on the way there.
         let datagram = tally.next(0, start);
         let _lost = echo.answer(&datagram, start).unwrap();
         tally.next(0, start);

@@ -27,18 +27,18 @@ use crate::report::live::Direction;
 use crate::report::live_terminal::beside;
 use crate::report::{Amount, key_exchange};
 
-/// How long after an answer latency is measured again.
+/// Pause between an answer and the next measurement of latency.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
-/// How often the round trips of paths are looked at.
+/// Interval of the samples of path round trips.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a connection gets to open all of its paths before anything is measured.
+/// Time for a connection to open all of its paths before a measurement.
 const PATHS_OPEN: Duration = Duration::from_secs(1);
-/// How long DATAGRAMs on their way are waited for.
+/// Longest wait for DATAGRAMs on their way.
 const LATE: Duration = Duration::from_millis(500);
-/// DATAGRAMs of less time leave together: timers are no finer.
+/// DATAGRAMs due within this time leave together, because timers are no finer.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Connects, measures one thing after the other, and closes.
+/// Connects, runs the tests one after another, and closes.
 pub(crate) async fn run(args: Perf) -> Result<(), Failure> {
     let urls = [args.server.clone()];
     let purpose = Purpose {
@@ -100,7 +100,7 @@ async fn measure(args: &Perf, sessions: &Sessions<'_>, server: &str) -> Result<(
     Ok(())
 }
 
-/// Waits until the opening paths are open, or had time for it.
+/// Waits until all paths are open, or for [`PATHS_OPEN`].
 async fn all_paths(connection: &Connection) {
     if !connection.is_multipath() {
         return;
@@ -112,7 +112,7 @@ async fn all_paths(connection: &Connection) {
     let settled = async {
         let mut before = Vec::new();
         loop {
-            // A round trip for a path to begin, and some for its validation.
+            // A path takes a round trip to begin, and a few more for its validation.
             let rtt = connection.rtt().unwrap_or_default();
             sleep(4 * rtt + LOOK).await;
             let now = open();
@@ -125,7 +125,8 @@ async fn all_paths(connection: &Connection) {
     let _ = timeout(PATHS_OPEN, settled).await;
 }
 
-/// Bytes since a measurement began, and when the last of them had arrived, if that is over.
+/// Bytes since the start of a measurement, and the time of the last byte of each direction once
+/// complete.
 #[derive(Debug, Default)]
 struct Counts {
     down: Cell<u64>,
@@ -134,7 +135,7 @@ struct Counts {
     up_end: Cell<Option<f64>>,
 }
 
-/// Paths at the beginning, and their round trips since then.
+/// The paths at the start, and their round trips since then.
 struct PathWatch {
     first: Vec<PathStats>,
     rtts: BTreeMap<PathId, Latencies>,
@@ -165,7 +166,7 @@ impl PathWatch {
     }
 }
 
-/// What an interval begins with.
+/// The counters at the start of an interval.
 struct Reading {
     at: f64,
     down: u64,
@@ -174,7 +175,7 @@ struct Reading {
     paths: Vec<PathStats>,
 }
 
-/// A measurement that goes on.
+/// A running measurement.
 struct Measurement<'a> {
     args: &'a Perf,
     client: &'a Client,
@@ -189,7 +190,7 @@ struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
-    /// Tells the result, and returns the latency.
+    /// Runs the test, prints the result, and returns the latency.
     async fn run(&self) -> Result<Option<Spread>, Failure> {
         let until = self.began + self.args.time;
         let work = async {
@@ -231,7 +232,7 @@ impl Measurement<'_> {
         Ok(latency)
     }
 
-    /// Looks at the paths, and tells how it goes, until the connection is lost.
+    /// Samples the paths and prints the progress, until the connection is lost.
     async fn watch(&self) -> Result<(), Failure> {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -263,12 +264,12 @@ impl Measurement<'_> {
         }
     }
 
-    /// What was measured between a reading and now.
+    /// The difference between a reading and the current counters.
     fn since(&self, before: &Reading, end: f64) -> Measured {
         let now = self.read();
         let time = end - before.at;
         let is = |tests: &[Test]| tests.contains(&self.test);
-        // The last bytes of an upload may arrive long after those of a download.
+        // The last bytes of an upload may arrive long after the last bytes of a download.
         let amount = |bytes, end: &Cell<Option<f64>>| {
             let end = end.get().filter(|end| *end > before.at);
             Amount::new(bytes, end.map_or(time, |end| end - before.at))
@@ -332,7 +333,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Sends `parallel` requests at a time, each after an answer.
+    /// Keeps `parallel` requests open: each further request follows an answer.
     async fn requests(&self, until: Instant) -> Result<(), Failure> {
         let one = || async {
             let (size, wanted) = (self.args.request_size, self.args.response_size);
@@ -346,7 +347,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    /// Sends DATAGRAMs at their rate, and takes what comes back.
+    /// Sends DATAGRAMs at their rate, and counts returned DATAGRAMs.
     async fn datagrams(&self, until: Instant) -> Result<(), Failure> {
         let connection = &self.client.connection;
         let size = self.args.datagram_size as usize;
@@ -370,7 +371,7 @@ impl Measurement<'_> {
                     let datagram = self.tally.borrow_mut().next(size, clock::now());
                     match connection.send_datagram_wait(datagram).await {
                         Ok(()) => due += each,
-                        // A path with a smaller one has come: it is lost.
+                        // A new path has a smaller MTU, so the DATAGRAM is lost.
                         Err(SendDatagramError::TooLarge) => due += each,
                         Err(error) => return Err(not_sent(connection, &error)),
                     }

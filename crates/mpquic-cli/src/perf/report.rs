@@ -1,4 +1,4 @@
-//! What `mpquic perf` prints: lines for people, or JSON objects.
+//! The output of `mpquic perf`: lines for people, or JSON objects.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::report::latency::{Bufferbloat, Latencies, Spread};
 use crate::report::{Amount, rate, size, state_name};
 use crate::text::json;
 
-/// Something to print.
+/// A line or JSON object to print.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
@@ -28,7 +28,7 @@ pub(crate) struct Connected {
     pub(crate) key_exchange: Option<String>,
 }
 
-/// What was measured in a part of the time, or in all of it.
+/// The figures of an interval, or of a whole measurement.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) test: &'static str,
@@ -53,7 +53,7 @@ pub(crate) struct Measured {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Datagrams {
     pub(crate) sent: u64,
-    /// Those that came back.
+    /// Returned DATAGRAMs.
     pub(crate) returned: u64,
     /// Lost parts, from 0 to 1; null if nothing returned.
     pub(crate) upload_loss: Option<f64>,
@@ -62,7 +62,7 @@ pub(crate) struct Datagrams {
     pub(crate) download_jitter_ms: f64,
 }
 
-/// A path's part.
+/// The figures of one path.
 #[derive(Debug, Serialize)]
 pub(crate) struct PathFigures {
     pub(crate) id: u32,
@@ -75,7 +75,7 @@ pub(crate) struct PathFigures {
     pub(crate) received_bits_per_second: f64,
     /// Round trips, sampled now and then.
     pub(crate) rtt: Option<Spread>,
-    /// Sent packets, and lost ones among them.
+    /// Sent packets, and lost packets among them.
     pub(crate) packets_sent: u64,
     pub(crate) packets_lost: u64,
     pub(crate) mtu: u16,
@@ -83,7 +83,7 @@ pub(crate) struct PathFigures {
 }
 
 impl PathFigures {
-    /// A path's figures between two readings; the earlier one may be missing.
+    /// A path's figures between two readings. The earlier reading may be missing.
     pub(crate) fn new(
         before: Option<&PathStats>,
         after: &PathStats,
@@ -269,7 +269,7 @@ mod tests {
         latencies.spread().unwrap()
     }
 
-    /// What a path did in two seconds.
+    /// The figures of a path over two seconds.
     fn path(id: u32, rtts: &Latencies) -> PathFigures {
         let before = seen(0, id, 1000).stats;
         let mut after = seen(0, id, 1000 + 5_000_000 * (u64::from(id) + 1)).stats;
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// Nothing but its time.
+    /// A measurement with times only.
     fn nothing(test: &'static str) -> Measured {
         Measured {
             download: None,
@@ -377,7 +377,7 @@ latency in 2.50 s
             (&400.into(), &10.into())
         );
         assert_eq!(path["rtt"]["p50_ms"], 20.0);
-        // A new path has done everything since.
+        // All bytes of a new path count.
         let new = PathFigures::new(None, &seen(0, 7, 3000).stats, 1.0, &Latencies::default());
         assert_eq!((new.bytes_received, new.packets_sent), (3000, 1000));
         assert_eq!(Amount::new(0, 0.0).bits_per_second, 0.0);

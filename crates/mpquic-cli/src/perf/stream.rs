@@ -1,7 +1,7 @@
-//! The QUIC performance protocol (draft-banks-quic-performance) on one stream: a client begins with
-//! the number of bytes that it wants (8 bytes, network order) and then sends data of its own. The
-//! server reads everything and sends this number of bytes; for a unidirectional stream, on a new
-//! one.
+//! The QUIC performance protocol (draft-banks-quic-performance) on one stream. A client begins with
+//! the number of bytes that it wants (8 bytes, network order), and then sends data of its own. The
+//! server reads all data and sends this number of bytes. For a unidirectional stream, the answer
+//! comes on a new stream.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::process::failure::{Cause, Failure};
 
-/// Bytes of the number that a stream begins with.
+/// Bytes of the number at the start of a stream.
 pub(crate) const HEADER: usize = 8;
 /// The content, repeated.
 pub(crate) static CONTENT: [u8; 64 << 10] = [0; 64 << 10];
-/// Requests bytes without end, until the client stops the stream.
+/// Asks for bytes without end, until the client stops the stream.
 const WITHOUT_END: u64 = u64::MAX;
-/// The priority of small requests and answers, before those of bulk data.
+/// The priority of small requests and answers, before bulk data.
 pub(crate) const FIRST: i32 = 1;
 /// The code for streams that are no longer wanted.
 const DONE: VarInt = VarInt::from_u32(0);
 
-/// Up to so many bytes of content.
+/// Content of at most this number of bytes.
 pub(crate) fn content(bytes: u64) -> Bytes {
     let length = usize::try_from(bytes).unwrap_or(usize::MAX);
     Bytes::from_static(&CONTENT[..length.min(CONTENT.len())])
@@ -32,7 +32,7 @@ pub(crate) fn content(bytes: u64) -> Bytes {
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) connection: Connection,
-    /// How long a server may let nothing through.
+    /// Longest time without progress of the server.
     pub(crate) stall: Duration,
 }
 
@@ -44,13 +44,13 @@ impl Client {
         Ok((send, recv))
     }
 
-    /// Sends a request of `size` bytes, at least [`HEADER`], and takes the answer of `wanted` bytes.
-    /// Tells how long that took.
+    /// Sends a request of `size` bytes, at least [`HEADER`], and reads the answer of `wanted`
+    /// bytes. Returns the time from the start to the end.
     pub(crate) async fn ask(&self, size: u64, wanted: u64) -> Result<Duration, Failure> {
         let began = Instant::now();
         let exchange = async {
             let (mut send, mut recv) = self.open(wanted).await?;
-            // Waiting behind this connection's own data would say nothing about the network.
+            // A wait behind this connection's own data would not measure the network.
             let _ = send.set_priority(FIRST);
             let mut left = size.saturating_sub(HEADER as u64);
             while left > 0 {
@@ -77,7 +77,7 @@ impl Client {
         Ok(began.elapsed())
     }
 
-    /// Downloads until then, and tells of all that arrives.
+    /// Downloads until the given time, and reports received bytes.
     pub(crate) async fn download(
         &self,
         until: Instant,
@@ -134,7 +134,7 @@ impl Client {
                 .map_err(not_read)?
                 .is_some()
             {}
-            // Some servers answer early.
+            // Some servers answer before they have all data.
             match send.stopped().await {
                 Ok(_) => Ok(()),
                 Err(_) => match self.connection.close_reason() {
@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(request[..8], wanted.to_be_bytes());
             assert!(request[8..].iter().all(|byte| *byte == 0));
         }
-        // An answer of another length is none.
+        // An answer of another length is an error.
         for got in [0, 4, 6] {
             let answered = answer_perf(&pair.server, got);
             let (asked, _) = soon(join(client.ask(8, 5), answered)).await;
@@ -248,7 +248,7 @@ mod tests {
         is_told(loaded);
     }
 
-    /// All received bytes count until the time is over; then the server is told.
+    /// Received bytes count until the time is over. Then the client stops the stream.
     #[tokio::test]
     async fn a_download_is_stopped_when_its_time_is_over() {
         let (pair, client) = client().await;
@@ -266,7 +266,7 @@ mod tests {
         loaded.unwrap();
         assert_eq!((received.get(), stopped), (5000, Some(DONE)));
         assert!(Instant::now() >= until);
-        // A stream that ends is no download.
+        // A stream with an end is an error.
         let until = Instant::now() + Duration::from_secs(20);
         let ended = join(client.download(until, |_| {}), answer_perf(&pair.server, 5));
         let (loaded, _) = soon(ended).await;
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(taken, [0; 8]);
     }
 
-    /// When both times are over at once, a download is just over; and an upload waits once more.
+    /// If both times end at once, a download is complete, and an upload waits once more.
     #[tokio::test(start_paused = true)]
     async fn finished_test_does_not_stall() {
         let (_pair, mut client) = client().await;

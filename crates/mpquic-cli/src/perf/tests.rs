@@ -77,7 +77,7 @@ async fn partial_measurements_have_their_own_time() {
             amount(one.upload),
             one.requests_per_second,
         ));
-        // One direction ended before, within or after this time.
+        // One direction ended before, within, or after this interval.
         for (end, seconds) in [(0.5, 2.0), (1.0, 2.0), (1.5, 0.5)] {
             measurement.counts.down_end.set(Some(end));
             let one = measurement.since(&before(), 3.0);
@@ -105,7 +105,7 @@ async fn partial_measurements_have_their_own_time() {
     assert!(reading.at < 1000.0);
 }
 
-/// For each path, since it exists.
+/// Figures of each path count from the path's own start.
 #[test]
 fn round_trips_are_those_of_a_path() {
     let stats = |id, received| crate::report::live::tests::seen(0, id, received).stats;
@@ -171,7 +171,7 @@ async fn events(measurement: &Measurement<'_>) -> (Vec<serde_json::Value>, serde
         (&result["event"], &result["start"]),
         (&"result".into(), &0.0.into())
     );
-    // The last DATAGRAM leaves 4 ms before the time is over, and its answer may be the end.
+    // The last DATAGRAM leaves 4 ms before the end, and its answer may end the measurement.
     assert!(result["end"].as_f64().unwrap() >= 0.196);
     assert!(events.iter().all(|event| event["event"] == "interval"));
     (events, result)
@@ -201,7 +201,7 @@ async fn result_counts_all_carried_bytes() {
             let is_tested = directions.contains(&direction);
             assert_eq!((count.get() > 0, told.is_null()), (is_tested, !is_tested));
             if is_tested {
-                // Carried bytes until the last one arrived.
+                // Bytes carried until the arrival of the last byte.
                 let end = end.get().unwrap();
                 assert!((0.2..=result["end"].as_f64().unwrap()).contains(&end));
                 assert_eq!(told["bytes"], count.get());
@@ -213,7 +213,7 @@ async fn result_counts_all_carried_bytes() {
         let latency = &result["latency"]["count"];
         assert_eq!(*latency, measurement.latencies.borrow().len());
         assert!(latency.as_u64().unwrap() > 0 && result["bufferbloat"].is_null());
-        // The round trips of paths were looked at meanwhile.
+        // The test sampled the round trips of the path meanwhile.
         let looks = result["paths"][0]["rtt"]["count"].as_u64().unwrap();
         assert!(looks > 1, "{result}");
     }
@@ -328,7 +328,7 @@ async fn a_lost_connection_ends_a_measurement() {
     }
 }
 
-/// Opening paths get time; with a single path, nobody waits.
+/// New paths get time to open. With a single path, the test does not wait.
 #[tokio::test]
 async fn paths_have_time_to_open() {
     for max_paths in [1, 8] {
@@ -345,7 +345,7 @@ async fn paths_have_time_to_open() {
     }
 }
 
-/// Idle latency comes first, and is what the load is compared with.
+/// The latency test without load comes first, and the load is compared with its result.
 #[tokio::test]
 async fn tests_run_one_after_the_other() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::Perf);
@@ -422,7 +422,7 @@ async fn a_probe_is_the_smallest_request() {
     }
 }
 
-/// One every 4 ms; the wait for missing ones is limited.
+/// One DATAGRAM leaves every 4 ms. The wait for missing DATAGRAMs is limited.
 #[tokio::test(start_paused = true)]
 async fn late_datagrams_are_awaited_for_a_limited_time() {
     let args = arguments(&["--time", "0.2"]);

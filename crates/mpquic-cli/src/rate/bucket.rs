@@ -2,14 +2,14 @@
 
 use tokio::time::Instant;
 
-/// Lets a number of things happen at once, and more as time passes.
+/// Permits a number of events at once, and further events as time passes.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     size: f64,
     per_second: f64,
-    /// What is left.
+    /// The tokens at the time `at`.
     tokens: f64,
-    /// When that was so.
+    /// Time of the last update.
     at: Instant,
 }
 

@@ -1,5 +1,5 @@
-//! A congestion controller that sends no faster than a given rate on each path, as if loopback were
-//! a link of that rate.
+//! A congestion controller that limits the rate of each path, as if loopback were a link of this
+//! rate.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use mpquic_core::congestion::{
 };
 use mpquic_core::{EcnCodepoint, PathId};
 
-/// Makes controllers like those of `inner` that send at most `bytes_per_second` on each path.
+/// Controllers of `inner`, limited to `bytes_per_second` on each path.
 pub(crate) fn limited(
     inner: Arc<dyn ControllerFactory>,
     bytes_per_second: u64,
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// Records its calls.
+    /// A controller that records its calls.
     #[derive(Debug, Default)]
     struct Asked(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,4 @@
-//! Rates with units, as users write them.
+//! Rates with units, in the spelling of users.
 
 pub(crate) mod bucket;
 pub(crate) mod controller;

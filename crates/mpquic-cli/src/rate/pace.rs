@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use crate::rate::Rate;
 
-/// After a pause, the bytes of this time may be moved at once.
+/// After a pause, the bytes of this time may move at once.
 const BURST: Duration = Duration::from_millis(100);
-/// How long a piece should take: the finer, the smoother, but timers are no finer than a millisecond.
+/// Duration of a piece. Shorter pieces are smoother, but timers are no finer than a millisecond.
 const PIECE_MS: u64 = 10;
-/// The smallest piece that is worth the effort, bytes.
+/// Smallest piece in bytes. Smaller pieces would cost too much work.
 const LEAST_PIECE: usize = 1200;
 
 /// The time at which all bytes counted so far are due at the rate.
@@ -23,7 +23,7 @@ impl Meter {
         Self(now)
     }
 
-    /// Counts bytes, and returns when they may be moved.
+    /// Counts bytes, and returns the time when they may move.
     pub(crate) fn add(&mut self, bytes: usize, rate: Rate, now: Instant) -> Instant {
         let time = bytes as f64 / rate.bytes_per_second() as f64;
         let earliest = now.checked_sub(BURST).unwrap_or(now);
@@ -32,7 +32,7 @@ impl Meter {
     }
 }
 
-/// The most bytes that should be moved at a time, for an even flow.
+/// Most bytes to move at a time, for an even flow.
 pub(crate) fn piece(rate: Rate) -> usize {
     let bytes = usize::try_from(rate.bytes_in(PIECE_MS)).unwrap_or(usize::MAX);
     bytes.max(LEAST_PIECE)
@@ -41,15 +41,15 @@ pub(crate) fn piece(rate: Rate) -> usize {
 /// The least receive window, and the largest, bytes.
 const WINDOWS: (u64, u64) = (16 << 10, 64 << 20);
 
-/// The receive window for a rate. Much more unread data would let the sender choose its own rate.
-/// Credit travels for a round trip, and is given a quarter of the window at a time.
+/// The receive window for a rate. A much larger window would let the sender choose its own rate.
+/// Credit takes a round trip to reach the sender, and each update covers a quarter of the window.
 pub(crate) fn window(rate: Rate, round_trip: Duration) -> u64 {
     let milliseconds = 2 * round_trip + BURST;
     let milliseconds = u64::try_from(milliseconds.as_millis()).unwrap_or(u64::MAX);
     rate.bytes_in(milliseconds).clamp(WINDOWS.0, WINDOWS.1)
 }
 
-/// A rate that all its users share.
+/// A rate shared by all users of this value.
 #[derive(Debug)]
 pub(crate) struct Pace {
     rate: Rate,
@@ -64,7 +64,7 @@ impl Pace {
         }
     }
 
-    /// See [`window`].
+    /// The receive window for this rate, as in [`window`].
     pub(crate) fn window(&self, round_trip: Duration) -> u64 {
         window(self.rate, round_trip)
     }
@@ -74,7 +74,7 @@ impl Pace {
         piece(self.rate)
     }
 
-    /// Waits until these bytes may be moved.
+    /// Waits until these bytes may move.
     pub(crate) async fn wait(&self, bytes: usize) {
         let due = {
             let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!((piece(least), piece(Rate::mbit(80))), (1200, 100_000));
     }
 
-    /// In no tenth of a second passes more than twice its share, and over time none is lost.
+    /// No tenth of a second carries more than twice its share, and over time the rate is reached.
     #[tokio::test(start_paused = true)]
     async fn the_flow_is_even() {
         let rate = Rate::mbit(8);
@@ -122,7 +122,7 @@ mod tests {
         );
         let later = &in_tenth[1..];
         assert!(later.iter().all(|moved| (90_000..=110_000).contains(moved)));
-        // A pause is made up for in part only.
+        // After a pause, only a part of the missed bytes may follow at once.
         tokio::time::advance(Duration::from_secs(60)).await;
         let start = Instant::now();
         for _ in 0..100 {
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(start.elapsed().as_millis(), 900);
     }
 
-    /// Bytes take their time, and a tenth of a second that passed before counts for them.
+    /// Bytes take their time at the rate. An unused tenth of a second before also counts.
     #[test]
     fn a_meter_tells_when_bytes_may_move() {
         let start = Instant::now() + Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What a qlog file shows of the paths of a download.
+//! The paths of a download, read from a qlog file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::process::failure::{Cause, Failure};
 
-/// Begins every record (RFC 7464).
+/// The first byte of every record (RFC 7464).
 const RECORD_SEPARATOR: u8 = 0x1e;
-/// A packet of this size is bulk data, with which the load begins.
+/// A packet of at least this size is bulk data, which begins the load.
 const BULK: u64 = 1000;
 /// Limits against unbounded memory: paths, packet sizes in bytes, and distance of events from the
 /// first, in ms. A valid log stays below them.
@@ -24,7 +24,7 @@ const MAX_TIME: f64 = 3_600_000.0;
 /// The paths in the part of the file that was read.
 #[derive(Default)]
 struct Log {
-    /// When the first event was, milliseconds.
+    /// Time of the first event, in milliseconds.
     first: Option<f64>,
     paths: BTreeMap<u64, Seen>,
 }
@@ -33,9 +33,9 @@ struct Log {
 #[derive(Default)]
 struct Seen {
     local: Option<IpAddr>,
-    /// When, seconds; number; bytes.
+    /// Time in seconds, packet number, bytes.
     packets: Vec<(f64, u64, u64)>,
-    /// When, seconds; milliseconds.
+    /// Time in seconds, round trip in milliseconds.
     rtts: Vec<(f64, f64)>,
 }
 
@@ -47,7 +47,8 @@ pub(crate) fn read(file: &Path) -> Result<Vec<PathRecording>, Failure> {
     let lines = File::open(file).map_err(|error| about(&error))?;
     let mut log = Log::default();
     let mut is_client = None;
-    // The error of the last line, unless no line follows: the last one may be cut short.
+    // The error of the latest line. Without a further line, the error is no failure, because the
+    // last line may be cut short.
     let mut damage = None;
     for (line, bytes) in (1..).zip(BufReader::new(lines).split(b'\n')) {
         let bytes = bytes.map_err(|error| about(&error))?;
@@ -92,7 +93,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<PathRecording>, Failure> {
 }
 
 impl Log {
-    /// Takes note of what an event tells.
+    /// Adds the content of an event.
     fn add(&mut self, record: &Value) -> Result<(), String> {
         let data = &record["data"];
         let Some(milliseconds) = record["time"].as_f64() else {
@@ -141,7 +142,7 @@ impl Log {
         Ok(())
     }
 
-    /// The path with this ID; without one, the first.
+    /// The path with this ID. An event without an ID belongs to the first path.
     fn path(&mut self, id: &Value) -> Result<&mut Seen, String> {
         let id = id.as_u64().unwrap_or(0);
         if self.paths.len() == MAX_PATHS && !self.paths.contains_key(&id) {
@@ -154,7 +155,7 @@ impl Log {
 }
 
 impl Seen {
-    /// The result of the load, if there was one.
+    /// The recording of the load; `None` without a load.
     fn recording(self, id: u64) -> Option<PathRecording> {
         let bulk = |(_, _, bytes): &&(f64, u64, u64)| *bytes >= BULK;
         let (began, ..) = *self.packets.iter().find(bulk)?;
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(second.rtts, [(5000.003, 0.0), (8600.0, MAX_TIME)]);
     }
 
-    /// The handshake, and what says nothing of arrivals.
+    /// Packets of the handshake, and events without an arrival, are ignored.
     #[test]
     fn packets_without_data_are_left_out() {
         let mut initial = packet(0, 1, 1200);

@@ -1,4 +1,4 @@
-//! Hears which packets arrive, beside the log that was asked for.
+//! Records arriving packets, beside the log of the user.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use mpquic_core::qlog::{ConnectionStart, Event, Factory, PacketType, Sink};
 use mpquic_lab::PathRecording;
 
-/// Adds packets to a recording while there is one.
+/// Adds packets to the current recording, if any.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tap(Arc<Mutex<Option<Load>>>);
 
@@ -30,7 +30,7 @@ struct TappedSink {
 }
 
 impl Tap {
-    /// A log that sends events to this tap and then to `log`, if there is one.
+    /// A log that passes events to this tap, and then to `log` if present.
     pub(crate) fn before(&self, log: Option<Arc<dyn Factory>>) -> Arc<dyn Factory> {
         Arc::new(Tapped {
             tap: self.clone(),
@@ -38,7 +38,7 @@ impl Tap {
         })
     }
 
-    /// From now on, packets are added to this recording.
+    /// Adds all later packets to this recording.
     pub(crate) fn begin(&self, now: Instant, recording: PathRecording) {
         *self.load() = Some(Load {
             began: now,
@@ -46,7 +46,7 @@ impl Tap {
         });
     }
 
-    /// The recording, if it began.
+    /// Ends the recording, and returns it; `None` without a recording.
     pub(crate) fn end(&self) -> Option<PathRecording> {
         self.load().take().map(|load| load.recording)
     }
