@@ -29,7 +29,7 @@ use crate::serve::observer::{Observer, Text};
 
 const ALPN: [&[u8]; 1] = [Alpn::H3.bytes()];
 
-/// Tells the observer of the tool, which is there once the server listens.
+/// Reports requests to the tool's observer, once the server listens.
 #[derive(Default)]
 struct Report(std::sync::OnceLock<Arc<Observer>>);
 
@@ -60,7 +60,8 @@ impl Observe for Report {
     }
 }
 
-/// Runs until interrupted, and then until open flows have ended. `read_again` has the options as they are said now.
+/// Runs until interrupted, and then until open flows have ended. `read_again` returns the current
+/// options.
 pub(crate) async fn run(
     mut args: ProxyServer,
     read_again: impl Fn() -> Result<ProxyServer, Failure>,
@@ -139,8 +140,8 @@ fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
     Ok(transport)
 }
 
-/// Reads certificate and key, credentials, rules and limits again at each request for it. Faulty
-/// files change nothing, and open flows go on.
+/// Reads certificate, key, credentials, rules and limits again after each SIGHUP. Faulty files
+/// change nothing, and open flows go on.
 async fn reload(
     (proxy, endpoints, report): (&Server, &Endpoints, &Arc<Report>),
     read_again: impl Fn() -> Result<ProxyServer, Failure>,

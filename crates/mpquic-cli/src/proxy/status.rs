@@ -1,4 +1,5 @@
-//! `mpquic proxy status`: a running proxy, or client of one, tells what it has open, over a Unix socket.
+//! `mpquic proxy status`: a running proxy, or a client of a proxy, reports its paths and flows over
+//! a Unix socket.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -27,8 +28,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Show the paths and flows of the proxy, or of the proxy client, on this machine
 ///
 /// Asks the Unix socket of the proxy or its client (--status-socket), and prints a row for each
-/// path and each flow. With --live it repeats that each second until interrupted, with the rates of
-/// that second, the busiest flows first.
+/// path and each flow. With --live, the command repeats this each second until interrupted, with
+/// the rates of the last second, and with the busiest flows first.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyStatus {
     /// The socket to ask [default: the client's socket, otherwise the server's, in
@@ -38,7 +39,7 @@ pub(crate) struct ProxyStatus {
     /// and, of a client with `--tun`, `tunnel`
     #[arg(long)]
     json: bool,
-    /// Refresh each second, with the bytes that each path and flow carried in it
+    /// Refresh each second, with the bytes that each path and flow carried in the last second
     #[arg(long, conflicts_with = "json")]
     live: bool,
 }
@@ -52,7 +53,7 @@ pub(crate) struct StatusSocket {
     status_socket: Option<PathBuf>,
 }
 
-/// Who answers.
+/// The kind of process that answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -60,13 +61,13 @@ pub(crate) enum Role {
     Server,
 }
 
-/// What is told.
+/// The content of an answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Status {
     role: Role,
     connections: Vec<ConnectionRow>,
     flows: Vec<FlowRow>,
-    /// Of a client with a network device.
+    /// The network device of a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tunnel: Option<TunnelRow>,
 }
@@ -75,11 +76,11 @@ pub(crate) struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TunnelRow {
     pub(crate) device: String,
-    /// The kill switch is closed.
+    /// True while the kill switch is closed.
     pub(crate) kill_switch: bool,
-    /// Routes that would lead public addresses past the device, and are not used.
+    /// Routes past the device to public addresses. The client's rules make these routes useless.
     pub(crate) routes_refused: usize,
-    /// Routes by way of a gateway that lead private addresses past the device.
+    /// Routes past the device, by way of a gateway, to private addresses.
     pub(crate) routes_past: usize,
 }
 
@@ -93,7 +94,7 @@ struct ConnectionRow {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct FlowRow {
-    /// Counts from the first flow on.
+    /// The number of the flow, counted from the first flow.
     number: u64,
     protocol: String,
     target: String,
@@ -114,12 +115,12 @@ impl Status {
         }
     }
 
-    /// The same with a network device.
+    /// Adds a network device.
     pub(crate) fn with(self, tunnel: Option<TunnelRow>) -> Self {
         Self { tunnel, ..self }
     }
 
-    /// A row for each path and flow, with rates if an earlier status is known.
+    /// A row for each path and flow, with rates since an earlier status.
     fn table(&self, before: Option<&Before>) -> String {
         let role = match self.role {
             Role::Client => "client",
@@ -212,7 +213,7 @@ struct Before {
 }
 
 impl Before {
-    /// Bytes of a path sent and received then; zero for a new path.
+    /// Bytes that a path had sent and received in the earlier status; zero for a new path.
     fn of_path(&self, connection: &ConnectionRow, path: &PathReport) -> [u64; 2] {
         let same = |row: &&ConnectionRow| row.peer == connection.peer;
         let mut paths = (self.status.connections.iter().filter(same)).flat_map(|row| &row.paths);
@@ -220,7 +221,7 @@ impl Before {
         known.map_or([0; 2], |row| [row.bytes_sent, row.bytes_received])
     }
 
-    /// The same of a flow.
+    /// Bytes that a flow had sent and received in the earlier status; zero for a new flow.
     fn of_flow(&self, flow: &FlowRow) -> [u64; 2] {
         let place = (self.status.flows).binary_search_by_key(&flow.number, |row| row.number);
         place.map_or([0; 2], |place| {
@@ -229,7 +230,7 @@ impl Before {
         })
     }
 
-    /// Sorts flows by their bytes since then.
+    /// Sorts flows by their bytes since the earlier status.
     fn put_busiest_first(&self, flows: &mut [FlowRow]) {
         flows.sort_by_cached_key(|flow| {
             let then: u64 = self.of_flow(flow).iter().sum();
@@ -237,7 +238,7 @@ impl Before {
         });
     }
 
-    /// Bytes per second since then.
+    /// Bytes per second since the earlier status.
     fn rates(&self, then: [u64; 2], now: [u64; 2]) -> [String; 2] {
         let rate = |which: usize| now[which].saturating_sub(then[which]) as f64 / self.seconds;
         [0, 1].map(|which| report::rate(rate(which)))
@@ -277,7 +278,7 @@ fn flow_row(flow: &FlowStats) -> FlowRow {
     }
 }
 
-/// Writes rows with columns of one width, each on its line: names in them are from whoever uses the proxy.
+/// Writes rows with aligned columns, each on one line. Users of the proxy choose the names in them.
 fn align(text: &mut String, rows: &[Vec<String>]) {
     let clean = |row: &Vec<String>| row.iter().map(|cell| one_line(cell)).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(clean).collect();
@@ -293,7 +294,8 @@ fn align(text: &mut String, rows: &[Vec<String>]) {
     }
 }
 
-/// Asks, and prints the answer; with `--live` again and again, until it is dropped or nobody answers.
+/// Asks, and prints the answer. With `--live`, repeats until dropped, or until the socket gives no
+/// answer.
 pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
     let socket = args.socket.as_deref();
     let status = socket::ask(socket)?;
@@ -334,7 +336,7 @@ fn show(table: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// The part of a table that fits; the last row keeps the cursor.
+/// The part of a table that fits into the window. The last row keeps the cursor.
 fn cut(table: &str, columns: u16, rows: u16) -> String {
     let lines = table.lines().take(usize::from(rows).saturating_sub(1));
     lines
@@ -359,9 +361,9 @@ mod socket {
     use crate::process::failure::{Cause, Failure};
     use crate::text::json;
 
-    /// The longest time for an answer.
+    /// Longest wait for an answer.
     const PATIENCE: Duration = Duration::from_secs(5);
-    /// The longest answer that is read, bytes.
+    /// Most bytes to read of an answer.
     const MOST: u64 = 256 << 20;
 
     fn name(role: Role) -> &'static str {
@@ -383,7 +385,7 @@ mod socket {
     }
 
     impl StatusSocket {
-        /// Answers until dropped. If no socket was requested, it may be missing.
+        /// Answers until dropped. A failure to open the default socket is no error.
         pub(crate) fn answer(
             &self,
             role: Role,
@@ -407,7 +409,7 @@ mod socket {
         }
     }
 
-    /// A socket that answers. Dropped, it is removed.
+    /// A socket that answers. Dropping this removes the socket.
     pub(crate) struct Answering {
         path: PathBuf,
         task: tokio::task::JoinHandle<()>,
@@ -424,7 +426,8 @@ mod socket {
         let about = |error: std::io::Error| {
             Cause::File.failed(format_args!("--status-socket {}: {error}", path.display()))
         };
-        // A killed process left the socket. Other files refuse connections as well.
+        // A killed process leaves its socket. The check of the type is necessary, because other
+        // files refuse connections, too.
         let refused = |error: std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
         let is_socket = |there: fs::Metadata| there.file_type().is_socket();
         if fs::symlink_metadata(path).is_ok_and(is_socket)
@@ -444,12 +447,12 @@ mod socket {
                 continue;
             };
             let told = json::line(&status());
-            // One client after the other: a slow reader delays others for a limited time.
+            // One client after another: a slow reader delays other clients for a limited time.
             let _ = tokio::time::timeout(PATIENCE, stream.write_all(told.as_bytes())).await;
         }
     }
 
-    /// Asks the named socket, or the first that answers.
+    /// Asks the named socket, or the first default socket with an answer.
     pub(super) fn ask(named: Option<&Path>) -> Result<Status, Failure> {
         let places = [directory(), Some(PathBuf::from("/run/mpquic"))];
         let sockets = (places.into_iter().flatten())
@@ -514,7 +517,7 @@ mod socket {
                     "{told}"
                 );
             }
-            // Another one is not let in, and does not break the first.
+            // A second server cannot bind the path, and does not disturb the first server.
             let failure = named(&path)
                 .answer(Role::Server, nothing_open)
                 .err()
@@ -547,7 +550,7 @@ mod socket {
             drop(answering);
             fs::write(&path, "precious").unwrap();
             assert!(bind(&directory.path().join("missing/socket")).is_err());
-            // Nobody listens, but the file is not a socket.
+            // A file without a listener stays, because it is not a socket.
             let refused = named(&path).answer(Role::Client, nothing_open);
             assert_eq!(refused.err().unwrap().cause(), Some(Cause::File));
             assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
@@ -581,7 +584,7 @@ mod socket {
     use crate::process::failure::Failure;
 
     impl StatusSocket {
-        /// Systems without such sockets.
+        /// A socket on a system without Unix sockets is an error.
         pub(crate) fn answer(
             &self,
             _: Role,
@@ -679,7 +682,7 @@ tcp   *       somebody  bulk   1500  3000      2
         );
     }
 
-    /// New paths and flows had carried nothing.
+    /// For new paths and flows, the earlier status counts as zero.
     #[test]
     fn rates_count_from_the_last_status() {
         let mut before = Before {
@@ -704,7 +707,7 @@ tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/
 ");
     }
 
-    /// Those of a path are of its own connection, and those of a flow of its own number.
+    /// A path is matched by connection and ID, and a flow by number.
     #[test]
     fn earlier_status_rows_are_matched() {
         let mut then = status(5);
@@ -737,7 +740,8 @@ tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/
             status: status(100),
             seconds: 1.0,
         };
-        // The second had carried 900 bytes before, the first 300, and the third is new.
+        // The second flow had carried 900 bytes before, the first flow 300, and the third flow is
+        // new.
         let mut flows = [flow(1, 110), flow(2, 310), flow(3, 20)];
         flows[0].bytes_sent = 125;
         before.put_busiest_first(&mut flows);
@@ -771,8 +775,8 @@ tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/
         assert_eq!(state(), "backup");
     }
 
-    /// A name that a user of the proxy asks for makes no row, and moves nothing on a terminal; programs read it as
-    /// it is.
+    /// A name from a user of the proxy makes no further row, and moves nothing on a terminal.
+    /// Programs read the exact name.
     #[test]
     fn names_of_users_stay_in_their_cell() {
         let name = "a\ntcp forged\u{1b}]0;b\u{7}\u{9b}31m\u{202e}";

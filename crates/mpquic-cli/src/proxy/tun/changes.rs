@@ -1,4 +1,4 @@
-//! When to look at routes and at the kill switch again: the kernel tells of changes.
+//! Reports changes of routes and of the firewall, as the kernel announces them.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -14,11 +14,11 @@ use tokio::net::UdpSocket;
 const ROUTES: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 /// Changes of nftables: group 7.
 const FIREWALL: u32 = 1 << 6;
-/// Interval of looks where the kernel does not tell.
+/// Interval of the checks without reports of the kernel.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Changes come in flocks, within this time.
+/// Changes within this time count as one.
 const FLOCK: Duration = Duration::from_millis(20);
-/// Messages that are thrown away at a time.
+/// Most messages to discard at a time.
 const MOST: usize = 1024;
 
 /// Sockets to which the kernel writes at each change.
@@ -29,7 +29,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Changes of routes from now on; of the firewall too, if wanted.
+    /// Listens for changes of routes, and of the firewall with `of_firewall`.
     pub(crate) fn new(of_firewall: bool) -> Self {
         let routes = (SockProtocol::NetlinkRoute, ROUTES);
         let firewall = (SockProtocol::NetlinkNetFilter, FIREWALL);
@@ -44,7 +44,7 @@ impl Changes {
         }
     }
 
-    /// Waits for the next change; where the kernel does not tell, for two seconds.
+    /// Waits for the next change, or for two seconds without reports of the kernel.
     pub(crate) async fn next(&mut self) {
         self.told().await;
         tokio::time::sleep(FLOCK).await;
@@ -64,7 +64,7 @@ impl Changes {
     }
 }
 
-/// A netlink socket is not UDP, but waiting and receiving work alike for all sockets.
+/// A netlink socket is not a UDP socket, but waiting and receiving work alike for all sockets.
 fn listen(protocol: SockProtocol, groups: u32) -> io::Result<UdpSocket> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?;
@@ -72,7 +72,7 @@ fn listen(protocol: SockProtocol, groups: u32) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Throws messages away: the lists of `ip` and `nft` say more, also after a lost message.
+/// Discards messages: the lists of `ip` and `nft` say more, even after a lost message.
 fn forget(socket: &UdpSocket) -> io::Result<()> {
     /// ENOBUFS, which has no `ErrorKind`: some messages did not fit.
     const NO_BUFFERS: i32 = 105;
@@ -100,7 +100,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(100);
 
-    /// A socket of which another one tells.
+    /// A socket that gets messages from another socket in place of the kernel.
     async fn changes(is_complete: bool) -> (Changes, UdpSocket) {
         let here = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let kernel = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -141,7 +141,7 @@ mod tests {
         assert!((INTERVAL..2 * INTERVAL).contains(&start.elapsed()));
     }
 
-    /// Everybody may hear of changes.
+    /// The kernel reports changes to unprivileged programs, too.
     #[tokio::test]
     async fn the_kernel_is_heard() {
         let changes = Changes::new(false);

@@ -1,11 +1,11 @@
-//! Programs of the system that change its network.
+//! Runs programs of the system that change its network.
 
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 
 use crate::process::failure::Failure;
 
-/// Runs a program, and gives back what it says.
+/// Runs a program, and returns its output.
 pub(crate) fn output(program: &str, words: &[String]) -> Result<String, Failure> {
     let output = (Command::new(program).args(words))
         .env("LC_ALL", "C")
@@ -22,7 +22,7 @@ pub(crate) fn output(program: &str, words: &[String]) -> Result<String, Failure>
         })?;
     if !output.status.success() {
         let told = String::from_utf8_lossy(&output.stderr);
-        // A script has many lines.
+        // Only the first line, because a script has many lines.
         let command = words.join(" ");
         let command = command.lines().next().unwrap_or_default();
         return Err(Failure::other(format_args!(

@@ -1,4 +1,4 @@
-//! `--kill-switch`: a table of nftables that stops all packets which leave past the device.
+//! `--kill-switch`: a table of nftables that stops all packets past the device.
 //!
 //! The kernel keeps the table when the client ends, however the client ends. Each change replaces the whole
 //! table in one transaction, so no packet finds half a table.
@@ -25,21 +25,22 @@ pub(crate) enum Scope {
     Lan,
 }
 
-/// A network that an interface is connected with.
+/// The network of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Lan {
     pub(crate) interface: String,
     pub(crate) network: IpNet,
 }
 
-/// Packets that may leave this machine.
+/// The packets that may leave this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KillSwitch {
-    /// The proxy's host and port, as the URL names them. While the kill switch is closed, nobody can look up
-    /// their addresses.
+    /// The proxy's host and port, as in the URL. While the kill switch is closed, a lookup of the
+    /// host fails.
     pub(crate) proxy: String,
     pub(crate) addresses: Vec<SocketAddr>,
-    /// The user whose sockets reach the proxy: other users' packets to the proxy are stopped.
+    /// The user whose sockets reach the proxy. The kill switch stops other users' packets to the
+    /// proxy.
     pub(crate) user: u32,
     /// The networks of `--keep-route`.
     pub(crate) kept: Vec<IpNet>,
@@ -48,18 +49,18 @@ pub(crate) struct KillSwitch {
 }
 
 impl KillSwitch {
-    /// Stops all other packets than those of this device and of this list, from now on.
+    /// Stops all packets, except packets to this device and packets that this value permits.
     ///
     /// # Errors
     ///
-    /// If `nft` is missing or may not change tables. An earlier table then stays as it is.
+    /// If `nft` is missing, or may not change tables. An earlier table then remains.
     pub(crate) fn close(&self, device: &str) -> Result<(), Failure> {
         run("nft", &[self.script(device)?])
     }
 
-    /// The table, as `nft` reads it.
+    /// The table, in the language of `nft`.
     fn script(&self, device: &str) -> Result<String, Failure> {
-        // A quote would end the word, and an asterisk would stand for other devices.
+        // A quote would end the word, and an asterisk would match other devices.
         if !is_plain(device) {
             return Err(Failure::usage(format!(
                 "--kill-switch needs a device with a name of ASCII letters, digits and any of . _ -, not {device}"
@@ -70,7 +71,7 @@ impl KillSwitch {
             let _ = writeln!(ways, "{} accept", destination(network));
         }
         if let Some(lan) = &self.lan {
-            // A name server of the local network would learn each name.
+            // A name server in the local network would learn all names.
             ways += "meta l4proto { tcp, udp } th dport { 53, 853 } return\n";
             for Lan { interface, network } in lan.iter().filter(|lan| is_plain(&lan.interface)) {
                 let to = destination(network);
@@ -116,7 +117,7 @@ counter reject with icmpx admin-prohibited
     }
 }
 
-/// Lets all packets leave again. A missing table is not a failure.
+/// Lets all packets leave again. Without a table, this succeeds.
 ///
 /// # Errors
 ///
@@ -148,13 +149,13 @@ fn is_missing(failure: &Failure) -> bool {
     failure.message().contains("No such file or directory")
 }
 
-/// True if `nft` takes an interface's name for itself.
+/// True for an interface name without special characters of `nft`.
 fn is_plain(interface: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     interface.bytes().all(is_plain)
 }
 
-/// Packets to a network, as `nft` chooses them.
+/// A match of `nft` for packets to a network.
 fn destination(network: &IpNet) -> String {
     match network {
         IpNet::V4(network) => format!("ip daddr {network}"),
@@ -162,7 +163,7 @@ fn destination(network: &IpNet) -> String {
     }
 }
 
-/// The line that names the packets which may still leave.
+/// The line about packets that may still leave.
 pub(crate) fn told(proxy: &[SocketAddr], scope: Scope) -> String {
     let addresses = proxy.iter().map(|address| address.ip().to_string());
     let addresses: Vec<_> = addresses.collect();
@@ -216,7 +217,7 @@ pub(super) mod tests {
         ] {
             assert!(script.lines().any(|told| told == line), "{script}");
         }
-        // In one transaction with the table before.
+        // The new table replaces the earlier table in one transaction.
         let begin = "add table inet mpquic_kill_switch\ndelete table inet mpquic_kill_switch\n";
         assert!(script.starts_with(begin));
         assert_eq!(script.matches("policy drop;").count(), 2);

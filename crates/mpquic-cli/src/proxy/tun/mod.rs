@@ -1,4 +1,4 @@
-//! `mpquic proxy client --tun`: its changes on the machine, and their undoing.
+//! `mpquic proxy client --tun`: the changes on the machine, and their end.
 
 mod changes;
 mod command;
@@ -38,7 +38,7 @@ const FIRST_TABLE: u32 = 443_000;
 /// first network for tests of devices; the second has a random number, as RFC 4193 requires.
 const POOL_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const POOL_V6: Ipv6Addr = Ipv6Addr::new(0xfd6d, 0x7071, 0x7569, 0x63a4, 0, 0, 0, 0);
-/// Devices of mpquic on one machine, at most.
+/// Most devices of mpquic on one machine.
 const MOST_DEVICES: u32 = 256;
 
 // (A doc comment here would replace the help text of the command.)
@@ -70,7 +70,7 @@ pub(crate) struct TunArgs {
 }
 
 impl TunArgs {
-    /// Networks routed through the device: always those of --dns.
+    /// Networks routed through the device. The addresses of --dns are always among them.
     fn networks(&self, has_v6: bool) -> Vec<IpNet> {
         let mut networks = match self.route.is_empty() {
             true => routes::everything(),
@@ -106,19 +106,20 @@ impl TunArgs {
     }
 }
 
-/// A proxy's name, as its URL says it, and its addresses.
+/// A proxy's name, as in its URL, and its addresses.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) name: String,
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// The addresses of a proxy, if an earlier client for that proxy has left its kill switch closed: names cannot be
-/// looked up then. Undoes the other changes of a killed client.
+/// The addresses of a proxy, if an earlier client for the same proxy has left its kill switch
+/// closed: a lookup of the name would fail. Undoes the other changes of a killed client.
 ///
 /// # Errors
 ///
-/// If this client's paths could not leave, or would leave the kill switch closed although nobody asked for it.
+/// If the kill switch stops this client's paths, or if the options lack --kill-switch although the
+/// kill switch is closed.
 pub(crate) fn addresses_left(
     name: &str,
     args: &TunArgs,
@@ -130,7 +131,8 @@ pub(crate) fn addresses_left(
     addresses_left_in(&directories, name, args, proxy, kill_switch::is_closed)
 }
 
-/// Undoes the changes of a killed client, except for its kill switch: its name servers may be out of reach.
+/// Undoes the changes of a killed client, except for its kill switch. The machine might otherwise
+/// ask name servers out of reach.
 fn undo_killed_in(
     directories: &[PathBuf],
     name: &str,
@@ -154,7 +156,7 @@ fn undo_killed_in(
     Ok(())
 }
 
-/// The same with the states in these directories.
+/// Like [`addresses_left`], with the states in these directories.
 fn addresses_left_in(
     directories: &[PathBuf],
     name: &str,
@@ -170,7 +172,7 @@ fn addresses_left_in(
     let Some((device, left)) = closed else {
         return Ok(None);
     };
-    // Somebody may have opened the kill switch by hand.
+    // The user may have opened the kill switch by hand.
     if !is_closed()? {
         return Ok(None);
     }
@@ -213,21 +215,21 @@ fn parse_network(text: &str) -> Result<IpNet, String> {
     }
 }
 
-/// A device, and the changes made for it. Dropping it undoes all changes.
+/// A device, and the changes made for the device. Dropping this undoes all changes.
 #[derive(Debug)]
 pub(crate) struct Device {
     tun: Tun,
     state: State,
     file: StateFile,
     servers: Vec<IpAddr>,
-    /// Changes that do not vanish with the device exist.
+    /// True once the machine has changes that remain after the device.
     is_routed: bool,
-    /// The kill switch is closed, by this client or an earlier one.
+    /// True while the kill switch is closed, by this client or an earlier client.
     is_closed: bool,
 }
 
 impl Device {
-    /// Makes the device without other changes.
+    /// Creates the device without other changes.
     pub(crate) fn open(name: &str, args: &TunArgs, proxy: &Proxy) -> Result<Self, Failure> {
         let tun = Tun::open(name).map_err(|error| cannot_open(name, &error))?;
         let kill_switch = args.plan(proxy, name)?;
@@ -256,7 +258,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Closes the kill switch, if wanted.
+    /// Closes the kill switch, if the options name one.
     fn close(&mut self, args: &TunArgs, proxy: &Proxy) -> Result<(), Failure> {
         if let (Some(kill_switch), Some(scope)) = (&self.state.kill_switch, args.kill_switch) {
             kill_switch.close(&self.state.name)?;
@@ -266,7 +268,7 @@ impl Device {
         Ok(())
     }
 
-    /// Looks for routes that would lead past the device, and after the kill switch.
+    /// Watches the routes past the device, and the kill switch.
     pub(crate) fn watch(&self, shown: Shown) -> Watch {
         Watch::new(self.state.clone(), shown)
     }
@@ -348,13 +350,14 @@ impl Drop for Device {
     }
 }
 
-/// Makes the state file of a device; nobody else has this device, because it was opened.
+/// Creates the state file of a device. This client owns the device, so no other client writes the
+/// file.
 fn keep(state: &State) -> Result<StateFile, Failure> {
     keep_in(&state::directories(), state, undo)
 }
 
-/// The same in these directories. Undoes the changes of a killed client, except for its kill switch: the state is
-/// never missing while that is closed.
+/// Like [`keep`], in these directories. Undoes the changes of a killed client, except for its kill
+/// switch, whose state must exist while the kill switch is closed.
 fn keep_in(
     directories: &[PathBuf],
     state: &State,
@@ -384,17 +387,17 @@ fn keep_in(
     Err(cannot(kind.into()))
 }
 
-/// The failure if a device is gone or cannot be used.
+/// The failure of a device that has vanished or cannot be used.
 pub(crate) fn failed(name: &str, error: &io::Error) -> Failure {
     Failure::other(format_args!("the device {name}: {error}"))
 }
 
-/// Removes rules and restores the name servers. Missing ones are not a failure.
+/// Removes rules and restores the name servers. Without rules, this succeeds.
 fn undo(state: &State) -> Result<(), Failure> {
     undo_by(state, |words| run("ip", words))
 }
 
-/// The same with the commands of `ip`.
+/// Like [`undo`], with another function for the commands of `ip`.
 fn undo_by(state: &State, ip: impl Fn(&[String]) -> Result<(), Failure>) -> Result<(), Failure> {
     let restored = state
         .resolver
@@ -417,16 +420,16 @@ pub(crate) fn down(args: &ProxyDown) -> Result<(), Failure> {
     down_in(&state::directories(), name, clean, open_forgotten)
 }
 
-/// Opens a kill switch whose state is lost. True if there is one.
+/// Opens a kill switch without a state file. True if a kill switch was closed.
 fn open_forgotten() -> Result<bool, Failure> {
-    // Without the program or the privilege nobody closed one, or nobody can tell.
+    // Without `nft` or the privilege, the kill switch is open, or its state is unknown.
     match kill_switch::is_closed() {
         Ok(true) => kill_switch::open().map(|()| true),
         _ => Ok(false),
     }
 }
 
-/// The same in these directories.
+/// Like [`down`], in these directories.
 fn down_in(
     directories: &[PathBuf],
     wanted: Option<&str>,
@@ -462,7 +465,8 @@ fn down_in(
 
 fn clean(file: &StateFile, state: &State) -> Result<(), Failure> {
     let name = &state.name;
-    // The device is in use, or is opened and given back at once.
+    // The open fails while another process uses the device. Otherwise the device vanishes at once
+    // again.
     match Tun::open(name) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -501,7 +505,7 @@ fn cannot_open(name: &str, error: &io::Error) -> Failure {
     })
 }
 
-/// The number that the system has given to a device.
+/// The interface number of a device.
 fn number(name: &str) -> Result<u32, Failure> {
     let words = ["-o", "link", "show", "dev", name].map(str::to_owned);
     number_in(&output("ip", &words)?, name)
@@ -515,7 +519,7 @@ fn number_in(told: &str, name: &str) -> Result<u32, Failure> {
     number.ok_or_else(|| Failure::other(format_args!("`ip link show dev {name}` says {told:?}")))
 }
 
-/// Addresses for a device that this machine does not use.
+/// Addresses for a device that this machine does not use yet.
 fn free_addresses(has_v6: bool) -> Result<Vec<IpNet>, Failure> {
     let taken = if_addrs::get_if_addrs().map_err(Failure::other)?;
     let taken: Vec<_> = taken.iter().map(|interface| interface.addr.ip()).collect();

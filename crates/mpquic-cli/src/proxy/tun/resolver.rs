@@ -1,4 +1,4 @@
-//! Where the machine asks for names.
+//! The name servers of the machine.
 
 use std::fs;
 use std::io;
@@ -18,12 +18,12 @@ const RESOLVED: &str = "/run/systemd/resolve";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Replaced {
     path: PathBuf,
-    /// `None` if there was no file.
+    /// `None` if the file did not exist.
     before: Option<String>,
     after: String,
 }
 
-/// How the resolver is told.
+/// The way to set the name servers.
 #[derive(Debug)]
 pub(crate) enum Resolver {
     /// systemd-resolved, for the device.
@@ -55,7 +55,7 @@ impl Resolver {
         }))
     }
 
-    /// Does it. For a file, what is planned must be written down before.
+    /// Sets the name servers. For a file, the plan must be on the disk before.
     pub(crate) fn set(&self, device: &str, servers: &[IpAddr]) -> Result<(), Failure> {
         match self {
             Self::Resolved => {
@@ -66,23 +66,23 @@ impl Resolver {
             }
             Self::File(replaced) => {
                 let path = &replaced.path;
-                // In place: the file may be a mount.
+                // The file is written in place, because it may be a mount.
                 fs::write(path, &replaced.after).map_err(|error| cannot("write", path, &error))
             }
         }
     }
 }
 
-/// The file itself, wherever links lead.
+/// The path of the resolver's file, without links.
 fn file() -> PathBuf {
     fs::canonicalize(FILE).unwrap_or_else(|_| FILE.into())
 }
 
-/// What `resolvectl` is told.
+/// The arguments of `resolvectl`.
 fn commands(device: &str, servers: &[IpAddr]) -> [Vec<String>; 2] {
     let servers = servers.iter().map(IpAddr::to_string);
     let dns = ["dns".to_owned(), device.to_owned()];
-    // For all names, not only some domains.
+    // All names go to these servers, not only names of some domains.
     let domain = ["domain", device, "~."].map(str::to_owned);
     [dns.into_iter().chain(servers).collect(), domain.to_vec()]
 }
@@ -102,12 +102,13 @@ fn text(before: &str, servers: &[IpAddr]) -> String {
 }
 
 impl Replaced {
-    /// Restores the old content, unless somebody has changed the file meanwhile.
+    /// Restores the old content, unless another program has changed the file.
     pub(crate) fn restore(&self) -> Result<(), Failure> {
         self.restore_at(&file())
     }
 
-    /// The same for this file. Only the resolver's configuration is ever written.
+    /// Like [`Self::restore`], for this file. Only the configuration of the resolver is ever
+    /// restored.
     fn restore_at(&self, file: &Path) -> Result<(), Failure> {
         let path = &self.path;
         if path != file {
@@ -121,7 +122,7 @@ impl Replaced {
         if now == self.before {
             return Ok(());
         }
-        // The file was cut off during our write.
+        // Only an interrupted write of this tool leaves a beginning of the new content.
         if !now.is_some_and(|now| self.after.starts_with(&now)) {
             tracing::warn!(
                 "{} was changed meanwhile, and stays as it is",
@@ -186,7 +187,7 @@ mod tests {
         replaced.restore_at(&path).unwrap();
     }
 
-    /// Whatever a state says.
+    /// The path in a state makes no difference.
     #[test]
     fn no_other_file_is_restored() {
         let directory = tempfile::tempdir().unwrap();
@@ -244,7 +245,7 @@ mod tests {
         let resolver = Resolver::File(replaced.clone());
         resolver.set("tun0", &[]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), replaced.after);
-        // No other file is restored.
+        // Another file is never restored.
         replaced.restore().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), replaced.after);
         let missing = Replaced {

@@ -1,23 +1,24 @@
-//! The rules for traffic that enters the device, as commands of `ip`.
+//! Rules that send traffic into the device, as commands of `ip`.
 //!
-//! A separate table leads to the device, and rules choose the packets that use this table:
+//! A separate table leads to the device, and rules choose the packets for this table:
 //!
-//! - First, packets from the device use the main table: they are answers to neighbours.
-//! - Networks of `--keep-route` are looked up there too.
-//! - So are private networks, but there only more specific routes count: the local network keeps
-//!   its route. Whoever answers DHCP in that network sets routes of the main table, and could take public
-//!   addresses away from the tunnel, so routes to public addresses do not count. With a strict kill switch no
-//!   route counts.
-//! - Packets of this machine's programs without a chosen source address, and forwarded packets, use the
-//!   table.
-//! - Packets with a source address of another interface do not. So the paths to the proxy, which start from
-//!   such addresses, never enter the device, and earlier connections go on.
+//! - First, packets from the device use the main table, because these packets are answers to
+//!   neighbours.
+//! - Packets to networks of `--keep-route` use the main table, too.
+//! - Packets to private networks use the main table, but only its more specific routes: a local
+//!   network keeps its route. A DHCP server of the local network sets routes of the main table, and
+//!   could take public addresses away from the tunnel, so routes to public addresses do not count.
+//!   With a strict kill switch, no route counts.
+//! - Packets of this machine's programs without a chosen source address, and forwarded packets, use
+//!   the table.
+//! - Packets with a source address of another interface do not use the table. So the paths to the
+//!   proxy, which start from such addresses, never enter the device, and earlier connections go on.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::state::State;
 
-/// After rules of other tunnels, which are made later; before the main table, which is 32766.
+/// After the rules of tunnels that start later, and before the main table with the priority 32766.
 const BESIDE: &str = "32000";
 const OURS: &str = "32001";
 
@@ -47,7 +48,7 @@ fn family(network: &IpNet) -> &'static str {
     }
 }
 
-/// Every address there is.
+/// All addresses of both IP versions.
 pub(crate) fn everything() -> Vec<IpNet> {
     vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())]
 }
@@ -67,12 +68,12 @@ pub(crate) fn is_private(network: &IpNet) -> bool {
     private_networks().any(|private| private.contains(network))
 }
 
-/// What brings a device up.
+/// The commands that bring a device up.
 pub(crate) fn configure(name: &str, addresses: &[IpNet], mtu: u32) -> Vec<Words> {
     let mut commands = vec![words(&format!("link set dev {name} mtu {mtu} up"))];
     for address in addresses {
         let family = family(address);
-        // No other machine could have the address.
+        // No other machine can have the address, so the check for duplicates is left out.
         let at_once = if family == "-6" { " nodad" } else { "" };
         commands.push(words(&format!(
             "{family} address add {address} dev {name}{at_once}"
@@ -81,7 +82,7 @@ pub(crate) fn configure(name: &str, addresses: &[IpNet], mtu: u32) -> Vec<Words>
     commands
 }
 
-/// The routes of our table. They vanish with the device.
+/// The routes of the separate table. The routes vanish with the device.
 pub(crate) fn routes(state: &State) -> Vec<Words> {
     let (name, table) = (&state.name, state.table);
     let networks = state.networks.iter();
@@ -121,16 +122,16 @@ fn rules(state: &State) -> Vec<(&'static str, String)> {
         if !(state.networks.iter()).any(|network| self::family(network) == family) {
             continue;
         }
-        // Whether a program has chosen a source address. In IPv4, the address 0.0.0.0 says that it
-        // has not. In IPv6, a rule with a source never matches packets without one, so a negated
-        // rule leaves out packets from this machine's global addresses.
+        // The rules for packets without a chosen source address. In IPv4, the source 0.0.0.0 marks
+        // such packets. In IPv6, a rule with a source never matches such packets, so a negated rule
+        // excludes packets from this machine's global addresses.
         let senders: &[&str] = match source {
             IpNet::V4(_) => &["from 0.0.0.0/32", "not iif lo"],
             IpNet::V6(_) => &["not from ::/1 iif lo"],
         };
         let own = format!("from {}", source.trunc());
         for sender in std::iter::once(&*own).chain(senders.iter().copied()) {
-            // `ip` wants "not" in front.
+            // `ip` expects "not" in front of the rule.
             let (not, sender) = match sender.strip_prefix("not ") {
                 Some(sender) => ("not ", sender),
                 None => ("", sender),
@@ -142,8 +143,8 @@ fn rules(state: &State) -> Vec<(&'static str, String)> {
     rules
 }
 
-/// The part of a routed network that is private, and the longest prefix of routes that do not count there: they
-/// lead to all of the routed network, or to public addresses as well.
+/// The private part of a routed network, and the longest prefix of routes that do not count for
+/// this part. Such routes lead to the whole routed network, or to public addresses, too.
 fn both(network: &IpNet, private: &IpNet) -> Option<(IpNet, u8)> {
     if private.contains(network) {
         return Some((*network, network.prefix_len()));
@@ -151,7 +152,7 @@ fn both(network: &IpNet, private: &IpNet) -> Option<(IpNet, u8)> {
     (network.contains(private)).then(|| (*private, private.prefix_len() - 1))
 }
 
-/// What makes the rules.
+/// The commands that add the rules.
 pub(crate) fn add(state: &State) -> Vec<Words> {
     let rules = rules(state).into_iter();
     let add = |(family, rule): (&str, String)| words(&format!("{family} rule add {rule}"));
@@ -223,7 +224,7 @@ mod tests {
                 "-6 rule add priority 32000 to fe80::/10 lookup main suppress_prefixlength 9",
             ]
         );
-        // No route to public addresses counts.
+        // Routes to public addresses never count.
         let public = self::state(&["203.0.113.0/24"], &[]);
         assert_eq!(
             rules_of(&public),

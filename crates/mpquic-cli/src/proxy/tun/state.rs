@@ -1,4 +1,4 @@
-//! The changes of a client with a device, on disk, so that another process can undo them.
+//! The changes of a client with a device, on the disk, so that another process can undo them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,36 +12,36 @@ use super::kill_switch::KillSwitch;
 use super::name::parse_name;
 use super::resolver::Replaced;
 
-/// Changes that were made on the machine, or are about to be made.
+/// Changes on the machine, done or soon to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// The device.
     pub(crate) name: String,
     /// The process that owns the device.
     pub(crate) process: u32,
-    /// The routing table that leads to it.
+    /// The routing table of the device.
     pub(crate) table: u32,
-    /// The networks of its addresses.
+    /// The networks of the device's addresses.
     pub(crate) sources: Vec<IpNet>,
     /// The networks routed to the device.
     pub(crate) networks: Vec<IpNet>,
     /// Networks that keep the machine's other routes.
     #[serde(default)]
     pub(crate) kept: Vec<IpNet>,
-    /// The resolver's configuration, if it was replaced.
+    /// The replaced configuration of the resolver.
     pub(crate) resolver: Option<Replaced>,
-    /// The kill switch, if it was closed.
+    /// The closed kill switch.
     #[serde(default)]
     pub(crate) kill_switch: Option<KillSwitch>,
 }
 
 impl State {
-    /// True if a closed kill switch stops packets to local networks too.
+    /// True if a closed kill switch also stops packets to local networks.
     pub(crate) fn is_strict(&self) -> bool {
         (self.kill_switch.as_ref()).is_some_and(|kill_switch| kill_switch.lan.is_none())
     }
 
-    /// The part that stays after the end of the client: a closed kill switch.
+    /// The part that remains after the client: a closed kill switch.
     pub(crate) fn left(&self) -> Option<Self> {
         let kill_switch = self.kill_switch.clone()?;
         Some(Self {
@@ -61,9 +61,9 @@ pub(crate) struct StateFile {
     path: PathBuf,
 }
 
-/// Directories for states, the first usable one first. A client's privileges decide which one it
-/// used. `/run/mpquic` belongs to the user of the services in packaging/systemd, who may not decide
-/// here.
+/// Directories for states, the first usable directory first. The privileges of a client decide
+/// which directory it uses. `/run/mpquic` belongs to the user of the services in packaging/systemd,
+/// who must not control changes by root.
 pub(crate) fn directories() -> Vec<PathBuf> {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let all = std::iter::once(PathBuf::from("/run")).chain(of_user);
@@ -78,12 +78,12 @@ fn suffix() -> io::Result<String> {
     ))
 }
 
-/// What of a machine is changed, as root, follows from a state: it must be by root or by us, where nobody else can
-/// put another one.
+/// Checks the owner and the permissions of a state or its directory. Root changes the machine as a
+/// state says, so only root or this user may be able to write or replace a state.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::PermissionDenied`] if others could.
+/// [`io::ErrorKind::PermissionDenied`] if another user could.
 fn check(metadata: &fs::Metadata, path: &Path) -> io::Result<()> {
     const BY_OTHERS: u32 = 0o022;
     const STICKY: u32 = 0o1000;
@@ -107,17 +107,17 @@ fn check_directory(directory: &Path) -> io::Result<()> {
 }
 
 impl StateFile {
-    /// Makes the file of a device, which must not be there yet.
+    /// Creates the state file of a device.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::AlreadyExists`] if it is.
+    /// [`io::ErrorKind::AlreadyExists`] if the device has a state file.
     pub(crate) fn create(directories: &[PathBuf], state: &State) -> io::Result<Self> {
         let name = state.name.clone() + &suffix()?;
         let mut last = io::ErrorKind::NotFound.into();
         for directory in directories {
-            // The resolver's configuration is nobody's secret, but who could write here could undo
-            // anything.
+            // The resolver's configuration is no secret, so every user may read. A user who could
+            // write here could change any part of the machine.
             let made = (fs::DirBuilder::new().mode(0o755).recursive(true)).create(directory);
             let path = directory.join(&name);
             let safe = made.and_then(|()| check_directory(directory));
@@ -164,7 +164,7 @@ impl StateFile {
         &self.path
     }
 
-    /// True if the state is that of a device.
+    /// True for the state file of this device.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         let suffix = suffix().unwrap_or_default();
         self.path.file_name() == Some((name.to_owned() + &suffix).as_ref())
@@ -192,11 +192,12 @@ impl StateFile {
         }
     }
 
-    /// Writes the state before the changes are made.
+    /// Writes the state, before the changes.
     pub(crate) fn write(&self, state: &State) -> io::Result<()> {
         let text = serde_json::to_string(state)?;
         let next = self.path.with_extension("new");
-        // The rest of an interrupted write. Links are not followed, and existing files not written.
+        // Removes the rest of an interrupted write. A link is not followed, and an existing file
+        // not overwritten.
         match fs::remove_file(&next) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -236,7 +237,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A client of an earlier version wrote neither kept routes nor a kill switch.
+    /// A state of an earlier version has neither kept routes nor a kill switch.
     #[test]
     fn states_of_earlier_versions_are_read() {
         let directory = tempfile::tempdir().unwrap();
@@ -254,7 +255,7 @@ pub(super) mod tests {
         assert_eq!(file.read().unwrap(), state("tun0"));
     }
 
-    /// Routes, rules and name servers are undone before.
+    /// The other changes are undone before.
     #[test]
     fn a_kill_switch_is_left_alone() {
         assert_eq!(state("tun0").left(), None);
@@ -266,7 +267,7 @@ pub(super) mod tests {
         assert_eq!((left.name, left.table), (closed.name, closed.table));
     }
 
-    /// In the first directory that can be used, once, and for others to read but not to write.
+    /// The first usable directory gets one state file, which other users can read and not write.
     #[test]
     fn device_has_one_state_file() {
         let root = tempfile::tempdir().unwrap();
@@ -282,7 +283,7 @@ pub(super) mod tests {
         let name = format!("tun1{}", suffix().unwrap());
         assert!(made.path().ends_with(name));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        // What the user takes away besides is taken away.
+        // The umask may remove further permissions.
         assert_eq!(mode(&places[1]) & !0o755, 0);
         assert_eq!(mode(made.path()) & !0o644, 0);
         let again = StateFile::create(&places, &state("tun1")).unwrap_err();
@@ -305,7 +306,7 @@ pub(super) mod tests {
         assert!(directories.iter().all(|path| path.ends_with("mpquic-tun")));
     }
 
-    /// In any order of creation, and of the file system.
+    /// The order of creation and the order of the file system make no difference.
     #[test]
     fn devices_are_in_the_order_of_their_names() {
         let directory = tempfile::tempdir().unwrap();
@@ -322,7 +323,7 @@ pub(super) mod tests {
         );
     }
 
-    /// Files that others can write are ignored.
+    /// Files that other users can write are ignored.
     #[test]
     fn states_writable_by_others_are_ignored() {
         let root = tempfile::tempdir().unwrap();
@@ -361,7 +362,7 @@ pub(super) mod tests {
             other.read().unwrap_err().kind(),
             io::ErrorKind::PermissionDenied
         );
-        // A link where the next state is written first.
+        // A link in place of the temporary file of the next state.
         let victim = root.path().join("victim");
         fs::write(&victim, "kept").unwrap();
         std::os::unix::fs::symlink(&victim, file.path().with_extension("new")).unwrap();

@@ -1,7 +1,8 @@
 //! Routes of the machine that would lead packets past the device.
 //!
-//! Whoever answers DHCP or sends router advertisements in a local network sets such routes, for example
-//! 0.0.0.0/1 with DHCP option 121. Rules of `routes` keep those to public addresses without effect.
+//! A DHCP server, or a sender of router advertisements, in a local network sets such routes, for
+//! example 0.0.0.0/1 with DHCP option 121. The rules of `routes` make such routes to public
+//! addresses useless.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -16,7 +17,7 @@ use super::routes::is_private;
 use super::state::State;
 use crate::process::failure::Failure;
 
-/// Routes that are told, at most: further ones are only counted.
+/// Most routes to log. Further routes are only counted.
 const MOST_TOLD: usize = 32;
 
 /// A route of the main table to one network.
@@ -25,21 +26,22 @@ pub(crate) struct Route {
     network: IpNet,
     gateway: Option<IpAddr>,
     interface: String,
-    /// Made by the kernel or by a router advertisement, not by DHCP or a person.
+    /// True for a route from the kernel or a router advertisement, false for a route from DHCP or a
+    /// person.
     is_of_interface: bool,
 }
 
 /// A route in the JSON of `ip`.
 #[derive(Debug, Deserialize)]
 struct Listed {
-    /// Only of routes that are not unicast.
+    /// Missing for unicast routes.
     #[serde(rename = "type")]
     kind: Option<String>,
     dst: String,
     #[serde(flatten)]
     hop: Hop,
     protocol: Option<String>,
-    /// Of a route with several gateways.
+    /// The gateways of a route with several gateways.
     #[serde(default)]
     nexthops: Vec<Hop>,
 }
@@ -60,15 +62,15 @@ struct Via {
 /// The effect of a route on packets to its network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    /// Packets enter the device all the same.
+    /// Packets enter the device anyway.
     Refused,
-    /// The same, and the network is one of an interface: a local network with public addresses.
+    /// Packets enter the device anyway. The network is a local network with public addresses.
     RefusedLan,
-    /// Packets pass by the device.
+    /// Packets pass the device by.
     Past,
 }
 
-/// Routes without and with effect, at the last look.
+/// Numbers of routes without and with effect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) refused: usize,
@@ -79,7 +81,7 @@ pub(crate) struct Counts {
 ///
 /// # Errors
 ///
-/// If `ip` is missing or says anything else than a list of routes.
+/// If `ip` is missing, or prints anything but a list of routes.
 pub(crate) fn list() -> Result<Vec<Route>, Failure> {
     let mut routes = Vec::new();
     // Without IPv6, `ip -6` fails.
@@ -93,7 +95,7 @@ pub(crate) fn list() -> Result<Vec<Route>, Failure> {
 
 fn read(text: &str) -> Result<Vec<Route>, Failure> {
     let unreadable = |error| Failure::other(format_args!("`ip -json route` says {error}"));
-    // Without routes, some versions say nothing at all.
+    // Without routes, some versions print nothing.
     let listed: Vec<Listed> = match text.trim() {
         "" => Vec::new(),
         text => serde_json::from_str(text).map_err(unreadable)?,
@@ -119,7 +121,7 @@ fn read(text: &str) -> Result<Vec<Route>, Failure> {
     Ok(listed.into_iter().filter_map(of).collect())
 }
 
-/// A network as `ip` writes it: without a length if it is one address. `None` for the default route.
+/// A network as `ip` writes it: a single address has no length. `None` for the default route.
 fn read_network(text: &str) -> Option<IpNet> {
     match text.parse() {
         Ok(network) => Some(network),
@@ -127,7 +129,7 @@ fn read_network(text: &str) -> Option<IpNet> {
     }
 }
 
-/// The private networks that interfaces other than the device are connected with.
+/// The private networks of all interfaces except the device.
 pub(crate) fn local_networks(routes: &[Route], device: &str) -> Vec<Lan> {
     let is_local = |route: &&Route| {
         route.gateway.is_none() && route.interface != device && is_private(&route.network)
@@ -143,7 +145,7 @@ pub(crate) fn local_networks(routes: &[Route], device: &str) -> Vec<Lan> {
 }
 
 impl Route {
-    /// `None` if the route leads no packet past the device, and would not without our rules.
+    /// `None` if the route would lead no packet past the device, even without our rules.
     fn effect(&self, state: &State) -> Option<Effect> {
         let network = &self.network;
         let covers = |other: &IpNet| other.contains(network);
@@ -171,14 +173,14 @@ impl Route {
     }
 }
 
-/// Tells of each route once.
+/// Logs each route once.
 #[derive(Debug, Default)]
 pub(crate) struct Strays {
     told: HashSet<Route>,
 }
 
 impl Strays {
-    /// Tells of new routes that lead past the device, and counts all of them.
+    /// Logs new routes past the device, and counts all such routes.
     pub(crate) fn look(&mut self, routes: &[Route], state: &State) -> Counts {
         let mut counts = Counts::default();
         for route in routes {
@@ -293,7 +295,7 @@ mod tests {
         expected.extend(refused(&["2001:db8:5::/64"]));
         assert_eq!(effects(&state), expected);
 
-        // Only longer routes compete with ours.
+        // Only longer routes compete with the device's routes.
         state.networks = vec!["8.8.8.8/32".parse().unwrap(), "7.0.0.0/8".parse().unwrap()];
         assert_eq!(effects(&state), refused(&["7.7.7.7/32"]));
         state.kept = vec!["7.7.0.0/16".parse().unwrap()];

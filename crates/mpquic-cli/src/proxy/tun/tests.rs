@@ -43,7 +43,7 @@ fn device_addresses_are_unused() {
         let [IpNet::V4(v4), ..] = addresses[..] else {
             panic!("{addresses:?}");
         };
-        // Four addresses for each device; the second is its own.
+        // Each device has four addresses, and the second address is its own.
         let number = v4.addr().to_bits() - POOL_V4.to_bits();
         assert!(number % 4 == 1 && number < 4 * MOST_DEVICES, "{v4}");
         assert_eq!(v4.prefix_len(), 30);
@@ -126,7 +126,7 @@ fn first_free_addresses_are_taken() {
     let first = ["198.18.0.1/30", "fd6d:7071:7569:63a4::1/126"];
     assert_eq!(beside(&[], true), first);
     assert_eq!(beside(&["198.18.0.2"], false), first[..1]);
-    // Either may be taken.
+    // The address of either IP version may be in use.
     let second = ["198.18.0.5/30", "fd6d:7071:7569:63a4::5/126"];
     for taken in ["198.18.0.1", "fd6d:7071:7569:63a4::1"] {
         assert_eq!(beside(&[taken], true), second);
@@ -151,7 +151,7 @@ fn the_number_of_a_device_is_what_ip_says_first() {
     }
 }
 
-/// Everything is removed as far as possible, and missing rules are not a failure.
+/// All rules are removed as far as possible, and a missing rule is no failure.
 #[test]
 fn rules_are_removed_though_some_are_missing() {
     let state = state("tun0");
@@ -195,7 +195,7 @@ fn changes_of_a_killed_client_are_undone() {
     assert_eq!(*undone.borrow(), [state("tun0")]);
     assert_eq!(file.read().unwrap().process, 8);
     assert_eq!(other.read().unwrap().name, "tun1");
-    // The client was killed while it made the file.
+    // The client was killed before it wrote the file's content.
     std::fs::write(file.path(), "").unwrap();
     let file = keep_in(&places, &next, fine).unwrap();
     assert_eq!(file.read().unwrap().process, 8);
@@ -209,7 +209,7 @@ fn changes_of_a_killed_client_are_undone() {
     );
 }
 
-/// Its name servers are gone before anything is looked up.
+/// The killed client's name servers are removed before a lookup.
 #[test]
 fn a_killed_client_is_undone_before_a_lookup() {
     let directory = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ fn undone_devices_are_named() {
         down(Some("tun1"), ""),
         (Ok(()), "undone: tun1\n".to_owned())
     );
-    // A failure does not keep the others from being undone.
+    // A failure for one device does not stop the work on other devices.
     let (undone, printed) = down(None, "tun0");
     assert_eq!(
         (undone, &*printed),
@@ -286,7 +286,7 @@ fn undone_devices_are_named() {
     assert_eq!(down(None, "").1, "nothing to undo\n");
 }
 
-/// Nobody can look up a proxy's name while the kill switch is closed.
+/// A lookup of the proxy's name fails while the kill switch is closed.
 #[test]
 fn a_closed_kill_switch_knows_its_proxy() {
     let directory = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use super::strays::{self, Strays};
 use crate::process::failure::Failure;
 use crate::proxy::status::TunnelRow;
 
-/// The least time from one look to the next.
+/// Least time between two checks.
 const LEAST: Duration = Duration::from_millis(500);
 
 /// The status of the device, for `mpquic proxy status`.
@@ -23,7 +23,7 @@ pub(crate) struct Watch {
     state: State,
     strays: Strays,
     shown: Shown,
-    /// The last failure was told.
+    /// True once the last failure is in the log.
     has_failed: bool,
 }
 
@@ -37,11 +37,11 @@ impl Watch {
         }
     }
 
-    /// Looks at once, and then after each change.
+    /// Checks at once, and then after each change.
     pub(crate) async fn run(mut self) -> Infallible {
         let mut changes = Changes::new(self.state.kill_switch.is_some());
         loop {
-            // Programs of the system are waited for.
+            // The task waits for programs of the system, so it runs on a thread of its own.
             let looked = tokio::task::spawn_blocking(move || {
                 self.look();
                 self
@@ -72,7 +72,8 @@ impl Watch {
         }
     }
 
-    /// Closes a kill switch again that somebody has removed, as a reload of all the firewall's rules does.
+    /// Closes the kill switch again after another program has removed its table. A reload of all
+    /// firewall rules removes the table, for example.
     fn guard(&self) -> Result<(), Failure> {
         let Some(kill_switch) = &self.state.kill_switch else {
             return Ok(());
@@ -84,7 +85,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Tells and counts routes, and lets the kill switch follow the local networks.
+    /// Logs and counts routes, and updates the kill switch after changes of the local networks.
     fn count(&mut self) -> Result<(), Failure> {
         let routes = strays::list()?;
         let counts = self.strays.look(&routes, &self.state);
