@@ -31,14 +31,14 @@ pub(crate) struct QlogPage {
     output: PathBuf,
 }
 
-/// Limits in bytes: a page, a line, a log that is one object.
+/// Limits in bytes: for a page, for a line, and for a log in one object.
 const MAX_PAGE: usize = 64 << 20;
 const MAX_LINE: u64 = 8 << 20;
 const MAX_WHOLE: u64 = 256 << 20;
 const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// Members that the page shows or needs. Others are left out: connection IDs, tokens, secrets,
-/// payloads.
+/// Members that the page shows or needs. Other members are left out: connection IDs, tokens,
+/// secrets, payloads.
 const MEMBERS: &[&str] = &[
     "acked_ranges",
     "bytes_in_flight",
@@ -130,7 +130,7 @@ pub(crate) fn run(args: &QlogPage) -> Result<(), Failure> {
     write(&args.output, &pages::QLOG.with(&data))
 }
 
-/// Writes a page, or leaves an existing file unchanged.
+/// Writes a page as a whole, or leaves an existing file unchanged.
 fn write(output: &Path, page: &str) -> Result<(), Failure> {
     if output.as_os_str() == "-" {
         return match io::stdout().write_all(page.as_bytes()) {
@@ -161,8 +161,7 @@ fn write(output: &Path, page: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The records of a file that a page needs, a line for each; `room` is the rest of the page's
-/// limit.
+/// The records of a file for a page, one line each. `room` is the rest of the page's limit.
 fn read(path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut file = BufReader::new(file);
@@ -185,7 +184,7 @@ fn read(path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
     }
 }
 
-/// A record as JSON.
+/// The JSON of a record.
 fn text_of(line: &[u8]) -> &[u8] {
     let text = line.trim_ascii();
     text.strip_prefix(&[RECORD_SEPARATOR])
@@ -193,10 +192,11 @@ fn text_of(line: &[u8]) -> &[u8] {
         .trim_ascii()
 }
 
-/// Reads a text sequence (RFC 7464), a record in each line.
+/// Reads a text sequence (RFC 7464) with one record per line.
 fn sequence(mut lines: impl BufRead, path: &Path, room: &mut usize) -> Result<String, String> {
     let mut log = Trace::default();
-    // The error of the last line, unless no line follows: the last one may be cut short.
+    // The error of the latest line. Without a further line, the error is no failure, because the
+    // last line may be cut short.
     let mut damage = None;
     let mut bytes = Vec::new();
     for line in 1_u64.. {
@@ -255,7 +255,7 @@ fn whole(file: impl Read, most: u64, path: &Path, room: &mut usize) -> Result<Ve
     if text.trim_ascii().is_empty() {
         return Err("not a qlog: it is empty".to_owned());
     }
-    // Only one event at a time is taken apart: its values take far more memory than their text.
+    // One event at a time is parsed, because its values take far more memory than its text.
     let whole: &RawValue = serde_json::from_slice(&text).map_err(|error| {
         format!("not a qlog: {error}; a .qlog is one JSON object, a .sqlog has one in each line")
     })?;
@@ -288,7 +288,7 @@ fn whole(file: impl Read, most: u64, path: &Path, room: &mut usize) -> Result<Ve
     }
 }
 
-/// The records of a trace in an object; false if there is no room for all.
+/// The records of a trace in an object; false if the room ends before the records.
 fn one_trace(
     title: &Value,
     trace: &RawValue,
@@ -349,7 +349,7 @@ fn parts<'a>(
             result = each(name, part);
         }
     });
-    // Other values have no parts. The syntax was checked.
+    // Other values have no parts. The syntax is already checked.
     let _has_parts = serde_json::Deserializer::from_str(whole.get()).deserialize_any(visitor);
     result
 }
@@ -378,20 +378,20 @@ impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for Parts<F> {
     }
 }
 
-/// What a page takes of a trace.
+/// The part of a trace for a page.
 #[derive(Debug, Default)]
 struct Trace {
     text: String,
-    /// True once the first record, the head, is there.
+    /// True once the first record, the head, has been added.
     begun: bool,
-    /// Times count from the event before. As some events are left out, they are converted to times
+    /// True if times count from the event before. Some events are left out, so times become times
     /// since the start.
     counts_from_event: bool,
     last_time: Value,
 }
 
 impl Trace {
-    /// Adds a record, unless the page shows nothing of it; false without room.
+    /// Adds a record, unless the page does not show this event. False if the room is too small.
     fn add(&mut self, mut record: Value, room: &mut usize) -> bool {
         self.note_time(&mut record);
         let name = record["name"].as_str();
@@ -402,7 +402,7 @@ impl Trace {
         self.begun = true;
         reduce(&mut record);
         let line = record.to_string();
-        // Each `<` becomes an escape of six.
+        // Each `<` becomes an escape of six characters.
         let length = line.len() + 1 + 5 * line.matches('<').count();
         match room.checked_sub(length) {
             Some(left) => *room = left,
@@ -427,14 +427,14 @@ impl Trace {
         self.last_time = record["time"].clone();
     }
 
-    /// Says that the last record is not whole, here and in the page.
+    /// Reports, here and in the page, that the last record is cut short.
     fn cut_short(&mut self, path: &Path) {
         let what = "the last line is cut short, and left out";
         screen::say(format_args!("{}: {what}", path.display()));
         self.notice(what);
     }
 
-    /// A warning that the page shows.
+    /// Adds a warning to the page.
     fn notice(&mut self, what: &str) {
         let time = &self.last_time;
         let notice =
@@ -443,7 +443,7 @@ impl Trace {
         self.text.push('\n');
     }
 
-    /// Says that the rest is left out, here and in the page.
+    /// Reports, here and in the page, that the rest is left out.
     fn end(&mut self, path: &Path) {
         let time = self.last_time.clone();
         let what = format!(
@@ -456,7 +456,8 @@ impl Trace {
     }
 }
 
-/// True if times count from the event before; the head then says that they count from the start.
+/// True if times count from the event before. The head then gets another format: times from the
+/// start.
 fn counts_from_event(value: &mut Value) -> bool {
     match value {
         Value::Object(members) => {
@@ -477,8 +478,8 @@ fn counts_from_event(value: &mut Value) -> bool {
     }
 }
 
-/// The name of a log in the page. Names of mpquic's logs begin with a connection ID, which the page
-/// must not contain.
+/// The name of a log in the page. The name of an mpquic log begins with a connection ID, which the
+/// page must not contain.
 fn shown_name(name: &str, number: usize) -> String {
     let of_ours = name
         .strip_suffix(".sqlog")
@@ -491,11 +492,11 @@ fn shown_name(name: &str, number: usize) -> String {
     }
 }
 
-/// Leaves out what the page does not show.
+/// Removes all members that the page does not show.
 fn reduce(value: &mut Value) {
     match value {
         Value::Object(members) => {
-            // In frames and tokens `data` are the bytes themselves.
+            // In frames and tokens, `data` has the bytes themselves.
             let is_shown = |name: &str, value: &Value| {
                 MEMBERS.contains(&name) && (name != "data" || value.is_object())
             };

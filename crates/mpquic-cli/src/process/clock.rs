@@ -1,4 +1,4 @@
-//! The clock, which the libraries below do not read.
+//! The clock. The libraries below do not read the clock themselves.
 
 use std::time::{Instant, SystemTime};
 

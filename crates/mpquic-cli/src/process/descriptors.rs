@@ -10,13 +10,13 @@ pub(crate) fn raise() {
     {
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
-        // With a refusal the limit stays as it is, and the server refuses work sooner.
+        // After a refusal, the limit stays, and the server refuses work sooner.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// Number of flows for which there are sockets: three quarters of the limit, so that new connections, files
-/// and logs find some.
+/// Number of flows with a socket each: three quarters of the limit. The rest is for new
+/// connections, files and logs.
 pub(crate) fn for_flows() -> usize {
     #[cfg(unix)]
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

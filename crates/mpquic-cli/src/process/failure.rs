@@ -1,4 +1,4 @@
-//! How the tool ends: exit codes and one line of explanation.
+//! The end of the tool: exit codes, and one line of explanation.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -7,24 +7,24 @@ use mpquic_core::PeerText;
 
 use crate::process::screen;
 
-/// Why the tool failed.
+/// The reason why the tool failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The command line is wrong. Exit code 2.
     Usage(String),
-    /// The command could not be carried out.
+    /// The command failed.
     Failed { cause: Cause, message: String },
-    /// The command could not be carried out, and the user has been told already.
+    /// The command failed, and the user has seen the reason already.
     Reported(Cause),
 }
 
-/// What a command failed of. The number is the exit code, which `docs/tool.md` has a table of.
+/// The cause of a failed command. The number is the exit code, as in the table of `docs/tool.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Cause {
-    /// Something else.
+    /// Another cause.
     Other = 1,
-    /// The output cannot be written, or the input not read.
+    /// The tool cannot write the output, or cannot read the input.
     File = 3,
     /// No address for the server's name.
     Name = 4,
@@ -63,7 +63,7 @@ impl Failure {
         Self::other("interrupted")
     }
 
-    /// Puts what the failure is about in front of the message.
+    /// Puts the subject of the failure in front of the message.
     pub(crate) fn about(self, what: impl Display) -> Self {
         match self {
             Self::Failed { cause, message } => cause.failed(format!("{what}: {message}")),
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// Adds what the user should know besides.
+    /// Appends further advice to the message.
     pub(crate) fn and(self, more: Option<String>) -> Self {
         match (self, more) {
             (Self::Failed { cause, message }, Some(more)) => {
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// What the command failed of, unless the command line is wrong.
+    /// The cause, unless the command line is wrong.
     pub(crate) fn cause(&self) -> Option<Cause> {
         match self {
             Self::Usage(_) => None,
@@ -94,7 +94,7 @@ impl Failure {
         self.cause().map_or(2, |cause| cause as u8)
     }
 
-    /// What is told.
+    /// The message for the user.
     pub(crate) fn message(&self) -> &str {
         match self {
             Self::Usage(message) | Self::Failed { message, .. } => message,
@@ -102,7 +102,7 @@ impl Failure {
         }
     }
 
-    /// Tells the user, on one line, and gives the exit code.
+    /// Prints the message on one line, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Usage(message) => {
@@ -126,7 +126,7 @@ impl From<mpquic_lab::Failure> for Failure {
     }
 }
 
-/// The message on one line, for terminals, logs and programs: peers can put any characters into
+/// The message on one line, for terminals, logs and programs. Peers can put any character into
 /// reasons, fields and names.
 pub(crate) fn one_line(message: &str) -> String {
     PeerText(message.as_bytes()).to_string()

@@ -1,4 +1,4 @@
-//! Messages to the user: at once, or after the live view ends.
+//! Messages to the user: printed at once, or after the end of the live view.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,13 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mpquic_core::PeerText;
 
-/// Texts that wait, while the view is shown.
+/// Texts that wait for the end of the live view.
 static HELD: Mutex<Option<Vec<Text>>> = Mutex::new(None);
 
-/// Nobody reads the output any more.
+/// True once the reader of the output has gone.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Some output could not be printed.
+/// True once some output could not be printed.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
 enum Text {
@@ -23,10 +23,10 @@ enum Text {
 impl Text {
     fn print(self) {
         match self {
-            // Standard error may be closed too, and there is no other place.
+            // Standard error may be closed, too, and the tool has no other place for a message.
             Self::Error(text) => drop(io::stderr().write_all(text.as_bytes())),
             Self::Output(text) => match io::stdout().write_all(text.as_bytes()) {
-                // Nobody need read it to the end.
+                // A reader may stop before the end.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                     CLOSED.store(true, Ordering::Relaxed);
                 }
@@ -81,22 +81,22 @@ fn show(text: Text) {
     }
 }
 
-/// Nobody reads the output any more: endless commands should end.
+/// True once the reader of the output has gone. Endless commands should end then.
 pub(crate) fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
 
-/// Something could not be printed, and the user was told why.
+/// True after output that could not be printed. The user has seen the reason.
 pub(crate) fn has_failed() -> bool {
     FAILED.load(Ordering::Relaxed)
 }
 
-/// What is said from now on waits.
+/// Holds back all later messages.
 pub(crate) fn hold() {
     held().get_or_insert_default();
 }
 
-/// Says what has waited.
+/// Prints the messages held back.
 pub(crate) fn release() {
     for text in held().take().unwrap_or_default() {
         text.print();
@@ -122,7 +122,7 @@ pub(crate) mod tests {
             Self(())
         }
 
-        /// What was printed to standard output, and then to standard error, since it was asked last.
+        /// The output to standard output, and to standard error, since the last call.
         pub(crate) fn take(&self) -> [String; 2] {
             HEARD.replace(Some(Default::default())).unwrap_or_default()
         }
@@ -134,7 +134,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Gives back what nobody wants to hear.
+    /// Collects the text for a test, or returns a text that no test collects.
     pub(super) fn keep(text: Text) -> Option<Text> {
         HEARD.with_borrow_mut(|heard| match heard {
             Some([output, errors]) => {
@@ -156,7 +156,7 @@ pub(crate) mod tests {
         write("b\nc\n");
         assert_eq!(heard.take(), ["a\nb\nc\n", "5\n"]);
         assert_eq!(heard.take(), ["", ""]);
-        // Messages are for people.
+        // Messages lose characters that control a terminal.
         say("a\u{1b}]0;b\u{7}\u{9b}c\u{202e}\nd");
         assert_eq!(heard.take(), ["", "a ]0;b  c \nd\n"]);
         print("a\u{1b}[1mb");

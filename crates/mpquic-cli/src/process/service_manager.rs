@@ -1,6 +1,6 @@
 //! Messages to a service manager: systemd, with `Type=notify`.
 
-/// Reports that the service is up, if somebody listens.
+/// Reports that the service is ready, if a service manager listens.
 pub(crate) fn ready() {
     #[cfg(target_os = "linux")]
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
@@ -10,7 +10,7 @@ pub(crate) fn ready() {
     }
 }
 
-/// Sends a message to a socket: a path, or with an @ in front a name that no file system has.
+/// Sends a message to a socket: a path, or with an @ in front an abstract name.
 #[cfg(target_os = "linux")]
 fn tell(socket: &std::ffi::OsStr, message: &[u8]) -> std::io::Result<()> {
     use std::os::linux::net::SocketAddrExt;

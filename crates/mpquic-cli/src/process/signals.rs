@@ -1,11 +1,11 @@
-//! Requests of the user or the system to end.
+//! Signals from the user or the system.
 
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Interrupts and requests to terminate. From the creation of this value on, they do not end the
-/// process by themselves. A signal that was ignored at the start stays ignored, for `nohup` and
-/// background jobs of shells.
+/// The signals SIGINT and SIGTERM. Once this value exists, these signals do not end the process by
+/// themselves. A signal that was ignored at the start stays ignored, for `nohup` and background
+/// jobs of shells.
 pub(crate) struct Signals {
     #[cfg(unix)]
     handled: Option<[Option<Signal>; 2]>,
@@ -22,7 +22,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         #[cfg(unix)]
         if let Some([interrupt, terminate]) = &mut self.handled {
@@ -32,12 +32,12 @@ impl Signals {
             }
             return;
         }
-        // If no handler can be installed, the system ends the process.
+        // Without a handler, the system ends the process.
         let _ = tokio::signal::ctrl_c().await;
     }
 }
 
-/// Waits for the next signal, for ever if it is ignored.
+/// Waits for the next signal, or for ever if the signal is ignored.
 #[cfg(unix)]
 async fn next(signal: &mut Option<Signal>) {
     if let Some(signal) = signal
@@ -64,7 +64,7 @@ fn is_ignored(kind: SignalKind) -> bool {
     ignored(&status) & (1 << (kind.as_raw_value() - 1)) != 0
 }
 
-/// The signals that a process ignores, a bit each, in what Linux says of it.
+/// The ignored signals of a process, one bit each, from the `status` file of Linux.
 #[cfg(unix)]
 fn ignored(status: &str) -> u64 {
     let mut lines = status.lines();
@@ -73,8 +73,8 @@ fn ignored(status: &str) -> u64 {
     mask.unwrap_or_default()
 }
 
-/// Requests to read configuration again (SIGHUP). They no longer end the process from the time on
-/// that this is made.
+/// Requests to read configuration again (SIGHUP). Once this value exists, the signal does not end
+/// the process.
 pub(crate) struct Hangups {
     #[cfg(unix)]
     handled: Option<Signal>,
@@ -88,7 +88,7 @@ impl Hangups {
         }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next SIGHUP.
     pub(crate) async fn next(&mut self) {
         #[cfg(unix)]
         return next(&mut self.handled).await;
@@ -108,7 +108,7 @@ mod tests {
         for odd in ["", "SigIgn:", "SigIgn:\tx"] {
             assert_eq!(ignored(odd), 0, "{odd}");
         }
-        // Rust ignores SIGPIPE, and tests ignore no hangup.
+        // Rust ignores SIGPIPE, and the tests do not ignore SIGTERM.
         assert_eq!(is_ignored(SignalKind::pipe()), cfg!(target_os = "linux"));
         assert!(!is_ignored(SignalKind::terminate()));
     }

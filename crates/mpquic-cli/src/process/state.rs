@@ -1,4 +1,5 @@
-//! What the tool keeps on the disk for its next runs: where, and readable by its owner alone.
+//! Files that the tool keeps for its next runs: their directory, and permissions for their owner
+//! alone.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +13,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file that only its owner can read; a new one is empty.
+/// Opens a file that only its owner can read. A new file is empty.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false);
@@ -24,7 +25,7 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// The user's directory for lasting data; `None` if there is none.
+/// The user's directory for lasting data; `None` without a home directory.
 pub(crate) fn state_directory() -> Option<PathBuf> {
     state_directory_by(|name| std::env::var_os(name))
 }
@@ -60,7 +61,7 @@ mod tests {
         for (variables, expected) in [
             (&[("XDG_STATE_HOME", "/state"), home][..], "/state/mpquic"),
             (&[home], "/home/a/.local/state/mpquic"),
-            // The specification says not to use relative paths.
+            // The specification says that programs must ignore relative paths.
             (
                 &[("XDG_STATE_HOME", ""), home],
                 "/home/a/.local/state/mpquic",

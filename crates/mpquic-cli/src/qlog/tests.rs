@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A log of packets, one each millisecond.
+/// A log of packets, one per millisecond.
 fn packets(count: u64) -> String {
     let packet =
         |time| json!({ "time": time, "name": "quic:packet_sent", "data": { "header": {} } });
@@ -10,7 +10,7 @@ fn packets(count: u64) -> String {
     records.map(|record| format!("\u{1e}{record}\n")).collect()
 }
 
-/// Events that are left out have taken time as well.
+/// The times of events that are left out count, too.
 #[test]
 fn times_since_the_event_before_become_times_since_the_start() {
     let log = "{\"trace\":{\"common_fields\":{\"time_format\":\"relative_to_previous_event\"}}}\n\
@@ -43,7 +43,7 @@ fn records_without_room_are_reported() {
     assert_eq!(last["time"], shown + 1);
     let message = last["data"]["message"].as_str().unwrap();
     assert!(message.starts_with(&format!("the rest, from {} ms on, is left out", shown + 1)));
-    // A log that ends within a record says so.
+    // A log that ends within a record gets a notice.
     let mut room = 10_000;
     let cut = &all[..all.len() - 20];
     let log = sequence(cut.as_bytes(), Path::new("x"), &mut room).unwrap();
@@ -142,7 +142,7 @@ fn only_times_since_the_event_before_are_changed() {
     assert!(!counts_from_event(&mut json!("delta")));
 }
 
-/// Each `<` takes the room of the six characters that stand for it.
+/// Each `<` takes the room of its escape of six characters.
 #[test]
 fn longer_records_need_more_room() {
     let mut log = Trace::default();
@@ -242,7 +242,7 @@ fn logs_are_told_from_each_other_by_their_beginning() {
             format!("{{\n\"traces\":\n[{{\"events\":[{event}]}}]}}"),
             vec![2],
         ),
-        // A head may have any name, where a separator begins the record.
+        // In a sequence with separators, the head may have any content.
         (format!("\u{1e}{{\"traces\":[]}}\n\u{1e}{event}\n"), vec![2]),
     ] {
         assert_eq!(lines(&text), Ok(expected), "{text}");

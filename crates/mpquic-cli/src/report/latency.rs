@@ -10,7 +10,7 @@ pub(crate) struct Latencies {
     micros: Vec<u32>,
 }
 
-/// How samples are spread, milliseconds.
+/// The distribution of samples, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) count: usize,
@@ -52,7 +52,8 @@ impl Latencies {
     }
 }
 
-/// The smallest sorted value that this part of the values does not exceed; `None` without values.
+/// The smallest sorted value with at least this part of the values at or below it; `None` without
+/// values.
 pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], part: f64) -> Option<T> {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     let last = sorted.len().checked_sub(1)?;
@@ -72,7 +73,7 @@ impl std::fmt::Display for Spread {
 /// The effect of a load on latency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Bufferbloat {
-    /// How much the median grows, milliseconds.
+    /// Growth of the median, in milliseconds.
     pub(crate) added_ms: f64,
     pub(crate) grade: &'static str,
 }

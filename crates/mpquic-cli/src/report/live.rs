@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::{PathId, PathState, PathStats};
 
-/// How often the paths are looked at.
+/// Interval of the samples of the paths.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
-/// Rates that are remembered of a path: half a minute.
+/// Rates that the view keeps for each path: half a minute.
 const MEMORY: usize = 120;
-/// Weight of the newest sample in the rate that is told.
+/// Weight of the newest sample in the displayed rate.
 const NEW_SAMPLE_WEIGHT: f64 = 0.3;
 
 /// A path in its current state.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// Tells the connections of a server from each other.
+    /// Identifies the connection on a server.
     pub(crate) connection: u64,
     pub(crate) stats: PathStats,
-    /// We keep it for the time when no other works.
+    /// True for a path that this side keeps until no other path works.
     pub(crate) is_backup: bool,
 }
 
-/// Which of the numbers are of use.
+/// The useful numbers of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// Receiving: losses and the window are unknown.
@@ -40,13 +40,13 @@ impl Direction {
         }
     }
 
-    /// True if losses and the window are ours.
+    /// True if this side knows losses and the window.
     pub(crate) fn sends(self) -> bool {
         self != Self::Receiving
     }
 }
 
-/// A path, since it was seen first.
+/// A path, since its first sample.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) seen: Seen,
@@ -111,7 +111,7 @@ impl Live {
         }
     }
 
-    /// Takes in how the paths are now.
+    /// Updates the rows with the current paths.
     pub(crate) fn look(&mut self, now: Instant, seen: Vec<Seen>) {
         let since = now.saturating_duration_since(self.now).as_secs_f64();
         self.now = now;
@@ -160,7 +160,7 @@ impl Live {
         self.rows.iter().position(|row| row.key() == selected)
     }
 
-    /// Selects the row so many below, or above.
+    /// Selects the row at this distance below, or above.
     pub(crate) fn select(&mut self, down: isize) {
         let at = self.selected().unwrap_or(0);
         let last = self.rows.len().saturating_sub(1);
@@ -203,7 +203,7 @@ pub(crate) mod tests {
     fn rates_are_those_since_the_last_look() {
         let start = clock::now();
         let mut live = Live::new("x".to_owned(), Direction::Receiving, start);
-        // Bytes from before do not count.
+        // Bytes from before the first sample do not count.
         live.look(start, vec![seen(0, 0, 7000), seen(0, 1, 0)]);
         assert_eq!((live.rate(), live.carried), (0.0, 0));
         for step in 1..=200 {
@@ -235,7 +235,7 @@ pub(crate) mod tests {
         assert_eq!(live.selected(), None);
     }
 
-    /// Bytes received, sent, or both, of the paths in use.
+    /// The bytes received, sent, or both, of the active paths.
     #[test]
     fn bytes_are_those_of_a_direction() {
         let start = clock::now();
@@ -259,7 +259,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Two looks at the same moment tell no rate, and a path without packets has lost none.
+    /// Two samples at the same moment give no rate, and a path without packets has no losses.
     #[test]
     fn without_time_or_packets_there_is_no_rate() {
         let start = clock::now();
@@ -293,7 +293,7 @@ pub(crate) mod tests {
         };
         let rows = [1, 1, 1, -1, -1, -1].map(&mut moves);
         assert_eq!(rows, [1, 2, 2, 1, 0, 0].map(Some));
-        // The selected path is gone: the selection moves to the first of the others.
+        // The selected path has gone, so the selection moves to the first row.
         live.look(start, vec![seen(0, 1, 0), seen(0, 2, 0)]);
         assert_eq!(live.selected(), Some(0));
         live.look(start, (1..5).map(|id| seen(0, id, 0)).collect());

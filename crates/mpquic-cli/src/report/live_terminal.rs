@@ -1,5 +1,5 @@
-//! The live view on the terminal, beside a command that runs: it is drawn anew a few times a second, and
-//! keys act on paths.
+//! The live view on the terminal, beside a running command. The view is redrawn a few times a
+//! second, and keys act on paths.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
@@ -26,7 +26,7 @@ use crate::process::screen;
 use crate::report::live::{Direction, LOOK, Live, Seen};
 use crate::report::live_view::{Palette, draw};
 
-/// How long the thread that reads keys waits for a key.
+/// Longest wait of the keyboard thread before it checks for the end of the view.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 
 /// A command of the user.
@@ -50,8 +50,8 @@ pub(crate) struct LiveArgs {
 }
 
 impl LiveArgs {
-    /// True if the view is shown. Standard output must be a terminal, because the cursor's position
-    /// is read there.
+    /// True if the view is shown. Standard output must be a terminal, because the view reads the
+    /// cursor's position there.
     pub(crate) fn is_shown(self) -> bool {
         let are_terminals = io::stdin().is_terminal() && io::stdout().is_terminal();
         self.live && are_terminals && io::stderr().is_terminal()
@@ -171,7 +171,7 @@ fn wish(event: &Event) -> Option<Wish> {
     }
 }
 
-/// The view on the terminal, until it is dropped.
+/// The view on the terminal. Dropping this restores the terminal.
 struct Shown {
     terminal: Terminal<CrosstermBackend<io::Stderr>>,
     palette: Palette,
@@ -189,7 +189,7 @@ impl Shown {
         let (sender, wishes) = mpsc::channel(16);
         let is_over = Arc::new(AtomicBool::new(false));
         enable_raw_mode()?;
-        // From now on, dropping it restores the terminal.
+        // From here on, dropping this value restores the terminal.
         let shown = Self {
             terminal,
             palette,
@@ -215,7 +215,7 @@ impl Shown {
 impl Drop for Shown {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // If the terminal is gone, nothing has to be restored.
+        // A vanished terminal needs no restoring.
         let _ = execute!(io::stderr(), LeaveAlternateScreen);
         let _ = self.terminal.show_cursor();
         let _ = disable_raw_mode();
@@ -230,7 +230,7 @@ fn read_keys(wishes: &mpsc::Sender<Wish>, is_over: &AtomicBool) {
             Ok(false) => continue,
             Err(error) => Err(error),
         };
-        // Without keys, the view ends the command: nobody could.
+        // Without keys, no user could end the command, so the view ends the command.
         let Ok(event) = event else { return };
         if let Some(wish) = wish(&event)
             && wishes.blocking_send(wish).is_err()
@@ -269,7 +269,7 @@ mod tests {
             .collect();
         assert_eq!(told, [(3, 0), (3, 1), (4, 0), (4, 1)]);
         assert!(all.iter().all(|it| !it.is_backup));
-        // Without a shown row there is nothing to act on.
+        // The view has no row yet, so the wish has no effect.
         act(&mut live, Wish::Close, &connections);
         assert_eq!(live.told, "");
         live.look(clock::now(), all);
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(connections[0].1.path_stats().len(), 2, "another connection");
     }
 
-    /// The other side may keep a path for later, too.
+    /// The other side may also make a path a backup.
     #[tokio::test]
     async fn a_path_stands_by_if_either_side_says_so() {
         let connection = connected().await;
@@ -329,7 +329,7 @@ mod tests {
         ] {
             assert_eq!(key(code, KeyModifiers::NONE), expected, "{code:?}");
         }
-        // In raw mode no signal comes of it.
+        // In raw mode, Ctrl-C sends no signal.
         assert_eq!(
             key(KeyCode::Char('c'), KeyModifiers::CONTROL),
             Some(Wish::Quit)

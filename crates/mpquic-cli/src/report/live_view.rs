@@ -1,4 +1,4 @@
-//! How the live view looks, in windows of any size.
+//! The drawing of the live view, in windows of any size.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -13,7 +13,7 @@ use crate::report::{rate, size, state_name};
 
 /// Heights of a bar.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Columns of the sparkline, at most and at least.
+/// Largest and smallest number of columns of the sparkline.
 const MOST_BARS: usize = 60;
 const FEWEST_BARS: usize = 8;
 const KEYS: &str = "↑↓ select  b backup  c close path  q quit";
@@ -46,9 +46,9 @@ impl Palette {
 struct Column {
     head: &'static str,
     cells: Vec<String>,
-    /// Numbers stand to the right.
+    /// True for numbers, which are aligned to the right.
     is_number: bool,
-    /// The first to go where there is no room has the largest.
+    /// The column with the largest rank is left out first.
     rank: u8,
 }
 
@@ -83,7 +83,7 @@ impl Column {
     }
 }
 
-/// Draws everything.
+/// Draws the whole view.
 pub(crate) fn draw(frame: &mut Frame<'_>, live: &Live, palette: Palette) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
@@ -119,7 +119,7 @@ fn headline(live: &Live, width: usize) -> Line<'static> {
     Line::styled(cut(&text, width), bold)
 }
 
-/// The columns that fit, with a sparkline in what is left.
+/// The columns that fit, and a sparkline in the remaining space.
 fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'static>> {
     if live.rows.is_empty() {
         return vec![Line::raw(cut("no path yet", width))];
@@ -162,7 +162,7 @@ fn table(live: &Live, width: usize, room: usize, palette: Palette) -> Vec<Line<'
         let style = palette.of_state(row).add_modifier(weight);
         let bars = (bars >= FEWEST_BARS).then(|| sparkline(row, bars - 1, most));
         if bars.is_none() {
-            // The space at its end need not fit.
+            // The space at the end of the row may be missing.
             text.truncate(text.trim_end().len());
         }
         let row = Span::styled(cut(&text, width), style);
@@ -205,7 +205,8 @@ fn columns(live: &Live, rows: &[Row]) -> Vec<Column> {
     columns
 }
 
-/// The rates of a path, the newest at the right, against the highest of all, or one byte in a second.
+/// The rates of a path, the newest at the right, relative to the highest rate of all paths, or to
+/// one byte per second.
 fn sparkline(row: &Row, width: usize, most: f64) -> String {
     let skipped = row.rates.len().saturating_sub(width);
     let rates = row.rates.iter().skip(skipped);
@@ -218,7 +219,7 @@ fn sparkline(row: &Row, width: usize, most: f64) -> String {
     empty.chain(rates.map(bar)).collect()
 }
 
-/// The beginning of a text that fits.
+/// The beginning of a text, cut to a width.
 fn cut(text: &str, width: usize) -> String {
     match text.chars().count() <= width {
         true => text.to_owned(),
@@ -335,7 +336,7 @@ mod tests {
         format!("\n{}\n", lines.join("\n"))
     }
 
-    /// Three paths of a server, the second of which is selected, and carries less and less.
+    /// Three paths of a server. The second path is selected, and its rate falls.
     fn busy() -> Live {
         let start = clock::now();
         let title = "server".to_owned();
@@ -378,7 +379,7 @@ server                                                                   33.1 Mb
 ↑↓ select  b backup  c close path  q quit
 ",
             ),
-            // One row, the selected one, with a limited number of rates.
+            // A single row: the selected path, with a limited number of rates.
             (
                 150,
                 4,
@@ -470,7 +471,7 @@ server                       33.1 Mbit/s  88.8 MiB  0:17
         for width in (1..=120).rev() {
             let (lines, _) = drawn(&live, width, 6, false);
             let head = lines[1].split_whitespace().collect::<Vec<_>>().join(" ");
-            // Text is not cut while another column can be left out.
+            // A text is cut only after all other columns are left out.
             assert_eq!(lines[2].contains('…'), width < 17 && width > 0, "{width}");
             let has_bars = lines[2].contains(&BARS[1..]);
             let now = format!("{head}{}", if has_bars { " |" } else { "" });
@@ -526,7 +527,7 @@ server                       33.1 Mbit/s  88.8 MiB  0:17
             Color::Red,
         ];
         assert_eq!(colours, expected);
-        // The selected row, and the line above all, stand out; heads and keys stand back.
+        // The selected row and the headline stand out. Column heads and keys are dim.
         let is = |row, modifier| cell(3, row).modifier.contains(modifier);
         let bold: Vec<_> = (0..9).filter(|row| is(*row, Modifier::BOLD)).collect();
         let dim: Vec<_> = (0..9).filter(|row| is(*row, Modifier::DIM)).collect();

@@ -13,7 +13,7 @@ use mpquic_core::{ConnectionStats, PathState, PathStats};
 use mpquic_tokio::Connection;
 use serde::{Deserialize, Serialize};
 
-/// Bytes, and how fast they went.
+/// A number of bytes and their rate.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Amount {
     pub(crate) bytes: u64,
@@ -37,13 +37,13 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) sha256: String,
     pub(crate) paths: Vec<PathReport>,
-    /// Bytes sent although what they carried was under way already and not known to be lost.
+    /// Bytes sent again while the first copy was still under way and not known as lost.
     pub(crate) extra_bytes_sent: u64,
     /// Received bytes that had arrived before.
     pub(crate) extra_bytes_received: u64,
-    /// Both sides support multipath.
+    /// True if both sides support multipath.
     pub(crate) multipath: bool,
-    /// The request travelled as 0-RTT data, and the server accepted it.
+    /// True if the request travelled as 0-RTT data, and the server accepted the data.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) early_data: bool,
     /// Bytes of the file from an earlier transfer.
@@ -52,16 +52,16 @@ pub(crate) struct Report {
     /// Number of retries.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) retries: u64,
-    /// The longest time in which nothing of the file arrived, between its first bytes and its last.
+    /// Longest time without new bytes of the file, between its first and its last bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) longest_gap_ms: Option<f64>,
     pub(crate) quic_version: String,
     pub(crate) key_exchange: Option<String>,
     pub(crate) protocol: String,
-    /// Where the file was written; absent for standard output.
+    /// The path of the written file; absent for standard output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
-    /// The file was sent, not received.
+    /// True for a sent file.
     #[serde(skip)]
     pub(crate) is_sent: bool,
 }
@@ -70,7 +70,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A path's part in a transfer. Of several connections, that of the last one.
+/// A path's part in a transfer. After several connections, the part in the last connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PathReport {
     pub(crate) id: u32,
@@ -80,15 +80,15 @@ pub(crate) struct PathReport {
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) rtt_ms: f64,
-    /// Packets of ours declared lost.
+    /// Lost packets of this side.
     pub(crate) lost: u64,
     /// Congestion window, bytes.
     pub(crate) cwnd: u64,
     pub(crate) state: Cow<'static, str>,
-    /// It started with what an earlier connection learnt of it (RFC 9959).
+    /// True if the path started with the capacity that an earlier connection measured (RFC 9959).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) resumed: bool,
-    /// That was too much.
+    /// True if this capacity was too much.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) resume_failed: bool,
 }
@@ -110,7 +110,7 @@ impl Counters {
         }
     }
 
-    /// Bytes sent, and received, more than once since an earlier reading.
+    /// Bytes sent again, and bytes received again, since an earlier reading.
     pub(crate) fn extra_since(&self, earlier: &Self) -> (u64, u64) {
         (
             self.extra_sent.saturating_sub(earlier.extra_sent),
@@ -119,7 +119,7 @@ impl Counters {
     }
 }
 
-/// The name of the group by which both sides have agreed on their secrets.
+/// The name of the group of the key exchange.
 pub(crate) fn key_exchange(connection: &Connection) -> Option<String> {
     let group = connection.stats().key_exchange;
     group.map(|group| group.to_string())
@@ -350,7 +350,7 @@ mod tests {
         );
     }
 
-    /// Most programs need not know these fields.
+    /// These fields are rare, and most programs need not know them.
     #[test]
     fn rare_json_fields_appear_only_when_set() {
         let mut report = report(vec![]);

@@ -1,4 +1,4 @@
-//! The live view: one bar for the transfer and a row per path, on stderr.
+//! The progress view: one bar for the transfer and a row per path, on standard error.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use mpquic_core::{PathId, PathStats};
 
 use crate::report::{rate, size, state_name};
 
-/// How often the view is refreshed.
+/// Interval of the updates.
 pub(crate) const REFRESH: Duration = Duration::from_millis(100);
 /// Weight of the newest sample in a path's displayed rate.
 const NEW_SAMPLE_WEIGHT: f64 = 0.3;
 /// A path's bar shows its share of all bytes, in thousandths.
 const FULL: u64 = 1000;
 
-/// Draws nothing if standard error is not a terminal.
+/// The progress view. Without a terminal on standard error, the view draws nothing.
 pub(crate) struct Progress {
     multi: MultiProgress,
     total: ProgressBar,
@@ -25,20 +25,20 @@ pub(crate) struct Progress {
     /// Bytes of the file from an earlier transfer.
     first: u64,
     length: Option<u64>,
-    /// The bytes of a path that are shown.
+    /// The displayed counter of a path.
     counter: fn(&PathStats) -> u64,
 }
 
 struct Row {
     bar: ProgressBar,
-    /// Counter when the transfer began, and at the last update.
+    /// Value of the counter when the transfer began, and at the last update.
     first: u64,
     last: u64,
     bytes_per_second: f64,
 }
 
 impl Progress {
-    /// For a transfer of `length` bytes, if that is known, over paths with these counters.
+    /// A view for a transfer of `length` bytes, if known, over paths with these counters.
     pub(crate) fn new(
         title: String,
         length: Option<u64>,
@@ -73,7 +73,7 @@ impl Progress {
         progress
     }
 
-    /// Tells the bar how many bytes of the file exist.
+    /// Sets the number of bytes of the file from an earlier transfer.
     pub(crate) fn begin_at(&mut self, have: u64) {
         self.first = have;
     }
@@ -99,7 +99,7 @@ impl Progress {
         })
     }
 
-    /// Shows the present state: `received` bytes of the file, and the paths.
+    /// Shows the current state: `received` bytes of the file, and the paths.
     pub(crate) fn update(&mut self, now: Instant, received: u64, paths: &[PathStats]) {
         let elapsed = (now - self.started).as_secs_f64().max(1e-3);
         let since = (now - self.updated).as_secs_f64().max(1e-3);
@@ -146,7 +146,7 @@ impl Progress {
         }
     }
 
-    /// Title, text and bytes of the bar for all.
+    /// Title, text and bytes of the bar for the whole transfer.
     #[cfg(test)]
     pub(crate) fn told(&self) -> (String, String, u64) {
         (
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(remaining(0, 360_000, 1.0), "  0 %");
     }
 
-    /// What a bar shows: beginning, end, and how full it is.
+    /// The content of a bar: text before, text after, and position.
     fn shown(bar: &ProgressBar) -> (String, String, u64) {
         (bar.prefix(), bar.message(), bar.position())
     }
@@ -217,7 +217,7 @@ mod tests {
         let start = crate::process::clock::now();
         let at = |millis| start + Duration::from_millis(millis);
         let paths = |first, second| [seen(0, 0, first).stats, seen(0, 1, second).stats];
-        // Earlier bytes of paths and file do not belong to this transfer.
+        // Bytes of paths and file from before this transfer do not count.
         let before = paths(50_000, 0);
         let length = Some(2_000_000);
         let mut progress = Progress::new("title".to_owned(), length, start, true, &before[..1]);
@@ -227,7 +227,7 @@ mod tests {
         let told = (String::from("title"), String::from(all), 500_000);
         assert_eq!(progress.told(), told);
         assert_eq!(progress.total.length(), length);
-        // The rates of paths are smoothed, and of the time since the last look.
+        // The rates of paths are smoothed, and cover the time since the last update.
         let first = "73.2 KiB  180 kbit/s  rtt 20.0 ms  active";
         let second = "24.4 KiB  0 kbit/s  rtt 20.0 ms  active";
         let told = |name: &str, what: &str, position| {

@@ -1,11 +1,11 @@
 //! Hexadecimal digits.
 
-/// Lowercase ones.
+/// Lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes from hexadecimal digits in either case; `None` if there are not exactly `N` pairs.
+/// Bytes from hexadecimal digits in either case; `None` unless the text has exactly `N` pairs.
 pub(crate) fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let digits: Option<Vec<u32>> = digits.chars().map(|digit| digit.to_digit(16)).collect();
     let digits = digits.filter(|digits| digits.len() == 2 * N)?;

@@ -5,20 +5,21 @@ use serde::Serialize;
 
 use crate::process::screen;
 
-/// Prints the value to standard output, on a line.
+/// Prints the value on one line to standard output.
 pub(crate) fn print(value: &impl Serialize) {
     screen::print(line(value));
 }
 
-/// The value, with escapes for characters of names and the like that would move, hide or reorder other
-/// text: programs read the same value.
+/// The JSON of a value on one line. Characters that would move, hide or reorder text on a terminal
+/// become escapes, and programs read the same value.
 pub(crate) fn line(value: &impl Serialize) -> String {
-    // The tool's types contain only values of JSON.
+    // JSON can represent every type of the tool.
     let json = serde_json::to_string(value).unwrap_or_default();
     if json.chars().all(PeerText::is_plain) {
         return json;
     }
-    // Outside of texts JSON is ASCII, and in texts it has escapes for those of ASCII.
+    // Outside of strings, JSON is ASCII. In strings, `serde_json` escapes control characters of
+    // ASCII.
     let escaped = |character: char| match PeerText::is_plain(character) {
         true => character.to_string(),
         false => format!("\\u{:04x}", u32::from(character)),
@@ -30,8 +31,8 @@ pub(crate) fn line(value: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
-    /// `serde_json` writes the notes of parts and uploads and the traces of devices. All JSON for people goes through
-    /// [`line`].
+    /// `serde_json` writes the notes of parts and uploads, and the states of devices. All other
+    /// JSON goes through [`line`].
     #[test]
     fn nothing_is_said_in_json_by_another_way() {
         let kept = [

@@ -1,4 +1,4 @@
-//! Texts as users, URLs and terminals spell them.
+//! Texts in the spelling of users, URLs and terminals.
 
 pub(crate) mod hex;
 pub(crate) mod json;

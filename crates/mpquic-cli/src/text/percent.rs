@@ -19,7 +19,7 @@ pub(crate) fn percent_encode(name: impl AsRef<[u8]>) -> String {
     encoded
 }
 
-/// Decodes a percent-encoded segment; `None` if the encoding is not valid.
+/// Decodes a percent-encoded segment; `None` for an invalid encoding.
 pub(crate) fn percent_decode(segment: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(segment.len());
     let mut bytes = segment.bytes();
@@ -40,7 +40,7 @@ pub(crate) fn encode_name(name: &OsStr) -> String {
     percent_encode(name.as_encoded_bytes())
 }
 
-/// The name of a file, of these bytes: on Unix any, elsewhere UTF-8.
+/// The file name of these bytes: on Unix any bytes, elsewhere UTF-8.
 pub(crate) fn file_name(name: Vec<u8>) -> Option<OsString> {
     #[cfg(unix)]
     return Some(std::os::unix::ffi::OsStringExt::from_vec(name));

@@ -1,4 +1,4 @@
-//! Values by which a client knows that a file is unchanged.
+//! Stamps: values from which a client knows that a file is unchanged.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use http::HeaderValue;
 use http::header::{DATE, ETAG, HeaderMap, LAST_MODIFIED};
 use serde::{Deserialize, Serialize};
 
-/// What a server says of the version of a file, such that equal ones mean equal bytes (RFC 9110
-/// section 8.8.1).
+/// The version of a file, as a server names it. Equal stamps mean equal bytes (RFC 9110 section
+/// 8.8.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stamp {
     /// A strong entity tag, with its quotes.
     Etag(String),
-    /// The time of the last change, which was over when the file was sent.
+    /// The time of the last change, at least a second before the server sent the file.
     LastModified(String),
 }
 
 impl Stamp {
-    /// What the fields of an answer say.
+    /// The stamp in the fields of an answer.
     pub(crate) fn of(fields: &HeaderMap) -> Option<Self> {
         let text = |name| fields.get(name)?.to_str().ok();
         // A weak tag starts with W/.
         if let Some(tag) = text(ETAG).filter(|tag| tag.starts_with('"')) {
             return Some(Self::Etag(tag.to_owned()));
         }
-        // RFC 9110 section 8.8.2.2: within the same second the file could have changed once more.
+        // RFC 9110 section 8.8.2.2: the file could change again within the same second.
         let date = |text| httpdate::parse_http_date(text).ok();
         let changed = text(LAST_MODIFIED)?;
         let sent = date(text(DATE)?)?;
@@ -33,7 +33,7 @@ impl Stamp {
         (age >= Duration::from_secs(1)).then(|| Self::LastModified(changed.to_owned()))
     }
 
-    /// As the value of an If-Range field.
+    /// The value for the field If-Range.
     pub(crate) fn value(&self) -> Option<HeaderValue> {
         let (Self::Etag(text) | Self::LastModified(text)) = self;
         HeaderValue::from_str(text).ok()

@@ -1,19 +1,19 @@
-//! Times of files as text. A file may have any time: archives, cameras and broken clocks make times
-//! before 1970, or after the year 9999.
+//! Times of files as text. A file may have any time: archives, cameras and broken clocks produce
+//! times before 1970, or after the year 9999.
 
 use std::time::{Duration, SystemTime};
 
 /// The end of the year 9999, in seconds since 1970.
 const END: u64 = 253_402_300_800;
 
-/// As HTTP writes it (RFC 9110 section 5.6.7), without fractions of a second; `None` for a time that
-/// HTTP has no words for.
+/// The time as an HTTP date (RFC 9110 section 5.6.7), in whole seconds; `None` for a time that HTTP
+/// cannot express.
 pub(crate) fn http_date(time: SystemTime) -> Option<String> {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     (since.as_secs() < END).then(|| httpdate::fmt_http_date(time))
 }
 
-/// Seconds since 1970 with nine digits behind the point; negative before.
+/// Seconds since 1970 with nine digits after the point, negative before 1970.
 pub(crate) fn seconds(time: SystemTime) -> String {
     let (sign, since) = match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => ("", since),
@@ -22,7 +22,7 @@ pub(crate) fn seconds(time: SystemTime) -> String {
     format!("{sign}{}.{:09}", since.as_secs(), since.subsec_nanos())
 }
 
-/// Reads what [`seconds`] writes; fewer digits may be behind the point.
+/// Parses the text of [`seconds`], also with fewer digits after the point.
 pub(crate) fn of_seconds(text: &str) -> Option<SystemTime> {
     let (is_before, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
