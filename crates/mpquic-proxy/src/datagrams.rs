@@ -29,7 +29,7 @@ pub(crate) trait Deliver: Send + Sync {
         Some(Cow::Borrowed(payload))
     }
 
-    /// The proxy has assigned these addresses, and withdrawn all others.
+    /// Reports the assigned addresses. The proxy has withdrawn all other addresses.
     fn on_assigned(&self, _addresses: &[IpAddr]) {}
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum Broken {
     Idle,
 }
 
-/// Changes the bytes of a flow on their way. Both directions run at the same time.
+/// May change or remove the bytes of a flow on their way. Both directions run at the same time.
 pub(crate) trait Passing: Sync {
     /// Bytes from TCP. The stream gets the bytes that this call leaves in the buffer.
     ///

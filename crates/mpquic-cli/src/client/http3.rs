@@ -359,8 +359,8 @@ fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content,
         length,
     };
     match range(fields) {
-        // RFC 9110 section 14.4: this field has no meaning in such an answer, so the server means
-        // another part.
+        // RFC 9110 section 14.4: this field has no meaning in such an answer, so the body may be
+        // another part of the file.
         Some(range) if range.first != 0 || Some(range.end) != range.length => {
             Err(match ask.have.is_some() {
                 true => RequestError::NotTheRest("a part of the file in place of the whole file"),

@@ -49,7 +49,7 @@ pub(crate) enum UploadError {
 /// The destination of a file, and its attributes.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// The directory, and below its path beneath the root.
+    /// The directory, followed by its path beneath the root.
     pub(crate) directory: Dir,
     pub(crate) path: PathBuf,
     pub(crate) name: OsString,
@@ -119,7 +119,7 @@ impl Upload {
                         return Ok((file, aside));
                     }
                 }
-                // The rest of a killed server.
+                // A killed server has left the file.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }

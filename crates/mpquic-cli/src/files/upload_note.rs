@@ -34,7 +34,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Begins with a note of zero bytes.
+    /// Begins with a note that no byte is on the disk yet.
     pub(crate) fn begin(directory: &Dir, token: Token) -> io::Result<Self> {
         let mut create = options();
         create.write(true).create(true);

@@ -39,7 +39,7 @@ pub(crate) struct Fetched {
     pub(crate) body: Body,
     /// The method HEAD, whose answer has no body for any fields.
     pub(crate) is_head: bool,
-    /// Both sides may switch to another protocol, such as WebSocket.
+    /// The request asks for a switch to another protocol, such as WebSocket.
     pub(crate) upgrades: bool,
 }
 

@@ -23,7 +23,7 @@ pub struct Rules {
     pub floor: u64,
     /// A taker with this waiting time may get units of the largest taker.
     pub grace: Duration,
-    /// While other takers wait, a holding ends once its last use is older than this time.
+    /// While other takers wait, a holding ends when its use lies behind the clock by this time.
     pub window: Duration,
 }
 
