@@ -41,13 +41,13 @@ mod ways;
 use std::sync::Arc;
 
 pub use cost::{Costs, Price};
-pub use local::{Local, Origin};
+pub use local::{AskSource, Local, Origin};
 pub use managed::{Managed, move_path};
 pub use manager::{Action, Event, Outcome, PathManager, PathManagerFactory, Start, factory};
-pub use pairs::address_pairs;
+pub use pairs::{address_pairs, second_choices};
 pub use plan::Plan;
 pub use shares::{Share, Shares};
-pub use source_address::{fit, label};
+pub use source_address::label;
 pub use stand_by::StandBy;
 pub use view::{PathView, Snapshot, View};
 pub use ways::{KnownWay, Ways};

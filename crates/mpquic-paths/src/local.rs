@@ -6,6 +6,22 @@ use std::sync::Arc;
 
 use crate::source_address::fit;
 
+/// Names the source address that the system would choose for datagrams that leave by an interface for a
+/// destination; `None` if it has no route there, or does not tell.
+pub type AskSource = fn(interface: &str, remote: SocketAddr) -> Option<IpAddr>;
+
+/// An [`AskSource`], which says nothing of whether two addresses are the same.
+#[derive(Debug, Clone, Copy)]
+struct Asked(AskSource);
+
+impl PartialEq for Asked {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Asked {}
+
 /// A local address from which paths can start: one socket of a driver.
 ///
 /// ```
@@ -22,6 +38,7 @@ use crate::source_address::fit;
 pub struct Local {
     address: SocketAddr,
     interface: Option<Arc<str>>,
+    ask: Option<Asked>,
     is_v6_only: bool,
     is_backup: bool,
 }
@@ -33,6 +50,7 @@ impl Local {
         Self {
             address,
             interface: None,
+            ask: None,
             is_v6_only: false,
             is_backup: false,
         }
@@ -42,6 +60,14 @@ impl Local {
     #[must_use]
     pub fn on(mut self, interface: &str) -> Self {
         self.interface = Some(interface.into());
+        self
+    }
+
+    /// The same address, of an interface whose source addresses `ask` knows: of several addresses of one
+    /// interface, a path starts at the one that is answered.
+    #[must_use]
+    pub fn asking(mut self, ask: AskSource) -> Self {
+        self.ask = Some(Asked(ask));
         self
     }
 
@@ -67,6 +93,10 @@ impl Local {
     /// The network interface that the address is bound to.
     pub fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
+    }
+
+    pub(crate) fn shared_interface(&self) -> Option<Arc<str>> {
+        self.interface.clone()
     }
 
     /// True if paths from here carry data only while no other path works.
@@ -121,18 +151,34 @@ impl Local {
         }
     }
 
-    /// True if this address reaches `remote`, and no address of the same interface fits `remote`
-    /// better (RFC 6724).
+    /// True if a path to `remote` may start here, and at no other address of the same interface among `all`
+    /// that comes first: the system's choice ([`Self::asking`]), otherwise the address that suits `remote`
+    /// best (RFC 6724), and of equal ones the first. An address of no named interface always comes first.
     pub fn suits(&self, remote: SocketAddr, all: &[Self]) -> bool {
-        let fit = |local: &Self| fit(local.address.ip(), remote.ip());
-        let is_better = |other: &Self| {
-            let name = other.interface();
-            name.is_some()
-                && name == self.interface()
-                && other.reaches(remote)
-                && fit(other) > fit(self)
-        };
-        self.reaches(remote) && !all.iter().any(is_better)
+        let is_rival = |other: &&Self| self.is_beside(other) && other.reaches(remote);
+        let rivals: Vec<_> = all.iter().filter(is_rival).collect();
+        let chosen = Self::choose(&rivals, remote);
+        self.reaches(remote) && chosen.is_none_or(|chosen| chosen.address == self.address)
+    }
+
+    /// True for addresses of one interface.
+    fn is_beside(&self, other: &Self) -> bool {
+        self.interface.is_some() && self.interface == other.interface
+    }
+
+    fn choose<'a>(rivals: &[&'a Self], remote: SocketAddr) -> Option<&'a Self> {
+        let (first, others) = rivals.split_first()?;
+        if others.is_empty() {
+            return Some(first);
+        }
+        let named = first.ask.zip(first.interface());
+        let told = named.and_then(|(Asked(ask), interface)| ask(interface, remote));
+        let mut all = rivals.iter();
+        let told = all.find(|local| Some(local.address.ip()) == told);
+        // The maximum is the last of equal ones.
+        let fit = |local: &&&Self| fit(local.address.ip(), remote.ip());
+        told.or_else(|| rivals.iter().rev().max_by_key(fit))
+            .copied()
     }
 
     /// True if the socket carries datagrams of both IP versions.
@@ -189,6 +235,49 @@ mod tests {
             let reaches = Local::new(address(local)).reaches(address(remote));
             assert_eq!(reaches, expected, "{local} {remote}");
         }
+    }
+
+    /// What a system with two networks on a link answers: it may have a route that its addresses do not tell
+    /// of.
+    fn routes(interface: &str, remote: SocketAddr) -> Option<IpAddr> {
+        let SocketAddr::V4(remote) = remote else {
+            return None;
+        };
+        match (interface, remote.ip().octets()) {
+            ("eth0", [203, 0, 113, _]) => Some([10, 0, 0, 2].into()),
+            ("eth0", [203, ..]) => Some([192, 0, 2, 77].into()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn one_address_of_an_interface_suits_a_destination() {
+        let eth0 = |text: &str| Local::new(address(text)).on("eth0").asking(routes);
+        let all = [
+            eth0("10.0.0.1:1"),
+            eth0("10.0.0.2:1"),
+            eth0("[2001:db8:1::1]:1"),
+            eth0("[2001:db8:2::1]:1"),
+            Local::new(address("10.0.1.1:1")).on("eth1").asking(routes),
+            Local::new(address("10.0.0.9:1")),
+        ];
+        let suitable = |remote: &str| -> Vec<String> {
+            let suits = |local: &&Local| local.suits(address(remote), &all);
+            let suitable = all.iter().filter(suits);
+            suitable
+                .map(|local| local.address.ip().to_string())
+                .collect()
+        };
+        assert_eq!(
+            suitable("203.0.113.1:1"),
+            ["10.0.0.2", "10.0.1.1", "10.0.0.9"]
+        );
+        // The system names an address that cannot be used, or no address.
+        for remote in ["203.0.114.1:1", "198.51.100.1:1"] {
+            assert_eq!(suitable(remote), ["10.0.0.1", "10.0.1.1", "10.0.0.9"]);
+        }
+        assert_eq!(suitable("[2001:db8:2:3::1]:1"), ["2001:db8:2::1"]);
+        assert_eq!(suitable("[2600::1]:1"), ["2001:db8:1::1"]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! [`Plan`]: a path from every local address to every address of the server.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_core::{FourTuple, PathEvent, PathId, PathState, PathStatus, ServerAddress};
 
 use crate::local::Local;
 use crate::manager::{Action, Event, Outcome, PathManager, Start};
-use crate::pairs::address_pairs;
+use crate::pairs::{address_pairs, second_choices};
 use crate::view::View;
 
 /// The wait before a failed path is tried again. It doubles with each failure.
@@ -30,8 +31,9 @@ const ATTEMPTS_IF_UNSURE: u32 = 3;
 /// only while the peer allows more paths. A failed path is tried again after 1 s, 2 s and so on up
 /// to 60 s, or after 1 s if the connection has carried a mebibyte since. Announced and looked-up
 /// addresses that never worked are given up after three tries. A path whose local address is gone
-/// closes, or moves if it is the last one. Paths from a backup address, and paths to one of the
-/// server, have the status [`PathStatus::Backup`].
+/// closes, or moves if it is the last one. An interface with several addresses has one path to each
+/// address of the server; if that path fails, the interface's next address is tried. Paths from a
+/// backup address, and paths to one of the server, have the status [`PathStatus::Backup`].
 #[derive(Debug)]
 pub struct Plan {
     remotes: Vec<SocketAddr>,
@@ -87,6 +89,10 @@ enum Step {
 #[derive(Debug)]
 struct Target {
     four_tuple: FourTuple,
+    /// The interface of the local address.
+    interface: Option<Arc<str>>,
+    /// Another address of the interface comes first.
+    is_second: bool,
     path: Option<PathId>,
     rest: Option<Rest>,
     backoff: Duration,
@@ -117,6 +123,8 @@ impl Target {
     fn new(four_tuple: FourTuple) -> Self {
         Self {
             four_tuple,
+            interface: None,
+            is_second: false,
             path: None,
             rest: None,
             backoff: FIRST_BACKOFF,
@@ -197,7 +205,10 @@ impl PathManager for Plan {
             return None;
         }
         // A target with a path does not rest.
-        let is_missing = |target: &&Target| !target.is_impossible && !target.is_given_up;
+        let is_missing = |target: &&Target| {
+            let is_possible = !target.is_impossible && !target.is_given_up;
+            is_possible && target.rest.is_some() && !self.is_spare(target)
+        };
         let missing = self.targets.iter().filter(is_missing);
         missing.filter_map(|target| Some(target.rest?.end)).min()
     }
@@ -246,6 +257,14 @@ impl Plan {
         let possible = address_pairs(&self.locals, &self.possible).into_iter();
         let possible: Vec<_> = possible.filter(|pair| !pairs.contains(pair)).collect();
         pairs.extend(possible);
+        remotes.extend(
+            self.possible
+                .iter()
+                .filter(|it| !remotes.contains(it))
+                .collect::<Vec<_>>(),
+        );
+        let spare = second_choices(&self.locals, &remotes);
+        pairs.extend(&spare);
         self.targets
             .retain(|target| target.path.is_some() || pairs.contains(&target.four_tuple));
         for four_tuple in pairs {
@@ -254,6 +273,37 @@ impl Plan {
                 self.targets.push(Target::new(four_tuple));
             }
         }
+        for target in &mut self.targets {
+            target.is_second = spare.contains(&target.four_tuple);
+        }
+        self.name_interfaces();
+    }
+
+    /// Notes from which interfaces the targets start.
+    fn name_interfaces(&mut self) {
+        for target in &mut self.targets {
+            let mut locals = self.locals.iter();
+            let local = locals.find(|local| local.owns(target.four_tuple.local));
+            target.interface = local.and_then(Local::shared_interface);
+        }
+    }
+
+    /// True if another address of the same interface has the path to the same address of the server, or is
+    /// to be tried first, or if the application wants no such path.
+    fn is_spare(&self, target: &Target) -> bool {
+        let is_beside = |other: &&Target| {
+            target.interface.is_some()
+                && other.interface == target.interface
+                && other.four_tuple.remote == target.four_tuple.remote
+                && other.four_tuple.local != target.four_tuple.local
+        };
+        let comes_first = |other: &Target| {
+            let is_untried = other.rest.is_none() && !other.is_given_up;
+            other.path.is_some()
+                || other.is_impossible
+                || target.is_second && !other.is_second && is_untried
+        };
+        self.targets.iter().filter(is_beside).any(comes_first)
     }
 
     /// Closes the next path whose local address is gone. The last path moves to another local
@@ -479,6 +529,7 @@ impl Plan {
             target.four_tuple.local = local;
         }
         self.drop_duplicates();
+        self.name_interfaces();
     }
 
     /// Notes a path's new addresses. After a move to the server's preferred address, other targets
@@ -534,6 +585,7 @@ impl Plan {
         target.is_impossible = path.is_none();
         target.path = path;
         self.targets.push(target);
+        self.name_interfaces();
     }
 
     /// Shortens the wait of failed paths to [`FIRST_BACKOFF`], as the network has changed.
@@ -551,9 +603,11 @@ impl Plan {
         if !self.is_multipath || self.is_blocked {
             return None;
         }
-        while let Some(target) = self.targets.get_mut(self.round.at) {
+        while let Some(target) = self.targets.get(self.round.at) {
+            let at = self.round.at;
             self.round.at += 1;
-            if target.is_due(view.now, || view.bytes_carried()) {
+            if target.is_due(view.now, || view.bytes_carried()) && !self.is_spare(target) {
+                let target = self.targets.get_mut(at)?;
                 target.carried = view.bytes_carried();
                 let four_tuple = target.four_tuple;
                 let status = status_between(four_tuple, &self.locals, &self.announced);

@@ -7,7 +7,7 @@ const SUBNET: u32 = 64;
 
 /// Ranks a source address for a destination of the same IP version. The larger value fits better
 /// (RFC 6724 section 5, rules 6 and 8).
-pub fn fit(local: IpAddr, remote: IpAddr) -> (bool, u32) {
+pub(crate) fn fit(local: IpAddr, remote: IpAddr) -> (bool, u32) {
     match (local, remote) {
         (IpAddr::V6(local), IpAddr::V6(remote)) => {
             let common = (local.to_bits() ^ remote.to_bits()).leading_zeros();

@@ -103,6 +103,13 @@ impl Ways {
         });
     }
 
+    /// True if something came back to this local address from this address of a server.
+    pub fn has_heard(&self, four_tuple: FourTuple, now: Instant) -> bool {
+        let ways = self.lock();
+        let mut heard = ways.iter().filter(|way| way.rtt.is_some());
+        heard.any(|way| way.is_good(now) && way.is(four_tuple))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<KnownWay>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,6 +153,9 @@ mod tests {
         ways.note(way(1), None, now);
         assert_eq!(sorted(&ways, now + LIFETIME - ms(1)), [2, 3, 1]);
         assert_eq!(sorted(&ways, now + LIFETIME), [1, 2, 3]);
+        let heard = |at| [1, 2, 3].map(|local| ways.has_heard(way(local), at));
+        assert_eq!(heard(now), [false, true, true]);
+        assert_eq!(heard(now + LIFETIME), [false, true, false]);
     }
 
     #[test]

@@ -232,3 +232,45 @@ fn mp_019_the_preferred_address_takes_the_place_of_the_former_one() {
         assert_eq!(plan.remotes, expected);
     }
 }
+
+/// The addresses from which a plan would open paths now.
+fn due(plan: &Plan, now: Instant) -> Vec<SocketAddr> {
+    let due = |target: &&Target| target.is_due(now, || 0) && !plan.is_spare(target);
+    let due = plan.targets.iter().filter(due);
+    due.map(|target| target.four_tuple.local).collect()
+}
+
+#[test]
+fn of_an_interface_another_address_is_tried_where_one_is_silent() {
+    let now = epoch();
+    let (first, second) = (
+        local("10.0.0.1:1").on("eth0"),
+        local("10.0.0.2:1").on("eth0"),
+    );
+    let other = local("10.0.1.1:1").on("eth1");
+    let server = "192.0.2.1:1".parse().unwrap();
+    let start = FourTuple::new(other.address(), server);
+    let mut plan = plan_with(start, &[], &[first.clone(), second.clone(), other]);
+    plan.is_multipath = true;
+    assert_eq!(due(&plan, now), [first.address()]);
+    let find = |plan: &Plan, local: &Local| {
+        let mut targets = plan.targets.iter();
+        targets.position(|target| target.four_tuple.local == local.address())
+    };
+    let [at, beside] = [&first, &second].map(|local| find(&plan, local).unwrap());
+    plan.targets[at].path = Some(PathId(1));
+    assert!(due(&plan, now).is_empty());
+    plan.on_path_event(&abandoned(1), now);
+    assert_eq!(due(&plan, now), [second.address()]);
+    // While it has the path, the first one is not tried again.
+    plan.targets[beside].path = Some(PathId(2));
+    assert_eq!(plan.next_timeout(), None);
+    assert!(due(&plan, now + MAX_BACKOFF).is_empty());
+    // It failed as well: now they take turns.
+    plan.on_path_event(&abandoned(2), now + FIRST_BACKOFF / 2);
+    assert_eq!(plan.next_timeout(), Some(now + FIRST_BACKOFF));
+    assert_eq!(due(&plan, now + FIRST_BACKOFF), [first.address()]);
+    // The application wants no path there.
+    plan.on_application(FourTuple::new(first.address(), server), None);
+    assert!(due(&plan, now + MAX_BACKOFF).is_empty());
+}
