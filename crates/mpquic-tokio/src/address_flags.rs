@@ -3,6 +3,10 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
+/// The addresses and their flags. `/proc/net` is not there for services whose `/proc` shows processes only
+/// (systemd's `ProcSubset=pid`).
+const IF_INET6: &str = "/proc/self/net/if_inet6";
+
 /// Address flags in `if_inet6`, with the values of `linux/if_addr.h`.
 const TEMPORARY: u8 = 0x01;
 const OPTIMISTIC: u8 = 0x04;
@@ -17,7 +21,7 @@ pub(crate) struct AddressFlags(Vec<(String, Ipv6Addr, u8)>);
 impl AddressFlags {
     /// The flags that the system reports now.
     pub(crate) fn of_system() -> Self {
-        Self::read(Path::new("/proc/net/if_inet6"))
+        Self::read(Path::new(IF_INET6))
     }
 
     fn read(file: &Path) -> Self {
@@ -58,14 +62,15 @@ fn address(line: &str) -> Option<(String, Ipv6Addr, u8)> {
     Some((words.next()?.to_owned(), Ipv6Addr::from(ip), flags))
 }
 
-/// True if the user prefers paths from temporary addresses of an interface.
-pub(crate) fn prefers_temporary(name: &str) -> bool {
+/// Whether the user prefers paths from temporary addresses of an interface; `None` if the system does not show
+/// it.
+pub(crate) fn prefers_temporary(name: &str) -> Option<bool> {
     let option = Path::new("/proc/sys/net/ipv6/conf")
         .join(name)
         .join("use_tempaddr");
-    let told = std::fs::read_to_string(option).unwrap_or_default();
+    let told = std::fs::read_to_string(option).ok()?;
     // 1 creates temporary addresses, 2 also prefers them.
-    told.trim().parse().is_ok_and(|option: i32| option > 1)
+    Some(told.trim().parse().is_ok_and(|option: i32| option > 1))
 }
 
 #[cfg(test)]
@@ -113,7 +118,7 @@ what is this
         assert_eq!(of("eth2", 1), [false; 3], "not known");
         let nothing = AddressFlags::read(Path::new("/nowhere/at/all"));
         assert!(!nothing.is_deprecated("eth0", [127, 0, 0, 1].into()));
-        assert!(!prefers_temporary("no-such-interface"));
+        assert_eq!(prefers_temporary("no-such-interface"), None);
     }
 
     #[cfg(target_os = "linux")]

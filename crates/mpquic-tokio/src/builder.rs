@@ -7,6 +7,8 @@ use std::sync::Arc;
 use mpquic_core::Version;
 use mpquic_core::config::{ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption};
 
+#[cfg(feature = "interfaces")]
+use crate::awaited_addresses::Awaited;
 use crate::backups::Backups;
 use crate::config::{ClientConfig, ServerConfig, random};
 use crate::connection_state::SharedEndpoint;
@@ -34,6 +36,8 @@ pub struct EndpointBuilder {
     interfaces: Option<Selection>,
     #[cfg(feature = "interfaces")]
     excluded: Vec<String>,
+    #[cfg(feature = "interfaces")]
+    awaited: Vec<Awaited>,
     backups: Backups,
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
@@ -86,6 +90,8 @@ impl EndpointBuilder {
             interfaces: None,
             #[cfg(feature = "interfaces")]
             excluded: Vec::new(),
+            #[cfg(feature = "interfaces")]
+            awaited: Vec::new(),
             backups: Backups::default(),
             server: None,
             client: None,
@@ -100,7 +106,7 @@ impl EndpointBuilder {
     }
 
     /// Adds a local address; call it again for more. Port 0 lets the system choose a free port.
-    /// `[::]` includes all IPv4 addresses, unless `0.0.0.0` is added with the same port.
+    /// `[::]` includes all IPv4 addresses, unless one of IPv4 is added with the same port.
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.addresses.push(address);
         self
@@ -119,9 +125,19 @@ impl EndpointBuilder {
         self
     }
 
-    /// Adds a network interface; call it again for more. Paths start from one address for each IP
-    /// version and kind ([`usable_addresses`](crate::usable_addresses)), and follow changes of the
-    /// interface's addresses. An interface that does not exist yet, or has no address, is used once
+    /// Adds a local address that this machine may not have yet, with any free port; call it again for more.
+    /// Paths start from the address once it is there. A link-local address (`fe80::/10`) is that of the
+    /// interface named `link`, or of any interface.
+    #[cfg(feature = "interfaces")]
+    pub fn bind_awaited(mut self, ip: IpAddr, link: Option<&str>) -> Self {
+        let link = link.map(str::to_owned);
+        self.awaited.push(Awaited { ip, link });
+        self
+    }
+
+    /// Adds a network interface; call it again for more. Paths start from its
+    /// [`usable_addresses`](crate::usable_addresses), one path for each address of a server, and follow changes
+    /// of the interface's addresses. An interface that does not exist yet, or has no address, is used once
     /// it has an address.
     #[cfg(feature = "interfaces")]
     pub fn bind_interface(mut self, name: &str) -> Self {
@@ -262,7 +278,7 @@ impl EndpointBuilder {
         #[cfg(feature = "interfaces")]
         self.bind_interfaces(&*runtime, &mut sockets)?;
         #[cfg(feature = "interfaces")]
-        let waits = self.interfaces.is_some();
+        let waits = self.interfaces.is_some() || !self.awaited.is_empty();
         #[cfg(not(feature = "interfaces"))]
         let waits = false;
         if sockets.is_empty() && !waits {
@@ -281,8 +297,8 @@ impl EndpointBuilder {
         // After the sockets are there; earlier, it would find interfaces without sockets and bind
         // again.
         #[cfg(feature = "interfaces")]
-        if let Some(selection) = self.interfaces {
-            let watch = interface::watch(state.clone(), selection);
+        if waits {
+            let watch = interface::watch(state.clone(), self.interfaces, self.awaited);
             state.runtime.spawn(Box::pin(watch));
         }
         Ok(Endpoint::new(state))
@@ -327,7 +343,7 @@ impl EndpointBuilder {
         let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         let options = self.endpoint_options()?;
         #[cfg(feature = "interfaces")]
-        let interfaces = self.interfaces.is_some();
+        let interfaces = self.interfaces.is_some() || !self.awaited.is_empty();
         #[cfg(not(feature = "interfaces"))]
         let interfaces = false;
         if interfaces || !self.bound.is_empty() || !self.abstracts.is_empty() {
@@ -385,6 +401,13 @@ impl EndpointBuilder {
     /// Binds the addresses that the selected interfaces have now.
     #[cfg(feature = "interfaces")]
     fn bind_interfaces(&self, runtime: &dyn Runtime, sockets: &mut Vec<Socket>) -> io::Result<()> {
+        if !self.awaited.is_empty() {
+            let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+            let places = self.awaited.iter().filter_map(|one| one.place(&interfaces));
+            // Those that are not there are tried again.
+            let bind = |place| Socket::bind(runtime, place, None, self.socket_buffer).ok();
+            sockets.extend(places.filter_map(bind));
+        }
         let Some(selection) = &self.interfaces else {
             return Ok(());
         };

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use if_addrs::IfOperStatus;
-use mpquic_paths::{fit, label};
+use if_addrs::{IfAddr, IfOperStatus};
+use mpquic_paths::{AskSource, Local, label};
 
 use crate::address_flags::{AddressFlags, prefers_temporary};
+use crate::awaited_addresses::{self, Awaited};
 use crate::connection_state::SharedEndpoint;
+use crate::device::system_source;
 use crate::interface_changes::InterfaceChanges;
 use crate::{local_addresses, start};
 
@@ -38,6 +40,18 @@ const TUNNELS: [&str; 10] = [
 /// working one.
 const SAYS_UNKNOWN_OF_DOWN: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
+/// The addresses that are used of an interface, for each IP version. Each has a socket.
+const MOST_ADDRESSES: usize = 8;
+
+/// The longest prefix of a network of IPv6 with machines in it, bits.
+const SUBNET: u32 = 64;
+
+/// The port where a path's way is asked for: routes are the same for all.
+const ANY_PORT: u16 = 443;
+
+/// A destination with a global address; nothing is sent there.
+const GLOBAL: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
 /// Which interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
@@ -62,17 +76,20 @@ pub struct InterfaceAddress {
 
 impl InterfaceAddress {
     /// True if a path from this interface to `remote` starts at this address: it has the same IP
-    /// version, and no other address of the interface among `all` suits `remote` better (RFC 6724).
+    /// version, and no other address of the interface among `all` comes first for `remote`. The system's
+    /// choice comes first, otherwise the address that suits `remote` best (RFC 6724).
     pub fn suits(&self, remote: IpAddr, all: &[InterfaceAddress]) -> bool {
-        let reaches = |ip: IpAddr| ip.is_ipv4() == remote.is_ipv4();
-        let is_rival = |other: &&InterfaceAddress| {
-            other.name == self.name && other.left_out == self.left_out && reaches(other.ip)
+        self.suits_as(system_source, remote, all)
+    }
+
+    fn suits_as(&self, ask: AskSource, remote: IpAddr, all: &[InterfaceAddress]) -> bool {
+        let local = |one: &Self| {
+            let address = SocketAddr::new(one.ip, ANY_PORT);
+            Local::new(address).on(&one.name).asking(ask)
         };
-        let best = all
-            .iter()
-            .filter(is_rival)
-            .map(|rival| fit(rival.ip, remote));
-        reaches(self.ip) && best.max().is_none_or(|best| best <= fit(self.ip, remote))
+        let alike = all.iter().filter(|one| one.left_out == self.left_out);
+        let rivals: Vec<_> = alike.map(local).collect();
+        local(self).suits(SocketAddr::new(remote, ANY_PORT), &rivals)
     }
 }
 
@@ -91,7 +108,7 @@ pub enum LeftOutReason {
     Tunnel,
     /// It is a bridge, or a link, to containers or virtual machines.
     Bridge,
-    /// Another address of the interface is used.
+    /// Another address of the interface in the same network is used, or enough others are.
     Another,
     /// Nothing new is to begin at the address: the network gives others.
     Deprecated,
@@ -115,9 +132,9 @@ impl fmt::Display for LeftOutReason {
 }
 
 /// The addresses from which a client can start paths, of interfaces that are up, lead beyond this
-/// machine, and are no tunnels: one for each interface and IP version. In IPv6 one of each kind,
-/// such as global and unique local; each path uses the address that suits its destination
-/// ([`InterfaceAddress::suits`]).
+/// machine, and are no tunnels: one for each network that an interface has an address of, at most eight for
+/// each interface and IP version. Each path uses the address that suits its destination
+/// ([`InterfaceAddress::suits`]); another one of the interface is tried where that is silent.
 ///
 /// # Errors
 ///
@@ -221,53 +238,90 @@ impl Known for OfSystem {
     }
 
     fn prefers_temporary(&self, name: &str) -> bool {
-        prefers_temporary(name)
+        let ask = || {
+            let chosen = system_source(name, SocketAddr::new(GLOBAL.into(), ANY_PORT));
+            chosen.is_some_and(|chosen| self.0.is_temporary(name, chosen))
+        };
+        prefers_temporary(name).unwrap_or_else(ask)
+    }
+}
+
+/// An address, and the place that it has among those of its interface.
+struct Candidate {
+    address: InterfaceAddress,
+    network: Network,
+    is_deprecated: bool,
+    /// The others of its network are privacy addresses, or this one is, as the user wants.
+    is_unwanted: bool,
+}
+
+impl Candidate {
+    fn new(interface: if_addrs::Interface, known: &dyn Known) -> Self {
+        let (flags, name, ip) = (known.flags(), &interface.name, interface.ip());
+        let prefers_temporary = || known.prefers_temporary(name);
+        Self {
+            network: network(&interface),
+            is_deprecated: flags.is_deprecated(name, ip),
+            is_unwanted: ip.is_ipv6() && flags.is_temporary(name, ip) != prefers_temporary(),
+            address: InterfaceAddress {
+                left_out: unusable(&interface, flags),
+                ip,
+                name: interface.name,
+            },
+        }
+    }
+
+    /// True for a usable address of the same interface and IP version.
+    fn is_rival(&self, other: &Self) -> bool {
+        let (one, other) = (&self.address, &other.address);
+        let is_alike = one.name == other.name && one.ip.is_ipv4() == other.ip.is_ipv4();
+        is_alike && other.left_out.is_none()
     }
 }
 
 /// Decides for each address whether it is used by default.
 fn judge(interfaces: Vec<if_addrs::Interface>, known: &dyn Known) -> Vec<InterfaceAddress> {
-    let flags = known.flags();
-    let all: Vec<_> = interfaces
-        .into_iter()
-        .map(|interface| InterfaceAddress {
-            left_out: unusable(&interface, flags),
-            ip: interface.ip(),
-            name: interface.name,
+    let interfaces = interfaces.into_iter();
+    let all: Vec<_> = interfaces.map(|one| Candidate::new(one, known)).collect();
+    let is_worse = |(at, one): (usize, &Candidate)| {
+        let mut alike = all.iter().enumerate();
+        let place = |at: usize, it: &Candidate| (it.is_deprecated, it.is_unwanted, at);
+        alike.any(|(before, other)| {
+            let is_alike = one.is_rival(other) && other.network == one.network;
+            is_alike && place(before, other) < place(at, one)
         })
-        .collect();
-    let is_deprecated = |one: &InterfaceAddress| flags.is_deprecated(&one.name, one.ip);
-    let place = |one: &InterfaceAddress| {
-        let is_temporary = flags.is_temporary(&one.name, one.ip);
-        let is_unwanted = is_temporary != known.prefers_temporary(&one.name);
-        (is_deprecated(one), one.ip.is_ipv6() && is_unwanted)
     };
-    let why = |one: &InterfaceAddress| {
-        let rivals = || {
-            let usable = all.iter().filter(|other| other.left_out.is_none());
-            usable.filter(|other| other.name == one.name && other.ip.is_ipv4() == one.ip.is_ipv4())
-        };
-        if one.left_out.is_some() {
-            return one.left_out;
-        }
-        if is_deprecated(one) && !rivals().all(is_deprecated) {
-            return Some(LeftOutReason::Deprecated);
-        }
-        let mut alike = rivals().filter(|other| kind(other.ip) == kind(one.ip));
-        let first = alike.by_ref().min_by_key(|other| place(other));
-        match first.is_some_and(|first| first.ip != one.ip) {
-            true => Some(LeftOutReason::Another),
-            false => known.virtual_kind(&one.name),
+    let why = |(at, one): (usize, &Candidate)| {
+        let mut rivals = all.iter().filter(|other| one.is_rival(other));
+        if one.address.left_out.is_some() {
+            one.address.left_out
+        } else if one.is_deprecated && rivals.any(|rival| !rival.is_deprecated) {
+            Some(LeftOutReason::Deprecated)
+        } else {
+            is_worse((at, one)).then_some(LeftOutReason::Another)
         }
     };
-    let left_out: Vec<_> = all.iter().map(why).collect();
-    let judged = all.into_iter().zip(left_out);
-    judged
-        .map(|(address, left_out)| InterfaceAddress {
-            left_out,
-            ..address
-        })
-        .collect()
+    let left_out: Vec<_> = all.iter().enumerate().map(why).collect();
+    let decide = |(at, one): (usize, &Candidate)| {
+        let before = all.iter().zip(&left_out).take(at);
+        let used = before.filter(|(other, why)| why.is_none() && one.is_rival(other));
+        let is_one_of_many = used.count() >= MOST_ADDRESSES;
+        let another = is_one_of_many.then_some(LeftOutReason::Another);
+        let virtual_kind = || known.virtual_kind(&one.address.name);
+        left_out
+            .get(at)
+            .copied()
+            .flatten()
+            .or(another)
+            .or_else(virtual_kind)
+    };
+    let decided: Vec<_> = all.iter().enumerate().map(decide).collect();
+    let judged = all.into_iter().zip(decided);
+    let judged = judged.map(|(one, left_out)| InterfaceAddress {
+        left_out,
+        ..one.address
+    });
+    judged.collect()
 }
 
 /// Why no path can start from an address, whatever other addresses exist.
@@ -289,11 +343,19 @@ fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<Lef
     }
 }
 
-/// The kind of an address. One address of each kind is used.
-fn kind(ip: IpAddr) -> Option<u8> {
-    match ip {
-        IpAddr::V4(_) => None,
-        IpAddr::V6(ip) => Some(label(ip)),
+/// The network that an address belongs to.
+type Network = (Option<u8>, u128);
+
+/// The kind of an interface's address, and the part of it that all machines of its network have. Of IPv6
+/// that is half of the address at most, however it was assigned.
+fn network(interface: &if_addrs::Interface) -> Network {
+    match &interface.addr {
+        IfAddr::V4(v4) => (None, u128::from((v4.ip & v4.netmask).to_bits())),
+        IfAddr::V6(v6) => {
+            let behind = 128 - u32::from(v6.prefixlen).min(SUBNET);
+            let start = v6.ip.to_bits().checked_shr(behind).unwrap_or(0);
+            (Some(label(v6.ip)), start)
+        }
     }
 }
 
@@ -327,11 +389,17 @@ fn choose(
 }
 
 /// Binds and closes sockets as addresses appear and disappear, until the endpoint is gone.
-pub(crate) async fn watch(endpoint: Arc<SharedEndpoint>, selection: Selection) {
+pub(crate) async fn watch(
+    endpoint: Arc<SharedEndpoint>,
+    selection: Option<Selection>,
+    awaited: Vec<Awaited>,
+) {
     let follow = async {
         let mut changes = InterfaceChanges::new(endpoint.runtime.clone());
         loop {
-            let all_done = adapt(&endpoint, &selection);
+            let selection = selection.as_ref();
+            let mut all_done = selection.is_none_or(|selection| adapt(&endpoint, selection));
+            all_done &= awaited_addresses::bind(&endpoint, &awaited);
             changes.next(all_done).await;
         }
     };
@@ -541,13 +609,46 @@ mod tests {
         let all = judge(interfaces.collect(), &Machine::default());
         let suitable = |remote: &str| -> Vec<String> {
             let remote = remote.parse().unwrap();
-            let suitable = all.iter().filter(|address| address.suits(remote, &all));
+            let silent: AskSource = |_, _| None;
+            let suits = |address: &&InterfaceAddress| address.suits_as(silent, remote, &all);
+            let suitable = all.iter().filter(suits);
             suitable.map(|address| address.ip.to_string()).collect()
         };
         // One network may translate addresses where another one has global addresses.
         assert_eq!(suitable("2600::1"), ["2001:db8::1", "fd78::1"]);
         assert_eq!(suitable("fd00::1"), ["fd77::1", "fd78::1"]);
         assert_eq!(suitable("192.0.2.1"), ["10.0.0.1"]);
+        // The system knows better, for example of a route by way of the other network.
+        let unique: AskSource = |_, _| Some("fd77::1".parse().expect("it is one"));
+        let remote = "2600::1".parse().expect("it is one");
+        let suits = all
+            .iter()
+            .map(|address| address.suits_as(unique, remote, &all));
+        assert_eq!(Vec::from_iter(suits), [true, false, false, true]);
+    }
+
+    /// Any of them may be the one that leads somewhere.
+    #[test]
+    fn an_address_of_each_network_of_an_interface_is_used() {
+        let another = Some(LeftOutReason::Another);
+        let flagless = |all: &[&'static str]| {
+            let all: Vec<_> = all.iter().map(|ip| (*ip, 0)).collect();
+            judged(&all, false)
+        };
+        let two = ["2001:db8:bad:0::1", "2001:db8:77:1::1", "2001:db8:77:1::2"];
+        assert_eq!(flagless(&two), [None, None, another]);
+        let two = ["10.9.9.9", "192.168.1.5", "10.9.9.10"];
+        assert_eq!(flagless(&two), [None, None, another]);
+        let many: [String; MOST_ADDRESSES + 2] =
+            std::array::from_fn(|network| format!("10.0.{network}.1"));
+        let many = many
+            .each_ref()
+            .map(|ip| interface("eth0", ip, IfOperStatus::Up));
+        let left_out = judge(many.into(), &Machine::default());
+        let left_out = left_out.iter().map(|address| address.left_out);
+        let mut expected = [None; MOST_ADDRESSES + 2];
+        expected[MOST_ADDRESSES..].fill(another);
+        assert_eq!(Vec::from_iter(left_out), expected);
     }
 
     #[test]
@@ -619,115 +720,4 @@ mod tests {
 
 /// What is bound here needs the loopback interface of Linux.
 #[cfg(all(test, target_os = "linux"))]
-mod tests_on_linux {
-    use super::*;
-    use crate::socket::Socket;
-    use crate::testing::{DELAY, Error, Host, Network, Pair, TestResult, client, server, transfer};
-    use std::time::Duration;
-    use tokio::time::sleep;
-
-    /// An endpoint without sockets.
-    fn host() -> Result<Host, Error> {
-        let transport = crate::default_transport();
-        Host::new(&Network::default(), Some(server(transport)?), None, 1)
-    }
-
-    #[tokio::test]
-    async fn sockets_follow_the_addresses_of_an_interface() -> TestResult {
-        let state = host()?.state;
-        let selection = Selection::Named(vec!["lo".to_owned()]);
-        assert!(adapt(&state, &selection));
-        let bound = state.sockets.addresses();
-        let ips: Vec<_> = bound.iter().map(SocketAddr::ip).collect();
-        assert!(ips.contains(&IpAddr::from([127, 0, 0, 1])), "{ips:?}");
-        assert!(adapt(&state, &selection));
-        assert_eq!(state.sockets.addresses(), bound, "nothing is new");
-        // An address that the interface does not list, and a socket of no interface.
-        let runtime = &*state.runtime;
-        let gone = Socket::bind(runtime, "127.0.0.2:0".parse()?, Some("lo"), 1 << 16)?;
-        let apart = Socket::bind(runtime, "127.0.0.2:0".parse()?, None, 1 << 16)?;
-        let kept = apart.local();
-        for socket in [gone, apart] {
-            state.sockets.insert(Arc::new(socket));
-        }
-        assert!(adapt(&state, &selection));
-        let expected: Vec<_> = bound.iter().copied().chain([kept]).collect();
-        assert_eq!(state.sockets.addresses(), expected);
-        // As if the address had disappeared for a moment.
-        state.sockets.remove(|socket| socket.local() == bound[0]);
-        assert!(adapt(&state, &selection));
-        let again = state.sockets.addresses();
-        assert_eq!(again.len(), expected.len());
-        assert!(again.iter().any(|address| address.ip() == bound[0].ip()));
-        Ok(())
-    }
-
-    /// The path moves from an address that is gone to one that appears at the same time.
-    #[tokio::test]
-    async fn connections_follow_the_addresses_of_an_interface() -> TestResult {
-        let config = server(crate::default_transport())?;
-        let builder = crate::Endpoint::builder().server(config);
-        let listening = builder.bind("127.0.0.1:0".parse()?).build()?;
-        let config = client(crate::default_transport())?;
-        let host = Host::new(&Network::default(), None, Some(config), 2)?;
-        let state = &host.state;
-        let gone = Socket::bind(&*state.runtime, "127.0.0.2:0".parse()?, Some("lo"), 1 << 16)?;
-        let before = gone.local();
-        start::read(state, Arc::new(gone));
-        let connecting = host
-            .endpoint
-            .connect(listening.local_addr()?, "localhost")?;
-        let accept = async { Ok(listening.accept().await.ok_or("closed")?.await?) };
-        let connect = async { Ok::<_, Error>(connecting.await?) };
-        let (a, b) = tokio::try_join!(connect, accept)?;
-        a.handshake_confirmed().await?;
-        assert_eq!(a.path_stats()[0].four_tuple.local, before);
-
-        assert!(adapt(state, &Selection::Named(vec!["lo".to_owned()])));
-        tokio::time::timeout(Duration::from_secs(10), transfer(&a, &b, 1 << 20)).await??;
-        let paths = a.path_stats();
-        let locals: Vec<_> = paths
-            .iter()
-            .map(|path| path.four_tuple.local.ip())
-            .collect();
-        assert_eq!(locals, [IpAddr::from([127, 0, 0, 1])]);
-        Ok(())
-    }
-
-    /// Any change may bring a new route.
-    #[tokio::test(start_paused = true)]
-    async fn a_change_makes_connections_try_again() -> TestResult {
-        let pair = Pair::with_paths(1)?;
-        let (a, b) = pair.connect().await?;
-        transfer(&a, &b, 1 << 20).await?;
-        sleep(Duration::from_secs(8)).await;
-        let port = &pair.at_client[0];
-        port.fail_to_send(Some(io::ErrorKind::NetworkUnreachable));
-        let gone = Duration::from_millis(300);
-        let end = async {
-            sleep(gone).await;
-            port.fail_to_send(None);
-            adapt(&pair.client.state, &Selection::Named(Vec::new()));
-            Ok(())
-        };
-        let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 10_000), end)?;
-        // The path is probed, answers, and carries the data.
-        assert_eq!(elapsed, gone + 3 * DELAY);
-        Ok(())
-    }
-
-    #[tokio::test]
-    async fn interface_task_binds_at_once_and_closes_all_at_the_end() -> TestResult {
-        let host = host()?;
-        let state = host.state.clone();
-        let selection = Selection::Named(vec!["lo".to_owned()]);
-        let watching = tokio::spawn(watch(state.clone(), selection));
-        tokio::task::yield_now().await;
-        assert!(!state.sockets.addresses().is_empty());
-        // The last handle is gone.
-        drop(host);
-        watching.await?;
-        assert_eq!(state.sockets.addresses(), []);
-        Ok(())
-    }
-}
+mod tests_on_linux;

@@ -82,6 +82,8 @@
 mod address_flags;
 mod addresses;
 mod automatic_paths;
+#[cfg(feature = "interfaces")]
+mod awaited_addresses;
 mod backups;
 mod builder;
 mod config;
@@ -93,6 +95,7 @@ mod connection_state;
 mod connection_task;
 mod datagram_socket;
 mod departures;
+mod device;
 mod endpoint;
 mod endpoint_state;
 mod error_queue;

@@ -1,7 +1,7 @@
 //! [`Socket`]: one UDP socket, bound to one local address or interface.
 
 use std::io::{self, IoSliceMut};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, OnceLock};
 
 use mpquic_core::{EcnCodepoint, FourTuple, Transmit};
@@ -12,6 +12,7 @@ use tracing::{debug, trace};
 
 use crate::addresses::canonical;
 use crate::datagram_socket::DatagramSocket;
+use crate::device::{bind_to_interface, system_source};
 use crate::error_queue::Unreachable;
 use crate::runtime::Runtime;
 use crate::socket_io::Io;
@@ -64,27 +65,6 @@ impl Drop for NoSending {
         #[cfg(debug_assertions)]
         MAY_SEND.set(true);
     }
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn bind_to_interface(socket: &socket2::Socket, _: SocketAddr, name: &str) -> io::Result<()> {
-    socket.bind_device(Some(name.as_bytes()))
-}
-
-/// Otherwise the routing table decides, whatever address the socket has.
-#[cfg(target_vendor = "apple")]
-fn bind_to_interface(socket: &socket2::Socket, local: SocketAddr, name: &str) -> io::Result<()> {
-    let index = std::num::NonZeroU32::new(nix::net::if_::if_nametoindex(name)?);
-    match local {
-        SocketAddr::V4(_) => socket.bind_device_by_index_v4(index),
-        SocketAddr::V6(_) => socket.bind_device_by_index_v6(index),
-    }
-}
-
-/// Windows sends by the interface that has the socket's address.
-#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-fn bind_to_interface(_: &socket2::Socket, _: SocketAddr, _: &str) -> io::Result<()> {
-    Ok(())
 }
 
 impl Socket {
@@ -164,7 +144,7 @@ impl Socket {
         let place = Local::new(io.local_addr()?);
         Ok(Self {
             place: match interface {
-                Some(name) => place.on(name),
+                Some(name) => place.on(name).asking(system_source),
                 None => place,
             },
             io,
@@ -363,7 +343,7 @@ pub(crate) fn bind_shared(
 }
 
 /// A socket for `local`. For all addresses, it has both IP versions, unless `all` addresses to bind
-/// include one for all of IPv4.
+/// include one of IPv4 with the same port: the two sockets would be in each other's way.
 fn new_socket(
     local: SocketAddr,
     buffer_size: usize,
@@ -375,8 +355,8 @@ fn new_socket(
         Some(socket2::Protocol::UDP),
     )?;
     if local.is_ipv6() {
-        let any_v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, local.port()));
-        let is_dual = local.ip().is_unspecified() && !all.contains(&any_v4);
+        let is_of_v4 = |other: &SocketAddr| other.is_ipv4() && other.port() == local.port();
+        let is_dual = local.ip().is_unspecified() && !all.iter().any(is_of_v4);
         socket.set_only_v6(!is_dual)?;
     }
     set_buffers(&socket, buffer_size);
@@ -488,8 +468,16 @@ mod tests {
     /// If both are requested, each version has its own socket.
     #[tokio::test]
     async fn all_addresses_of_both_versions_may_be_bound() -> io::Result<()> {
-        let [v4, v6] = ["0.0.0.0", "::"].map(|ip| ip.parse::<IpAddr>().expect("it is one"));
-        for (is_v4_first, is_shared) in [(true, false), (false, false), (true, true)] {
+        let ips = ["0.0.0.0", "127.0.0.1", "::"];
+        let [any_v4, one_v4, v6] = ips.map(|ip| ip.parse::<IpAddr>().expect("it is one"));
+        for (v4, is_v4_first, is_shared) in [
+            (any_v4, true, false),
+            (any_v4, false, false),
+            (any_v4, true, true),
+            (one_v4, true, false),
+            (one_v4, false, false),
+            (one_v4, false, true),
+        ] {
             let free = Socket::bind(&TokioRuntime, SocketAddr::new(v4, 0), None, 1 << 16)?;
             let port = free.local().port();
             drop(free);
@@ -500,7 +488,7 @@ mod tests {
             let bind =
                 |local| Socket::bind_beside(&TokioRuntime, local, &all, (1 << 16, is_shared));
             let bound = [bind(all[0])?, bind(all[1])?];
-            for remote in ["192.0.2.1:5", "[2001:db8::1]:5"] {
+            for remote in ["127.0.0.1:5", "[2001:db8::1]:5"] {
                 let remote: SocketAddr = remote.parse().expect("it is one");
                 let local = SocketAddr::new(remote.ip(), port);
                 let carries = |socket: &&Socket| socket.reaches(remote) && socket.owns(local);
@@ -511,18 +499,6 @@ mod tests {
                 assert_eq!(socket.local().is_ipv4(), remote.is_ipv4());
             }
         }
-        Ok(())
-    }
-
-    /// Otherwise the routing table decides by which interface packets leave.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_socket_is_bound_to_its_interface() -> io::Result<()> {
-        let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let socket = new_socket(local, 1 << 16, &[])?;
-        assert_eq!(socket.device()?, None);
-        bind_to_interface(&socket, local, "lo")?;
-        assert_eq!(socket.device()?.as_deref(), Some(&b"lo"[..]));
         Ok(())
     }
 

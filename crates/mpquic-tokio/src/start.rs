@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use mpquic_core::{ConnectionError, FourTuple, Incoming};
-use mpquic_paths::{Managed, Start, address_pairs};
+use mpquic_paths::{Managed, Start, address_pairs, second_choices};
 use thiserror::Error;
 
 use crate::automatic_paths::AutomaticPaths;
@@ -59,20 +59,28 @@ pub(crate) fn bind(
 }
 
 /// The pairs of local address and server address to try, the most promising first; a single pair if
-/// the configuration wants no more.
+/// the configuration wants no more. Where an interface has several addresses, those that do not come first for
+/// a server are tried last, unless something came back to them before.
 pub(crate) fn ways(
     endpoint: &SharedEndpoint,
     config: &ClientConfig,
     remotes: &[SocketAddr],
 ) -> Vec<FourTuple> {
-    let mut ways = address_pairs(&endpoint.sockets.places(), remotes);
+    let places = endpoint.sockets.places();
+    let mut ways = address_pairs(&places, remotes);
     // The preferred address comes first, even where a socket of the other IP version was bound before.
     let is_preferred = |way: &FourTuple| Some(&way.remote) == remotes.first();
     if let Some(first) = ways.iter().position(is_preferred) {
         ways[..=first].rotate_right(1);
     }
     if config.automatic_paths {
-        config.ways.sort(&mut ways, endpoint.now());
+        let now = endpoint.now();
+        let spare = second_choices(&places, remotes).into_iter();
+        let (heard, silent): (Vec<_>, Vec<_>) =
+            spare.partition(|way| config.ways.has_heard(*way, now));
+        ways.extend(heard);
+        config.ways.sort(&mut ways, now);
+        ways.extend(silent);
         ways.sort_by_key(|way| endpoint.sockets.is_backup(way.local));
     } else {
         ways.truncate(1);
@@ -213,6 +221,44 @@ mod tests {
         ));
         bind(&endpoint, SocketAddr::from(([127, 0, 0, 1], 0)), None)?;
         Ok(endpoint)
+    }
+
+    /// The kernel's choice on the loopback interface is 127.0.0.1.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn other_addresses_of_an_interface_are_tried_last() -> TestResult {
+        let endpoint = endpoint(None)?;
+        endpoint.sockets.remove(|_| true);
+        for last in [2, 1] {
+            bind(
+                &endpoint,
+                SocketAddr::from(([127, 0, 0, last], 0)),
+                Some("lo"),
+            )?;
+        }
+        let remotes = [4, 5].map(|last| SocketAddr::from(([127, 0, 0, last], 443)));
+        let config = ClientConfig::dangerous_insecure(&[b"test"])?;
+        let starts = || {
+            let ways = ways(&endpoint, &config, &remotes).into_iter();
+            let last = |address: SocketAddr| match address {
+                SocketAddr::V4(v4) => v4.ip().octets()[3],
+                SocketAddr::V6(_) => 0,
+            };
+            let starts = ways.map(|way| (last(way.local), last(way.remote)));
+            starts.collect::<Vec<_>>()
+        };
+        assert_eq!(starts(), [(1, 4), (1, 5), (2, 4), (2, 5)]);
+        // What is known counts more.
+        let note = |local, heard: bool| {
+            let local = SocketAddr::from(([127, 0, 0, local], 0));
+            let rtt = heard.then_some(std::time::Duration::ZERO);
+            let way = FourTuple::new(local, remotes[0]);
+            config.ways.note(way, rtt, endpoint.now());
+        };
+        note(1, false);
+        note(2, true);
+        assert_eq!(starts(), [(1, 5), (2, 4), (1, 4), (2, 5)]);
+        Ok(())
     }
 
     /// A client gets the configuration that was in force when it came.

@@ -147,6 +147,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("automatic_paths", ""),
             ("config", "addresses"),
             ("datagram_socket", ""),
+            ("device", ""),
             ("error_queue", ""),
             ("kernel_socket", "error_queue"),
             ("memory_link", ""),
@@ -163,7 +164,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("runtime", "datagram_socket kernel_socket socket_io"),
             (
                 "socket",
-                "addresses datagram_socket error_queue runtime socket_io worker_socket",
+                "addresses datagram_socket device error_queue runtime socket_io worker_socket",
             ),
             ("backups", "socket"),
             ("sockets", "backups runtime send_queues socket"),
@@ -210,12 +211,16 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             ("interface_changes", "runtime"),
             (
+                "awaited_addresses",
+                "connection_state local_addresses start",
+            ),
+            (
                 "interface",
-                "address_flags connection_state interface_changes local_addresses start",
+                "address_flags awaited_addresses connection_state device interface_changes local_addresses start",
             ),
             (
                 "builder",
-                "backups config connection_state datagram_socket endpoint interface runtime socket start",
+                "awaited_addresses backups config connection_state datagram_socket endpoint interface runtime socket start",
             ),
             ("stream_watch", "connection connection_ref send_stream"),
             (
