@@ -1,7 +1,7 @@
 //! Sockets listening side by side.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, UdpSocket};
@@ -9,8 +9,8 @@ use tokio::net::{TcpListener, UdpSocket};
 /// Connections that may wait to be accepted.
 const WAITING: i32 = 1024;
 
-/// Listens on TCP, beside listeners at `all` addresses: `[::]` includes all addresses of IPv4, unless
-/// `0.0.0.0` is among these with the same port. Must be called within a tokio runtime.
+/// Listens on TCP, beside listeners at `all` addresses: `[::]` includes all addresses of IPv4, unless an
+/// address of IPv4 is among these with the same port. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
@@ -33,9 +33,9 @@ fn bind(
     protocol: Protocol,
 ) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
-    let any_v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+    let is_of_v4 = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
     if address == SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())) {
-        socket.set_only_v6(all.contains(&any_v4))?;
+        socket.set_only_v6(all.iter().any(is_of_v4))?;
     }
     // A server that restarts finds connections of the one before. (On Windows, two could listen.)
     #[cfg(unix)]
@@ -49,16 +49,19 @@ fn bind(
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[tokio::test]
     async fn both_ip_versions_may_be_listened_on_in_full() -> io::Result<()> {
-        for order in [[0, 1], [1, 0]] {
+        let (any, one) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST);
+        for (v4, order) in [(any, [0, 1]), (any, [1, 0]), (one, [0, 1]), (one, [1, 0])] {
             let free = listen_tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), &[])?;
             let port = free.local_addr()?.port();
             drop(free);
             let all = [
-                SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+                SocketAddr::from((v4, port)),
                 SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
             ];
             let listeners = [

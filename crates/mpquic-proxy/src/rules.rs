@@ -161,8 +161,9 @@ impl Rules {
 }
 
 /// The IPv4 addresses by which packets to an address travel, or may travel: an address compatible
-/// with IPv4 (RFC 4291 section 2.5.5.1), 6to4 (RFC 3056), both ends of Teredo (RFC 4380 section 4),
-/// ISATAP (RFC 5214 section 6.1).
+/// with IPv4 (RFC 4291 section 2.5.5.1), translated (RFC 2765 section 2.1), 6to4 (RFC 3056), both ends of
+/// Teredo (RFC 4380 section 4), ISATAP (RFC 5214 section 6.1), and those that the prefixes within
+/// `64:ff9b:1::/48` lead to, of which each network chooses its own (RFC 8215).
 fn embedded(address: IpAddr) -> Vec<IpAddr> {
     let IpAddr::V6(address) = address else {
         return Vec::new();
@@ -171,7 +172,14 @@ fn embedded(address: IpAddr) -> Vec<IpAddr> {
     let v4 = |shift: u32| Ipv4Addr::from_bits((bits >> shift) as u32);
     let last = v4(0);
     let found = match address.segments() {
-        [0, 0, 0, 0, 0, 0, ..] => vec![last],
+        [0, 0, 0, 0, 0 | 0xffff, 0, ..] => vec![last],
+        [0x64, 0xff9b, 1, ..] => {
+            let prefix = |length| Nat64Prefix(Ipv6Net::new_assert(address, length));
+            let prefixes = [48, 56, 64, 96].map(prefix).into_iter();
+            prefixes
+                .filter_map(|prefix| prefix.translated(address))
+                .collect()
+        }
         [0x2002, ..] => vec![v4(80)],
         [0x2001, 0, ..] => vec![v4(64), Ipv4Addr::from_bits(!last.to_bits())],
         [_, _, _, _, 0 | 0x200, 0x5efe, ..] => vec![last],
@@ -395,6 +403,11 @@ mod tests {
         rules.allow = vec!["::/0".parse().unwrap()];
         for denied in [
             "::1.2.3.4",
+            "::ffff:0:1.2.3.4",
+            "64:ff9b:1::1.2.3.4",
+            "64:ff9b:1:102:3:400::",
+            "64:ff9b:1:aa01:2:304::",
+            "64:ff9b:1:aaaa:1:203:400:0",
             "2002:102:304::1",
             "2001:0:102:304::1",
             "2001:0:808:808::fefd:fcfb",
@@ -403,7 +416,14 @@ mod tests {
         ] {
             assert!(!rules.allow(&address(denied)), "{denied}");
         }
-        for allowed in ["2002:102:305::1", "2606:4700::1.2.3.4", "2001:0:808:808::1"] {
+        for allowed in [
+            "2002:102:305::1",
+            "2606:4700::1.2.3.4",
+            "2001:0:808:808::1",
+            "::ffff:0:1.2.3.5",
+            "64:ff9b:1::1.2.3.5",
+            "64:ff9b:2::1.2.3.4",
+        ] {
             assert!(rules.allow(&address(allowed)), "{allowed}");
         }
         let mut within = Rules {
