@@ -108,13 +108,12 @@ async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Fail
             let seconds = (IDLE.min(args.time) + args.time).as_secs_f64();
             screen::say(format_args!("measuring {name} for {seconds:.1} s"));
         }
-        let mut reached = addresses.iter();
-        let Some(address) = reached.find(|address| start.reaches(**address, &listed)) else {
-            continue;
-        };
-        let session = (&sessions, server, start, *address);
-        match measure_path(args, session, &tap, &name).await {
-            Ok(recording) => recordings.push(recording),
+        let reached = addresses.iter().copied();
+        let reached: Vec<_> = reached
+            .filter(|address| start.reaches(*address, &listed))
+            .collect();
+        match measure_from(args, (&sessions, server, start), &reached, &tap).await {
+            Ok(recording) => recordings.extend(recording),
             // Not every address leads there.
             Err(error) => {
                 screen::say(format_args!("{name} is left out: {}", error.message()));
@@ -129,6 +128,26 @@ async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Fail
             .failed("no address of this machine leads there; see --local and `mpquic paths`")
             .about(server)),
     }
+}
+
+/// Measures the path from one address to the first of the server's addresses that answers there; `None` if there is
+/// no address.
+async fn measure_from(
+    args: &Record,
+    (sessions, server, start): (&Sessions<'_>, &Uri, &Start),
+    addresses: &[SocketAddr],
+    tap: &Tap,
+) -> Result<Option<PathRecording>, Failure> {
+    let name = start.name();
+    let mut failure = None;
+    for address in addresses {
+        let session = (sessions, server, start, *address);
+        match measure_path(args, session, tap, &name).await {
+            Err(error) if error.cause() == Some(Cause::Connect) => failure = Some(error),
+            measured => return measured.map(Some),
+        }
+    }
+    failure.map_or(Ok(None), Err)
 }
 
 /// Measures the path from one address.
@@ -440,6 +459,34 @@ mod tests {
         let arrivals = numbers(&text, "arrivals");
         let arrived: f64 = arrivals.iter().step_by(3).sum();
         assert!(arrived > 100_000.0, "{arrivals:?}");
+    }
+
+    /// One address of a name may be dead.
+    #[tokio::test]
+    async fn the_address_that_answers_is_measured() {
+        let served = served(true);
+        let _heard = Heard::begin();
+        let more = ["--time", "0.2", "--connect-timeout", "1"];
+        let args = arguments(&served, "127.0.0.1", &more);
+        let server = args.server.clone().unwrap();
+        let purpose = Purpose::look(&server, &[Alpn::Perf]);
+        let tap = Tap::default();
+        let sessions = Sessions::with(&args.reach, purpose, |transport| {
+            transport.qlog = Some(tap.before(transport.qlog.take()));
+        });
+        let sessions = sessions.unwrap().that_forget();
+        let start = starts(&args.reach, Vec::new(), true).remove(0);
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let silent = socket.local_addr().unwrap();
+        let measured = async |addresses: &[SocketAddr]| {
+            let from = (&sessions, &server, &start);
+            soon(measure_from(&args, from, addresses, &tap)).await
+        };
+        let both = measured(&[silent, served.address]).await.unwrap();
+        assert!(both.is_some());
+        let dead = measured(&[silent]).await.unwrap_err();
+        assert_eq!(dead.cause(), Some(Cause::Connect));
+        assert!(measured(&[]).await.unwrap().is_none());
     }
 
     #[tokio::test]
