@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALT_SVC, HOST};
+use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
@@ -30,6 +31,9 @@ use crate::serve::limits;
 use crate::serve::observer::Observer;
 use crate::serve::rights::{Caller, Rights};
 use crate::serve::send_file::{Exchange, Outlet, Refusal, Session};
+
+/// The port of `https` URLs that name none.
+const HTTPS: u16 = 443;
 
 /// Protocols to offer in TLS, the preferred one first.
 pub(crate) const ALPN: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
@@ -249,7 +253,8 @@ async fn answer(
     let request = Request::from_parts(parts, ());
     // RFC 9112 section 3.2
     let hosts = request.headers().get_all(HOST).iter().count();
-    if hosts > 1 || (request.version() == Version::HTTP_11 && hosts == 0) {
+    let is_missing = request.version() == Version::HTTP_11 && hosts == 0;
+    if hosts > 1 || is_missing || names_another_host(&request) {
         let mut response = Response::new(Pieces::none());
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);
@@ -295,6 +300,21 @@ async fn answer(
         _ => http_service::content_length(&response).unwrap_or(0),
     };
     Ok(response.map(|()| Pieces { sent, left }))
+}
+
+/// True for a request of HTTP/2 whose `Host` is another one than `:authority` (RFC 9113 section 8.3.1).
+fn names_another_host(request: &Request<()>) -> bool {
+    let (Some(authority), Some(host)) = (request.uri().authority(), request.headers().get(HOST))
+    else {
+        return false;
+    };
+    let place = |authority: &Authority| {
+        let host = authority.host().to_ascii_lowercase();
+        (host, authority.port_u16().unwrap_or(HTTPS))
+    };
+    let host = host.to_str().ok().and_then(|host| host.parse().ok());
+    let is_same = host.is_some_and(|host: Authority| place(&host) == place(authority));
+    request.version() == Version::HTTP_2 && !is_same
 }
 
 /// The side of an answer that makes it.
@@ -498,6 +518,28 @@ mod tests {
         let addresses = addresses.map(|address| address.parse().unwrap());
         let expected = "h3=\":443\"; ma=86400, h3=\":4433\"; ma=86400";
         assert_eq!(alternatives(&addresses), expected);
+    }
+
+    #[test]
+    fn the_host_of_http_2_is_that_of_its_authority() {
+        let is_wrong = |version, host: &str| {
+            let request = Request::builder()
+                .uri("https://a.example/")
+                .version(version);
+            names_another_host(&request.header(HOST, host).body(()).unwrap())
+        };
+        for same in ["a.example", "A.Example", "a.example:443"] {
+            assert!(!is_wrong(Version::HTTP_2, same), "{same}");
+        }
+        for other in ["b.example", "a.example:444", "", "a b"] {
+            assert!(is_wrong(Version::HTTP_2, other), "{other}");
+        }
+        // RFC 9112 section 3.2.2: the target of the request counts.
+        assert!(!is_wrong(Version::HTTP_11, "b.example"));
+        let without = Request::builder()
+            .uri("https://a.example/")
+            .version(Version::HTTP_2);
+        assert!(!names_another_host(&without.body(()).unwrap()));
     }
 
     /// The answer to these bytes, on a connection on which every request is answered with a word.
