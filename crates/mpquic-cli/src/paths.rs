@@ -182,12 +182,12 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
 pub(crate) fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -> Vec<Start> {
     if !reach.local.is_empty() {
         let named = reach.local.iter().map(|local| match local {
-            Local::Address(address) => Start {
+            Local::Address(_) | Local::OnLink(..) => Start {
                 interface: listed
                     .iter()
-                    .find(|listed| listed.ip == *address)
+                    .find(|listed| local.is(listed))
                     .map(|listed| listed.name.clone()),
-                address: Some(*address),
+                address: local.ip(),
                 local: Some(local.clone()),
                 left_out: None,
             },
@@ -340,7 +340,7 @@ impl Start {
     /// Its name as in `--local`.
     pub(crate) fn name(&self) -> String {
         match (&self.local, &self.interface, self.address) {
-            (Some(Local::Address(address)), ..) => address.to_string(),
+            (Some(local @ (Local::Address(_) | Local::OnLink(..))), ..) => local.to_string(),
             (_, Some(interface), _) => interface.clone(),
             (_, None, Some(address)) => address.to_string(),
             (_, None, None) => "any".to_owned(),

@@ -8,7 +8,7 @@ use mpquic_tokio::{
 };
 
 use crate::options::Local;
-use crate::options::origin::{listed, starts_from};
+use crate::options::origin::{is_here, listed};
 use crate::options::reach::Reach;
 use crate::process::failure::Failure;
 use crate::report::PathReport;
@@ -25,41 +25,32 @@ pub(crate) fn check(reach: &Reach, option: &str, backups: &[Local]) -> Result<()
     });
     match unused {
         None => Ok(()),
-        Some((backup, why)) => {
-            let name = match backup {
-                Local::Address(address) => address.to_string(),
-                Local::Interface(name) => name.clone(),
-            };
-            Err(Failure::usage(format!("{option} {name}: {why}")))
-        }
+        Some((backup, why)) => Err(Failure::usage(format!("{option} {backup}: {why}"))),
     }
 }
 
 /// The reason why no path starts there, if none does.
 fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Option<&'static str> {
-    let interface = match backup {
-        Local::Interface(name) => Some(name),
-        Local::Address(address) => interface_of(*address, listed),
-    };
+    let interface = interface_named(backup, listed);
     if interface.is_some_and(|name| reach.exclude.contains(name)) {
         return Some("--exclude leaves this interface out; name one that is used");
     }
     if !reach.local.is_empty() {
-        let is_it = |local: &Local| match (local, backup) {
-            (Local::Address(address), Local::Interface(name)) => {
-                interface_of(*address, listed) == Some(name)
+        let is_it = |local: &Local| match (local.ip(), backup.ip()) {
+            (Some(ip), None) | (None, Some(ip)) => {
+                interface_named(local, listed) == interface || !is_here(ip, listed)
             }
-            (Local::Interface(name), Local::Address(_)) => interface == Some(name),
-            (local, backup) => local == backup,
+            _ => local == backup,
         };
         let is_used = reach.local.iter().any(is_it);
         return (!is_used)
             .then_some("no path starts there; name an address or interface of --local");
     }
-    let at = |at: &&InterfaceAddress| starts_from(backup, at.ip, std::slice::from_ref(*at));
-    let mut at = listed.iter().filter(at);
+    let mut at = listed.iter().filter(|at| backup.is(at));
     let is_left_out = match backup {
-        Local::Address(_) => at.all(|at| at.left_out.is_some()),
+        // An address that this machine does not have may come.
+        Local::Address(ip) if !is_here(*ip, listed) => false,
+        Local::Address(_) | Local::OnLink(..) => at.all(|at| at.left_out.is_some()),
         // An interface without an address may get one.
         Local::Interface(_) => at.any(|at| {
             let why = at.left_out;
@@ -71,6 +62,14 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
     };
     let told = "it is left out unless --local names it; `mpquic paths` lists what is used";
     is_left_out.then_some(told)
+}
+
+/// The interface that is named, or has the address that is named.
+fn interface_named<'a>(local: &'a Local, listed: &'a [InterfaceAddress]) -> Option<&'a String> {
+    match local {
+        Local::Interface(name) | Local::OnLink(_, name) => Some(name),
+        Local::Address(ip) => interface_of(*ip, listed),
+    }
 }
 
 fn interface_of(address: IpAddr, listed: &[InterfaceAddress]) -> Option<&String> {
@@ -90,7 +89,8 @@ pub(crate) fn stand_by(
     let listed = interface_addresses().unwrap_or_default();
     for backup in backups {
         builder = match backup {
-            Local::Address(address) => builder.backup_address(*address),
+            Local::Address(ip) => builder.backup_address(*ip),
+            Local::OnLink(ip, _) => builder.backup_address((*ip).into()),
             Local::Interface(name) => {
                 let of_it = addresses_of(name, locals, &listed);
                 of_it.fold(builder.backup_interface(name), |builder, address| {
@@ -109,10 +109,7 @@ fn addresses_of(
     locals: &[Local],
     listed: &[InterfaceAddress],
 ) -> impl Iterator<Item = IpAddr> {
-    let named = locals.iter().filter_map(|local| match local {
-        Local::Address(address) => Some(*address),
-        Local::Interface(_) => None,
-    });
+    let named = locals.iter().filter_map(Local::ip);
     named.filter(|address| interface_of(*address, listed) == Some(name))
 }
 
@@ -143,6 +140,7 @@ mod tests {
         };
         let interface = Local::Interface(name.clone());
         let address = |last| Local::Address(IpAddr::from([127, 0, 0, last]));
+        let absent = Local::Address([192, 0, 2, 77].into());
         let both = ["--local", "127.0.0.1", "--local", &name];
         for (arguments, backup, told) in [
             (&both[..], &interface, None),
@@ -162,6 +160,11 @@ mod tests {
             ),
             // It may come.
             (&[], &Local::Interface("absent0".to_owned()), None),
+            (&[], &absent, None),
+            (&["--local", "192.0.2.77"], &absent, None),
+            (&["--local", &name], &absent, None),
+            (&["--local", "192.0.2.77"], &interface, None),
+            (&[], &address(9), Some("unless --local names it")),
             (
                 &["--local", "absent0"],
                 &Local::Interface("absent0".to_owned()),

@@ -26,7 +26,7 @@ use crate::client::requests::Clients;
 use crate::client::weight::{Weight, shares};
 use crate::options::cost::{Cost, prices};
 use crate::options::drill;
-use crate::options::hosts;
+use crate::options::hosts::{self, Unusable};
 use crate::options::identity::Identity;
 use crate::options::origin::{self, absent};
 use crate::options::reach::Reach;
@@ -42,6 +42,9 @@ use crate::rate::pace;
 const DEFAULT_PORT: u16 = 443;
 /// Paths opened unless --paths says otherwise.
 const MAX_PATHS: u32 = 8;
+
+/// The time for a lookup that may lead back to us.
+const LOOKUP: Duration = Duration::from_secs(5);
 
 /// The server's last packets arrive within a round trip after the close, plus this margin. The wait
 /// should not be noticed.
@@ -113,7 +116,7 @@ pub(crate) struct Sessions<'a> {
     /// Connections that were made.
     made: AtomicU64,
     /// The server's addresses, if what this machine sends from no address in particular leads back to us.
-    way_out: Option<Vec<SocketAddr>>,
+    way_out: StdMutex<Option<Vec<SocketAddr>>>,
     /// The protocol of the last connection, which 0-RTT goes on with.
     protocol: StdMutex<Option<Vec<u8>>>,
 }
@@ -188,10 +191,8 @@ impl<'a> Sessions<'a> {
             let weighed = purpose.weights.iter().map(|weight| &weight.from);
             let named = args.local.iter().chain(purpose.backup).chain(&priced);
             let named = named.chain(weighed);
-            for name in absent(named, &origin::listed()?) {
-                screen::say(format_args!(
-                    "mpquic: {name} has no address yet; paths start there once it has one"
-                ));
+            for told in absent(named, &origin::listed()?) {
+                screen::say(format_args!("mpquic: {told}"));
             }
         }
         let provider = args.connections.tls.provider();
@@ -241,7 +242,7 @@ impl<'a> Sessions<'a> {
             current: Mutex::new(None),
             idle: StdMutex::default(),
             made: AtomicU64::new(0),
-            way_out: None,
+            way_out: StdMutex::default(),
             protocol: StdMutex::default(),
         })
     }
@@ -253,11 +254,30 @@ impl<'a> Sessions<'a> {
         self
     }
 
-    /// Makes connections to these addresses of the server from now on, as lookups of names will lead back
-    /// to us; and only from sockets with an address of an interface, as others will as well.
+    /// Makes connections to these addresses of the server from now on, as lookups of names may lead back
+    /// to us; and only from sockets with an address of an interface, as others may as well.
     #[cfg(target_os = "linux")]
-    pub(crate) fn become_way_out(&mut self, addresses: Vec<SocketAddr>) {
-        self.way_out = Some(addresses);
+    pub(crate) fn become_way_out(&self, addresses: Vec<SocketAddr>) {
+        *self.way_out() = Some(addresses);
+    }
+
+    fn way_out(&self) -> MutexGuard<'_, Option<Vec<SocketAddr>>> {
+        self.way_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks the name of a URL's server up again, if it is one of [`Self::become_way_out`] and did not answer: it may
+    /// have moved. The lookup may lead back to us, so it has little time, and without an answer the addresses stay.
+    pub(crate) async fn look_up_again(&self, url: &Uri) {
+        let Ok(authority) = authority(url) else {
+            return;
+        };
+        if self.way_out().is_none() || !self.named_addresses(authority).is_empty() {
+            return;
+        }
+        let found = resolve(host(authority), port(authority));
+        if let Ok(Ok(found)) = tokio::time::timeout(LOOKUP, found).await {
+            *self.way_out() = Some(found);
+        }
     }
 
     /// A connection to a URL's server: the last one if it leads there and is open, otherwise a new
@@ -378,7 +398,7 @@ impl<'a> Sessions<'a> {
 
     /// The addresses of a URL's server.
     pub(crate) async fn addresses(&self, url: &Uri) -> Result<Vec<SocketAddr>, Failure> {
-        if let Some(addresses) = &self.way_out {
+        if let Some(addresses) = &*self.way_out() {
             return Ok(addresses.clone());
         }
         let authority = authority(url)?;
@@ -434,7 +454,9 @@ impl<'a> Sessions<'a> {
         let limit = Duration::from_secs(seconds);
         let bound = tokio::time::timeout(limit, has_socket(&endpoint)).await;
         bound.map_err(|_| {
-            let none = format!("no interface of --local has had an address for {seconds} s");
+            let none = format!(
+                "no address of --local has been there for {seconds} s; `mpquic paths` lists the addresses"
+            );
             cannot_connect(&none)
         })?;
         let named = self.named_addresses(authority).to_vec();
@@ -452,10 +474,11 @@ impl<'a> Sessions<'a> {
         let closed = addresses
             .iter()
             .map(|address| knock::until_closed(*address));
+        let is_way_out = self.way_out().is_some();
         let connected = tokio::select! {
             connected = tokio::time::timeout(limit, connecting) => connected,
             // Unless all are closed, one may answer.
-            _ = join_all(closed), if self.way_out.is_none() => {
+            _ = join_all(closed), if !is_way_out => {
                 return Err(cannot_connect(&ConnectionError::PortUnreachable));
             }
         };
@@ -471,7 +494,7 @@ impl<'a> Sessions<'a> {
                 )))
             }
             Ok(Err(error)) => Err(match self.verifier.refusal() {
-                Some(refusal) => Cause::Trust.failed(refusal).and(self.way_out()),
+                Some(refusal) => Cause::Trust.failed(refusal).and(self.renewal()),
                 None => cannot_connect(&error),
             }),
         }
@@ -495,7 +518,9 @@ impl<'a> Sessions<'a> {
         let mut builder = start();
         for local in locals {
             builder = match local {
-                Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
+                Local::Address(ip) if is_ours(*ip) => builder.bind(SocketAddr::new(*ip, 0)),
+                Local::Address(ip) => builder.bind_awaited(*ip, None),
+                Local::OnLink(ip, link) => builder.bind_awaited((*ip).into(), Some(link)),
                 Local::Interface(name) => {
                     let on_link = servers.iter().any(is_on_link);
                     let at = on_link.then(|| hosts::link_local_addresses(name));
@@ -511,7 +536,7 @@ impl<'a> Sessions<'a> {
             match all.build() {
                 Ok(endpoint) => return Ok(endpoint),
                 // The system may choose an excluded interface.
-                Err(error) if self.way_out.is_some() => return Err(unusable(&error)),
+                Err(error) if self.way_out().is_some() => return Err(unusable(&error)),
                 Err(error) if !args.exclude.is_empty() => {
                     return Err(unusable(&format_args!(
                         "{error}, apart from those of --exclude"
@@ -555,7 +580,7 @@ impl<'a> Sessions<'a> {
     }
 
     /// Advice for a server that has another certificate than at the first contact.
-    fn way_out(&self) -> Option<String> {
+    fn renewal(&self) -> Option<String> {
         let path = self.known_hosts.as_ref()?.path().display();
         Some(format!("if you know why, remove its line from {path}"))
     }
@@ -611,7 +636,11 @@ fn port(authority: &Authority) -> u16 {
 }
 
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
-    if let Some(literal) = hosts::literal(host).map_err(Failure::usage)? {
+    let literal = hosts::literal(host).map_err(|error| match error {
+        Unusable::NoLink(_) => Cause::Name.failed(error),
+        Unusable::Wrong(_) => Failure::usage(error),
+    })?;
+    if let Some(literal) = literal {
         return Ok(vec![literal.with_port(port)]);
     }
     let addresses = tokio::net::lookup_host((host, port)).await;

@@ -1,6 +1,7 @@
 //! Servers as users name them: hosts of URLs, and addresses with ports.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// A host of a URL that is an IP address.
@@ -9,6 +10,23 @@ pub(crate) struct Literal {
     pub(crate) ip: IpAddr,
     /// Number of the link on which a link-local address is good.
     scope: u32,
+}
+
+/// Why an address cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// It is wrong as it is written.
+    Wrong(String),
+    /// Its link is absent now.
+    NoLink(String),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wrong(text) | Self::NoLink(text) => f.write_str(text),
+        }
+    }
 }
 
 impl Literal {
@@ -22,7 +40,7 @@ impl Literal {
 
 /// Parses the host of a URL as an address; `None` if it is a name. A link-local address is followed
 /// by its link: `fe80::1%25eth0` (RFC 6874), or `fe80::1%eth0`. IPv4 in IPv6 form becomes IPv4.
-pub(crate) fn literal(host: &str) -> Result<Option<Literal>, String> {
+pub(crate) fn literal(host: &str) -> Result<Option<Literal>, Unusable> {
     let host = bare(host);
     let (ip, zone) = match host.split_once('%') {
         Some((ip, zone)) => (ip, Some(zone)),
@@ -34,21 +52,22 @@ pub(crate) fn literal(host: &str) -> Result<Option<Literal>, String> {
     let ip = ip.to_canonical();
     let scope = match (zone, ip) {
         (None, IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
-            return Err(format!(
+            return Err(Unusable::Wrong(format!(
                 "{ip} is a link-local address: name its link, as in [{ip}%25eth0]"
-            ));
+            )));
         }
         (None, _) => 0,
         (Some(zone), IpAddr::V6(v6)) => scope(v6, zone)?,
         (Some(_), IpAddr::V4(_)) => {
-            return Err(format!("{host}: an IPv4 address takes no name of a link"));
+            let told = format!("{host}: an IPv4 address takes no name of a link");
+            return Err(Unusable::Wrong(told));
         }
     };
     Ok(Some(Literal { ip, scope }))
 }
 
 /// The number of a link.
-fn scope(ip: Ipv6Addr, zone: &str) -> Result<u32, String> {
+fn scope(ip: Ipv6Addr, zone: &str) -> Result<u32, Unusable> {
     let encoded = zone.strip_prefix("25").filter(|name| !name.is_empty());
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let number = |name: &str| {
@@ -59,7 +78,9 @@ fn scope(ip: Ipv6Addr, zone: &str) -> Result<u32, String> {
     let found = encoded.and_then(number).or_else(|| number(zone));
     found.ok_or_else(|| {
         let name = encoded.unwrap_or(zone);
-        format!("{ip}: there is no link `{name}`; `mpquic paths` lists the links")
+        Unusable::NoLink(format!(
+            "{ip}: there is no link `{name}`; `mpquic paths` lists the links"
+        ))
     })
 }
 
@@ -94,14 +115,15 @@ pub(crate) fn without_link(authority: &str) -> Cow<'_, str> {
     }
 }
 
-/// An address of a server with its port, as `--server-addr` takes it.
-pub(crate) fn parse_server(text: &str) -> Result<SocketAddr, String> {
+/// An address with its port, as `--server-addr` and `--listen` take it.
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let expected =
         "expected ADDR:PORT, as in 192.0.2.1:443, [2001:db8::1]:443 or [fe80::1%eth0]:443";
     let (host, port) = text.rsplit_once(':').ok_or(expected)?;
     let is_bracketed = host.starts_with('[') && host.ends_with(']');
     let port = parse_port(port).ok_or(expected)?;
-    let literal = literal(host)?.ok_or(expected)?;
+    let literal = literal(host).map_err(|error| error.to_string())?;
+    let literal = literal.ok_or(expected)?;
     match host.contains(':') == is_bracketed {
         true => Ok(literal.with_port(port)),
         false => Err(expected.to_owned()),
@@ -148,7 +170,7 @@ mod tests {
                 true => format!("{host}:5"),
                 false => format!("[{host}]:5"),
             };
-            assert_eq!(parse_server(&server), Ok(expected.into()));
+            assert_eq!(parse_address(&server), Ok(expected.into()));
         }
         for (host, told) in [
             (
@@ -160,8 +182,10 @@ mod tests {
                 "fe80::1: there is no link `no-such`; `mpquic paths` lists the links",
             ),
         ] {
-            assert_eq!(literal(host).unwrap_err(), told);
+            assert_eq!(literal(host).unwrap_err().to_string(), told);
         }
+        let absent = literal("[fe80::1%25no-such]").unwrap_err();
+        assert!(matches!(absent, Unusable::NoLink(_)), "it may come");
     }
 
     #[test]
@@ -194,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_servers_have_a_port_in_digits() {
+    fn addresses_have_a_port_in_digits() {
         for right in ["192.0.2.1:443", "[2001:db8::1]:5", "[::ffff:192.0.2.1]:443"] {
-            let parsed = parse_server(right).unwrap();
+            let parsed = parse_address(right).unwrap();
             assert_eq!(parsed.is_ipv4(), right.contains("192"), "{right}");
         }
         for wrong in [
@@ -209,7 +233,7 @@ mod tests {
             "example.org:443",
             "",
         ] {
-            let told = parse_server(wrong).unwrap_err();
+            let told = parse_address(wrong).unwrap_err();
             assert!(told.starts_with("expected ADDR:PORT"), "{wrong}: {told}");
         }
     }

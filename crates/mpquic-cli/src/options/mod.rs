@@ -6,13 +6,13 @@ pub(crate) mod drill;
 pub(crate) mod examples;
 pub(crate) mod hosts;
 pub(crate) mod identity;
+mod local;
 pub(crate) mod origin;
 pub(crate) mod policy_file;
 pub(crate) mod preference;
 pub(crate) mod reach;
 pub(crate) mod trust;
 
-use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ use mpquic_core::sched::SchedulerFactory;
 use mpquic_qlog::Directory;
 use rustls::CipherSuite;
 use rustls::crypto::CryptoProvider;
+
+pub(crate) use crate::options::local::{Local, parse_interface, parse_local};
 
 use crate::options::drill::Step;
 use crate::options::policy_file::PolicyFile;
@@ -318,63 +320,6 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
     }
 }
 
-/// The longest name of an interface, in bytes (IFNAMSIZ without its end).
-const LONGEST_INTERFACE: usize = 15;
-
-/// A local address or interface from which a path starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Local {
-    Address(IpAddr),
-    Interface(String),
-}
-
-/// The name of an interface.
-pub(crate) fn parse_interface(text: &str) -> Result<String, String> {
-    match parse_local(text)? {
-        Local::Interface(name) => Ok(name),
-        Local::Address(_) => Err("expected the name of an interface, not an address".to_owned()),
-    }
-}
-
-pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let listed = || {
-        let addresses = interfaces
-            .iter()
-            .map(|interface| format!("{} ({})", interface.ip(), interface.name));
-        addresses.collect::<Vec<_>>().join(", ")
-    };
-    if let Ok(address) = text.parse::<IpAddr>() {
-        // Loopback has more addresses than its interface lists, so the test is whether a socket can
-        // be bound.
-        return match UdpSocket::bind((address, 0)) {
-            Ok(_) => Ok(Local::Address(address)),
-            Err(_) => Err(format!(
-                "not an address of this machine; there are: {}",
-                listed()
-            )),
-        };
-    }
-    let is_there = interfaces.iter().any(|interface| interface.name == text);
-    if is_there || may_be_interface(text) {
-        return Ok(Local::Interface(text.to_owned()));
-    }
-    Err(format!(
-        "neither an address nor the name of an interface; there are: {}",
-        listed()
-    ))
-}
-
-/// True if an interface can have this name. The interface need not exist yet.
-fn may_be_interface(name: &str) -> bool {
-    let is_dotted = |byte: u8| byte.is_ascii_digit() || byte == b'.';
-    // The text looks like an address.
-    let is_like_address = name.contains('.') && name.bytes().all(is_dotted);
-    let is_strange = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
-    let is_short = cfg!(windows) || name.len() <= LONGEST_INTERFACE;
-    !name.is_empty() && is_short && !is_like_address && !name.contains(is_strange)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -514,38 +459,5 @@ mod tests {
         }
         let both = ["x", "--insecure", "--first-use"];
         assert!(Line::try_parse_from(both).is_err());
-    }
-
-    #[test]
-    fn paths_start_from_addresses_and_interfaces_that_are_here() {
-        let interfaces = if_addrs::get_if_addrs().unwrap();
-        let loopback = interfaces.iter().find(|one| one.is_loopback()).unwrap();
-        let name = loopback.name.clone();
-        assert_eq!(parse_local(&name), Ok(Local::Interface(name.clone())));
-        assert_eq!(parse_interface(&name), Ok(name.clone()));
-        // Loopback has more addresses than it lists.
-        let address = Local::Address([127, 0, 0, 9].into());
-        assert_eq!(parse_local("127.0.0.9"), Ok(address));
-        let told = parse_interface("127.0.0.9").unwrap_err();
-        assert_eq!(told, "expected the name of an interface, not an address");
-        let listed = format!("{} ({name})", loopback.ip());
-        // Links come and go.
-        for absent in ["wwan0", "eth0.100", "enx0123456789ab", "100"] {
-            assert_eq!(parse_interface(absent).as_deref(), Ok(absent));
-        }
-        let neither = "neither an address nor the name of an interface; there are: ";
-        for (wrong, start) in [
-            ("192.0.2.77", "not an address of this machine; there are: "),
-            ("192.0.2.777", neither),
-            ("2001:db8::g", neither),
-            ("a name", neither),
-            ("a/b", neither),
-            ("", neither),
-            ("sixteen-letters-", neither),
-        ] {
-            let told = parse_local(wrong).unwrap_err();
-            assert!(told.starts_with(start) && told.contains(&listed), "{told}");
-            assert_eq!(parse_interface(wrong).unwrap_err(), told);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Paths that an option names by their local address or interface.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 
 use mpquic_tokio::path_managers::Origin;
 use mpquic_tokio::{InterfaceAddress, LeftOutReason, interface_addresses};
@@ -14,22 +14,12 @@ pub(crate) fn listed() -> Result<Vec<InterfaceAddress>, Failure> {
         .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))
 }
 
-/// True if a path from this address starts at `origin`.
-pub(crate) fn starts_from(origin: &Local, ip: IpAddr, listed: &[InterfaceAddress]) -> bool {
-    match origin {
-        Local::Address(address) => *address == ip,
-        Local::Interface(name) => {
-            let mut listed = listed.iter();
-            listed.any(|listed| listed.ip == ip && listed.name == *name)
-        }
-    }
-}
-
 /// An option for a path manager. Sockets of --local ADDR are bound to no interface, so the addresses that an
 /// interface has now are named as well.
 pub(crate) fn origins(origin: &Local, listed: &[InterfaceAddress]) -> impl Iterator<Item = Origin> {
     let (named, interface) = match origin {
-        Local::Address(address) => (Origin::Address(*address), None),
+        Local::Address(ip) => (Origin::Address(*ip), None),
+        Local::OnLink(ip, _) => (Origin::Address((*ip).into()), None),
         Local::Interface(name) => (Origin::Interface(name.clone()), Some(name)),
     };
     let of_it = move |listed: &&InterfaceAddress| Some(&listed.name) == interface;
@@ -38,11 +28,12 @@ pub(crate) fn origins(origin: &Local, listed: &[InterfaceAddress]) -> impl Itera
     std::iter::once(named).chain(addresses)
 }
 
-/// The interfaces among these without a usable address, each once.
+/// Words about the interfaces without a usable address among these, and about the addresses that this machine does
+/// not have, each once.
 pub(crate) fn absent<'a>(
     origins: impl Iterator<Item = &'a Local>,
     listed: &[InterfaceAddress],
-) -> Vec<&'a str> {
+) -> Vec<String> {
     let starts = |at: &InterfaceAddress| {
         let why = at.left_out;
         !matches!(
@@ -52,45 +43,34 @@ pub(crate) fn absent<'a>(
     };
     let mut absent = Vec::new();
     for origin in origins {
-        let Local::Interface(name) = origin else {
-            continue;
+        let mut of_it = listed.iter().filter(|listed| origin.is(listed));
+        let told = match origin {
+            Local::Interface(name) => (!of_it.any(starts))
+                .then(|| format!("{name} has no address yet; paths start there once it has one")),
+            Local::Address(ip) => (!is_here(*ip, listed)).then(|| {
+                format!("{ip} is no address of this machine yet; paths start there once it is")
+            }),
+            Local::OnLink(ip, link) => of_it
+                .next()
+                .is_none()
+                .then(|| format!("{link} does not have {ip} yet; paths start there once it has")),
         };
-        let mut of_it = listed.iter().filter(|listed| listed.name == *name);
-        if !of_it.any(starts) && !absent.contains(&name.as_str()) {
-            absent.push(name.as_str());
-        }
+        absent.extend(told.filter(|told| !absent.contains(told)));
     }
     absent
 }
 
+/// True for an address of this machine. Loopback has more addresses than its interface lists.
+pub(crate) fn is_here(ip: IpAddr, listed: &[InterfaceAddress]) -> bool {
+    let mut listed = listed.iter();
+    listed.any(|listed| listed.ip == ip) || UdpSocket::bind((ip, 0)).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::Ipv6Addr;
 
-    #[test]
-    fn an_option_means_an_address_or_all_of_an_interface() {
-        let mut any = listed().unwrap();
-        any.truncate(1);
-        let one = |name: &str, ip: &str| {
-            let mut one = any[0].clone();
-            (one.name, one.ip) = (name.to_owned(), ip.parse().unwrap());
-            one
-        };
-        let listed = [
-            one("eth0", "192.0.2.1"),
-            one("eth0", "2001:db8::1"),
-            one("wlan0", "192.0.2.2"),
-        ];
-        let ips = ["192.0.2.1", "2001:db8::1", "192.0.2.2", "192.0.2.3"];
-        let starts =
-            |origin: Local| ips.map(|ip| starts_from(&origin, ip.parse().unwrap(), &listed));
-        let interface = |name: &str| starts(Local::Interface(name.to_owned()));
-        assert_eq!(interface("eth0"), [true, true, false, false]);
-        assert_eq!(interface("wlan0"), [false, false, true, false]);
-        assert_eq!(interface("none"), [false; 4]);
-        let address = starts(Local::Address(ips[3].parse().unwrap()));
-        assert_eq!(address, [false, false, false, true]);
-    }
+    use super::*;
 
     #[test]
     fn path_managers_know_interfaces_by_their_addresses_as_well() {
@@ -109,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_without_an_address_are_absent() {
+    fn interfaces_without_an_address_and_other_addresses_are_absent() {
         let any = listed().unwrap().remove(0);
         let one = |name: &str, left_out| {
             let mut one = any.clone();
@@ -124,9 +104,26 @@ mod tests {
             one("wg0", Some(LeftOutReason::Tunnel)),
         ];
         let origins = ["eth0", "wwan0", "eth1", "wg0", "away0", "away0"];
-        let mut origins: Vec<_> = origins.map(|name| Local::Interface(name.to_owned())).into();
-        origins.push(Local::Address([192, 0, 2, 1].into()));
-        let absent = absent(origins.iter(), &listed);
-        assert_eq!(absent, ["wwan0", "eth1", "away0"]);
+        let origins = origins.map(|name| Local::Interface(name.to_owned()));
+        let told = absent(origins.iter(), &listed);
+        let once = "has no address yet; paths start there once it has one";
+        let expected = ["wwan0", "eth1", "away0"].map(|name| format!("{name} {once}"));
+        assert_eq!(told, expected);
+        let ip: Ipv6Addr = "fe80::1".parse().unwrap();
+        let mut at = any.clone();
+        (at.name, at.ip) = ("eth0".to_owned(), ip.into());
+        let addresses = [
+            Local::Address([127, 0, 0, 9].into()),
+            Local::Address([192, 0, 2, 77].into()),
+            Local::Address([192, 0, 2, 77].into()),
+            Local::OnLink(ip, "eth0".to_owned()),
+            Local::OnLink(ip, "wwan0".to_owned()),
+        ];
+        let told = absent(addresses.iter(), &[at]);
+        let expected = [
+            "192.0.2.77 is no address of this machine yet; paths start there once it is",
+            "wwan0 does not have fe80::1 yet; paths start there once it has",
+        ];
+        assert_eq!(told, expected);
     }
 }

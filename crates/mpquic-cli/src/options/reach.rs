@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::options::hosts::parse_server;
+use crate::options::hosts::parse_address;
 use crate::options::{Connections, Local, TrustArgs, parse_interface, parse_local};
 
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]
 pub(crate) struct Reach {
-    /// Open a path from this local address or interface; repeat for several
+    /// Open a path from this local address or interface, once it is there; repeat for several
     #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
     pub(crate) local: Vec<Local>,
     /// Open no path over this interface; repeat for several. Tunnels, and bridges to containers,
@@ -21,7 +21,7 @@ pub(crate) struct Reach {
     pub(crate) exclude: Vec<String>,
     /// Connect to this address instead of the address of the URL's host; repeat for further
     /// addresses of the same server
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_server)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) server_addr: Vec<SocketAddr>,
     /// Open at most this many paths
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]

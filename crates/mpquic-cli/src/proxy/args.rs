@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use http::Uri;
 use mpquic_proxy::{ClassRule, Entrance, Nat64Prefix, Rule, Target};
 
+use crate::options::hosts::parse_address;
 use crate::options::parse_url;
 use crate::options::preference::Preference;
 use crate::options::reach::Reach;
@@ -15,6 +16,7 @@ use crate::proxy::status::{ProxyStatus, StatusSocket};
 #[cfg(target_os = "linux")]
 use crate::proxy::tun::{ProxyDown, TunArgs};
 use crate::serve::listening::Listening;
+use crate::text::url;
 
 /// Carry other programs' TCP connections and UDP over all paths at once
 #[derive(Debug, Subcommand)]
@@ -167,12 +169,15 @@ pub(crate) struct Forward {
     pub(crate) listen: SocketAddr,
 }
 
-fn parse_entrance(text: &str) -> Result<SocketAddr, &'static str> {
+fn parse_entrance(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    text.parse()
-        .map_err(|_| "expected PORT or ADDR:PORT, such as 1080 or 192.168.1.1:1080")
+    parse_address(text).map_err(|error| match text.starts_with('[') {
+        // Of a link-local address it says more.
+        true => error,
+        false => "expected PORT or ADDR:PORT, such as 1080 or 192.168.1.1:1080".to_owned(),
+    })
 }
 
 impl FromStr for Forward {
@@ -192,8 +197,8 @@ impl FromStr for Forward {
         };
         let host = host.ok_or(EXPECTED)?;
         let listen = rest[..host].strip_suffix(':').ok_or(EXPECTED)?;
-        let target: Target =
-            (rest[host..].parse()).map_err(|error| format!("{error}; {EXPECTED}"))?;
+        let target = url::ascii(&rest[host..]).parse::<Target>();
+        let target = target.map_err(|error| format!("{error}; {EXPECTED}"))?;
         Ok(Self {
             entrance: match is_udp {
                 true => Entrance::Udp(target),
@@ -226,6 +231,8 @@ mod tests {
         assert_eq!(read("udp:53:9.9.9.9:53"), "udp 127.0.0.1:53 9.9.9.9:53");
         assert_eq!(read("0.0.0.0:1:[::1]:2"), "tcp 0.0.0.0:1 [::1]:2");
         assert_eq!(read("udp:[::1]:1:[::1]:2"), "udp [::1]:1 [::1]:2");
+        let written = read("1:b\u{fc}cher.example:80");
+        assert_eq!(written, "tcp 127.0.0.1:1 xn--bcher-kva.example:80");
         for wrong in [
             "",
             "80",
@@ -246,5 +253,7 @@ mod tests {
         assert_eq!(parse_entrance("1080"), Ok(([127, 0, 0, 1], 1080).into()));
         assert_eq!(parse_entrance("0.0.0.0:1"), Ok(([0, 0, 0, 0], 1).into()));
         assert!(parse_entrance("localhost:1").is_err());
+        let told = parse_entrance("[fe80::1]:1").unwrap_err();
+        assert!(told.contains("name its link"), "{told}");
     }
 }

@@ -1,5 +1,6 @@
 //! `mpquic proxy client`.
 
+use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,8 @@ use crate::proxy::tun::{self, Device, Proxy, failed as device_failed};
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 /// Requests that a proxy may begin: none.
 const NO_FLOWS: u32 = 0;
+/// The time between two lookups of the name of a proxy that is connected.
+const LOOK_UP: Duration = Duration::from_secs(300);
 /// It is tried for ever to get a connection back.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
@@ -62,7 +65,6 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
             Some(addresses) => addresses,
             None => addresses(&args, &sessions).await?,
         };
-        let mut sessions = sessions;
         sessions.become_way_out(addresses.clone());
         let proxy = Proxy {
             name: host,
@@ -100,18 +102,34 @@ fn sessions(args: &ProxyClient) -> Result<Sessions<'_>, Failure> {
     Sessions::with(&args.reach, purpose, adapt)
 }
 
-/// The proxy's addresses, once its name has some: at boot there may be no network yet.
+/// Why nothing is reached; each reason is told once.
+#[derive(Default)]
+struct Waiting {
+    told: String,
+}
+
+impl Waiting {
+    fn tell(&mut self, failure: &Failure) {
+        let reason = failure.message();
+        if self.told != reason {
+            tracing::warn!("{reason}; trying again");
+            self.told = reason.to_owned();
+        }
+    }
+}
+
+/// The proxy's addresses, once its name has some: at boot there may be no network yet, nor the link of the proxy.
 #[cfg(target_os = "linux")]
 async fn addresses(
     args: &ProxyClient,
     sessions: &Sessions<'_>,
 ) -> Result<Vec<SocketAddr>, Failure> {
     let began = clock::now();
-    let mut retry = Retry::new(FOR_EVER, began);
+    let (mut retry, mut waiting) = (Retry::new(FOR_EVER, began), Waiting::default());
     loop {
         match sessions.addresses(&args.url).await {
             Err(failure) if failure.cause() == Some(Cause::Name) => {
-                tracing::warn!("{}; trying again", failure.message());
+                waiting.tell(&failure);
                 pause(&mut retry, began).await;
             }
             found => return found,
@@ -125,6 +143,14 @@ async fn pause(retry: &mut Retry, advanced: std::time::Instant) {
     tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
 }
 
+/// Finds out where the proxy moves to while lookups lead through it.
+async fn look_up_now_and_then(sessions: &Sessions<'_>, args: &ProxyClient) -> Infallible {
+    loop {
+        tokio::time::sleep(LOOK_UP).await;
+        sessions.look_up_again(&args.url).await;
+    }
+}
+
 /// Keeps a connection to the proxy, until the proxy is not the right one, and shows it. Calls back
 /// for each new connection.
 async fn keep(
@@ -135,6 +161,7 @@ async fn keep(
     mut connected_again: impl FnMut() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut retry = Retry::new(FOR_EVER, clock::now());
+    let mut waiting = Waiting::default();
     let mut advanced = clock::now();
     loop {
         match sessions.connection(&args.url).await {
@@ -146,7 +173,10 @@ async fn keep(
                 show(Some(connection.clone()));
                 tracing::info!("connected to {}", args.url);
                 connected_again()?;
-                let ended = client.run(connection.clone()).await;
+                let ended = tokio::select! {
+                    ended = client.run(connection.clone()) => ended,
+                    never = look_up_now_and_then(sessions, args) => match never {},
+                };
                 let reason = match (connection.close_reason(), ended) {
                     (Some(reason), _) => reason.to_string(),
                     (None, Ok(error) | Err(error)) => mpquic_h3::describe_connection_error(&error),
@@ -155,16 +185,19 @@ async fn keep(
                 sessions.give_up().await;
                 tracing::warn!("the connection to the proxy is lost: {reason}; trying again");
                 advanced = clock::now();
+                waiting = Waiting::default();
             }
             // The clock may be set, or the certificate renewed.
-            Err(failure) if sessions.depends_on_time(&failure) => {
-                tracing::warn!("{}; trying again", failure.message());
-            }
+            Err(failure) if sessions.depends_on_time(&failure) => waiting.tell(&failure),
             // A retry would fail as well.
             Err(failure) if matches!(failure.cause(), None | Some(Cause::Trust | Cause::File)) => {
                 return Err(failure);
             }
-            Err(failure) => tracing::warn!("{}; trying again", failure.message()),
+            Err(failure) => {
+                waiting.tell(&failure);
+                // The proxy may have moved.
+                sessions.look_up_again(&args.url).await;
+            }
         }
         pause(&mut retry, advanced).await;
     }
@@ -397,6 +430,23 @@ mod tests {
         let sessions = super::sessions(&args).unwrap().that_forget();
         let found = addresses(&args, &sessions).await.unwrap();
         assert_eq!(found, ["127.0.0.1:4433".parse().unwrap()]);
+    }
+
+    /// A link may be plugged in later.
+    #[test]
+    fn the_link_of_the_proxy_is_waited_for_and_that_is_told_once() {
+        let told = logged_by(async {
+            let args = arguments("https://[fe80::1%25absent0]:4433", &["--insecure"]);
+            let sessions = sessions(&args).unwrap().that_forget();
+            let client = Client::new(options(&args).unwrap());
+            let current = Mutex::new(None);
+            let kept = keep(&args, &sessions, &client, &current, || Ok(()));
+            let kept = tokio::time::timeout(Duration::from_secs(1), kept).await;
+            assert!(kept.is_err(), "{kept:?}");
+        });
+        let line =
+            "fe80::1: there is no link `absent0`; `mpquic paths` lists the links; trying again";
+        assert_eq!(told.matches(line).count(), 1, "{told}");
     }
 
     /// A retry would fail as well; an unreachable proxy may come back.

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::options::Alpn;
 use crate::options::examples;
+use crate::options::hosts::parse_address;
 use crate::report::live_terminal::LiveArgs;
 use crate::serve::limit_args::LimitArgs;
 use crate::serve::listening::Listening;
@@ -56,6 +57,7 @@ pub(crate) struct Serve {
         value_name = "ADDR:PORT",
         num_args = 0..=1,
         require_equals = true,
+        value_parser = parse_address,
         conflicts_with = "perf"
     )]
     pub(crate) alt_svc: Option<Option<SocketAddr>>,

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::options::Connections;
+use crate::options::hosts::parse_address;
 use crate::options::identity::Identity;
 use crate::options::trust::{Fingerprint, Roots, roots_in};
 use crate::process::failure::{Cause, Failure};
@@ -39,8 +40,8 @@ const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 #[derive(Debug, Args)]
 pub(crate) struct Listening {
     /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]. [::]
-    /// includes IPv4 unless 0.0.0.0 is named as well
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// includes IPv4 unless an IPv4 address with the same port is named as well
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// Certificate chain; SIGHUP reads it again [default: a self-signed certificate, made on the
     /// first run and kept]
@@ -54,11 +55,11 @@ pub(crate) struct Listening {
     pub(crate) max_paths: u32,
     /// Ask clients to move to this address of the server after the handshake, for example if many
     /// servers share the address of --listen; once for IPv4, once for IPv6
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     preferred_address: Vec<SocketAddr>,
     /// Also listen on this address, and announce it to clients, which open further paths to it;
     /// repeat for several. Port 0 chooses a free port
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     announce: Vec<SocketAddr>,
     /// File with this server's ID for connection IDs, for use behind a load balancer that speaks
     /// QUIC-LB. SIGHUP reads it again
@@ -81,7 +82,7 @@ pub(crate) struct Listening {
     /// Answer HTTP/1 over TCP on this address: /metrics has figures for Prometheus; /health says
     /// `ok`, or 503 while the server stops. There is no access control: use an address of your own
     /// network
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
     /// With --metrics: /paths shows connections and paths live, with the networks of clients (/24
     /// and /48), not their addresses
@@ -403,11 +404,16 @@ fn announce(endpoints: &Endpoints, addresses: &[SocketAddr]) -> Result<(), Failu
             let error = InvalidOption::new("--announce", address, ONE_ADDRESS);
             return Err(Failure::usage(error));
         }
+        let mut locals = endpoint.local_addrs();
+        locals.retain(|local| local.port() == address.port());
+        // [::] beside an address of IPv4 has those of IPv6 only.
+        let is_dual = !locals.iter().any(SocketAddr::is_ipv4);
         let is_listened_on = |local: &SocketAddr| {
-            let is_any = local.ip().is_unspecified() && (local.is_ipv6() || address.is_ipv4());
-            local.port() == address.port() && (is_any || local.ip() == address.ip())
+            let is_alike = local.is_ipv4() == address.is_ipv4();
+            let is_any = local.ip().is_unspecified() && (is_alike || local.is_ipv6() && is_dual);
+            is_any || local.ip() == address.ip()
         };
-        let local = match endpoint.local_addrs().iter().any(is_listened_on) {
+        let local = match locals.iter().any(is_listened_on) {
             true => address,
             false => endpoint.add_local(address).map_err(|error| {
                 Failure::other(format!(
@@ -506,6 +512,29 @@ mod tests {
         let named = &["--listen", "[::1]:7"];
         assert_eq!(tried(named, true), (vec![address("[::1]:7")], true));
         assert_eq!(tried(named, false), (vec![address("[::1]:7")], false));
+    }
+
+    #[test]
+    fn links_of_addresses_are_named_as_elsewhere() {
+        let interfaces = if_addrs::get_if_addrs().unwrap();
+        let loopback = interfaces.iter().find(|one| one.is_loopback()).unwrap();
+        let (name, number) = (&loopback.name, loopback.index.unwrap());
+        let expected = vec![
+            format!("[fe80::1%{number}]:7")
+                .parse::<SocketAddr>()
+                .unwrap(),
+        ];
+        for at in [
+            format!("[fe80::1%{name}]:7"),
+            format!("[fe80::1%25{name}]:7"),
+            format!("[fe80::1%{number}]:7"),
+        ] {
+            assert_eq!(listening(&["--listen", &at]).listen, expected, "{at}");
+            assert_eq!(listening(&["--announce", &at]).announce, expected, "{at}");
+        }
+        let wrong = Line::try_parse_from(["serve", "--listen", "[fe80::1]:7"]);
+        let told = wrong.unwrap_err().to_string();
+        assert!(told.contains("name its link"), "{told}");
     }
 
     /// If nothing can be kept, a user who asked for it is told.

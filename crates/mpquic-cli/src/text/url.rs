@@ -37,7 +37,7 @@ fn authority(text: &[u8]) -> Range<usize> {
 }
 
 /// The authority with its host in ASCII. A host without an ASCII form stays, and is refused later.
-fn ascii(authority: &str) -> String {
+pub(crate) fn ascii(authority: &str) -> String {
     let (user, place) = match authority.rsplit_once('@') {
         Some((user, place)) => (Some(user), place),
         None => (None, authority),

@@ -660,8 +660,8 @@ fn usage_errors_list_valid_values() {
             &["no/pe0", "127.0.0.1", "lo"],
         ),
         (
-            &["get", url, "--local", "192.0.2.1"],
-            &["192.0.2.1", "127.0.0.1"],
+            &["get", url, "--local", "224.0.0.1"],
+            &["not an address of one machine", "127.0.0.1"],
         ),
         (
             &["get", url, "--pin", "sha256:12"],

@@ -356,10 +356,29 @@ async fn sockets_are_where_paths_start() {
 async fn tun_client_asks_no_resolver() {
     let url = Uri::from_static("https://no-such-host.invalid/");
     let reach = reach(&["--insecure"]);
-    let mut sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
     let given = vec![SocketAddr::from(([192, 0, 2, 1], 5))];
     sessions.become_way_out(given.clone());
     assert_eq!(sessions.addresses(&url).await.unwrap(), given);
+    // Nothing new is known of it.
+    sessions.look_up_again(&url).await;
+    assert_eq!(sessions.addresses(&url).await.unwrap(), given);
+}
+
+/// Addresses of homes change.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_tun_client_finds_a_server_that_has_moved() {
+    let url = Uri::from_static("https://localhost:5/");
+    let reach = reach(&["--insecure"]);
+    let sessions = Sessions::new(&reach, Purpose::look(&url, &[Alpn::H3])).unwrap();
+    sessions.look_up_again(&url).await;
+    assert!(sessions.way_out().is_none());
+    sessions.become_way_out(vec![SocketAddr::from(([192, 0, 2, 1], 5))]);
+    soon(sessions.look_up_again(&url)).await;
+    let found = sessions.addresses(&url).await.unwrap();
+    let is_new = |address: &SocketAddr| address.ip().is_loopback() && address.port() == 5;
+    assert!(!found.is_empty() && found.iter().all(is_new), "{found:?}");
 }
 
 /// The server learns of the end and its reason. Its earlier data is waited for, but only briefly.
@@ -507,12 +526,20 @@ async fn missing_interface_is_reported_once_and_awaited() {
     let told = "mpquic: absent0 has no address yet; paths start there once it has one\n";
     assert_eq!(heard.take()[1], told);
     soon(sessions.connection(&url)).await.unwrap();
+    // So may an address.
+    let reach = served.reach(&["--local", "127.0.0.1", "--local", "192.0.2.77"]);
+    let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
+    let told = "192.0.2.77 is no address of this machine yet; paths start there once it is";
+    assert_eq!(heard.take()[1], format!("mpquic: {told}\n"));
+    soon(sessions.connection(&url)).await.unwrap();
     // No other address can be used.
-    let reach = served.reach(&["--local", "absent0", "--connect-timeout", "1"]);
+    let nothing = ["absent0", "192.0.2.77"].map(|local| ["--local", local]);
+    let nothing = [&nothing.concat()[..], &["--connect-timeout", "1"]].concat();
+    let reach = served.reach(&nothing);
     let sessions = Sessions::new(&reach, purpose).unwrap().that_forget();
     let failure = soon(sessions.connection(&url)).await.err().unwrap();
     let told = format!(
-        "cannot connect to {}: no interface of --local has had an address for 1 s",
+        "cannot connect to {}: no address of --local has been there for 1 s; `mpquic paths` lists the addresses",
         served.address
     );
     assert_eq!(failure.message(), told);
@@ -539,4 +566,15 @@ async fn addresses_of_a_name_are_tried_beside_each_other() {
     assert_eq!(connection.remote_address(), Some(served.address));
     // Not the time that a handshake may take.
     assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+/// A link may be away when the program starts, and the server may be on it.
+#[tokio::test]
+async fn a_server_on_an_absent_link_may_come() {
+    let cause = async |host: &str| {
+        let found = resolve(host, 5).await;
+        found.map_err(|failure| failure.cause())
+    };
+    assert_eq!(cause("fe80::1%25absent0").await, Err(Some(Cause::Name)));
+    assert_eq!(cause("fe80::1").await, Err(None), "it never will");
 }
