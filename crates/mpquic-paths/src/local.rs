@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::source_address::fit;
 
-/// Names the source address that the system would choose for datagrams that leave by an interface for a
-/// destination; `None` if it has no route there, or does not tell.
+/// Names the source address that the system would choose for datagrams over an interface to a destination;
+/// `None` if the system has no route over the interface, or no answer.
 pub type AskSource = fn(interface: &str, remote: SocketAddr) -> Option<IpAddr>;
 
 /// An [`AskSource`], which says nothing of whether two addresses are the same.
@@ -237,8 +237,7 @@ mod tests {
         }
     }
 
-    /// What a system with two networks on a link answers: it may have a route that its addresses do not tell
-    /// of.
+    /// Answers of a system with two networks on a link, and with a route that the addresses do not show.
     fn routes(interface: &str, remote: SocketAddr) -> Option<IpAddr> {
         let SocketAddr::V4(remote) = remote else {
             return None;

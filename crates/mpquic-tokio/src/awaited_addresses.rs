@@ -33,7 +33,7 @@ impl Awaited {
     }
 }
 
-/// Binds the addresses that are there now. False if one could not be bound that is there.
+/// Binds the addresses that are there now. False if binding a present address failed.
 pub(crate) fn bind(endpoint: &Arc<SharedEndpoint>, awaited: &[Awaited]) -> bool {
     if awaited.is_empty() {
         return true;

@@ -251,7 +251,7 @@ struct Candidate {
     address: InterfaceAddress,
     network: Network,
     is_deprecated: bool,
-    /// The others of its network are privacy addresses, or this one is, as the user wants.
+    /// The user prefers addresses of the other kind: privacy addresses, or permanent addresses.
     is_unwanted: bool,
 }
 
@@ -627,7 +627,7 @@ mod tests {
         assert_eq!(Vec::from_iter(suits), [true, false, false, true]);
     }
 
-    /// Any of them may be the one that leads somewhere.
+    /// A server may be reached from one network of the interface only.
     #[test]
     fn an_address_of_each_network_of_an_interface_is_used() {
         let another = Some(LeftOutReason::Another);

@@ -48,7 +48,7 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
     }
     let mut at = listed.iter().filter(|at| backup.is(at));
     let is_left_out = match backup {
-        // An address that this machine does not have may come.
+        // The machine may get an absent address later.
         Local::Address(ip) if !is_here(*ip, listed) => false,
         Local::Address(_) | Local::OnLink(..) => at.all(|at| at.left_out.is_some()),
         // An interface without an address may get one.
@@ -64,7 +64,7 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
     is_left_out.then_some(told)
 }
 
-/// The interface that is named, or has the address that is named.
+/// The named interface, or the interface with the named address.
 fn interface_named<'a>(local: &'a Local, listed: &'a [InterfaceAddress]) -> Option<&'a String> {
     match local {
         Local::Interface(name) | Local::OnLink(_, name) => Some(name),
@@ -158,7 +158,7 @@ mod tests {
                 &interface,
                 Some("--exclude leaves this interface out"),
             ),
-            // It may come.
+            // The interface or the address may appear later.
             (&[], &Local::Interface("absent0".to_owned()), None),
             (&[], &absent, None),
             (&["--local", "192.0.2.77"], &absent, None),

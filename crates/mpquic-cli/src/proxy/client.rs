@@ -143,11 +143,21 @@ async fn pause(retry: &mut Retry, advanced: std::time::Instant) {
     tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
 }
 
+/// Looks the proxy's name up again: the proxy may have moved. A kill switch would let nothing through to another
+/// address.
+async fn look_up_again(sessions: &Sessions<'_>, args: &ProxyClient) {
+    #[cfg(target_os = "linux")]
+    if args.tun.kill_switch.is_some() {
+        return;
+    }
+    sessions.look_up_again(&args.url).await;
+}
+
 /// Finds out where the proxy moves to while lookups lead through it.
 async fn look_up_now_and_then(sessions: &Sessions<'_>, args: &ProxyClient) -> Infallible {
     loop {
         tokio::time::sleep(LOOK_UP).await;
-        sessions.look_up_again(&args.url).await;
+        look_up_again(sessions, args).await;
     }
 }
 
@@ -195,8 +205,7 @@ async fn keep(
             }
             Err(failure) => {
                 waiting.tell(&failure);
-                // The proxy may have moved.
-                sessions.look_up_again(&args.url).await;
+                look_up_again(sessions, args).await;
             }
         }
         pause(&mut retry, advanced).await;
