@@ -310,7 +310,7 @@ fn servers_are_known_by_their_host_and_port() {
     ] {
         assert_eq!(sessions.recall(&authority.parse().unwrap()).unwrap(), name);
     }
-    assert_eq!(sessions.way_out(), None);
+    assert_eq!(sessions.renewal(), None);
 }
 
 #[tokio::test]
