@@ -128,5 +128,10 @@ what is this
         let v6 = |interface: &if_addrs::Interface| interface.ip().is_ipv6();
         let listed = if_addrs::get_if_addrs().expect("it lists them");
         assert_eq!(flags.0.is_empty(), !listed.iter().any(v6));
+        // Link-local addresses are listed as well.
+        for (name, ip, _) in &flags.0 {
+            let is_it = |one: &if_addrs::Interface| one.name == *name && one.ip() == *ip;
+            assert!(listed.iter().any(is_it), "{ip} of {name}");
+        }
     }
 }
