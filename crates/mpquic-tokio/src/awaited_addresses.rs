@@ -117,7 +117,7 @@ mod tests {
         let state = endpoint.state();
         let [come, still] = [[127, 0, 0, 2].into(), absent].map(|ip| Awaited { ip, link: None });
         assert!(bind(state, &[come.clone(), still]));
-        assert!(bind(state, &[come.clone()]));
+        assert!(bind(state, std::slice::from_ref(&come)));
         tokio::time::sleep(Duration::from_millis(50)).await;
         let bound: Vec<_> = ips();
         assert_eq!(bound, [here, come.ip], "each has one socket");
