@@ -158,6 +158,12 @@ impl Shared {
     pub(crate) fn files(&self) -> u64 {
         self.files.used()
     }
+
+    /// Open connections over QUIC and TCP.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn open_connections(&self) -> u64 {
+        self.connections.used()
+    }
 }
 
 /// One client's use of the limits.

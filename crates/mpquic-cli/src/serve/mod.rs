@@ -18,6 +18,8 @@ pub(crate) mod limits;
 pub(crate) mod listening;
 pub(crate) mod live_page;
 pub(crate) mod metrics_server;
+#[cfg(all(test, target_os = "linux"))]
+mod model;
 pub(crate) mod observer;
 pub(crate) mod perf;
 pub(crate) mod rights;
