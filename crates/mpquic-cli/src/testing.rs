@@ -20,6 +20,7 @@ use crate::options::reach::Reach;
 use crate::options::trust::{Fingerprint, Trust, Verifier};
 use crate::options::{Alpn, TlsArgs};
 use crate::rate::controller::limited;
+use crate::serve::access_log::{AccessLog, Format};
 use crate::serve::drain::{Drain, Draining, drain};
 use crate::serve::endpoints::Endpoints;
 use crate::serve::limits::{self, Limits};
@@ -285,6 +286,28 @@ pub(crate) async fn end_of_first(observer: &Observer) -> ApplicationClose {
     close_of(&soon(first).await).await
 }
 
+/// Checks the first line of an access log, once it is there: an answer that was cut after this number of
+/// bytes or a few more.
+pub(crate) async fn is_cut_after(log: &std::path::Path, least: u64) {
+    let first = async {
+        loop {
+            let text = std::fs::read_to_string(log).unwrap();
+            if let Some((line, _)) = text.split_once('\n') {
+                return line.to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let line = soon(first).await;
+    let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&entry["status"], &entry["cut"]),
+        (&().into(), &true.into())
+    );
+    let bytes = entry["bytes"].as_u64().unwrap();
+    assert!((least..1 << 20).contains(&bytes), "{line}");
+}
+
 /// Waits until the other side closes a connection, and returns the close.
 pub(crate) async fn close_of(connection: &Connection) -> ApplicationClose {
     match soon(connection.closed()).await {
@@ -324,6 +347,17 @@ impl Served {
             ..Service::new(Arc::new(Anything::new(1)))
         };
         (Self::of(service, alpn), observer)
+    }
+
+    /// A server of a large file, with its access log in JSON.
+    pub(crate) fn logged(alpn: Alpn) -> (Self, tempfile::NamedTempFile) {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let to = AccessLog::open(log.path(), Format::Json).unwrap();
+        let service = Service {
+            observer: Observer::new(Some(to)),
+            ..Service::new(Arc::new(Anything::new(1 << 20)))
+        };
+        (Self::of(service, alpn), log)
     }
 
     pub(crate) fn over(service: Service, alpn: Alpn, transport: TransportOptions) -> Self {

@@ -55,6 +55,7 @@ impl Observe for Report {
             protocol: "HTTP/3",
             status: Some(status),
             bytes: sent,
+            cut: false,
             seconds: over.duration,
         });
     }

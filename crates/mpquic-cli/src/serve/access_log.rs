@@ -54,6 +54,9 @@ pub(crate) struct Entry {
     pub(crate) status: Option<u16>,
     /// Bytes of the body that were sent.
     pub(crate) bytes: u64,
+    /// The answer began, and did not come to its end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cut: bool,
     /// How long it took.
     #[serde(serialize_with = "seconds")]
     pub(crate) seconds: Duration,
@@ -271,6 +274,7 @@ mod tests {
             protocol: "HTTP/3",
             status: Some(200),
             bytes: 17,
+            cut: false,
             seconds: Duration::from_millis(250),
         }
     }
@@ -411,6 +415,7 @@ mod tests {
     fn without_a_status_there_is_a_dash_and_users_are_named() {
         let entry = Entry {
             status: None,
+            cut: true,
             user: Some("a\"b".to_owned()),
             time: SystemTime::UNIX_EPOCH,
             ..entry("/")
@@ -423,7 +428,8 @@ mod tests {
         let begins =
             "{\"time\":\"1970-01-01T00:00:00Z\",\"client\":\"192.0.2.1\",\"user\":\"a\\\"b\",";
         assert!(json.starts_with(begins), "{json}");
-        assert!(json.contains("\"status\":null"), "{json}");
+        let cut = "\"status\":null,\"bytes\":17,\"cut\":true,";
+        assert!(json.contains(cut), "{json}");
         let december = SystemTime::UNIX_EPOCH + Duration::from_secs(364 * 86_400);
         assert_eq!(iso_date(december).unwrap(), "1970-12-31T00:00:00Z");
         // A clock that is off by centuries.

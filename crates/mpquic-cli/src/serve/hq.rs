@@ -48,6 +48,7 @@ pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> Conne
                     session: session.clone(),
                     send,
                     recv,
+                    sent: 0,
                 };
                 let open = open.clone();
                 tokio::spawn(async move {
@@ -78,6 +79,8 @@ struct Request {
     session: Arc<QuicSession>,
     send: SendStream,
     recv: RecvStream,
+    /// Bytes of the answer so far.
+    sent: u64,
 }
 
 impl From<ReadError> for Refusal {
@@ -90,7 +93,7 @@ impl From<ReadError> for Refusal {
 }
 
 /// The status of HTTP for this result.
-fn status(sent: &Result<u64, Refusal>) -> Option<u16> {
+fn status(sent: &Result<(), Refusal>) -> Option<u16> {
     match sent {
         Ok(_) => Some(200),
         Err(refusal) => reset_code(*refusal).and_then(|code| code.try_into().ok()),
@@ -127,11 +130,10 @@ impl Outlet for Request {
     }
 
     async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
-        self.send
-            .write_chunks(std::slice::from_mut(piece))
-            .await
-            .map(|_| ())
-            .map_err(Refusal::from)
+        let before = piece.len();
+        self.send.write_chunks(std::slice::from_mut(piece)).await?;
+        self.sent += (before - piece.len()) as u64;
+        Ok(())
     }
 }
 
@@ -148,25 +150,28 @@ impl Request {
                 let _in_use = session.limits.in_use();
                 let sent = memory.keep(self.send_file(&target)).await;
                 let sent = sent.unwrap_or_else(|stalled| Err(stalled.into()));
+                let bytes = self.sent;
                 let outcome = match sent {
-                    Ok(bytes) => format!("{bytes} bytes"),
-                    Err(Refusal::Stalled) => "given up, the client reads nothing".to_owned(),
+                    Ok(()) => String::new(),
                     Err(refusal) => match reset_code(refusal) {
-                        Some(code) => format!("refused with {code}"),
-                        None => "not wanted to the end".to_owned(),
+                        Some(code) if refusal != Refusal::Stalled => {
+                            format!("refused with {code}, ")
+                        }
+                        _ => format!("{}, ", refusal.cut_short()),
                     },
                 };
-                tracing::info!("GET {}: {outcome}", target.escape_debug());
+                tracing::info!("GET {}: {outcome}{bytes} bytes", target.escape_debug());
                 session.on_over(&Over {
                     method: "GET",
                     target: &target,
                     protocol: "HTTP/0.9",
                     user: session.caller.certificate.clone(),
                     status: status(&sent),
-                    bytes: sent.as_ref().copied().unwrap_or(0),
+                    bytes,
+                    is_cut: sent.is_err() && bytes > 0,
                     began,
                 });
-                sent.map(|_| ())
+                sent
             }
             Err(refusal) => Err(refusal),
         };
@@ -212,7 +217,7 @@ impl Request {
         parse_request(&request).ok_or(Refusal::BadRequest)
     }
 
-    async fn send_file(&mut self, target: &str) -> Result<u64, Refusal> {
+    async fn send_file(&mut self, target: &str) -> Result<(), Refusal> {
         let session = self.session.clone();
         if !session.limits.may_request() {
             return Err(Refusal::TooMany);
@@ -230,9 +235,8 @@ impl Request {
             let mut content = session.open(target).await?;
             session.send(self, &mut content, &open).await
         };
-        let sent = open.keep(sending).await?;
-        self.send.finish().map_err(|_| Refusal::Gone)?;
-        Ok(sent)
+        open.keep(sending).await?;
+        self.send.finish().map_err(|_| Refusal::Gone)
     }
 }
 
@@ -267,7 +271,7 @@ mod tests {
     use super::*;
     use crate::options::Alpn;
     use crate::serve::limits::Limits;
-    use crate::testing::{Anything, Served, Slow, close_of, most_read_in_vain, soon};
+    use crate::testing::{Anything, Served, Slow, close_of, is_cut_after, most_read_in_vain, soon};
 
     #[test]
     fn requests() {
@@ -390,6 +394,16 @@ mod tests {
         send.write_all(b"GET /fi").await.unwrap();
         let code = soon(recv.received_reset()).await.unwrap();
         assert_eq!(code, Some(VarInt::from_u32(STALLED)));
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_cut_answer_are_logged() {
+        let (served, log) = Served::logged(Alpn::HqInterop);
+        let connection = served.connect(1000).await;
+        let (_send, mut recv) = request(&connection).await;
+        assert_eq!(soon(recv.read(&mut [0])).await.unwrap(), Some(1));
+        recv.stop(0u32.into()).unwrap();
+        is_cut_after(log.path(), 1000).await;
     }
 
     /// A shortened file must not end like a complete one.

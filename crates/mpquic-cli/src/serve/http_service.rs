@@ -1,7 +1,6 @@
 //! Answers to HTTP requests, whatever carries them: files with conditions and ranges, and a page for
 //! each directory.
 
-use std::fmt::Display;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -20,7 +19,7 @@ use crate::process::clock;
 use crate::serve::http_upload::{Change, Client, RequestBody};
 use crate::serve::limits::{Memory, OpenFile};
 use crate::serve::rights::{Deed, Denied};
-use crate::serve::send_file::{Exchange, Over, Refusal, Session};
+use crate::serve::send_file::{Exchange, Over, Refusal, Session, Tally};
 use crate::text::percent::{percent_decode, percent_encode};
 use crate::text::times;
 
@@ -47,18 +46,19 @@ pub(crate) async fn answer(
     let mut answer = Answer {
         session,
         request,
-        exchange,
+        exchange: Tally::new(exchange),
         user: None,
     };
     let outcome = answer.run(body).await;
-    let user = answer.user;
     let told = Told {
         protocol,
         began,
-        user,
+        user: answer.user,
+        status: answer.exchange.status,
+        bytes: answer.exchange.bytes,
     };
-    log(session, request, told, &outcome);
-    outcome.map(|_| ())
+    log(session, request, told, outcome);
+    outcome
 }
 
 /// The parts of a log line besides the request and its outcome.
@@ -66,39 +66,30 @@ struct Told {
     protocol: &'static str,
     began: Instant,
     user: Option<String>,
+    status: Option<StatusCode>,
+    bytes: u64,
 }
 
-fn log(
-    session: &Session,
-    request: &Request<()>,
-    told: Told,
-    outcome: &Result<(StatusCode, u64), Refusal>,
-) {
-    let Told {
-        protocol,
-        began,
-        user,
-    } = told;
-    let what: &dyn Display = match outcome {
-        Ok((status, bytes)) => &format!("{}, {bytes} bytes", status.as_u16()),
-        Err(Refusal::Stalled) => &"given up, the client reads nothing",
-        Err(Refusal::Cancelled | Refusal::Gone) => &"not wanted to the end",
-        Err(_) => &"failed",
+fn log(session: &Session, request: &Request<()>, told: Told, outcome: Result<(), Refusal>) {
+    let (status, bytes) = (told.status.map(|status| status.as_u16()), told.bytes);
+    let what = match outcome {
+        Ok(()) => status.map_or_else(String::new, |status| status.to_string()),
+        Err(refusal) => refusal.cut_short().to_owned(),
     };
     let (method, path) = (request.method(), request.uri().path());
-    tracing::info!("{method} {}: {what}", path.escape_debug());
-    let answered = outcome.as_ref().ok();
+    tracing::info!("{method} {}: {what}, {bytes} bytes", path.escape_debug());
     session.on_over(&Over {
         method: method.as_str(),
         target: request
             .uri()
             .path_and_query()
             .map_or(path, PathAndQuery::as_str),
-        protocol,
-        user,
-        status: answered.map(|(status, _)| status.as_u16()),
-        bytes: answered.map_or(0, |(_, bytes)| *bytes),
-        began,
+        protocol: told.protocol,
+        user: told.user,
+        status: status.filter(|_| outcome.is_ok()),
+        bytes,
+        is_cut: outcome.is_err() && status.is_some(),
+        began: told.began,
     });
 }
 
@@ -115,14 +106,13 @@ enum Found {
 struct Answer<'a, E> {
     session: &'a Session,
     request: &'a Request<()>,
-    exchange: &'a mut E,
+    exchange: Tally<'a, E>,
     /// The user, once known.
     user: Option<String>,
 }
 
 impl<E: Exchange> Answer<'_, E> {
-    /// Returns the status, and the length of the body that was sent.
-    async fn run(&mut self, body: &mut impl RequestBody) -> Result<(StatusCode, u64), Refusal> {
+    async fn run(&mut self, body: &mut impl RequestBody) -> Result<(), Refusal> {
         if !self.session.limits.may_request() {
             let response = status(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, 1);
             return self.text(response, "too many requests\n").await;
@@ -156,7 +146,9 @@ impl<E: Exchange> Answer<'_, E> {
             Ok(user) => self.user = user,
             Err(denied) => return self.deny(denied).await,
         }
-        let open = session.admit(self.exchange, self.user.as_deref()).await?;
+        let open = session
+            .admit(&mut self.exchange, self.user.as_deref())
+            .await?;
         match change {
             Some(change) => self.change(&change, body, &open).await,
             None => open.keep(self.read(&open)).await,
@@ -164,7 +156,7 @@ impl<E: Exchange> Answer<'_, E> {
     }
 
     /// Refuses a request for lack of rights, with the scheme of credentials or the time to wait.
-    async fn deny(&mut self, denied: Denied) -> Result<(StatusCode, u64), Refusal> {
+    async fn deny(&mut self, denied: Denied) -> Result<(), Refusal> {
         let (response, told) = match denied {
             Denied::Unknown => {
                 let response = status(StatusCode::UNAUTHORIZED)
@@ -188,7 +180,7 @@ impl<E: Exchange> Answer<'_, E> {
     }
 
     /// Answers a request that changes nothing.
-    async fn read(&mut self, open: &OpenFile) -> Result<(StatusCode, u64), Refusal> {
+    async fn read(&mut self, open: &OpenFile) -> Result<(), Refusal> {
         match self.find().await {
             Ok(Found::File(content)) => self.file(content, open).await,
             Ok(Found::Directory(page)) => self.directory(page, open).await,
@@ -216,20 +208,20 @@ impl<E: Exchange> Answer<'_, E> {
         change: &Change,
         body: &mut impl RequestBody,
         open: &OpenFile,
-    ) -> Result<(StatusCode, u64), Refusal> {
+    ) -> Result<(), Refusal> {
         let client = Client {
             session: self.session,
             user: self.user.as_deref(),
         };
         let taken = change
-            .run(client, self.request, (&mut *self.exchange, body), open)
+            .run(client, self.request, (&mut self.exchange, body), open)
             .await?;
         let response = taken.add_fields(status(taken.status()));
         match taken.told() {
             Some(told) => self.text(response, told).await,
             None => {
-                let code = self.head(response).await?;
-                self.finish(code, 0).await
+                self.head(response).await?;
+                self.finish().await
             }
         }
     }
@@ -300,7 +292,7 @@ impl<E: Exchange> Answer<'_, E> {
         &mut self,
         page: Option<(Page, Memory)>,
         open: &OpenFile,
-    ) -> Result<(StatusCode, u64), Refusal> {
+    ) -> Result<(), Refusal> {
         let response = status(StatusCode::OK)
             .header(CACHE_CONTROL, "no-cache")
             .header(VARY, ACCEPT.as_str())
@@ -315,25 +307,22 @@ impl<E: Exchange> Answer<'_, E> {
                 ),
         };
         let Some((mut page, memory)) = page else {
-            let code = self.head(response).await?;
-            return self.finish(code, 0).await;
+            self.head(response).await?;
+            return self.finish().await;
         };
-        let length = page.length();
-        let response = response.header(CONTENT_LENGTH, length);
+        let response = response.header(CONTENT_LENGTH, page.length());
         let session = self.session;
         let sending = async {
-            let code = self.head(response).await?;
-            session.send_page(self.exchange, &mut page, open).await?;
-            self.finish(code, length).await
+            self.head(response).await?;
+            session
+                .send_page(&mut self.exchange, &mut page, open)
+                .await?;
+            self.finish().await
         };
         memory.keep(sending).await?
     }
 
-    async fn file(
-        &mut self,
-        mut content: OpenContent,
-        open: &OpenFile,
-    ) -> Result<(StatusCode, u64), Refusal> {
+    async fn file(&mut self, mut content: OpenContent, open: &OpenFile) -> Result<(), Refusal> {
         let whole = content.length;
         let version = Version::new(&content.state);
         let selection = version.select(self.request.method(), self.request.headers());
@@ -362,7 +351,7 @@ impl<E: Exchange> Answer<'_, E> {
         }
         if code == StatusCode::NOT_MODIFIED {
             self.head(response).await?;
-            return self.finish(code, 0).await;
+            return self.finish().await;
         }
         if code == StatusCode::PARTIAL_CONTENT {
             let last = range.end.saturating_sub(1);
@@ -375,15 +364,15 @@ impl<E: Exchange> Answer<'_, E> {
             .header(CONTENT_LENGTH, range.end - range.start);
         self.head(response).await?;
         if self.request.method() == Method::HEAD {
-            return self.finish(code, 0).await;
+            return self.finish().await;
         }
         if code == StatusCode::PARTIAL_CONTENT {
             content.select(range).await?;
         }
         // A growing file is sent up to its announced length.
         let session = self.session;
-        let sent = session.send(self.exchange, &mut content, open).await?;
-        self.finish(code, sent).await
+        session.send(&mut self.exchange, &mut content, open).await?;
+        self.finish().await
     }
 
     /// A short answer for people.
@@ -391,32 +380,27 @@ impl<E: Exchange> Answer<'_, E> {
         &mut self,
         response: response::Builder,
         text: &'static str,
-    ) -> Result<(StatusCode, u64), Refusal> {
+    ) -> Result<(), Refusal> {
         let response = response.header(CONTENT_TYPE, "text/plain; charset=utf-8");
         self.page(response, Bytes::from_static(text.as_bytes()))
             .await
     }
 
-    async fn page(
-        &mut self,
-        response: response::Builder,
-        body: Bytes,
-    ) -> Result<(StatusCode, u64), Refusal> {
+    async fn page(&mut self, response: response::Builder, body: Bytes) -> Result<(), Refusal> {
         let response = response
             .header(CONTENT_LENGTH, body.len())
             .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
-        let code = self.head(response).await?;
+        self.head(response).await?;
         if self.request.method() == Method::HEAD {
-            return self.finish(code, 0).await;
+            return self.finish().await;
         }
-        let length = body.len() as u64;
         let session = self.session;
-        session.write(self.exchange, body).await?;
-        self.finish(code, length).await
+        session.write(&mut self.exchange, body).await?;
+        self.finish().await
     }
 
     /// Sends status and fields.
-    async fn head(&mut self, response: response::Builder) -> Result<StatusCode, Refusal> {
+    async fn head(&mut self, response: response::Builder) -> Result<(), Refusal> {
         let response = match times::http_date(clock::time_of_day()) {
             Some(date) => response.header(DATE, date),
             None => response,
@@ -424,16 +408,13 @@ impl<E: Exchange> Answer<'_, E> {
         // Every value was made here from allowed characters.
         let response = response.body(());
         let response = response.map_err(|_| Refusal::Failed)?;
-        let code = response.status();
         let limits = &self.session.limits;
-        limits.turn(self.exchange.head(response)).await??;
-        Ok(code)
+        limits.turn(self.exchange.head(response)).await?
     }
 
-    async fn finish(&mut self, code: StatusCode, sent: u64) -> Result<(StatusCode, u64), Refusal> {
+    async fn finish(&mut self) -> Result<(), Refusal> {
         let limits = &self.session.limits;
-        limits.turn(self.exchange.finish()).await??;
-        Ok((code, sent))
+        limits.turn(self.exchange.finish()).await?
     }
 }
 
@@ -489,8 +470,8 @@ mod tests {
     struct Sent {
         head: Option<Response<()>>,
         body: Vec<u8>,
-        /// The client wants no more after the head.
-        is_unwanted: bool,
+        /// The client wants no more after the head and so many bytes.
+        unwanted_after: Option<usize>,
         is_finished: bool,
     }
 
@@ -504,7 +485,8 @@ mod tests {
         }
 
         fn is_cancelled(&mut self) -> bool {
-            self.is_unwanted && self.head.is_some()
+            let unwanted_after = self.unwanted_after.unwrap_or(usize::MAX);
+            self.head.is_some() && self.body.len() >= unwanted_after
         }
 
         async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
@@ -634,18 +616,19 @@ mod tests {
             assert!(sent.is_finished && head.headers().contains_key(DATE));
             expected.push(format!("\"{method} {target} HTTP/9\" {status} {bytes}"));
         }
-        // A cancelled answer has no status.
-        let mut unwanted = Sent {
-            is_unwanted: true,
-            ..Sent::default()
-        };
-        let request = request("GET", "/file", &[]);
-        let answered = answer(&session, &request, &mut unwanted, &mut Body(None)).await;
-        assert_eq!(
-            (answered, unwanted.is_finished),
-            (Err(Refusal::Cancelled), false)
-        );
-        expected.push("\"GET /file HTTP/9\" - 0".to_owned());
+        // A cancelled answer has no status, and the bytes of its beginning.
+        fs::write(directory.path().join("file"), [0; 40_000]).unwrap();
+        for (unwanted_after, bytes) in [(0, 0), (1, 16 << 10)] {
+            let mut unwanted = Sent {
+                unwanted_after: Some(unwanted_after),
+                ..Sent::default()
+            };
+            let request = request("GET", "/file", &[]);
+            let answered = answer(&session, &request, &mut unwanted, &mut Body(None)).await;
+            let told = (answered, unwanted.is_finished, unwanted.body.len());
+            assert_eq!(told, (Err(Refusal::Cancelled), false, bytes));
+            expected.push(format!("\"GET /file HTTP/9\" - {bytes}"));
+        }
         assert_eq!(lines(&session, log.path()), expected);
     }
 

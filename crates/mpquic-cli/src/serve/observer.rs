@@ -305,6 +305,7 @@ mod tests {
             protocol,
             status,
             bytes,
+            cut: false,
             seconds: Duration::ZERO,
         }
     }

@@ -159,6 +159,7 @@ impl<'a> Stream<'a> {
         let _in_use = self.session.limits.in_use();
         let mut sent = 0;
         let answered = self.send(&mut send, &mut sent).await;
+        let answered_in_part = answered.is_err() && sent > 0;
         let status = match answered {
             Ok(()) => Some(200),
             Err(Refusal::Gone) => None,
@@ -174,6 +175,7 @@ impl<'a> Stream<'a> {
             user: None,
             status,
             bytes: sent,
+            is_cut: answered_in_part,
             began: self.began,
         });
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::Response;
+use http::{Response, StatusCode};
 use mpquic_tokio::{Connection, VarInt, WriteError};
 
 use crate::files::directory_page::Page;
@@ -44,6 +44,17 @@ pub(crate) enum Refusal {
     Cancelled,
     /// The client is gone.
     Gone,
+}
+
+impl Refusal {
+    /// What log messages say about an answer that does not come to its end.
+    pub(crate) fn cut_short(self) -> &'static str {
+        match self {
+            Self::Stalled => "given up, the client reads nothing",
+            Self::Cancelled | Self::Gone => "not wanted to the end",
+            _ => "failed",
+        }
+    }
 }
 
 impl From<OpenError> for Refusal {
@@ -110,6 +121,69 @@ pub(crate) trait Exchange: Outlet {
     fn finish(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
+/// An exchange that counts the answer, also one that is cut.
+pub(crate) struct Tally<'a, E> {
+    exchange: &'a mut E,
+    /// The status that was sent.
+    pub(crate) status: Option<StatusCode>,
+    /// Bytes of the body that were sent.
+    pub(crate) bytes: u64,
+}
+
+impl<'a, E: Exchange> Tally<'a, E> {
+    pub(crate) fn new(exchange: &'a mut E) -> Self {
+        Self {
+            exchange,
+            status: None,
+            bytes: 0,
+        }
+    }
+}
+
+impl<E: Exchange> Outlet for Tally<'_, E> {
+    async fn writable(&mut self) -> Result<usize, Refusal> {
+        self.exchange.writable().await
+    }
+
+    async fn stopped(&mut self) -> Refusal {
+        self.exchange.stopped().await
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.exchange.is_cancelled()
+    }
+
+    async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+        let before = piece.len();
+        self.exchange.write_some(piece).await?;
+        self.bytes += (before - piece.len()) as u64;
+        Ok(())
+    }
+}
+
+impl<E: Exchange> Exchange for Tally<'_, E> {
+    fn protocol(&self) -> &'static str {
+        self.exchange.protocol()
+    }
+
+    fn has_interim(&self) -> bool {
+        self.exchange.has_interim()
+    }
+
+    async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {
+        let status = head.status();
+        self.exchange.head(head).await?;
+        if !status.is_informational() {
+            self.status = Some(status);
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Refusal> {
+        self.exchange.finish().await
+    }
+}
+
 /// What the requests of one client share.
 pub(crate) struct Session {
     pub(crate) source: Arc<dyn Source>,
@@ -137,6 +211,8 @@ pub(crate) struct Over<'a> {
     pub(crate) status: Option<u16>,
     /// Bytes of the body that were sent.
     pub(crate) bytes: u64,
+    /// The answer began, and did not come to its end.
+    pub(crate) is_cut: bool,
     pub(crate) began: Instant,
 }
 
@@ -152,6 +228,7 @@ impl Session {
             protocol: over.protocol,
             status: over.status,
             bytes: over.bytes,
+            cut: over.is_cut,
             seconds: clock::now() - over.began,
         });
     }
@@ -181,14 +258,13 @@ impl Session {
         opened.map_err(Refusal::from)
     }
 
-    /// Sends content to its end, and tells how much that was. Each piece is read when there is room
-    /// for it.
+    /// Sends content to its end. Each piece is read when there is room for it.
     pub(crate) async fn send(
         &self,
         outlet: &mut impl Outlet,
         content: &mut OpenContent,
         open: &OpenFile,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<(), Refusal> {
         let most = self.limits.largest_piece().min(MAX_PIECE);
         let first = most.min(FIRST_PIECE);
         let (mut sent, mut size) = (0, first);
@@ -208,7 +284,7 @@ impl Session {
             self.pace(piece.len(), open).await;
             self.write_within(outlet, &mut piece, open).await?;
         }
-        Ok(sent)
+        Ok(())
     }
 
     /// Sends the page of a directory. Each piece is made when the client has room for it.
@@ -324,7 +400,7 @@ mod tests {
         source: Anything,
         room: usize,
         cancelled_after: usize,
-    ) -> (Vec<usize>, Result<u64, Refusal>) {
+    ) -> (Vec<usize>, Result<(), Refusal>) {
         let address = IpAddr::from([192, 0, 2, 1]);
         let limits = limits::Client::new(Shared::new(Limits::default()), address);
         let session = Session {
@@ -356,14 +432,14 @@ mod tests {
         let sizes = [16, 32, 64, 128, 256, 256, 248].map(|size| size * KIB);
         assert_eq!(
             written(file(), never, never).await,
-            (sizes.to_vec(), Ok(FILE))
+            (sizes.to_vec(), Ok(()))
         );
         let (sizes, sent) = written(file(), 100 * KIB, never).await;
         assert_eq!(
             sizes[..6],
             [16, 32, 64, 100, 100, 100].map(|size| size * KIB)
         );
-        assert_eq!((sizes.len(), sent), (12, Ok(FILE)));
+        assert_eq!((sizes.len(), sent), (12, Ok(())));
         // A little is read at once, even if there is less room.
         let (sizes, _) = written(file(), 1, never).await;
         assert!(
@@ -372,7 +448,7 @@ mod tests {
         );
         assert_eq!(
             written(Anything::new(0), never, never).await,
-            (vec![], Ok(0))
+            (vec![], Ok(()))
         );
     }
 
@@ -388,6 +464,6 @@ mod tests {
         assert_eq!((sizes.len(), sent), (2, Err(Refusal::Cancelled)));
         // One that grows is sent as it was announced.
         let grown = Anything::new(10).that_became(20);
-        assert_eq!(written(grown, usize::MAX, 9).await, (vec![10], Ok(10)));
+        assert_eq!(written(grown, usize::MAX, 9).await, (vec![10], Ok(())));
     }
 }

@@ -12,7 +12,9 @@ use crate::options::Alpn;
 use crate::process::clock;
 use crate::serve::client_limits::AddressLimits;
 use crate::serve::limits::Limits;
-use crate::testing::{Anything, Control, Served, Slow, close_of, most_read_in_vain, soon};
+use crate::testing::{
+    Anything, Control, Served, Slow, close_of, is_cut_after, most_read_in_vain, soon,
+};
 
 const WINDOW: u64 = 1 << 20;
 
@@ -75,6 +77,18 @@ async fn a_file_that_shrinks_ends_with_an_error() {
         panic!("{end:?}");
     };
     assert_eq!(code, Code::H3_INTERNAL_ERROR);
+}
+
+#[tokio::test]
+async fn bytes_of_a_cut_answer_are_logged() {
+    let (served, log) = Served::logged(Alpn::H3);
+    let mut client = connect(&served, 1000).await;
+    let mut stream = soon(client.request()).await.unwrap();
+    soon(stream.recv_response()).await.unwrap();
+    assert!(soon(stream.recv_data()).await.unwrap().is_some());
+    // The client goes away.
+    client.connection.close(0u32.into(), b"");
+    is_cut_after(log.path(), 500).await;
 }
 
 /// Bytes appended during the transfer are not sent.
