@@ -370,13 +370,19 @@ async fn accept_of<F: Future<Output = String> + Send + 'static>(
             continue;
         }
         let (serve, failures) = (serve.clone(), logs.failures.clone());
-        let draining = draining.clone();
+        let mut draining = draining.clone();
         tokio::spawn(async move {
             let Some(address) = incoming.remote_address() else {
                 // The attempt ended before its turn.
                 return;
             };
-            let connection = match incoming.await {
+            let connected = tokio::select! {
+                biased;
+                connected = incoming.into_future() => connected.map_err(|error| error.to_string()),
+                // The client may never answer, and has asked for nothing yet.
+                () = draining.begun() => Err("the server ends".to_owned()),
+            };
+            let connection = match connected {
                 Ok(connection) => connection,
                 Err(error) => {
                     failures.log(format_args!("{address}: no connection: {error}"));
@@ -609,13 +615,48 @@ mod tests {
             let look = Purpose::look(&url, &[Alpn::H3]);
             let sessions = Sessions::new(&reach, look).unwrap().that_forget();
             assert!(sessions.connection(&url).await.is_err());
-            // The end of the server waits for this connection attempt.
+            // The end of the server waits for the line about this attempt.
             served.drain.begin();
             served.drain.done().await;
         });
         for told in [": sent a Retry", ": no connection: "] {
             assert!(log.contains(told), "{log}");
         }
+    }
+
+    /// The client's first datagrams arrive, and none of the answers to them.
+    #[tokio::test]
+    async fn half_open_handshake_holds_no_end() {
+        let mut transport = mpquic_tokio::default_transport();
+        transport.max_handshake_duration = Duration::from_secs(3600);
+        let mut served = Served::over(service(), Alpn::H3, transport);
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let relay = tokio::net::UdpSocket::bind(any).await.unwrap();
+        let to_server = tokio::net::UdpSocket::bind(any).await.unwrap();
+        to_server.connect(served.address).await.unwrap();
+        let mut datagram = [0; 2000];
+        let begun = async {
+            loop {
+                let mut answer = [0; 2000];
+                tokio::select! {
+                    sent = relay.recv(&mut datagram) => {
+                        let sent = &datagram[..sent.unwrap()];
+                        to_server.send(sent).await.unwrap();
+                    }
+                    answered = to_server.recv(&mut answer) => drop(answered.unwrap()),
+                }
+                if served.endpoints.stats()[0].accepted_handshakes > 0 {
+                    break;
+                }
+            }
+        };
+        let address = relay.local_addr().unwrap();
+        tokio::select! {
+            connected = served.connect_to(address, 1000) => panic!("{connected:?}"),
+            () = soon(begun) => {}
+        }
+        served.drain.begin();
+        soon(served.drain.done()).await;
     }
 
     #[tokio::test]

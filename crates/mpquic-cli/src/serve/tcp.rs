@@ -142,6 +142,7 @@ impl TcpService {
         let accepted = tokio::select! {
             accepted = limits.progress(acceptor.accept(stream)) => accepted,
             () = limits.gives_way() => Err(limits::Stalled),
+            () = draining.begun() => return tracing::debug!("{client}: no TLS: the server ends"),
         };
         let stream = match accepted {
             Ok(Ok(stream)) => stream,

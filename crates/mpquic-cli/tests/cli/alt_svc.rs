@@ -316,6 +316,22 @@ async fn the_end_waits_for_answers_over_tcp() {
     assert!(status.success(), "{status}");
 }
 
+/// Nobody waits for a client that does not even begin with TLS.
+#[cfg(unix)]
+#[test]
+fn half_open_tls_holds_no_end() {
+    let (served, _) = directories(b"x");
+    let waits = ["--stall-timeout", "3600", "--drain-timeout", "3600"];
+    let options = [&["--alt-svc=127.0.0.1:0"], &waits[..]].concat();
+    let mut server = Server::start(served.path(), &options);
+    let silent = TcpStream::connect(tcp_address(&server)).unwrap();
+    // The server has accepted the connection before this answer.
+    assert_exit(&server.get("/file", &["-o", "-", "-q"]), 0);
+    signal(&server.child, "-TERM");
+    wait_until("the end", || server.child.try_wait().unwrap().is_some());
+    drop(silent);
+}
+
 /// A certificate that was replaced is used once the server is told, over TCP and QUIC; one that
 /// cannot be used changes nothing.
 #[cfg(unix)]
