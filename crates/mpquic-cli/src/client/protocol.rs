@@ -21,6 +21,27 @@ const GIVEN_UP: u64 = 0x10c;
 /// CRYPTO_ERROR: another handshake would fail in the same way (RFC 9000 section 20.1).
 const CRYPTO_ERRORS: RangeInclusive<u64> = 0x100..=0x1ff;
 
+/// The alerts of TLS by which a server refuses a client's certificate, or a client without one (RFC 8446
+/// section 6.2), as error codes of QUIC: bad_certificate to certificate_unknown, unknown_ca, access_denied,
+/// decrypt_error (the signature is of another authority with the same name) and certificate_required.
+const CERTIFICATE_ALERTS: [u64; 9] = [
+    0x12a, 0x12b, 0x12c, 0x12d, 0x12e, 0x130, 0x131, 0x133, 0x174,
+];
+
+/// What a connection failed of, if the server refused it because of the client's certificate.
+pub(crate) fn refused_certificate(error: &ConnectionError) -> Option<Failure> {
+    match error {
+        ConnectionError::ConnectionClosed(close)
+            if CERTIFICATE_ALERTS.contains(&close.code.to_u64()) =>
+        {
+            Some(Cause::Refused.failed(format_args!(
+                "the server wants a certificate that it trusts (--client-cert): {error}"
+            )))
+        }
+        _ => None,
+    }
+}
+
 /// The reason why a request has no complete answer.
 #[derive(Debug, Error)]
 pub(crate) enum RequestError {
@@ -115,7 +136,11 @@ impl RequestError {
 
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
-        error.cause().failed(error)
+        let refused = match &error {
+            RequestError::Connection(error) => refused_certificate(error),
+            _ => None,
+        };
+        refused.unwrap_or_else(|| error.cause().failed(error))
     }
 }
 
@@ -200,7 +225,12 @@ mod tests {
             (RequestError::Refused(REJECTED), true, Cause::Refused),
             (RequestError::Refused(GIVEN_UP), true, Cause::Refused),
             (RequestError::Refused(GIVEN_UP + 1), false, Cause::Refused),
-            (closed(0x100 + 116), false, Cause::Broken),
+            (closed(0x100 + 80), false, Cause::Broken),
+            (closed(0x100 + 42), false, Cause::Refused),
+            (closed(0x100 + 46), false, Cause::Refused),
+            (closed(0x100 + 48), false, Cause::Refused),
+            (closed(0x100 + 51), false, Cause::Refused),
+            (closed(0x100 + 116), false, Cause::Refused),
             (closed(0x2), true, Cause::Broken),
             (status(429), true, Cause::Refused),
             (status(500), false, Cause::Refused),

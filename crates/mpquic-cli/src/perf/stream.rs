@@ -9,6 +9,7 @@ use bytes::Bytes;
 use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, VarInt, WriteError};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::client::protocol::refused_certificate;
 use crate::process::failure::{Cause, Failure};
 
 /// Bytes of the number at the start of a stream.
@@ -154,7 +155,8 @@ impl Client {
 }
 
 pub(crate) fn lost(error: mpquic_tokio::ConnectionError) -> Failure {
-    Cause::Broken.failed(format_args!("connection lost: {error}"))
+    let refused = refused_certificate(&error);
+    refused.unwrap_or_else(|| Cause::Broken.failed(format_args!("connection lost: {error}")))
 }
 
 fn refused(code: VarInt) -> Failure {

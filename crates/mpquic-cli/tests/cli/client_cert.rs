@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{Server, assert_exit, directories, names, run};
+use crate::{Server, assert_exit, directories, names, run, stderr};
 
 /// Makes an authority, and a certificate of it for alice: `ca.pem`, `alice.pem` and `alice.key`.
 pub(crate) fn issue(directory: &Path) {
@@ -53,14 +53,24 @@ fn files_are_for_those_who_show_a_certificate() {
         "--retry-time",
         "1",
     ];
-    let refused = run(&get);
-    assert!(!refused.status.success(), "{refused:?}");
+    let stranger = tempfile::tempdir().unwrap();
+    issue(stranger.path());
+    let [other, other_key] = ["alice.pem", "alice.key"].map(|name| stranger.path().join(name));
+    let [other, other_key] = [&other, &other_key].map(|path| path.to_str().unwrap());
+    let unknown = ["--client-cert", other, "--client-key", other_key];
+    // As with other credentials, the server has refused the client.
+    for shown in [&[][..], &unknown] {
+        let refused = run(&[&get[..], shown].concat());
+        assert_exit(&refused, 7);
+        let told = stderr(&refused);
+        assert!(told.contains("(--client-cert)"), "{told}");
+    }
     assert!(names(target.path()).is_empty());
     let (cert, key) = (at("alice.pem"), at("alice.key"));
     let own = ["--client-cert", &cert, "--client-key", &key];
     assert_exit(&run(&[&get[..], &own].concat()), 0);
     assert_eq!(fs::read(copy).unwrap(), b"for alice");
-    assert!(!run(&put).status.success());
+    assert_exit(&run(&put), 7);
     assert_exit(&run(&[&put[..], &own].concat()), 0);
     assert_eq!(fs::read(served.path().join("new")).unwrap(), b"for alice");
 }
