@@ -24,7 +24,7 @@ use crate::get::fetch::{Fetch, Plan};
 use crate::get::part_name::{not_followed, wholes};
 use crate::get::sink::{Destination, Memory};
 use crate::process::clock;
-use crate::process::failure::{Cause, Failure};
+use crate::process::failure::{Cause, Failure, one_line};
 use crate::process::screen;
 use crate::report::progress::{Progress, REFRESH};
 use crate::report::{Report, of_files};
@@ -303,7 +303,10 @@ impl Tree<'_> {
             let path = self.path_of(&dir);
             match not_followed(File::options().read(true)).open(&path) {
                 Ok(file) => attributes.give_to(&file),
-                Err(error) => tracing::warn!(%error, "the time of {}", path.display()),
+                Err(error) => {
+                    let shown = one_line(&path.to_string_lossy());
+                    tracing::warn!(%error, "the time of {shown}");
+                }
             }
         }
     }
@@ -657,10 +660,15 @@ pub(crate) fn is_plain(name: &str) -> bool {
     !is_special && !name.contains(|c: char| std::path::is_separator(c) || c.is_control())
 }
 
-/// The same for names that are not text.
+/// The same for names in lists, byte for byte: a file on Unix may have control characters in its name.
 fn is_plain_name(name: &OsStr) -> bool {
-    // In a name that is not UTF-8, the other bytes are neither separators nor control characters.
-    name.len() <= LONGEST_NAME && is_plain(&name.to_string_lossy())
+    let bytes = name.as_encoded_bytes();
+    let is_possible = match cfg!(unix) {
+        true => !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|b| b"/\0".contains(b)),
+        // In a name that is not UTF-8, the other bytes are neither separators nor control characters.
+        false => is_plain(&name.to_string_lossy()),
+    };
+    name.len() <= LONGEST_NAME && is_possible
 }
 
 /// True for a name that the part of another file, or the note about it, may have meanwhile.

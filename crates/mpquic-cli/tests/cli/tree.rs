@@ -182,6 +182,61 @@ fn options_without_use_for_recursive_are_refused() {
     }
 }
 
+/// There and back, byte for byte: all that may stand in the name of a file on Unix.
+#[cfg(target_os = "linux")]
+#[test]
+fn odd_names_go_there_and_back() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let (served, source) = directories(b"");
+    let target = tempfile::tempdir().unwrap();
+    let odd = source.path().join("odd");
+    let bytes = || (1..=255_u8).filter(|byte| *byte != b'/');
+    let alone = bytes().filter(|byte| *byte != b'.').map(|byte| vec![byte]);
+    let within = bytes().map(|byte| vec![b'a', byte, b'z']);
+    let others = [
+        "\u{1b}[2J\r\n",
+        "a%0A",
+        "%2F",
+        "-rf",
+        "e\u{301}",
+        "\u{202e}x",
+        "a\\b ",
+    ];
+    let others = others.map(|name| name.as_bytes().to_vec());
+    let all: Vec<_> = alone.chain(within).chain(others).collect();
+    let inner = OsStr::new("d\n\u{1b}[1m\t");
+    for directory in [odd.clone(), odd.join(inner)] {
+        fs::create_dir(&directory).unwrap();
+        for name in &all {
+            fs::write(directory.join(OsStr::from_bytes(name)), name).unwrap();
+        }
+    }
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let url = server.url("/");
+    let sent = run(&[
+        "put",
+        "-r",
+        "--pin",
+        &server.pin,
+        &url,
+        odd.to_str().unwrap(),
+    ]);
+    for output in [sent, get(&server, "/odd/", target.path(), &[])] {
+        assert_exit(&output, 0);
+        let told = stderr(&output);
+        assert_eq!(told.matches(char::is_control).count(), 1, "{told:?}");
+    }
+    let got = target.path().join("odd");
+    for directory in [got.clone(), got.join(inner)] {
+        for name in &all {
+            let path = directory.join(OsStr::from_bytes(name));
+            assert_eq!(&fs::read(path).unwrap(), name);
+        }
+    }
+    assert_eq!(fs::read_dir(got).unwrap().count(), all.len() + 1);
+}
+
 /// There and back: whatever the umask, and directories too.
 #[cfg(unix)]
 #[test]

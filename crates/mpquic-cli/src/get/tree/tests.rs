@@ -16,6 +16,15 @@ fn names_stay_in_their_directory() {
     for name in ["", ".", "..", "a/b", "/etc", "../a", "a\0", "a\n"] {
         assert!(!is_plain(name), "{name:?}");
     }
+    for name in ["a\n", "\u{1b}[1m", "\u{7f}", "\u{202e}"] {
+        assert_eq!(
+            is_plain_name(OsStr::new(name)),
+            cfg!(unix) || is_plain(name)
+        );
+    }
+    for name in ["", ".", "..", "a/b", "\n/../x", "a\0"] {
+        assert!(!is_plain_name(OsStr::new(name)), "{name:?}");
+    }
     assert!(is_plain_name(OsStr::new(&"x".repeat(255))));
     assert!(!is_plain_name(OsStr::new(&"x".repeat(256))));
 }
