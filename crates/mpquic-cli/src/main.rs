@@ -68,6 +68,9 @@ fn main() -> ExitCode {
         .with(lines)
         .with(wanted.unwrap_or(default_log))
         .init();
+    if let Some(told) = process::clock::warning(process::clock::time_of_day()) {
+        process::screen::say(told);
+    }
     match run(cli.command) {
         Ok(()) if process::screen::has_failed() => ExitCode::from(Cause::File as u8),
         Ok(()) => ExitCode::SUCCESS,

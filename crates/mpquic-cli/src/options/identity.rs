@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use mpquic_core::crypto::rustls::{ClientAuthorities, QuicServerConfig, SharedTickets};
+use mpquic_core::crypto::rustls::{ClientAuthorities, QuicServerConfig, SharedTickets, WallClock};
 use mpquic_tokio::ServerConfig;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
@@ -171,7 +171,8 @@ impl Identity {
         clients: Option<RootCertStore>,
     ) -> Result<rustls::ServerConfig, Failure> {
         let provider = Arc::new(tls.provider());
-        let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
+        let clock = Arc::new(WallClock);
+        let builder = rustls::ServerConfig::builder_with_details(provider.clone(), clock)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(unusable)?;
         let builder = match clients {

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mpquic_core::crypto::rustls::{
-    PinVerifier, QuicClientConfig, ServerAuthorities, certificate_fingerprint, roots_in_pem,
+    PinVerifier, QuicClientConfig, ServerAuthorities, WallClock, certificate_fingerprint,
+    roots_in_pem,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -128,7 +129,8 @@ impl Verifier {
         shown: Option<Shown>,
         alpn: &[&[u8]],
     ) -> Result<QuicClientConfig, Failure> {
-        let config = rustls::ClientConfig::builder_with_provider(self.provider.clone())
+        let clock = Arc::new(WallClock);
+        let config = rustls::ClientConfig::builder_with_details(self.provider.clone(), clock)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(Failure::other)?
             .dangerous()

@@ -20,6 +20,7 @@ use super::suites::{
 };
 use super::tickets::{ClientTickets, ConnectionTickets};
 use super::verifier::{PinVerifier, RawKeyVerifier};
+use super::wall_clock::WallClock;
 use crate::crypto::{ClientCrypto, InitialCrypto, InvalidServerName, Keys, Session};
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
@@ -223,7 +224,7 @@ impl QuicClientConfig {
 fn builder(
     provider: CryptoProvider,
 ) -> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>, rustls::Error> {
-    rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+    rustls::ClientConfig::builder_with_details(Arc::new(provider), Arc::new(WallClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
 }
 

@@ -20,6 +20,7 @@ mod shared_tickets;
 mod suites;
 mod tickets;
 mod verifier;
+mod wall_clock;
 
 pub use authorities::{ClientAuthorities, ServerAuthorities, roots_in_pem};
 pub use client::QuicClientConfig;
@@ -27,6 +28,7 @@ pub use server::QuicServerConfig;
 pub use shared_tickets::SharedTickets;
 pub use suites::{KeyExchange, TlsConfigError, provider};
 pub use verifier::{PinVerifier, RawKeyVerifier, certificate_fingerprint};
+pub use wall_clock::WallClock;
 
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ use super::suites::{
     KeyExchange, PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
 };
 use super::tickets::{ServerSessions, ServerTickets, Terms};
+use super::wall_clock::WallClock;
 use crate::crypto::{FirstFlight, InitialCrypto, Keys, ServerCrypto, Session};
 use crate::error::{Fault, TransportError};
 use crate::version::Version;
@@ -177,7 +178,7 @@ impl QuicServerConfig {
 fn builder(
     provider: Arc<CryptoProvider>,
 ) -> Result<rustls::ConfigBuilder<rustls::ServerConfig, rustls::WantsVerifier>, rustls::Error> {
-    rustls::ServerConfig::builder_with_provider(provider)
+    rustls::ServerConfig::builder_with_details(provider, Arc::new(WallClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
 }
 
