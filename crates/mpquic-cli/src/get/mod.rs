@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use http::{Method, Uri};
-use tokio::sync::Mutex;
 
 use crate::client::session::{Purpose, Sessions};
 use crate::get::args::{Get, Reconnect};
@@ -29,7 +28,7 @@ use crate::get::json::{Json, JsonOutput};
 use crate::get::left::Left;
 use crate::get::part_name::wholes;
 use crate::get::sink::Destination;
-use crate::get::tree::{Place, Tree, is_plain};
+use crate::get::tree::{Common, Place, Tree, is_plain};
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::rate::pace::Pace;
@@ -142,8 +141,7 @@ async fn fetch_trees(
             dot_files: args.dot_files,
             quiet: args.quiet,
             is_live: args.live.is_shown(),
-            long_lists: Mutex::default(),
-            equal_lists: Mutex::default(),
+            common: Common::default(),
         };
         result = result.and(tree.fetch().await);
     }

@@ -216,7 +216,7 @@ fn for_us_alone(options: &mut OpenOptions) -> &mut OpenOptions {
 
 /// Locks the file, unless another process or download has locked it. Closing the file unlocks it.
 #[cfg(unix)]
-fn is_locked(file: &File) -> io::Result<bool> {
+pub(crate) fn is_locked(file: &File) -> io::Result<bool> {
     use rustix::fs::{FlockOperation, flock};
     use rustix::io::Errno;
     match flock(file, FlockOperation::NonBlockingLockExclusive) {

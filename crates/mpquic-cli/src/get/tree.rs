@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -21,6 +23,8 @@ use crate::files::directory_page::{Kind, Listed};
 use crate::files::list_pages::Pages;
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
+#[cfg(unix)]
+use crate::get::part_name::is_locked;
 use crate::get::part_name::{not_followed, wholes};
 use crate::get::sink::{Destination, Memory};
 use crate::process::clock;
@@ -66,10 +70,19 @@ pub(crate) struct Tree<'a> {
     pub(crate) quiet: bool,
     /// The live view tells how it goes.
     pub(crate) is_live: bool,
+    pub(crate) common: Common,
+}
+
+/// What the tasks of a tree share.
+#[derive(Default)]
+pub(crate) struct Common {
     /// Held by who reads a list of several pages: one such list at a time is in memory.
-    pub(crate) long_lists: Mutex<()>,
+    long_lists: Mutex<()>,
     /// How often each list with directories was read, by its SHA-256.
-    pub(crate) equal_lists: Mutex<HashMap<[u8; 32], usize>>,
+    equal_lists: Mutex<HashMap<[u8; 32], usize>>,
+    /// The directory here, locked.
+    #[cfg(unix)]
+    held: OnceLock<File>,
 }
 
 /// A listed directory below the requested one. Its waiting entries share this value, so that they
@@ -398,6 +411,10 @@ impl Tree<'_> {
         let mut page = self.page(&pages, lists).await?;
         let is_chosen = within.is_none();
         let is_new = make_directory(&at.path, attributes.mode.is_some(), is_chosen)?;
+        #[cfg(unix)]
+        if is_chosen {
+            self.hold(&at.path)?;
+        }
         let dir = Arc::new(Dir {
             within,
             list: page.digest,
@@ -431,7 +448,7 @@ impl Tree<'_> {
             }
             bounded(jobs.len() + failures.len(), bytes)?;
             if one_long_list.is_none() {
-                one_long_list = Some(self.long_lists.lock().await);
+                one_long_list = Some(self.common.long_lists.lock().await);
             }
             page = self.page(&pages, lists).await?;
         }
@@ -457,9 +474,25 @@ impl Tree<'_> {
         Ok(Done::Listed(jobs, failures, made))
     }
 
+    /// Keeps the directory from other commands, whose files would be mixed with ours.
+    #[cfg(unix)]
+    fn hold(&self, path: &Path) -> Result<(), Failure> {
+        // Where it cannot be opened, at least no two commands write to one part.
+        if let Ok(directory) = File::open(path) {
+            if !matches!(is_locked(&directory), Ok(true)) {
+                return Err(Cause::File.failed(format_args!(
+                    "another `mpquic get -r` fetches into {}: try again after its end",
+                    path.display()
+                )));
+            }
+            let _ = self.common.held.set(directory);
+        }
+        Ok(())
+    }
+
     /// Refuses a list of directories that very many directories have.
     async fn count_list(&self, list: [u8; 32]) -> Result<(), Failure> {
-        let mut lists = self.equal_lists.lock().await;
+        let mut lists = self.common.equal_lists.lock().await;
         let count = lists.entry(list).or_default();
         *count += 1;
         if *count > EQUAL {

@@ -294,6 +294,34 @@ fn times_and_permissions_arrive_and_are_corrected() {
     }
 }
 
+/// Two commands would mix their files in one directory.
+#[cfg(unix)]
+#[test]
+fn second_command_for_one_directory_is_refused() {
+    let content = data(1_000_000);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &["--rate", "1M"]);
+    let into = target.path().join("into");
+    let into = into.to_str().unwrap();
+    let mut first = mpquic(&["get", "-q", "-r", "--pin", &server.pin, &server.url("/")])
+        .args(["-o", into])
+        .spawn()
+        .unwrap();
+    crate::wait_for_bytes(&target.path().join("into/file.part"), 10_000);
+    let second = ["-r", "-q", "--overwrite", "-o", into];
+    let output = server.get("/", &second);
+    assert_exit(&output, 3);
+    let told = stderr(&output);
+    assert!(
+        told.contains("another `mpquic get -r` fetches into "),
+        "{told}"
+    );
+    assert!(first.wait().unwrap().success());
+    assert_eq!(names(Path::new(into)), ["file"]);
+    assert!(fs::read(target.path().join("into/file")).unwrap() == content);
+    assert_exit(&server.get("/", &["-r", "-q", "--continue", "-o", into]), 0);
+}
+
 /// Of a file that only its owner may read, nobody sees a part.
 #[cfg(unix)]
 #[test]

@@ -186,8 +186,7 @@ fn entries_of_a_list_are_fetched_or_told() {
         dot_files,
         quiet: true,
         is_live: false,
-        long_lists: Mutex::default(),
-        equal_lists: Mutex::default(),
+        common: Common::default(),
     };
     // A nested directory, with equal lists if requested.
     let dir = |depth: usize, same: bool| {
@@ -398,8 +397,7 @@ async fn all_pages_of_a_list_are_fetched() {
         dot_files: false,
         quiet: true,
         is_live: false,
-        long_lists: Mutex::default(),
-        equal_lists: Mutex::default(),
+        common: Common::default(),
     };
     let result = soon(tree.fetch()).await;
     let [_, said] = heard.take();
@@ -451,8 +449,7 @@ async fn links_that_multiply_a_directory_are_left_out() {
         dot_files: false,
         quiet: true,
         is_live: false,
-        long_lists: Mutex::default(),
-        equal_lists: Mutex::default(),
+        common: Common::default(),
     };
     let result = soon(tree.fetch()).await;
     assert!(matches!(result, Err(Failure::Reported(Cause::Refused))));
@@ -496,8 +493,7 @@ async fn directory_is_fetched_with_all_entries() {
             dot_files: false,
             quiet,
             is_live: false,
-            long_lists: Mutex::default(),
-            equal_lists: Mutex::default(),
+            common: Common::default(),
         };
         let result = soon(tree.fetch()).await;
         let mut view = Progress::new(String::new(), None, clock::now(), true, &[]);
