@@ -2,6 +2,8 @@
 //! `mpquic put` sends both in fields that other servers ignore.
 
 use std::fs::{File, Metadata};
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use http::header::{HeaderMap, HeaderName, LAST_MODIFIED};
@@ -93,6 +95,14 @@ impl Attributes {
         self.modified.map_or(Ok(()), |time| file.set_modified(time))
     }
 
+    /// Without these permissions, if there are any.
+    pub(crate) fn without_mode(self, less: u32) -> Self {
+        Self {
+            mode: self.mode.map(|mode| mode & !less),
+            ..self
+        }
+    }
+
     /// Adds permissions, if the permissions are known.
     pub(crate) fn and_mode(self, more: u32) -> Self {
         Self {
@@ -107,6 +117,27 @@ impl Attributes {
             .zip(other.mode)
             .is_none_or(|(one, other)| one == other)
     }
+}
+
+/// The permissions that files of this process do not get (umask).
+#[cfg(unix)]
+pub(crate) fn umask() -> u32 {
+    use rustix::fs::Mode;
+    use rustix::process::umask;
+    static UMASK: OnceLock<Mode> = OnceLock::new();
+    // The system tells the value only in exchange for another one. Files of other threads are private meanwhile.
+    let mask = UMASK.get_or_init(|| {
+        let mask = umask(Mode::RWXG | Mode::RWXO);
+        umask(mask);
+        mask
+    });
+    let is_set = |bit: &u32| mask.contains(Mode::from_bits_truncate(1 << bit));
+    (0..9).filter(is_set).map(|bit| 1_u32 << bit).sum()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn umask() -> u32 {
+    0
 }
 
 /// Permissions as octal digits.
@@ -183,6 +214,9 @@ mod tests {
         assert!(of(None).has_mode_of(&one) && !one.has_mode_of(&of(Some(0o600))));
         assert_eq!(one.and_mode(0o100).mode, Some(0o744));
         assert_eq!(of(None).and_mode(0o100).mode, None);
+        let less = |mode| of(Some(mode)).without_mode(0o027).mode;
+        assert_eq!([0o777, 0o600, 0].map(less), [0o750, 0o600, 0].map(Some));
+        assert_eq!(of(None).without_mode(0o777).mode, None);
     }
 
     #[test]

@@ -77,6 +77,10 @@ pub(crate) struct Get {
     /// these are skipped and reported
     #[arg(long, requires = "recursive")]
     pub(crate) dot_files: bool,
+    /// With --recursive, give files and directories the permissions that the server names, also
+    /// those that the umask takes away; never setuid, setgid or sticky bits
+    #[arg(long, requires = "recursive")]
+    pub(crate) preserve_permissions: bool,
     /// Descend at most N levels; deeper directories are skipped and reported
     #[arg(long, value_name = "N", requires = "recursive", default_value_t = 32, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) max_depth: u16,

@@ -21,6 +21,7 @@ use futures_util::stream::{self, StreamExt};
 use http::{Method, Uri};
 
 use crate::client::session::{Purpose, Sessions};
+use crate::files::attributes::umask;
 use crate::get::args::{Get, Reconnect};
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
@@ -139,6 +140,10 @@ async fn fetch_trees(
             parallel: args.parallel.unwrap_or(PARALLEL).into(),
             max_depth: args.max_depth.into(),
             dot_files: args.dot_files,
+            umask: match args.preserve_permissions {
+                true => 0,
+                false => umask(),
+            },
             quiet: args.quiet,
             is_live: args.live.is_shown(),
             common: Common::default(),

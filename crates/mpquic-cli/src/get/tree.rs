@@ -67,6 +67,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) max_depth: usize,
     /// Fetch also what has a name that begins with a dot.
     pub(crate) dot_files: bool,
+    /// Permissions that nothing here gets.
+    pub(crate) umask: u32,
     pub(crate) quiet: bool,
     /// The live view tells how it goes.
     pub(crate) is_live: bool,
@@ -577,13 +579,14 @@ impl Tree<'_> {
                 return Err(Cause::Refused.failed(told));
             }
         }
+        let attributes = entry.attributes().without_mode(self.umask);
         Ok(Job {
             entry: Some((dir.clone(), name.into())),
             what: match is_directory {
-                true => What::List(entry.attributes()),
+                true => What::List(attributes),
                 false => What::Fetch(Entry {
                     size: entry.size,
-                    attributes: entry.attributes(),
+                    attributes,
                 }),
             },
         })

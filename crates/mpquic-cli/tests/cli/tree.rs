@@ -237,6 +237,54 @@ fn odd_names_go_there_and_back() {
     assert_eq!(fs::read_dir(got).unwrap().count(), all.len() + 1);
 }
 
+/// A server does not make files of others writable: only what the umask leaves is given.
+#[cfg(unix)]
+#[test]
+fn umask_limits_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let (served, target) = directories(b"");
+    let tree = served.path().join("tree");
+    fs::create_dir_all(tree.join("open")).unwrap();
+    let all = [
+        ("a", 0o4777, 0o750),
+        ("b", 0o666, 0o640),
+        ("c", 0o600, 0o600),
+        ("open", 0o777, 0o750),
+    ];
+    for (name, mode, _) in all {
+        if name != "open" {
+            fs::write(tree.join(name), name).unwrap();
+        }
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let server = Server::start(served.path(), &[]);
+    let into = target.path().join("tree");
+    let fetch = |more: &[&str]| {
+        let url = server.url("/tree/");
+        let get = ["get", "-q", "-r", "--continue", "--pin", &server.pin, &url];
+        let mut command = mpquic(&[&get[..], more].concat());
+        command.arg("-o").arg(&into);
+        let mut shell = std::process::Command::new("sh");
+        let shell = shell.arg("-c").arg("umask 027; exec \"$0\" \"$@\"");
+        let shell = shell.arg(command.get_program()).args(command.get_args());
+        assert_exit(&shell.output().unwrap(), 0);
+    };
+    let check = |expected: fn(u32, u32) -> u32| {
+        for (name, mode, limited) in all {
+            let here = fs::metadata(into.join(name)).unwrap();
+            let expected = expected(mode, limited);
+            assert_eq!(here.permissions().mode() & 0o7777, expected, "{name}");
+        }
+    };
+    // Also where the files are already.
+    for _ in 0..2 {
+        fetch(&[]);
+        check(|_, limited| limited);
+    }
+    fetch(&["--preserve-permissions"]);
+    check(|mode, _| mode & 0o777);
+}
+
 /// There and back: whatever the umask, and directories too.
 #[cfg(unix)]
 #[test]
@@ -271,7 +319,8 @@ fn times_and_permissions_arrive_and_are_corrected() {
         (&["--continue"], "3 were already here"),
         (&["--continue"], "1 files"),
     ] {
-        let output = get(&server, "/tree/", target.path(), more);
+        let more = [&["--preserve-permissions"], more].concat();
+        let output = get(&server, "/tree/", target.path(), &more);
         assert_exit(&output, 0);
         assert!(stderr(&output).contains(told), "{output:?}");
         for (seconds, (name, mode)) in (0..).zip(all) {
@@ -281,7 +330,7 @@ fn times_and_permissions_arrive_and_are_corrected() {
             assert_eq!(here.permissions().mode() & 0o7777, mode, "{name} {told}");
             assert_eq!(here.modified().unwrap(), time(seconds), "{name} {told}");
         }
-        if more.is_empty() {
+        if more.len() == 1 {
             // Only permissions change,
             (all[0].1, all[4].1) = (0o640, 0o500);
         } else {
