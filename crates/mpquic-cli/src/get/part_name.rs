@@ -172,18 +172,22 @@ fn read(path: &Path) -> Found {
     if matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound) {
         return Found::Nothing;
     }
-    let text = || -> io::Result<Vec<u8>> {
-        let file = not_followed(File::options().read(true)).open(path)?;
-        let mut text = Vec::new();
-        if file.metadata()?.is_file() {
-            file.take(LONGEST_NOTE).read_to_end(&mut text)?;
-        }
-        Ok(text)
-    };
-    match text().map(|text| serde_json::from_slice(&text)) {
+    let text = beginning(path, LONGEST_NOTE);
+    match text.map(|text| serde_json::from_slice(&text)) {
         Ok(Ok(note)) => Found::Note(Box::new(note)),
         _ => Found::Foreign,
     }
+}
+
+/// The first bytes of a file, at most as many. Anything but a file is an error.
+fn beginning(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = not_followed(File::options().read(true)).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let mut text = Vec::new();
+    file.take(most).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Opens no target of a link, and does not wait for the other end of a pipe.
@@ -287,14 +291,8 @@ pub(crate) fn wholes(name: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// True for an empty file and for a file that begins as notes do: a download was killed while it wrote.
 pub(crate) fn is_begun_note(path: &Path) -> bool {
-    let begins = || -> io::Result<bool> {
-        let file = not_followed(File::options().read(true)).open(path)?;
-        let mut text = Vec::new();
-        let is_file = file.metadata()?.is_file();
-        file.take(NOTE_START.len() as u64).read_to_end(&mut text)?;
-        Ok(is_file && NOTE_START.starts_with(&text))
-    };
-    begins().unwrap_or(false)
+    let text = beginning(path, NOTE_START.len() as u64);
+    text.is_ok_and(|text| NOTE_START.starts_with(&text))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::header::ACCEPT;
@@ -81,7 +81,7 @@ pub(crate) struct Common {
     /// Held by who reads a list of several pages: one such list at a time is in memory.
     long_lists: Mutex<()>,
     /// How often each list with directories was read, by its SHA-256.
-    equal_lists: Mutex<HashMap<[u8; 32], usize>>,
+    equal_lists: StdMutex<HashMap<[u8; 32], usize>>,
     /// The directory here, locked.
     #[cfg(unix)]
     held: OnceLock<File>,
@@ -455,7 +455,7 @@ impl Tree<'_> {
             page = self.page(&pages, lists).await?;
         }
         if jobs.iter().any(|job| matches!(job.what, What::List(_))) {
-            self.count_list(dir.list).await?;
+            self.count_list(dir.list)?;
         }
         // No file is another one's part, whichever comes first.
         jobs.retain(|job| {
@@ -493,8 +493,9 @@ impl Tree<'_> {
     }
 
     /// Refuses a list of directories that very many directories have.
-    async fn count_list(&self, list: [u8; 32]) -> Result<(), Failure> {
-        let mut lists = self.common.equal_lists.lock().await;
+    fn count_list(&self, list: [u8; 32]) -> Result<(), Failure> {
+        let lists = self.common.equal_lists.lock();
+        let mut lists = lists.unwrap_or_else(PoisonError::into_inner);
         let count = lists.entry(list).or_default();
         *count += 1;
         if *count > EQUAL {

@@ -10,7 +10,7 @@ use mpquic_core::crypto::rustls::{
     roots_in_pem,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
@@ -84,6 +84,8 @@ pub(crate) struct Verifier {
     /// Set for `--first-use`.
     meeting: Option<Mutex<Meeting>>,
     provider: Arc<CryptoProvider>,
+    /// Checks the signatures of handshakes, whatever the certificate.
+    signatures: PinVerifier,
     refused: Mutex<Option<(Fingerprint, rustls::Error)>>,
 }
 
@@ -113,6 +115,7 @@ impl Verifier {
             pinned,
             authorities,
             meeting,
+            signatures: PinVerifier::dangerous_trusting_any_certificate(&provider),
             provider,
             refused: Mutex::new(None),
         }))
@@ -241,8 +244,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        self.signatures
+            .verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -251,14 +254,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        self.signatures
+            .verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.signatures.supported_verify_schemes()
     }
 }
 

@@ -23,6 +23,14 @@ fn served(directory: &Path, most: Option<u64>) -> Served {
     Served::start(directory, Limits::default(), Alpn::H3)
 }
 
+/// An upload that leaves no notes for later commands.
+fn unnoted<'a>(args: &Put, sessions: &'a Sessions<'a>) -> Sending<'a> {
+    Sending {
+        notes: None,
+        ..sending(args, sessions, Secrets::default())
+    }
+}
+
 /// Runs `mpquic put`; returns messages, output and result.
 async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Result<(), Failure>) {
     let url = url.to_string();
@@ -33,8 +41,7 @@ async fn put(url: &Uri, files: &[&Path], options: &[&str]) -> ([String; 2], Resu
     let items = sources::items(&args.url, &args.files, args.recursive).unwrap();
     let purpose = Purpose::look(&args.url, &[Alpn::H3]);
     let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
-    let mut sending = sending(&args, &sessions, Secrets::default());
-    sending.notes = None;
+    let sending = unnoted(&args, &sessions);
     let heard = Heard::begin();
     let result = soon(send_all(&args, &sending, &items)).await;
     let mut view = View::new(&items, args.quiet);
@@ -314,8 +321,7 @@ async fn what_is_left_out_is_named_and_everything_else_is_sent() {
     args.recursive = true;
     let purpose = Purpose::look(&args.url, &[Alpn::H3]);
     let sessions = Sessions::new(&args.reach, purpose).unwrap().that_forget();
-    let mut sending = sending(&args, &sessions, Secrets::default());
-    sending.notes = None;
+    let sending = unnoted(&args, &sessions);
     let heard = Heard::begin();
     let result = soon(send_all(&args, &sending, &items)).await;
     assert_eq!(result.unwrap_err().code(), 9);

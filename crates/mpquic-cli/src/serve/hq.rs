@@ -486,7 +486,7 @@ mod tests {
             assert_eq!(reset_code(refusal), code);
             assert_eq!(status(&Err(refusal)).map(u32::from), code);
         }
-        assert_eq!(status(&Ok(0)), Some(200));
+        assert_eq!(status(&Ok(())), Some(200));
         let cancelled = Refusal::from(ReadError::Reset(VarInt::from_u32(1)));
         assert_eq!(cancelled, Refusal::Cancelled);
         assert_eq!(Refusal::from(ReadError::ClosedStream), Refusal::Gone);

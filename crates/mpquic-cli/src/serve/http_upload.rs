@@ -12,7 +12,7 @@ use crate::files::resuming::{self, PARTIAL};
 use crate::files::selection::{Selection, Version};
 use crate::files::unfinished::Token;
 use crate::files::upload::{Upload, UploadError};
-use crate::files::{OpenContent, OpenError, Sent};
+use crate::files::{OpenContent, OpenError, Sent, Source};
 use crate::serve::limits::OpenFile;
 use crate::serve::send_file::{Exchange, Refusal, Session};
 
@@ -84,8 +84,9 @@ impl Change {
         let body = &mut Counted { body, open };
         match self {
             Self::File => take(client, request, exchange, body).await,
-            Self::Directory => make_directory(client, request).await,
-            Self::Attributes => set_attributes(client, request).await,
+            // RFC 4918 section 9.3
+            Self::Directory => at_once(client, request, true, Source::make_directory).await,
+            Self::Attributes => at_once(client, request, false, Source::set_attributes).await,
             Self::Rest(token) => take_rest(client, request, token, body).await,
             Self::Look(token) => match resume(client, request, token).await {
                 Ok(upload) => Ok(Taken::Part(StatusCode::NO_CONTENT, upload.length())),
@@ -301,34 +302,20 @@ async fn receive(
     }
 }
 
-/// Makes a directory (MKCOL, RFC 4918 section 9.3).
-async fn make_directory(client: Client<'_>, request: &Request<()>) -> Result<Taken, Refusal> {
+/// Makes or changes something that needs no body. `is_new` tells whether it was not there before.
+async fn at_once(
+    client: Client<'_>,
+    request: &Request<()>,
+    is_new: bool,
+    change: fn(&(dyn Source + 'static), &str, Sent) -> Result<(), UploadError>,
+) -> Result<Taken, Refusal> {
     let (source, path) = (
         client.session.source.clone(),
         request.uri().path().to_owned(),
     );
     let sent = client.sent(request);
-    match blocking(move || source.make_directory(&path, sent)).await {
-        Ok(()) => Ok(Taken::Stored {
-            is_new: true,
-            etag: None,
-        }),
-        Err(error) => refused(error),
-    }
-}
-
-/// Sets the time and the permissions of what is there.
-async fn set_attributes(client: Client<'_>, request: &Request<()>) -> Result<Taken, Refusal> {
-    let (source, path) = (
-        client.session.source.clone(),
-        request.uri().path().to_owned(),
-    );
-    let sent = client.sent(request);
-    match blocking(move || source.set_attributes(&path, sent)).await {
-        Ok(()) => Ok(Taken::Stored {
-            is_new: false,
-            etag: None,
-        }),
+    match blocking(move || change(&*source, &path, sent)).await {
+        Ok(()) => Ok(Taken::Stored { is_new, etag: None }),
         Err(error) => refused(error),
     }
 }
@@ -607,7 +594,8 @@ mod tests {
         let session = session(&directory);
         let make = async |path: &str| {
             let request = Request::get(path).body(()).unwrap();
-            let taken = make_directory(stranger(&session), &request).await.unwrap();
+            let made = at_once(stranger(&session), &request, true, Source::make_directory);
+            let taken = made.await.unwrap();
             taken.status().as_u16()
         };
         assert_eq!(make("/new").await, 201);

@@ -12,6 +12,23 @@ use crate::http3::Client;
 use crate::operating::relay;
 use crate::{Server, assert_exit, data, directories, mpquic, names, reports, run, stderr};
 
+#[cfg(unix)]
+impl Server {
+    /// Kills the server once it has written a million bytes of a file aside, and removes all that it has.
+    fn kill_within_an_upload(&mut self, served: &Path) {
+        let is_begun = || {
+            let mut files = fs::read_dir(served).unwrap();
+            files.any(|it| it.unwrap().metadata().is_ok_and(|it| it.len() > 1_000_000))
+        };
+        crate::wait_until("bytes", is_begun);
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        for name in names(served) {
+            fs::remove_file(served.join(name)).unwrap();
+        }
+    }
+}
+
 /// Sends a file to a path of a server.
 fn put(server: &Server, path: &str, file: &Path, more: &[&str]) -> Output {
     let url = server.url(path);
@@ -367,23 +384,8 @@ fn an_upload_begins_anew_at_a_restarted_server() {
             .spawn()
             .unwrap()
     };
-    // It is written aside.
-    let is_begun = || {
-        let mut files = fs::read_dir(served.path()).unwrap();
-        files.any(|entry| {
-            entry
-                .unwrap()
-                .metadata()
-                .is_ok_and(|it| it.len() > 1_000_000)
-        })
-    };
     let child = begin(file.to_str().unwrap());
-    crate::wait_until("bytes", is_begun);
-    server.child.kill().unwrap();
-    server.child.wait().unwrap();
-    for name in names(served.path()) {
-        fs::remove_file(served.path().join(name)).unwrap();
-    }
+    server.kill_within_an_upload(served.path());
     let address = server.address.to_string();
     let mut server = Server::start_on(&address, served.path(), &["--allow-put"]);
     let output = child.wait_with_output().unwrap();
@@ -400,9 +402,7 @@ fn an_upload_begins_anew_at_a_restarted_server() {
     let mut child = begin("-");
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&content[..2_000_000]).unwrap();
-    crate::wait_until("bytes", is_begun);
-    server.child.kill().unwrap();
-    server.child.wait().unwrap();
+    server.kill_within_an_upload(served.path());
     // It does not wait for the rest, nor for the end of standard input.
     let output = child.wait_with_output().unwrap();
     drop(stdin);
@@ -497,16 +497,7 @@ fn data_from_a_pipe_is_not_sent_again() {
             name => Box::new(fs::File::options().write(true).open(name).unwrap()),
         };
         to.write_all(&data(2_000_000)).unwrap();
-        let is_begun = || {
-            let mut files = fs::read_dir(served.path()).unwrap();
-            files.any(|it| it.unwrap().metadata().is_ok_and(|it| it.len() > 1_000_000))
-        };
-        crate::wait_until("bytes", is_begun);
-        server.child.kill().unwrap();
-        server.child.wait().unwrap();
-        for name in names(served.path()) {
-            fs::remove_file(served.path().join(name)).unwrap();
-        }
+        server.kill_within_an_upload(served.path());
         let address = server.address.to_string();
         let _server = Server::start_on(&address, served.path(), &["--allow-put"]);
         // It does not wait for more of the data.

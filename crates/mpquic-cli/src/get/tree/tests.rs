@@ -162,6 +162,21 @@ fn plan() -> Plan {
     }
 }
 
+fn tree<'a>(plan: &'a Plan, sessions: &'a Sessions<'a>, root: Place) -> Tree<'a> {
+    Tree {
+        plan,
+        sessions,
+        root,
+        parallel: 4,
+        max_depth: 4,
+        dot_files: false,
+        umask: 0,
+        quiet: true,
+        is_live: false,
+        common: Common::default(),
+    }
+}
+
 /// The task for an entry of a nested directory, or the reason for skipping it.
 #[test]
 #[expect(
@@ -178,16 +193,8 @@ fn entries_of_a_list_are_fetched_or_told() {
         path: "here".into(),
     };
     let tree = |dot_files| Tree {
-        plan: &plan,
-        sessions: &sessions,
-        root: root.clone(),
-        parallel: 1,
-        max_depth: 4,
         dot_files,
-        umask: 0,
-        quiet: true,
-        is_live: false,
-        common: Common::default(),
+        ..tree(&plan, &sessions, root.clone())
     };
     // A nested directory, with equal lists if requested.
     let dir = |depth: usize, same: bool| {
@@ -386,21 +393,11 @@ async fn all_pages_of_a_list_are_fetched() {
     let heard = Heard::begin();
     let plan = plan();
     let here = target.path().join("here");
-    let tree = Tree {
-        plan: &plan,
-        sessions: &sessions,
-        root: Place {
-            url: url.clone(),
-            path: here.clone(),
-        },
-        parallel: 4,
-        max_depth: 4,
-        dot_files: false,
-        umask: 0,
-        quiet: true,
-        is_live: false,
-        common: Common::default(),
+    let root = Place {
+        url: url.clone(),
+        path: here.clone(),
     };
+    let tree = tree(&plan, &sessions, root);
     let result = soon(tree.fetch()).await;
     let [_, said] = heard.take();
     let told = "`a.part` is left out: a part of another file has that name here";
@@ -439,20 +436,14 @@ async fn links_that_multiply_a_directory_are_left_out() {
     let sessions = sessions.that_forget();
     let heard = Heard::begin();
     let plan = plan();
+    let root = Place {
+        url: url.clone(),
+        path: target.path().join("here"),
+    };
     let tree = Tree {
-        plan: &plan,
-        sessions: &sessions,
-        root: Place {
-            url: url.clone(),
-            path: target.path().join("here"),
-        },
         parallel: 8,
         max_depth: 20,
-        dot_files: false,
-        umask: 0,
-        quiet: true,
-        is_live: false,
-        common: Common::default(),
+        ..tree(&plan, &sessions, root)
     };
     let result = soon(tree.fetch()).await;
     assert!(matches!(result, Err(Failure::Reported(Cause::Refused))));
@@ -484,20 +475,15 @@ async fn directory_is_fetched_with_all_entries() {
     let here = target.path().join("here");
     let fetch = async |max_depth, quiet| {
         let plan = plan();
+        let root = Place {
+            url: url.clone(),
+            path: here.clone(),
+        };
         let tree = Tree {
-            plan: &plan,
-            sessions: &sessions,
-            root: Place {
-                url: url.clone(),
-                path: here.clone(),
-            },
             parallel: 2,
             max_depth,
-            dot_files: false,
-            umask: 0,
             quiet,
-            is_live: false,
-            common: Common::default(),
+            ..tree(&plan, &sessions, root)
         };
         let result = soon(tree.fetch()).await;
         let mut view = Progress::new(String::new(), None, clock::now(), true, &[]);
