@@ -309,6 +309,7 @@ mod tests {
     use std::cell::Cell;
 
     use clap::Parser;
+    use mpquic_tokio::ServerConfig;
 
     use super::*;
     use crate::process::screen::tests::Heard;
@@ -456,6 +457,46 @@ mod tests {
         let line =
             "fe80::1: there is no link `absent0`; `mpquic paths` lists the links; trying again";
         assert_eq!(told.matches(line).count(), 1, "{told}");
+    }
+
+    /// At boot the clock may be years off. Here the certificate is, until it is replaced.
+    #[tokio::test]
+    async fn certificate_of_another_time_is_waited_for() {
+        let made = |until: i32| {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+            params.not_after = rcgen::date_time_ymd(until, 1, 1);
+            let pem = params.self_signed(&key).unwrap().pem();
+            let (chain, key) = (pem.as_bytes(), key.serialize_pem());
+            let config = ServerConfig::with_pem(chain, key.as_bytes(), &[Alpn::H3.bytes()]);
+            (config.unwrap(), pem)
+        };
+        let ((expired, one), (valid, other)) = (made(1991), made(4000));
+        let authorities = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&authorities, one + &other).unwrap();
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        served.endpoints.set_server_config(expired).unwrap();
+        let authorities = authorities.path().to_str().unwrap();
+        let args = arguments(&served.url("/").to_string(), &["--ca", authorities]);
+        let sessions = sessions(&args).unwrap().that_forget();
+        let client = Client::new(options(&args).unwrap());
+        let current = Mutex::new(None);
+        let keeping = keep(&args, &sessions, &client, &current, || Ok(()));
+        let attempts = || served.endpoints.stats()[0].accepted_handshakes;
+        let changing = async {
+            // The second attempt shows that the first one was no end.
+            while attempts() < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            served.endpoints.set_server_config(valid).unwrap();
+            while current.lock().unwrap().is_none() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            ended = keeping => panic!("{ended:?}"),
+            () = soon(changing) => {}
+        }
     }
 
     /// A retry would fail as well; an unreachable proxy may come back.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::testing::{DELAY, Error, Pair, TestResult};
-use crate::{Connecting, Connection};
+use crate::testing::{DELAY, Error, Pair, TestResult, client, server};
+use crate::{Connecting, Connection, default_transport};
 
 const MS: Duration = Duration::from_millis(1);
 /// The handshake is confirmed after four delays.
@@ -35,6 +35,18 @@ enum Fate {
     RebindAndCut,
     /// The server replaces its socket by a socket with the same address.
     RebindServer,
+    /// The server's first socket is removed.
+    RemoveAtServer,
+}
+
+/// How the connection begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Plain,
+    /// The server has the client prove its address.
+    Retry,
+    /// The question is 0-RTT data.
+    Early,
 }
 
 impl Fate {
@@ -61,6 +73,10 @@ impl Fate {
             Self::RebindServer => {
                 let address = pair.at_server[0].local();
                 pair.server.replace(address, &address.to_string())?;
+            }
+            Self::RemoveAtServer => {
+                let address = pair.at_server[0].local();
+                assert!(pair.server.endpoint.remove_local(address));
             }
         }
         Ok(())
@@ -91,21 +107,45 @@ fn start(pair: &Pair) -> Result<Connecting, Error> {
     Ok(pair.client.endpoint.connect(to, "localhost")?)
 }
 
-/// Strikes after the time `at`. Returns the time of the first answer, and the time of a later answer from its question
-/// on.
-async fn answered(pair: &Pair, fate: Fate, at: Duration) -> Result<[Duration; 2], Error> {
+/// Answers the questions of all clients.
+fn listen(pair: &Pair, how: Start) {
     let listening = pair.server.endpoint.clone();
     tokio::spawn(async move {
         while let Some(incoming) = listening.accept().await {
-            if let Ok(connecting) = incoming.accept() {
+            if how == Start::Retry && !incoming.remote_address_validated() {
+                let _ = incoming.retry();
+            } else if let Ok(connecting) = incoming.accept() {
                 tokio::spawn(serve(connecting));
             }
         }
     });
+}
+
+/// Strikes after the time `at`. Returns the time of the first answer, and the time of a later answer from its question
+/// on.
+async fn answered(
+    pair: &Pair,
+    how: Start,
+    fate: Fate,
+    at: Duration,
+) -> Result<[Duration; 2], Error> {
+    listen(pair, how);
+    if how == Start::Early {
+        let before = start(pair)?.await?;
+        ask(&before).await?;
+        before.close(0u32.into(), b"");
+        sleep(SOON).await;
+    }
     let begun = Instant::now();
     let connecting = start(pair)?;
     let client = async {
-        let connection = connecting.await?;
+        let connection = match how {
+            Start::Early => match connecting.into_0rtt() {
+                Ok((connection, _)) => connection,
+                Err(_) => return Err("no 0-RTT".into()),
+            },
+            Start::Plain | Start::Retry => connecting.await?,
+        };
         ask(&connection).await?;
         let first = begun.elapsed();
         sleep(2 * SOON).await;
@@ -125,12 +165,30 @@ async fn answered(pair: &Pair, fate: Fate, at: Duration) -> Result<[Duration; 2]
 
 /// Collects all failures, so that a run shows every failure.
 async fn sweep(pair: impl Fn() -> Result<Pair, Error>, fates: &[Fate]) -> TestResult {
+    sweep_of(Start::Plain, pair, fates).await
+}
+
+async fn sweep_of(
+    how: Start,
+    pair: impl Fn() -> Result<Pair, Error>,
+    fates: &[Fate],
+) -> TestResult {
     let mut faults = Vec::new();
+    // A Retry takes one round trip.
+    let last = match how {
+        Start::Retry => LAST + 2 * DELAY.as_millis() as u32,
+        Start::Plain | Start::Early => LAST,
+    };
+    // A lost Retry costs one more probe timeout.
+    let limit = match how {
+        Start::Retry => 2 * SOON,
+        Start::Plain | Start::Early => SOON,
+    };
     for fate in fates {
-        for at in 0..=LAST {
+        for at in 0..=last {
             let pair = pair()?;
-            match answered(&pair, *fate, at * MS).await {
-                Ok([first, second]) if first < SOON && second < SOON => {}
+            match answered(&pair, how, *fate, at * MS).await {
+                Ok([first, second]) if first < limit && second < SOON => {}
                 other => faults.push(format!("{fate:?} at {at} ms: {other:?}")),
             }
         }
@@ -171,9 +229,38 @@ async fn one_of_two_links_is_enough() -> TestResult {
 async fn one_of_two_addresses_of_a_server_is_enough() -> TestResult {
     let at_server = ["10.0.0.1:443", "10.0.0.2:443"];
     for at_client in [&["10.0.1.1:1"][..], &["10.0.1.1:1", "10.0.2.1:1"]] {
-        sweep(|| Pair::quick(&at_server, at_client), &[Fate::CutAtServer]).await?;
+        let fates = [Fate::CutAtServer, Fate::RemoveAtServer];
+        sweep(|| Pair::quick(&at_server, at_client), &fates).await?;
     }
     Ok(())
+}
+
+/// The token of a Retry is for one address: one that changes meanwhile costs another round trip, not the connection.
+#[tokio::test(start_paused = true)]
+async fn changing_link_completes_a_handshake_with_a_retry() -> TestResult {
+    let one = || Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1"]);
+    let fates = [
+        Fate::AddAndRemove,
+        Fate::Rebind,
+        Fate::RebindAndCut,
+        Fate::RebindServer,
+    ];
+    sweep_of(Start::Retry, one, &fates).await?;
+    let two = || Pair::quick(&["10.0.0.1:443"], &["10.0.1.1:1", "10.0.2.1:1"]);
+    sweep_of(Start::Retry, two, &[Fate::Cut, Fate::RemoveAndCut]).await
+}
+
+/// Also a question that left with the first packets is answered. (If the network of the first address goes before the
+/// server's answer arrives, the connection ends as [`Connecting::into_0rtt`] says.)
+#[tokio::test(start_paused = true)]
+async fn changing_link_loses_no_early_data() -> TestResult {
+    let configs = (server(default_transport())?, client(default_transport())?);
+    let one = || {
+        let (server, client) = configs.clone();
+        Pair::new((server, &["10.0.0.1:443"]), (client, &["10.0.1.1:1"]))
+    };
+    let fates = [Fate::AddAndRemove, Fate::Rebind, Fate::RebindServer];
+    sweep_of(Start::Early, one, &fates).await
 }
 
 /// Without further paths, the only path moves as soon as a client may move.

@@ -546,26 +546,22 @@ async fn missing_interface_is_reported_once_and_awaited() {
     assert_eq!(failure.cause(), Some(Cause::Connect));
 }
 
-/// Both addresses of a name are used, and one that leads nowhere holds the other up for a moment.
+/// Both addresses of a name are used: an attempt at the one that leads nowhere may take an hour here.
 #[tokio::test]
 async fn addresses_of_a_name_are_tried_beside_each_other() {
     let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
     let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let silent = socket.local_addr().unwrap();
     let url = served.url("/");
-    let reach = served.reach(&[]);
+    let reach = served.reach(&["--connect-timeout", "3600"]);
     let look = Purpose::look(&url, &[Alpn::H3]);
     let sessions = Sessions::new(&reach, look).unwrap().that_forget();
     let authority = authority(&url).unwrap();
     let both = [silent, served.address];
-    let began = tokio::time::Instant::now();
     let endpoint = sessions.endpoint(&[], &both).unwrap();
     let connected = sessions.connect_to(endpoint, &both, authority);
     let (_endpoint, connection, _) = soon(connected).await.unwrap();
-    let took = began.elapsed();
     assert_eq!(connection.remote_address(), Some(served.address));
-    // Not the time that a handshake may take.
-    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 /// A link may be away when the program starts, and the server may be on it.
