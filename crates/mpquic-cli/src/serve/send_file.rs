@@ -258,7 +258,7 @@ impl Session {
         opened.map_err(Refusal::from)
     }
 
-    /// Sends content to its end. Each piece is read when there is room for it.
+    /// Sends content to its end. The server reads a piece of the file when the client has room for the piece.
     pub(crate) async fn send(
         &self,
         outlet: &mut impl Outlet,
