@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use mpquic_tokio::{
     ClientConfig, Connecting, Connection, DatagramSocket, Endpoint, Incoming, MemoryNetwork, Path,
     PathEvent, PathEvents, RecvStream, SendStream, ServerConfig, StreamWatch, VarInt,
@@ -134,23 +135,42 @@ fn everything_is_send() {
     is_send::<PathEvents>();
     is_send::<PathEvent>();
     // Never called: it is enough that it compiles.
-    let all = |(endpoint, connection, mut send, mut recv, mut events): (
+    let all = |(endpoint, connection, mut send, mut recv, mut events, watch): (
         Endpoint,
         Connection,
         SendStream,
         RecvStream,
         PathEvents,
+        StreamWatch,
     )| {
         sends(endpoint.accept());
         sends(endpoint.wait_idle());
+        sends(endpoint.wait_all_draining());
+        sends(endpoint.connect_to("localhost", 443));
         sends(connection.open_bi());
+        sends(connection.open_uni());
+        sends(connection.accept_bi());
         sends(connection.accept_uni());
+        sends(connection.handshake_confirmed());
+        sends(connection.wait_for_paths(1));
+        sends(connection.send_datagram_wait(Bytes::new()));
         sends(connection.read_datagram());
         sends(connection.closed());
         let any = std::net::SocketAddr::from(([0; 4], 0));
         sends(connection.open_path(any, any));
         sends(send.write_all(&[]));
+        sends(send.write(&[]));
+        sends(send.write_chunk(Bytes::new()));
+        sends(send.write_chunks(&mut []));
+        sends(send.write_all_chunks(&mut []));
+        sends(send.writable());
         sends(send.stopped());
+        sends(watch.writable());
+        sends(watch.stopped());
+        sends(recv.read(&mut []));
+        sends(recv.read_exact(&mut []));
+        sends(recv.read_chunk(0, true));
+        sends(recv.read_chunks(&mut []));
         sends(recv.read_to_end(0));
         sends(recv.received_reset());
         sends(events.next());
