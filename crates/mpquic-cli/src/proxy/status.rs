@@ -1,5 +1,4 @@
-//! `mpquic proxy status`: a running proxy, or a client of a proxy, reports its paths and flows over
-//! a Unix socket.
+//! `mpquic proxy status`: a running proxy, or a client of a proxy, reports paths and flows over a Unix socket.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -294,8 +293,7 @@ fn align(text: &mut String, rows: &[Vec<String>]) {
     }
 }
 
-/// Asks, and prints the answer. With `--live`, repeats until dropped, or until the socket gives no
-/// answer.
+/// Asks, and prints the answer. With `--live`, repeats until dropped, or until the socket gives no answer.
 pub(crate) async fn run(args: &ProxyStatus) -> Result<(), Failure> {
     let socket = args.socket.as_deref();
     let status = socket::ask(socket)?;
@@ -775,8 +773,7 @@ tcp   *       somebody  bulk   1125000  2250000   2        3.0 Mbit/s  6.0 Mbit/
         assert_eq!(state(), "backup");
     }
 
-    /// A name from a user of the proxy makes no further row, and moves nothing on a terminal.
-    /// Programs read the exact name.
+    /// A name from a user of the proxy adds no row and no control character; programs read the exact name.
     #[test]
     fn names_of_users_stay_in_their_cell() {
         let name = "a\ntcp forged\u{1b}]0;b\u{7}\u{9b}31m\u{202e}";
