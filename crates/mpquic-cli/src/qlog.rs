@@ -162,7 +162,7 @@ fn write(output: &Path, page: &str) -> Result<(), Failure> {
 }
 
 /// The records of a file for a page, one line each. `room` is the rest of the page's limit.
-fn read(path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
+pub(crate) fn read(path: &Path, room: &mut usize) -> Result<Vec<String>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut file = BufReader::new(file);
     let mut first = Vec::new();

@@ -1,6 +1,7 @@
 //! The client's side of connections and requests.
 
 pub(crate) mod backup;
+pub(crate) mod content;
 pub(crate) mod hq;
 pub(crate) mod http3;
 pub(crate) mod kept;

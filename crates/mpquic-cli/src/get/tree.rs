@@ -19,13 +19,14 @@ use tokio::time::MissedTickBehavior;
 
 use crate::client::session::Sessions;
 use crate::files::attributes::Attributes;
-use crate::files::directory_page::{Kind, Listed};
+use crate::files::directory_page::Listed;
 use crate::files::list_pages::Pages;
 use crate::get::download::Treatment;
 use crate::get::fetch::{Fetch, Plan};
+use crate::get::listed_name::{is_part, taken};
 #[cfg(unix)]
 use crate::get::part_name::is_locked;
-use crate::get::part_name::{not_followed, wholes};
+use crate::get::part_name::not_followed;
 use crate::get::sink::{Destination, Memory};
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure, one_line};
@@ -43,8 +44,6 @@ const LISTS: usize = 16;
 const MAX_ENTRIES: usize = 1_000_000;
 /// Memory for waiting entries in bytes, at most.
 const MAX_WAITING: usize = 64 << 20;
-/// Longest name of a file or directory, bytes.
-const LONGEST_NAME: usize = 255;
 /// Permissions of a directory without which its owner cannot put files into it.
 const FOR_FILES: u32 = 0o700;
 /// This number of nested directories with equal lists shows a link that leads back.
@@ -537,34 +536,8 @@ impl Tree<'_> {
         entry: &Listed,
         names: &mut HashSet<Vec<u8>>,
     ) -> Result<Job, Failure> {
+        let (name, is_directory) = taken(entry, self.dot_files, names)?;
         let shown = entry.name.escape_debug();
-        let is_directory = match entry.kind {
-            Kind::File => false,
-            Kind::Directory => true,
-            Kind::More => {
-                let told = "the server lists only a part of the directory";
-                return Err(Cause::Content.failed(told));
-            }
-            Kind::Other => {
-                let told = format!(
-                    "`{shown}` is left out: the server says that it is neither file nor directory, \
-                     or a link that leads nowhere"
-                );
-                return Err(Cause::Content.failed(told));
-            }
-        };
-        let Some(name) = entry.file_name().filter(|name| is_plain_name(name)) else {
-            let told = format!("a file here cannot have the name `{shown}`");
-            return Err(Cause::Content.failed(told));
-        };
-        if !self.dot_files && name.as_encoded_bytes().starts_with(b".") {
-            let told = format!("`{shown}` is left out: --dot-files fetches it");
-            return Err(Cause::Content.failed(told));
-        }
-        if !names.insert(name.as_encoded_bytes().to_vec()) {
-            let told = format!("`{shown}` is listed twice");
-            return Err(Cause::Content.failed(told));
-        }
         if is_directory {
             let depth = dir.upwards().count() - 1;
             if depth >= self.max_depth {
@@ -689,28 +662,6 @@ fn make_directory(path: &Path, is_private: bool, is_chosen: bool) -> Result<bool
         }
         made => made.map_err(cannot_make).map(|()| true),
     }
-}
-
-/// True for names of one file in a directory, on this system.
-pub(crate) fn is_plain(name: &str) -> bool {
-    let is_special = matches!(name, "" | "." | "..");
-    !is_special && !name.contains(|c: char| std::path::is_separator(c) || c.is_control())
-}
-
-/// The same for names in lists, byte for byte: a file on Unix may have control characters in its name.
-fn is_plain_name(name: &OsStr) -> bool {
-    let bytes = name.as_encoded_bytes();
-    let is_possible = match cfg!(unix) {
-        true => !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|b| b"/\0".contains(b)),
-        // In a name that is not UTF-8, the other bytes are neither separators nor control characters.
-        false => is_plain(&name.to_string_lossy()),
-    };
-    name.len() <= LONGEST_NAME && is_possible
-}
-
-/// True for a name that the part of another file, or the note about it, may have meanwhile.
-fn is_part(name: &OsStr, names: &HashSet<Vec<u8>>) -> bool {
-    wholes(name.as_encoded_bytes()).any(|whole| names.contains(whole))
 }
 
 #[cfg(test)]

@@ -2,55 +2,13 @@ use std::time::{Duration, SystemTime};
 
 use super::*;
 use crate::client::session::Purpose;
+use crate::files::directory_page::Kind;
 use crate::get::left::Left;
+use crate::get::listed_name::LONGEST_NAME;
 use crate::options::Alpn;
 use crate::process::screen::tests::Heard;
 use crate::serve::limits::Limits;
 use crate::testing::{Served, reach, soon};
-
-#[test]
-fn names_stay_in_their_directory() {
-    for name in ["a", "a b", ".hidden", "...", "ä", "-rf", "a\\b"] {
-        assert_eq!(is_plain(name), name != "a\\b" || !cfg!(windows), "{name}");
-    }
-    for name in ["", ".", "..", "a/b", "/etc", "../a", "a\0", "a\n"] {
-        assert!(!is_plain(name), "{name:?}");
-    }
-    for name in ["a\n", "\u{1b}[1m", "\u{7f}", "\u{202e}"] {
-        assert_eq!(
-            is_plain_name(OsStr::new(name)),
-            cfg!(unix) || is_plain(name)
-        );
-    }
-    for name in ["", ".", "..", "a/b", "\n/../x", "a\0"] {
-        assert!(!is_plain_name(OsStr::new(name)), "{name:?}");
-    }
-    assert!(is_plain_name(OsStr::new(&"x".repeat(255))));
-    assert!(!is_plain_name(OsStr::new(&"x".repeat(256))));
-}
-
-#[test]
-fn no_file_is_another_ones_part() {
-    let names = ["a", "a.part", "b.part", "c.part.json", "c"];
-    let names = names.map(|name| name.as_bytes().to_vec());
-    let names = HashSet::from(names);
-    for (name, expected) in [
-        ("a", false),
-        ("a.part", true),
-        ("b.part", false),
-        ("c.part.json", true),
-        ("c.part.json.new", true),
-        ("a.2.part", true),
-        ("a.2.part.json", true),
-        ("b.2.part", false),
-        ("a.2x.part", false),
-        ("a.new", false),
-        ("a.part.new", false),
-        ("a.json", false),
-    ] {
-        assert_eq!(is_part(OsStr::new(name), &names), expected, "{name}");
-    }
-}
 
 #[test]
 fn file_with_listed_size_and_time_is_here() {
