@@ -9,6 +9,7 @@ use http::{Method, StatusCode};
 use iri_string::types::{UriAbsoluteStr, UriReferenceStr};
 
 use crate::client::protocol::Ask;
+use crate::options::parse_url;
 
 /// Fields without personal data, which other hosts may get.
 const HARMLESS: [HeaderName; 6] = [
@@ -62,10 +63,8 @@ fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let resolved = resolved.to_string();
     // The fragment after `#` is for the reader of the content, not for the server.
     let resolved = resolved.split('#').next().unwrap_or_default();
-    let url: Uri = resolved.parse().ok()?;
-    let is_ours =
-        url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
-    is_ours.then_some(url)
+    // As if the user had named it: a port that is none must not become the default one.
+    parse_url(resolved).ok()
 }
 
 #[cfg(test)]
@@ -90,6 +89,10 @@ mod tests {
             ("http://other/d", None),
             ("mailto:somebody", None),
             ("https:///d", None),
+            ("https://other:/d", Some("https://other/d")),
+            ("https://other:65536/d", None),
+            ("https://other:+443/d", None),
+            ("https://:5/d", None),
             ("/over\tthere", None),
             ("http://[", None),
         ] {

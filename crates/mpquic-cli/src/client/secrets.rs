@@ -10,6 +10,7 @@ use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use http::uri::Authority;
 use mpquic_proxy::Credential;
 
+use crate::options::parse_url;
 use crate::process::failure::{Cause, Failure};
 
 /// The port of https.
@@ -79,11 +80,15 @@ impl Secrets {
         if has_user || authority.host().is_empty() {
             return Err("expected HOST[:PORT] at its beginning".to_owned());
         }
+        // A port that is none must not become the default one.
+        let named = parse_url(&format!("https://{authority}/")).ok();
+        let named = named.as_ref().and_then(Uri::authority).map(server);
+        let server = named.ok_or("expected a port from 0 to 65535 behind the colon")?;
         let credential: Credential = credential
             .trim()
             .parse()
             .map_err(|error| format!("after the host: {error}"))?;
-        Ok((server(&authority), credential.to_field()))
+        Ok((server, credential.to_field()))
     }
 
     /// Adds the credential for the server of this URL, unless `-H` has set the field. The URL must name the server
@@ -153,7 +158,7 @@ mod tests {
     #[test]
     fn each_server_sees_its_own() {
         let text =
-            "# comment\n\nExample.org basic a:b:c\nhost:4433   bearer abc\n[::1]:1 bearer d\n";
+            "# comment\n\nExample.org: basic a:b:c\nhost:4433   bearer abc\n[::1]:1 bearer d\n";
         let secrets = read(text, 0o600).unwrap();
         let shown = |url| shown(&secrets, url);
         // The base64 of `a:b:c`.
@@ -223,6 +228,9 @@ mod tests {
             "user@host bearer secret",
             "https://host bearer secret",
             ":1 bearer secret",
+            "host:65536 bearer secret",
+            "host:+443 bearer secret",
+            "[::1]:x bearer secret",
         ] {
             let failure = read(&format!("# first\n{wrong}"), 0o600).unwrap_err();
             let told = failure.message();
