@@ -36,8 +36,8 @@ pub(crate) fn content(
         StatusCode::NOT_FOUND => return Err(RequestError::NotFound),
         StatusCode::PARTIAL_CONTENT => return part(ask, fields),
         StatusCode::RANGE_NOT_SATISFIABLE => {
-            let range = fields.get(CONTENT_RANGE);
-            let range = range.and_then(|range| range.to_str().ok()?.split_once(" */"));
+            let range = one_range(fields);
+            let range = range.and_then(|range| range.split_once(" */"));
             let length = range.filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
             return Err(RequestError::PastEnd {
                 length: length.and_then(|(_, length)| number(length)),
@@ -83,8 +83,15 @@ struct Range {
     length: Option<u64>,
 }
 
+/// The Content-Range; of two, nobody knows which one is true.
+fn one_range(fields: &HeaderMap) -> Option<&str> {
+    let mut ranges = fields.get_all(CONTENT_RANGE).iter();
+    let range = ranges.next().filter(|_| ranges.next().is_none());
+    range?.to_str().ok()
+}
+
 fn range(fields: &HeaderMap) -> Option<Range> {
-    let range = fields.get(CONTENT_RANGE)?.to_str().ok()?;
+    let range = one_range(fields)?;
     let (unit, range) = range.trim().split_once(' ')?;
     let (range, length) = range.split_once('/')?;
     let (first, last) = range.split_once('-')?;
@@ -237,6 +244,14 @@ mod tests {
         ] {
             let refused = answer(range, "\"1\"").unwrap_err().to_string();
             assert!(refused.contains("another part"), "{range}: {refused}");
+        }
+        let twice = ["bytes 100-199/200", "bytes 0-99/200"];
+        let twice = twice.map(|range| (CONTENT_RANGE, range.parse().unwrap()));
+        let twice: HeaderMap = twice.into_iter().collect();
+        for (status, told) in [(206, "another part"), (416, "416")] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let refused = content(&ask, status, &twice).unwrap_err().to_string();
+            assert!(refused.contains(told), "{refused}");
         }
         let refused = answer("bytes 100-199/200", "\"2\"").unwrap_err();
         assert!(refused.to_string().contains("another version"), "{refused}");
