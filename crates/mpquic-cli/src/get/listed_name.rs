@@ -9,6 +9,8 @@ use crate::process::failure::{Cause, Failure};
 
 /// Longest name of a file or directory, bytes.
 pub(crate) const LONGEST_NAME: usize = 255;
+/// The most characters of a name in a message: a server may list names of any length.
+const MOST_SHOWN: usize = 300;
 
 /// The name of a listed file or directory here, and whether it is a directory. `names` are those of the same
 /// directory that came before.
@@ -17,7 +19,7 @@ pub(crate) fn taken(
     dot_files: bool,
     names: &mut HashSet<Vec<u8>>,
 ) -> Result<(OsString, bool), Failure> {
-    let shown = entry.name.escape_debug();
+    let shown = shown(&entry.name);
     let is_directory = match entry.kind {
         Kind::File => false,
         Kind::Directory => true,
@@ -46,6 +48,16 @@ pub(crate) fn taken(
         return Err(Cause::Content.failed(told));
     }
     Ok((name, is_directory))
+}
+
+/// A name for a message, with escapes.
+fn shown(name: &str) -> String {
+    let mut escaped = name.escape_debug();
+    let mut shown: String = escaped.by_ref().take(MOST_SHOWN).collect();
+    if escaped.next().is_some() {
+        shown += "...";
+    }
+    shown
 }
 
 /// True for names of one file in a directory, on this system.
@@ -93,6 +105,26 @@ mod tests {
         }
         assert!(is_plain_name(OsStr::new(&"x".repeat(255))));
         assert!(!is_plain_name(OsStr::new(&"x".repeat(256))));
+    }
+
+    /// A list of 16 MiB may be a single name.
+    #[test]
+    fn messages_show_the_beginning_of_a_long_name() {
+        for kind in [Kind::File, Kind::Other] {
+            let entry = Listed {
+                name: "\u{7f}".repeat(1 << 20),
+                encoded: None,
+                kind,
+                mtime: None,
+                modified: None,
+                mode: None,
+                size: None,
+            };
+            let failure = taken(&entry, true, &mut HashSet::new()).unwrap_err();
+            let message = failure.message();
+            assert!(message.contains(r"\u{7f}...`"), "{message}");
+            assert!(message.len() < 500, "{}", message.len());
+        }
     }
 
     #[test]
