@@ -24,9 +24,28 @@ struct Input {
     source: (u128, u16),
     destination: (u128, u16),
     payload: Vec<u8>,
+    built: Built,
+}
+
+/// A packet with options or extension headers, whole or a fragment.
+#[derive(Debug, Arbitrary)]
+struct Built {
+    is_v6: bool,
+    /// Words of options.
+    options: u8,
+    /// The word with flags and offset of a fragment.
+    fragment: u16,
+    /// Kinds and lengths.
+    extensions: Vec<(u8, u8)>,
+    is_udp: bool,
+    data: Vec<u8>,
+    /// Bytes behind the packet.
+    behind: u8,
+    cut: u8,
 }
 
 fuzz_target!(|input: Input| {
+    check_built(&input.built);
     check_frame(&input);
     check_echo(&input.frame);
     check_payload(&input);
@@ -110,6 +129,111 @@ fn check_frame(input: &Input) {
             assert!(all.is_empty() || has(&all));
         }
     }
+}
+
+/// Extension headers, and one that is none.
+const EXTENSIONS: [u8; 6] = [0, 43, 60, 44, 51, 59];
+
+/// What is a packet is known from how it was made: fragments are none, and extension headers are passed over.
+fn check_built(built: &Built) {
+    let protocol = if built.is_udp { 17 } else { 6 };
+    let mut body = vec![0; if built.is_udp { 8 } else { 20 }];
+    body[..4].copy_from_slice(&[1, 2, 3, 4]);
+    if built.is_udp {
+        let length = 8 + built.data.len().min(9000) as u16;
+        body[4..6].copy_from_slice(&length.to_be_bytes());
+    } else {
+        (body[12], body[13]) = (5 << 4, 16);
+    }
+    body.extend_from_slice(&built.data[..built.data.len().min(9000)]);
+    let (mut ip, is_whole) = match built.is_v6 {
+        true => v6(built, protocol, &body),
+        false => v4(built, protocol, &body),
+    };
+    let start = ip.len() - body.len();
+    // A cut packet is none, and bytes behind it are not its own.
+    let cut = usize::from(built.cut).min(ip.len());
+    let is_cut = cut > 0 && built.behind == 0;
+    match is_cut {
+        true => ip.truncate(ip.len() - cut),
+        false => ip.resize(ip.len() + usize::from(built.behind), 0xee),
+    }
+    let mut frame = vec![0; FRAME_HEADER];
+    // The checksum was found right.
+    frame[0] = 2;
+    frame.extend_from_slice(&ip);
+    let packet = Packet::parse(&frame);
+    assert_eq!(packet.is_some(), is_whole && !is_cut, "{built:?}");
+    let Some(packet) = packet else {
+        return;
+    };
+    assert_eq!(
+        (packet.source.port(), packet.destination.port()),
+        (0x0102, 0x0304)
+    );
+    let found = layout(&ip).expect("a packet");
+    assert_eq!(
+        (found.protocol, found.start, found.end),
+        (protocol, start, start + body.len())
+    );
+    if built.is_udp {
+        let mut payloads = Vec::new();
+        packet.payloads(&mut frame, |payload| payloads.push(payload[1..].to_vec()));
+        assert_eq!(payloads, [&body[8..]]);
+    }
+}
+
+/// A packet by RFC 791, and whether it is whole.
+fn v4(built: &Built, protocol: u8, body: &[u8]) -> (Vec<u8>, bool) {
+    let header = 20 + 4 * usize::from(built.options % 11);
+    let mut ip = vec![1; header];
+    ip[0] = 4 << 4 | (header / 4) as u8;
+    ip[2..4].copy_from_slice(&((header + body.len()) as u16).to_be_bytes());
+    ip[6..8].copy_from_slice(&built.fragment.to_be_bytes());
+    ip[9] = protocol;
+    ip[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 1]);
+    ip.extend_from_slice(body);
+    // More fragments follow, or some came before.
+    let is_fragment = built.fragment & 0x2000 != 0 || built.fragment & 0x1fff != 0;
+    (ip, !is_fragment)
+}
+
+/// A packet by RFC 8200, and whether its transport is found.
+fn v6(built: &Built, protocol: u8, body: &[u8]) -> (Vec<u8>, bool) {
+    let extensions = built.extensions.iter().take(12);
+    let extensions: Vec<(u8, usize)> = extensions
+        .map(|(kind, length)| {
+            let kind = EXTENSIONS[usize::from(*kind) % EXTENSIONS.len()];
+            (
+                kind,
+                if kind == 44 {
+                    0
+                } else {
+                    usize::from(length % 4)
+                },
+            )
+        })
+        .collect();
+    let mut chain = Vec::new();
+    let following = extensions.iter().skip(1).map(|(kind, _)| *kind);
+    let following = following.chain(std::iter::once(protocol));
+    for ((_, length), next) in extensions.iter().zip(following) {
+        let begin = chain.len();
+        chain.resize(begin + 8 + 8 * length, 0);
+        (chain[begin], chain[begin + 1]) = (next, *length as u8);
+    }
+    let mut ip = vec![0; 40];
+    ip[0] = 6 << 4;
+    ip[4..6].copy_from_slice(&((chain.len() + body.len()) as u16).to_be_bytes());
+    ip[6] = extensions.first().map_or(protocol, |(kind, _)| *kind);
+    (ip[8], ip[9], ip[23]) = (0x20, 1, 1);
+    (ip[24], ip[25], ip[39]) = (0x20, 1, 2);
+    ip.extend_from_slice(&chain);
+    ip.extend_from_slice(body);
+    let are_passed = extensions
+        .iter()
+        .all(|(kind, _)| [0, 43, 60].contains(kind));
+    (ip, are_passed && extensions.len() <= 8)
 }
 
 /// What is read as an echo message is written as one that is read likewise.
