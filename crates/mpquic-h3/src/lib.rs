@@ -137,6 +137,7 @@
 //! | `host` is there once and says what `:authority` says; neither is empty or has a user | 4.3.1 | the stream |
 //! | CONNECT has `:authority` alone; with `:protocol` (RFC 9220), all of them | 4.4 | the stream |
 //! | `content-length` is a number of digits, one and the same, and what DATA frames have in them | 4.1.2 | the stream |
+//! | a response comes before the end of its stream | 4.1 | the stream |
 //! | nothing follows trailers; DATA alone follows CONNECT | 4.1, 4.4 | the connection, with `H3_FRAME_UNEXPECTED` |
 //! | fields refer to no dynamic table; Huffman's code is filled up with ones | RFC 9204 | the connection, with `QPACK_DECOMPRESSION_FAILED` |
 //!

@@ -123,7 +123,10 @@ impl Message {
 
     /// The stream ends.
     pub(crate) fn on_end(&self) -> Result<(), Wrong> {
-        if self.wants_content() {
+        if self.is_answer() && self.stage == Stage::Begin {
+            // h3 would close the connection, with all its other requests.
+            Err(Wrong::Message("a stream ended before its response"))
+        } else if self.wants_content() {
             Err(Wrong::Message("there is less content than was announced"))
         } else {
             Ok(())

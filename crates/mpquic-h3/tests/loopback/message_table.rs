@@ -511,6 +511,12 @@ const RESPONSES: &[Row] = &[
         ],
         Malformed,
     ),
+    ("no response", &[], Malformed),
+    (
+        "an interim response alone",
+        &[Fields(&[(":status", "103")])],
+        Malformed,
+    ),
     ("101", &[Fields(&[(":status", "101")])], Malformed),
     (":status twice", &[Base(&[(":status", "404")])], Malformed),
     (
