@@ -190,7 +190,10 @@ enum Input {
 }
 
 fuzz_target!(|input: Input| {
-    let directory = std::env::temp_dir().join(format!("mpquic-fuzz-{}", std::process::id()));
+    // In memory, if there is such a directory.
+    let memory = Some(PathBuf::from("/dev/shm")).filter(|memory| memory.is_dir());
+    let directory = memory.unwrap_or_else(std::env::temp_dir);
+    let directory = directory.join(format!("mpquic-fuzz-{}", std::process::id()));
     // What a finding left.
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();
