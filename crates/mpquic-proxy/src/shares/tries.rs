@@ -28,10 +28,56 @@ const MOST: usize = 16_384;
 ///
 /// Call [`Self::wait`] before a check of a credential, and report its result.
 #[derive(Debug, Default)]
-pub(crate) struct Tries(Mutex<BTreeMap<Counted, Failed>>);
+pub(crate) struct Tries(Mutex<Known>);
 
-/// A whole network, or the names with one counter in it.
-type Counted = (Network, Option<u8>);
+#[derive(Debug, Default)]
+struct Known {
+    failed: BTreeMap<Counted, Failed>,
+    /// Names with a right credential from a network, and the time of the last one. Guesses at other names do not
+    /// count for these names.
+    present: BTreeMap<(Network, Name), Instant>,
+}
+
+/// The hash of a name.
+type Name = [u8; 32];
+
+type Counted = (Network, Whose);
+
+/// The credentials that a counter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    All,
+    /// A name that is present in the network.
+    One(Name),
+    /// The other names with one counter.
+    Some(u8),
+}
+
+impl Known {
+    fn is_present(&self, network: Network, name: &Name) -> bool {
+        self.present.contains_key(&(network, *name))
+    }
+
+    /// The counter of a name.
+    fn counter(&self, network: Network, name: &Name) -> Counted {
+        let whose = match self.is_present(network, name) {
+            true => Whose::One(*name),
+            false => Whose::Some(name.first().copied().unwrap_or_default() % PLACES),
+        };
+        (network, whose)
+    }
+
+    fn remember(&mut self, network: Network, name: &Name) {
+        let is_new = !self.is_present(network, name);
+        if is_new && self.present.len() >= MOST {
+            let first = self.present.iter().min_by_key(|(_, last)| **last);
+            if let Some(oldest) = first.map(|(oldest, _)| *oldest) {
+                self.present.remove(&oldest);
+            }
+        }
+        self.present.insert((network, *name), Instant::now());
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Failed {
@@ -50,7 +96,7 @@ impl Failed {
 }
 
 impl Tries {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Counted, Failed>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,11 +106,16 @@ impl Tries {
         let now = Instant::now();
         let mut known = self.lock();
         let network = Network::of(address);
-        let has_failed = known.contains_key(&(network, Some(place(name))));
-        let all = known.get_mut(&(network, None))?;
+        let name = hash(name);
+        let has_failed = known.failed.contains_key(&known.counter(network, &name));
+        let is_present = known.is_present(network, &name);
+        let all = known.failed.get_mut(&(network, Whose::All))?;
         let wait = all.wait(now)?;
         if has_failed {
             return Some(wait);
+        }
+        if is_present {
+            return None;
         }
         match now.saturating_duration_since(all.looked) {
             since if since < LOOK => Some(LOOK - since),
@@ -80,9 +131,11 @@ impl Tries {
         let now = Instant::now();
         let mut known = self.lock();
         let network = Network::of(address);
-        for counted in [(network, None), (network, Some(place(name)))] {
+        let own = known.counter(network, &hash(name));
+        let known = &mut known.failed;
+        for counted in [(network, Whose::All), own] {
             if known.len() >= MOST && !known.contains_key(&counted) {
-                forget(&mut known, now);
+                forget(known, now);
             }
             let failed = known.entry(counted).or_insert(Failed {
                 count: 0,
@@ -100,10 +153,13 @@ impl Tries {
     pub(crate) fn on_success(&self, address: IpAddr, name: &str) {
         let mut known = self.lock();
         let network = Network::of(address);
-        let Some(own) = known.remove(&(network, Some(place(name)))) else {
+        let name = hash(name);
+        let counter = known.counter(network, &name);
+        known.remember(network, &name);
+        let Some(own) = known.failed.remove(&counter) else {
             return;
         };
-        if let Some(all) = known.get_mut(&(network, None)) {
+        if let Some(all) = known.failed.get_mut(&(network, Whose::All)) {
             all.count = all.count.saturating_sub(own.count);
             if all.count < FREE {
                 all.until = Instant::now();
@@ -112,8 +168,8 @@ impl Tries {
     }
 }
 
-fn place(name: &str) -> u8 {
-    Sha256::digest(name).first().copied().unwrap_or_default() % PLACES
+fn hash(name: &str) -> Name {
+    Sha256::digest(name).into()
 }
 
 /// Makes room: forgets entries whose wait ended [`LONGEST`] ago, or else the entry whose wait ends
@@ -190,16 +246,44 @@ mod tests {
         assert_eq!(tries.wait(address, "a"), None);
     }
 
+    /// A neighbour guesses at so many names that all shared counters have failures.
+    #[tokio::test(start_paused = true)]
+    async fn guesses_at_other_names_do_not_hold_up_who_was_there() {
+        let tries = Tries::default();
+        let address = "192.0.2.1".parse().unwrap();
+        tries.on_success(address, "alice");
+        for number in 0..1000 {
+            tries.on_failure(address, &number.to_string());
+        }
+        assert_eq!(tries.wait(address, "alice"), None);
+        assert_eq!(
+            tries.wait(address, "alice"),
+            None,
+            "as often as alice likes"
+        );
+        assert_eq!(tries.wait(address, "bob"), Some(LONGEST));
+        let elsewhere = "198.51.100.1".parse().unwrap();
+        tries.on_failure(elsewhere, "alice");
+        assert_eq!(tries.wait(address, "alice"), None);
+        // The first wrong credential of this name ends it.
+        tries.on_failure(address, "alice");
+        assert_eq!(tries.wait(address, "alice"), Some(LONGEST));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
         let tries = Tries::default();
         for number in 0..1000 {
             tries.on_failure("192.0.2.1".parse().unwrap(), &number.to_string());
         }
-        assert_eq!(tries.lock().len(), 1 + usize::from(PLACES));
+        assert_eq!(tries.lock().failed.len(), 1 + usize::from(PLACES));
         for number in 0..MOST as u32 {
             tries.on_failure(IpAddr::V4(number.into()), "alice");
         }
-        assert_eq!(tries.lock().len(), MOST);
+        assert_eq!(tries.lock().failed.len(), MOST);
+        for number in 0..=MOST as u32 {
+            tries.on_success(IpAddr::V4(number.into()), "alice");
+        }
+        assert_eq!(tries.lock().present.len(), MOST);
     }
 }
