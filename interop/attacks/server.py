@@ -73,13 +73,16 @@ class Hostile(QuicConnectionProtocol):
         what, path = self.args.what, fields.get(":path", "")
         if what == "close":
             self._quic.close(error_code=self.args.code, frame_type=None if self.args.code >= 0x100 else 0, reason_phrase=REASON)
+            self.transmit()
         elif what == "redirect":
             self.say(stream, 302, b"", ("location", self.args.to))
+        elif what == "prefer":
+            # Until then the client may try the address.
+            self._loop.call_later(1, self.say, stream, 200, b"late\n")
         elif what in ("lists", "endless") and path.partition("?")[0].endswith("/"):
             self.say(stream, 200, self.list(), ("content-type", "application/json"))
         else:
             self.say(stream, 200, b"written by a hostile server\n", ("content-type", "text/plain"))
-        self.transmit()
 
     def list(self):
         if self.args.what == "lists":
@@ -95,6 +98,7 @@ class Hostile(QuicConnectionProtocol):
         pairs = [(b":status", str(code).encode()), *((name.encode(), value.encode()) for name, value in more)]
         self.http.send_headers(stream, pairs)
         self.http.send_data(stream, content, True)
+        self.transmit()
 
 
 async def main():
