@@ -56,7 +56,9 @@ def neighbour(place, row, name):
     guesser = place.attacker("guess.py", server.at, "neighbour", "--name", name, "--target", target)
     seconds = 10 if place.quick else 70
     options = ["--seconds", seconds, "--target", target]
-    polite = [place.attacker("guess.py", server.at, "polite", *options, *kept, nice=-5) for kept in ((), ("--keep",))]
+    polite = [place.program("guess.py", server.at, "polite", *options, *kept, nice=-5) for kept in ((), ("--keep",))]
+    for one in polite:
+        one.wait_for("ready", seconds + 60)
     told = [one.end() for one in polite]
     guesses = guesser.end()["seen"]
     for one, kind in zip(told, ("new connections", "one connection")):
