@@ -124,7 +124,7 @@ impl Message {
     /// The stream ends.
     pub(crate) fn on_end(&self) -> Result<(), Wrong> {
         if self.is_answer() && self.stage == Stage::Begin {
-            // h3 would close the connection, with all its other requests.
+            // h3 would close the connection, and every other request with it.
             Err(Wrong::Message("a stream ended before its response"))
         } else if self.wants_content() {
             Err(Wrong::Message("there is less content than was announced"))

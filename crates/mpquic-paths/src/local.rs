@@ -10,7 +10,7 @@ use crate::source_address::fit;
 /// `None` if the system has no route over the interface, or no answer.
 pub type AskSource = fn(interface: &str, remote: SocketAddr) -> Option<IpAddr>;
 
-/// An [`AskSource`], which says nothing of whether two addresses are the same.
+/// An [`AskSource`], which says nothing about equal addresses.
 #[derive(Debug, Clone, Copy)]
 struct Asked(AskSource);
 
@@ -63,8 +63,8 @@ impl Local {
         self
     }
 
-    /// The same address, of an interface whose source addresses `ask` knows: of several addresses of one
-    /// interface, a path starts at the one that is answered.
+    /// The same address, of an interface whose source addresses `ask` knows: of several addresses of one interface, a
+    /// path starts at the first answered address.
     #[must_use]
     pub fn asking(mut self, ask: AskSource) -> Self {
         self.ask = Some(Asked(ask));

@@ -103,7 +103,7 @@ impl Ways {
         });
     }
 
-    /// True if something came back to this local address from this address of a server.
+    /// True if a packet came back to this local address from this address of a server.
     pub fn has_heard(&self, four_tuple: FourTuple, now: Instant) -> bool {
         let ways = self.lock();
         let mut heard = ways.iter().filter(|way| way.rtt.is_some());

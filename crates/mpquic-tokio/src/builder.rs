@@ -125,7 +125,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// Adds a local address that this machine may not have yet, with any free port; call it again for more.
+    /// Adds a local address with any free port, on this machine now or later; call it again for more.
     /// Paths start from the address once it is there. A link-local address (`fe80::/10`) is that of the
     /// interface named `link`, or of any interface.
     #[cfg(feature = "interfaces")]

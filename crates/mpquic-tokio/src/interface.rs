@@ -108,7 +108,7 @@ pub enum LeftOutReason {
     Tunnel,
     /// It is a bridge, or a link, to containers or virtual machines.
     Bridge,
-    /// Another address of the interface in the same network is used, or enough others are.
+    /// The interface already uses an address of the same network, or enough addresses.
     Another,
     /// Nothing new is to begin at the address: the network gives others.
     Deprecated,
@@ -132,9 +132,9 @@ impl fmt::Display for LeftOutReason {
 }
 
 /// The addresses from which a client can start paths, of interfaces that are up, lead beyond this
-/// machine, and are no tunnels: one for each network that an interface has an address of, at most eight for
-/// each interface and IP version. Each path uses the address that suits its destination
-/// ([`InterfaceAddress::suits`]); another one of the interface is tried where that is silent.
+/// machine, and are no tunnels: one for each network of an interface, at most eight for each interface and IP version.
+/// Each path uses the address for its destination
+/// ([`InterfaceAddress::suits`]); a silent address gives way to the next address of the interface.
 ///
 /// # Errors
 ///
@@ -246,7 +246,7 @@ impl Known for OfSystem {
     }
 }
 
-/// An address, and the place that it has among those of its interface.
+/// An address, and its position among the addresses of an interface.
 struct Candidate {
     address: InterfaceAddress,
     network: Network,
@@ -346,8 +346,8 @@ fn unusable(interface: &if_addrs::Interface, flags: &AddressFlags) -> Option<Lef
 /// The network that an address belongs to.
 type Network = (Option<u8>, u128);
 
-/// The kind of an interface's address, and the part of it that all machines of its network have. Of IPv6
-/// that is half of the address at most, however it was assigned.
+/// The kind of an interface's address, and the prefix of the network in the address. For IPv6, the network is at most
+/// half of the address.
 fn network(interface: &if_addrs::Interface) -> Network {
     match &interface.addr {
         IfAddr::V4(v4) => (None, u128::from((v4.ip & v4.netmask).to_bits())),

@@ -54,7 +54,7 @@ pub(crate) fn content(
         _ => return Err(RequestError::Status(status)),
     }
     let length = match ask.method {
-        // A HEAD answer announces the length of a body that it does not have.
+        // A HEAD answer announces the length of a body without sending the body.
         Method::HEAD => None,
         _ => content_length(fields)?,
     };
@@ -64,8 +64,8 @@ pub(crate) fn content(
         length,
     };
     match range(fields) {
-        // RFC 9110 section 14.4: this field has no meaning in such an answer, so the body may be
-        // another part of the file.
+        // RFC 9110 section 14.4: the field has no meaning in a multipart answer, and the body may hold another part of
+        // the file.
         Some(range) if range.first != 0 || Some(range.end) != range.length => {
             Err(match ask.have.is_some() {
                 true => RequestError::NotTheRest("a part of the file in place of the whole file"),

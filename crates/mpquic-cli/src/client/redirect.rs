@@ -63,7 +63,7 @@ fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let resolved = resolved.to_string();
     // The fragment after `#` is for the reader of the content, not for the server.
     let resolved = resolved.split('#').next().unwrap_or_default();
-    // As if the user had named it: a port that is none must not become the default one.
+    // As if the user had named it: an invalid port must not become the default port.
     parse_url(resolved).ok()
 }
 

@@ -80,7 +80,7 @@ impl Secrets {
         if has_user || authority.host().is_empty() {
             return Err("expected HOST[:PORT] at its beginning".to_owned());
         }
-        // A port that is none must not become the default one.
+        // An invalid port must not become the default port.
         let named = parse_url(&format!("https://{authority}/")).ok();
         let named = named.as_ref().and_then(Uri::authority).map(server);
         let server = named.ok_or("expected a port from 0 to 65535 behind the colon")?;

@@ -119,7 +119,7 @@ impl Attributes {
     }
 }
 
-/// The permissions that files of this process do not get (umask).
+/// The permissions withheld from files of this process (umask).
 #[cfg(unix)]
 pub(crate) fn umask() -> u32 {
     use rustix::fs::Mode;

@@ -12,8 +12,8 @@ pub(crate) const LONGEST_NAME: usize = 255;
 /// The most characters of a name in a message: a server may list names of any length.
 const MOST_SHOWN: usize = 300;
 
-/// The name of a listed file or directory here, and whether it is a directory. `names` are those of the same
-/// directory that came before.
+/// The name of a listed file or directory here, and whether it is a directory. `names` holds earlier names of the same
+/// directory.
 pub(crate) fn taken(
     entry: &Listed,
     dot_files: bool,

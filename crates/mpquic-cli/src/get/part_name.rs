@@ -179,7 +179,7 @@ fn read(path: &Path) -> Found {
     }
 }
 
-/// The first bytes of a file, at most as many. Anything but a file is an error.
+/// Reads at most `most` bytes from the beginning of a file. Anything but a file is an error.
 fn beginning(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = not_followed(File::options().read(true)).open(path)?;
     if !file.metadata()?.is_file() {

@@ -475,7 +475,7 @@ impl Tree<'_> {
         Ok(Done::Listed(jobs, failures, made))
     }
 
-    /// Keeps the directory from other commands, whose files would be mixed with ours.
+    /// Locks the directory against another `get -r`, to keep the files of two commands apart.
     #[cfg(unix)]
     fn hold(&self, path: &Path) -> Result<(), Failure> {
         // Where it cannot be opened, at least no two commands write to one part.

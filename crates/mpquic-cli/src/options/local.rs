@@ -100,8 +100,8 @@ fn parse_among(text: &str, interfaces: &[if_addrs::Interface]) -> Result<Local, 
     }
 }
 
-/// A link-local address with its link, which may be absent. Without the link's name, the link is the one that has
-/// the address.
+/// A link-local address, and the link of the address, present or absent. Without the link's name, the link with this
+/// address counts.
 fn on_link(
     ip: Ipv6Addr,
     link: Option<&str>,

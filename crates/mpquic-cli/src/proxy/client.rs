@@ -484,7 +484,7 @@ mod tests {
         let keeping = keep(&args, &sessions, &client, &current, || Ok(()));
         let attempts = || served.endpoints.stats()[0].accepted_handshakes;
         let changing = async {
-            // The second attempt shows that the first one was no end.
+            // The second attempt proves another try after the first failure.
             while attempts() < 2 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

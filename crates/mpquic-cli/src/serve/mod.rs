@@ -379,7 +379,7 @@ async fn accept_of<F: Future<Output = String> + Send + 'static>(
             let connected = tokio::select! {
                 biased;
                 connected = incoming.into_future() => connected.map_err(|error| error.to_string()),
-                // The client may never answer, and has asked for nothing yet.
+                // The client sent no request yet, and may never answer.
                 () = draining.begun() => Err("the server ends".to_owned()),
             };
             let connection = match connected {

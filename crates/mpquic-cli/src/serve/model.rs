@@ -28,7 +28,7 @@ const SEQUENCES: u64 = 24;
 const OPERATIONS: usize = 150;
 const DELAY: Duration = Duration::from_millis(10);
 const SERVER: &str = "192.0.2.1:443";
-/// Addresses of hostile clients: two connections of the first one, and one connection of each other.
+/// Addresses of hostile clients: two connections from the first address, and one from each further address.
 const HOSTILE: [&str; 4] = [
     "198.51.100.1:0",
     "198.51.100.1:0",
@@ -226,7 +226,7 @@ impl World {
     }
 }
 
-/// A window of a stream: for some bytes of an answer, or for all of them.
+/// A window of a stream: for a few bytes of an answer, or for the whole answer.
 fn client_window(rng: &mut Random) -> u64 {
     [300, 5_000, 1 << 20][rng.random_range(0..3)]
 }

@@ -47,7 +47,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// What log messages say about an answer that does not come to its end.
+    /// The words of log messages for an incomplete answer.
     pub(crate) fn cut_short(self) -> &'static str {
         match self {
             Self::Stalled => "given up, the client reads nothing",
@@ -121,7 +121,7 @@ pub(crate) trait Exchange: Outlet {
     fn finish(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
-/// An exchange that counts the answer, also one that is cut.
+/// An exchange with a count of the bytes of an answer, complete or cut.
 pub(crate) struct Tally<'a, E> {
     exchange: &'a mut E,
     /// The status that was sent.

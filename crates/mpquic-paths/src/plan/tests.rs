@@ -262,7 +262,7 @@ fn of_an_interface_another_address_is_tried_where_one_is_silent() {
     assert!(due(&plan, now).is_empty());
     plan.on_path_event(&abandoned(1), now);
     assert_eq!(due(&plan, now), [second.address()]);
-    // While it has the path, the first one is not tried again.
+    // While the second address has the path, the plan leaves the first address alone.
     plan.targets[beside].path = Some(PathId(2));
     assert_eq!(plan.next_timeout(), None);
     assert!(due(&plan, now + MAX_BACKOFF).is_empty());

@@ -33,8 +33,8 @@ pub(crate) struct Tries(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     failed: BTreeMap<Counted, Failed>,
-    /// Names with a right credential from a network, and the time of the last one. Guesses at other names do not
-    /// count for these names.
+    /// Names with a right credential from a network, and the time of the last one. Guesses at further names leave the
+    /// counters of these names alone.
     present: BTreeMap<(Network, Name), Instant>,
 }
 
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(tries.wait(address, "a"), None);
     }
 
-    /// A neighbour guesses at so many names that all shared counters have failures.
+    /// A neighbour guesses at 1,000 names, and every shared counter has failures.
     #[tokio::test(start_paused = true)]
     async fn guesses_at_other_names_do_not_hold_up_who_was_there() {
         let tries = Tries::default();

@@ -42,7 +42,7 @@ async fn sockets_follow_the_addresses_of_an_interface() -> TestResult {
     Ok(())
 }
 
-/// The path moves from an address that is gone to one that appears at the same time.
+/// The path moves from a removed address to a new address at the same moment.
 #[tokio::test]
 async fn connections_follow_the_addresses_of_an_interface() -> TestResult {
     let config = server(crate::default_transport())?;

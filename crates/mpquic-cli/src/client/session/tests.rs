@@ -564,7 +564,7 @@ async fn addresses_of_a_name_are_tried_beside_each_other() {
     assert_eq!(connection.remote_address(), Some(served.address));
 }
 
-/// A link may be away when the program starts, and the server may be on it.
+/// The link of the server may be absent when the program starts.
 #[tokio::test]
 async fn a_server_on_an_absent_link_may_come() {
     let cause = async |host: &str| {
