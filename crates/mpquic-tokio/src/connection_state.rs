@@ -721,7 +721,9 @@ impl Engine {
             }
             StreamEvent::Readable { id } => self.readers.remove(&id),
             StreamEvent::Writable { id } => self.writers.remove(&id),
-            StreamEvent::Finished { id } => self.finishing.remove(&id),
+            StreamEvent::Finished { id } | StreamEvent::ResetReceived { id } => {
+                self.finishing.remove(&id)
+            }
             StreamEvent::Stopped { id, .. } | StreamEvent::Expired { id } => {
                 self.wakers.extend(self.finishing.remove(&id));
                 self.writers.remove(&id)

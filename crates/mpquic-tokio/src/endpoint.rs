@@ -352,8 +352,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Waits until no connection is left. A closed connection stays for three probe timeouts, to answer late packets.
-    /// Cancel-safe.
+    /// Waits until no connection is left. A closed connection stays for three probe timeouts of its slowest path, to
+    /// answer late packets: up to three seconds after a short connection. [`Self::wait_all_draining`] does not wait for
+    /// late packets. Cancel-safe.
     pub async fn wait_idle(&self) {
         let state = self.state();
         loop {

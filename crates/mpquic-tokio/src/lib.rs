@@ -62,6 +62,7 @@
 //! | Feature | What it brings |
 //! |---|---|
 //! | `aws-lc-rs` (default), `ring` | the library that encrypts: choose one of the two. With both, aws-lc-rs is used, which is faster, and has the key exchange X25519MLKEM768 |
+//! | `futures-io` | `AsyncRead` and `AsyncWrite` of the crate `futures-io` for streams |
 //! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`], [`interface_addresses`] |
 //! | `memory-network` | `MemoryNetwork`: sockets in memory, for tests |
 //! | `metrics` | `Endpoint::report_metrics` |

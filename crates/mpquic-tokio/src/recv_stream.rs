@@ -40,6 +40,8 @@ pub struct RecvStream {
     /// True if the stream may carry 0-RTT data.
     is_0rtt: bool,
     end: Option<End>,
+    /// `read_to_end` has dropped bytes of a stream that is too long.
+    has_gap: bool,
 }
 
 /// How the stream ended.
@@ -65,8 +67,8 @@ pub enum ReadError {
     /// The stream was stopped before.
     #[error("closed stream")]
     ClosedStream,
-    /// Ordered reads are impossible after an unordered one.
-    #[error("ordered read after an unordered one")]
+    /// Ordered reads are impossible after an unordered one, and after [`ReadToEndError::TooLong`].
+    #[error("an earlier read left a gap before these bytes")]
     IllegalOrderedRead,
     /// The stream was opened as 0-RTT, which the server rejected: open a new stream.
     #[error("0-RTT rejected")]
@@ -103,7 +105,7 @@ pub enum ReadExactError {
     FinishedEarly(usize),
     /// Reading failed.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    ReadError(#[from] ReadError),
 }
 
 /// Why [`RecvStream::read_to_end`] failed.
@@ -126,6 +128,7 @@ impl RecvStream {
             as_zero_rtt,
             is_0rtt: as_zero_rtt,
             end: None,
+            has_gap: false,
         }
     }
 
@@ -137,6 +140,7 @@ impl RecvStream {
             as_zero_rtt: false,
             is_0rtt,
             end: None,
+            has_gap: false,
         }
     }
 
@@ -206,7 +210,8 @@ impl RecvStream {
         poll_fn(|cx| self.poll_read_chunks(cx, chunks)).await
     }
 
-    /// Reads all bytes up to the end of the stream, at most `size_limit`. Not cancel-safe.
+    /// Reads all bytes up to the end of the stream, at most `size_limit`. Not cancel-safe. If the stream is too long, the
+    /// bytes are lost, and further reads fail: stop the stream, or drop it.
     ///
     /// # Errors
     ///
@@ -217,6 +222,7 @@ impl RecvStream {
         while let Some(count) = self.read_chunks(&mut pieces).await? {
             for piece in pieces.iter_mut().take(count) {
                 if data.len() + piece.len() > size_limit {
+                    self.has_gap = true;
                     return Err(ReadToEndError::TooLong);
                 }
                 data.extend_from_slice(piece);
@@ -368,6 +374,7 @@ impl RecvStream {
         mut read: impl FnMut(&mut mpquic_core::RecvStream<'_>) -> Result<Step, ReadStreamError>,
     ) -> Poll<Result<(), ReadError>> {
         match self.end {
+            _ if self.has_gap => return Poll::Ready(Err(ReadError::IllegalOrderedRead)),
             Some(End::Finished) => return Poll::Ready(Ok(())),
             Some(End::Reset(code)) => return Poll::Ready(Err(ReadError::Reset(code))),
             Some(End::Stopped) => return Poll::Ready(Err(ReadError::ClosedStream)),

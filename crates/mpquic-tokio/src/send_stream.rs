@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -45,8 +46,10 @@ pub struct SendStream {
     id: StreamId,
     /// Opened as 0-RTT, before the server's answer to 0-RTT.
     as_zero_rtt: bool,
-    /// Finished or reset: the drop has no effect.
+    /// Finished by the application: the drop finishes nothing.
     finished: bool,
+    /// The code with which the peer stopped the stream, once a call has learnt the code.
+    stop: OnceLock<VarInt>,
 }
 
 /// Why a write took no bytes.
@@ -111,6 +114,7 @@ impl SendStream {
             id,
             as_zero_rtt,
             finished: false,
+            stop: OnceLock::new(),
         }
     }
 
@@ -313,10 +317,16 @@ impl SendStream {
             &mut mpquic_core::SendStream<'_>,
         ) -> Result<(T, usize), mpquic_core::WriteError>,
     ) -> Poll<Result<T, WriteError>> {
-        poll_write_with(&self.connection, self.id, self.as_zero_rtt, cx, write)
+        let written = poll_write_with(&self.connection, self.id, self.as_zero_rtt, cx, write);
+        written.map_err(|error| match (error, self.stop.get()) {
+            (WriteError::ClosedStream, Some(code)) => WriteError::Stopped(*code),
+            (WriteError::Stopped(code), _) => WriteError::Stopped(*self.stop.get_or_init(|| code)),
+            (error, _) => error,
+        })
     }
 
-    /// Ends the stream after the bytes written so far, without waiting for the peer: see [`Self::stopped`].
+    /// Ends the stream after the bytes written so far, without waiting for the peer: see [`Self::stopped`]. For a stream
+    /// that the peer stopped, nothing is left to send.
     ///
     /// # Errors
     ///
@@ -329,16 +339,22 @@ impl SendStream {
         match engine.core.send_stream(self.id).finish() {
             Ok(()) => {
                 self.finished = true;
+                engine.core.send_stream(self.id).set_watched(true)?;
                 engine.wake_task();
                 Ok(())
             }
-            Err(FinishError::ClosedStream) => Err(ClosedStream::default()),
             // Not an error: the peer refuses the bytes, so the stream need not send them.
-            Err(FinishError::Stopped(_)) => Ok(()),
+            Err(FinishError::ClosedStream) if self.stop.get().is_some() => Ok(()),
+            Err(FinishError::ClosedStream) => Err(ClosedStream::default()),
+            Err(FinishError::Stopped(code)) => {
+                self.stop.get_or_init(|| code);
+                Ok(())
+            }
         }
     }
 
-    /// Ends the stream with an error: unsent and lost bytes are never sent.
+    /// Ends the stream with an error: unsent and lost bytes are never sent. For a stream that the peer stopped, nothing is
+    /// left to reset.
     ///
     /// # Errors
     ///
@@ -348,8 +364,15 @@ impl SendStream {
         if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
             return Ok(());
         }
-        engine.core.send_stream(self.id).reset(error_code)?;
-        engine.wake_task();
+        let mut stream = engine.core.send_stream(self.id);
+        if let Ok(Some(code)) = stream.stopped() {
+            self.stop.get_or_init(|| code);
+        }
+        match stream.reset(error_code) {
+            Ok(()) => engine.wake_task(),
+            Err(closed) if self.stop.get().is_none() => return Err(closed),
+            Err(_) => {}
+        }
         Ok(())
     }
 
@@ -482,7 +505,9 @@ impl SendStream {
     /// ```
     pub fn set_deadline(&self, deadline: Instant, error_code: VarInt) -> Result<(), ClosedStream> {
         let set = |core: &mut mpquic_core::Connection| {
-            core.send_stream(self.id).set_deadline(deadline, error_code)
+            core.send_stream(self.id)
+                .set_deadline(deadline, error_code)?;
+            core.send_stream(self.id).set_watched(true)
         };
         self.choose(set)
             .unwrap_or_else(|| Err(ClosedStream::default()))
@@ -521,7 +546,17 @@ impl SendStream {
     /// If the connection ended before, the server rejected the stream together with 0-RTT, or the deadline resets the
     /// stream meanwhile.
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
-        poll_fn(|cx| poll_stopped(&self.connection, self.id, self.as_zero_rtt, cx)).await
+        poll_fn(|cx| {
+            if let Some(code) = self.stop.get() {
+                return Poll::Ready(Ok(Some(*code)));
+            }
+            let stopped = poll_stopped(&self.connection, self.id, self.as_zero_rtt, cx);
+            if let Poll::Ready(Ok(Some(code))) = stopped {
+                self.stop.get_or_init(|| code);
+            }
+            stopped
+        })
+        .await
     }
 }
 
@@ -592,25 +627,35 @@ pub(crate) fn poll_stopped(
 
 impl Drop for SendStream {
     fn drop(&mut self) {
-        if self.finished && !self.as_zero_rtt {
-            return;
-        }
         let mut engine = self.connection.lock();
         // The ID of a rejected stream may belong to a new stream.
         if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
             return;
         }
-        engine.writers.remove(&self.id);
-        engine.finishing.remove(&self.id);
-        match engine.core.send_stream(self.id).finish() {
-            Ok(()) => engine.wake_task(),
-            Err(FinishError::Stopped(code)) => {
-                // The peer refuses the rest; a reset lets both sides forget the stream.
-                if engine.core.send_stream(self.id).reset(code).is_ok() {
-                    engine.wake_task();
+        // A watch may wait for room, which no stream has after its end.
+        let waiter = engine.writers.remove(&self.id);
+        let mut stream = engine.core.send_stream(self.id);
+        if stream.is_expired() || matches!(stream.stopped(), Ok(Some(_))) && self.finished {
+            // The peer's limit counts the stream as long as somebody looks at its end.
+            let _ = stream.set_watched(false);
+            engine.wake_task();
+        } else if self.finished {
+            let _ = stream.set_watched(false);
+        } else {
+            match stream.finish() {
+                Ok(()) => engine.wake_task(),
+                Err(FinishError::Stopped(code)) => {
+                    // The peer refuses the rest; a reset lets both sides forget the stream.
+                    if stream.reset(code).is_ok() {
+                        engine.wake_task();
+                    }
                 }
+                Err(FinishError::ClosedStream) => {}
             }
-            Err(FinishError::ClosedStream) => {}
+        }
+        drop(engine);
+        if let Some(waiter) = waiter {
+            waiter.wake();
         }
     }
 }

@@ -49,8 +49,8 @@ impl StreamWatch {
         .await
     }
 
-    /// Like [`SendStream::stopped`](crate::SendStream::stopped), even after the drop of the stream's handle.
-    /// Cancel-safe.
+    /// Like [`SendStream::stopped`](crate::SendStream::stopped), also after the drop of the stream's handle: but `None`,
+    /// if both the stream and the handle were gone before the first call. Cancel-safe.
     ///
     /// # Errors
     ///

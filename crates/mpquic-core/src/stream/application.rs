@@ -169,6 +169,20 @@ impl SendStream<'_> {
         Ok(send.stopped())
     }
 
+    /// With `true`, a finished stream keeps the peer's code for [`Self::stopped`], and an expired stream remains expired
+    /// for [`Self::is_expired`]. The stream then counts as open for the peer's limit, until the application calls this
+    /// method with `false`. By default, nobody looks at the end of a stream.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] for a closed or unknown stream.
+    pub fn set_watched(&mut self, is_watched: bool) -> Result<(), ClosedStream> {
+        let done = self
+            .streams
+            .with_half(self.id, |send| send.set_watched(is_watched));
+        done.ok_or_else(closed)
+    }
+
     /// Ends the stream after the bytes written so far.
     ///
     /// # Errors

@@ -26,6 +26,11 @@ pub enum StreamEvent {
         /// The stream.
         id: StreamId,
     },
+    /// The peer acknowledged the reset of a stream (RFC 9000 section 3.1).
+    ResetReceived {
+        /// The stream.
+        id: StreamId,
+    },
     /// The peer asks us to stop sending.
     Stopped {
         /// The stream.

@@ -27,6 +27,8 @@ pub(crate) struct SendHalf {
     pub(super) deadline: Option<Deadline>,
     /// The half was reset at its deadline.
     pub(super) is_expired: bool,
+    /// The application has yet to look at the end of the half.
+    is_watched: bool,
     pub(super) buffer: SendBuffer,
     /// The peer's MAX_STREAM_DATA. Written bytes use credit at once, so the stream's limit never
     /// stops buffered bytes.
@@ -179,6 +181,7 @@ impl SendHalf {
             redundant: false,
             deadline: None,
             is_expired: false,
+            is_watched: false,
             buffer: SendBuffer::default(),
             credit,
             writer_waits: false,
@@ -244,6 +247,16 @@ impl SendHalf {
         Some(stopped.error_code)
     }
 
+    /// The application will look at the end of the half, or will not look any more.
+    pub(crate) fn set_watched(&mut self, is_watched: bool) {
+        self.is_watched = is_watched;
+        if let Some(stopped) = &mut self.stopped
+            && !is_watched
+        {
+            stopped.told = true;
+        }
+    }
+
     /// The stream ends after what was written.
     pub(crate) fn finish(&mut self) {
         self.fin = Fin::Due;
@@ -276,8 +289,8 @@ impl SendHalf {
         }
         self.stopped = Some(Stopped {
             error_code,
-            // An application may never look at a finished stream again, so it counts as told.
-            told: self.fin != Fin::Open,
+            // Without a watch, the application may never look at a finished stream again.
+            told: self.fin != Fin::Open && !self.is_watched,
         });
         // RFC 9000 section 3.5: the answer is a reset with the same code.
         self.cut(error_code, 0)
@@ -427,7 +440,8 @@ impl SendHalf {
     pub(crate) fn is_done(&self) -> bool {
         let delivered = self.buffer.buffered() == 0;
         let reset = self.reset.is_some_and(|reset| reset.acked && delivered);
-        self.is_finished() || reset && self.stopped.is_none_or(|stopped| stopped.told)
+        let is_told = self.stopped.is_none_or(|stopped| stopped.told);
+        self.is_finished() || reset && is_told && !(self.is_expired && self.is_watched)
     }
 
     /// True for a range with a byte in flight or lost.

@@ -160,6 +160,7 @@ impl StreamSet {
             StreamEvent::Readable { id }
             | StreamEvent::Writable { id }
             | StreamEvent::Finished { id }
+            | StreamEvent::ResetReceived { id }
             | StreamEvent::Expired { id }
             | StreamEvent::Stopped { id, .. } => !tables.is_local(id),
             StreamEvent::Opened { .. } | StreamEvent::Available { .. } => true,
@@ -297,9 +298,10 @@ impl StreamSet {
         self.backlogs.recount(send);
         if send.is_done() {
             let id = send.id;
-            if send.is_finished() {
-                self.events.push_back(StreamEvent::Finished { id });
-            }
+            self.events.push_back(match send.is_finished() {
+                true => StreamEvent::Finished { id },
+                false => StreamEvent::ResetReceived { id },
+            });
             return self.drop_send(key);
         }
         let rank = send.rank();

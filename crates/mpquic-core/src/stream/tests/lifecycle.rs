@@ -364,3 +364,33 @@ fn ten_thousand_streams_come_and_go() {
         assert!(client.is_idle() && server.is_idle());
     }
 }
+
+/// A watched stream keeps its end for the application, until nobody watches it any more.
+#[test]
+fn a_watched_stream_keeps_the_code_of_a_stop() {
+    for is_watched in [false, true] {
+        let (mut client, mut server) = pair(&config());
+        let id = client.open(Dir::Uni).expect("credit");
+        assert_eq!(client.send_stream(id).write(&bytes_of(0..5000)), Ok(5000));
+        assert_eq!(client.send_stream(id).finish(), Ok(()));
+        assert_eq!(client.send_stream(id).set_watched(is_watched), Ok(()));
+        let first = next_packet(&mut client, 1200).expect("data");
+        first.give_to(&mut server).expect("the rules are kept");
+        server.recv_stream(id).stop(code(7)).expect("open");
+        settle(&mut client, &mut server);
+        assert_eq!(client.is_idle(), !is_watched);
+        let stopped = StreamEvent::Stopped {
+            id,
+            error_code: code(7),
+        };
+        if is_watched {
+            assert_eq!(events(&mut client), [stopped]);
+            assert_eq!(client.send_stream(id).stopped(), Ok(Some(code(7))));
+            assert_eq!(client.send_stream(id).set_watched(false), Ok(()));
+        }
+        let ends = events(&mut client);
+        assert_eq!(ends.last(), Some(&StreamEvent::ResetReceived { id }));
+        assert!(client.send_stream(id).stopped().is_err());
+        assert!(client.is_idle());
+    }
+}

@@ -148,7 +148,7 @@ fn section_5_3_the_half_ends_with_the_last_acknowledgement() {
         assert_eq!(client.open_halves().0, 1);
         other.report(&mut client, Fate::Acked);
         assert!(client.is_idle());
-        assert_eq!(events(&mut client), []);
+        assert_eq!(events(&mut client), [StreamEvent::ResetReceived { id }]);
         assert_eq!(
             client.send_stream(id).reset_at(code(7), 0),
             Err(ResetAtError::ClosedStream)
