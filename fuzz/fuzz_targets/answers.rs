@@ -672,7 +672,7 @@ fn check_names(listed: &[Listed], dot_files: bool) {
         let path = std::path::Path::new("/here").join(&name);
         assert_eq!(path.parent(), Some("/here".as_ref()));
         assert_eq!(path.file_name(), Some(&*name));
-        assert!(bytes.len() <= LONGEST_NAME && !bytes.iter().any(u8::is_ascii_control));
+        assert!(bytes.len() <= LONGEST_NAME && !bytes.iter().any(|byte| b"/\0".contains(byte)));
         assert!(dot_files || bytes[0] != b'.');
         // As a segment of a URL.
         let segment = encode_name(&name);
@@ -689,7 +689,7 @@ fn is_fine(entry: &Listed, dot_files: bool, before: &HashSet<Vec<u8>>) -> bool {
     let Some(name) = bytes_of(entry).and_then(|name| String::from_utf8(name).ok()) else {
         return false;
     };
-    let is_odd = |c: char| c == '/' || c.is_control();
+    let is_odd = |c: char| matches!(c, '/' | '\0');
     is_listed
         && (1..=LONGEST_NAME).contains(&name.len())
         && name != "."
