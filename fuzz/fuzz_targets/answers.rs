@@ -95,7 +95,7 @@ const BASES: [&str; 5] = [
     "https://user:word@host/a",
     "https://host",
 ];
-/// Names that must not be taken as they are, or that are the parts of others.
+/// Names that lead out of a directory, and names of parts and notes of other files.
 const NAMES: [&str; 20] = [
     "",
     ".",

@@ -134,7 +134,8 @@ fn check_frame(input: &Input) {
 /// Extension headers, and one that is none.
 const EXTENSIONS: [u8; 6] = [0, 43, 60, 44, 51, 59];
 
-/// What is a packet is known from how it was made: fragments are none, and extension headers are passed over.
+/// The parts of a built packet tell the expected reading: fragments count as no packet, and extension headers are
+/// passed over.
 fn check_built(built: &Built) {
     let protocol = if built.is_udp { 17 } else { 6 };
     let mut body = vec![0; if built.is_udp { 8 } else { 20 }];

@@ -183,7 +183,7 @@ fn a_user_stores_as_much_as_its_quota() {
     assert!(stderr(&output).contains("--allow-put"), "{output:?}");
 }
 
-/// A faulty file changes nothing; a user that is removed has no rights any more.
+/// A faulty file changes nothing; a removed user loses all rights.
 #[cfg(unix)]
 #[test]
 fn users_are_read_again() {

@@ -360,7 +360,7 @@ async fn tun_client_asks_no_resolver() {
     let given = vec![SocketAddr::from(([192, 0, 2, 1], 5))];
     sessions.become_way_out(given.clone());
     assert_eq!(sessions.addresses(&url).await.unwrap(), given);
-    // Nothing new is known of it.
+    // A lookup finds no other address of the way out.
     sessions.look_up_again(&url).await;
     assert_eq!(sessions.addresses(&url).await.unwrap(), given);
 }
