@@ -48,6 +48,7 @@ mod cid;
 pub mod config;
 pub mod congestion;
 mod connection;
+mod connection_state;
 pub mod crypto;
 mod endpoint;
 mod error;

@@ -29,13 +29,16 @@ impl Connection {
         let path = self.paths.open(id)?;
         let four_tuple = path.four_tuple();
         let limit = path.datagram_size().min(path.budget_for(four_tuple));
+        let readable = self.handshake.is_complete() || self.side == Side::Server;
+        let follows = readable && self.handshake.has_one_rtt_keys();
+        let mut pad = false;
         if !self.handshake.is_confirmed()
             && id == PathId::ZERO
             && let Some(dcid) = self.paths.handshake_destination()
         {
             let concealed = conceal(&frame);
             // RFC 9000 section 14.1: the last packet fills the datagram.
-            let pad = self.side == Side::Client && self.handshake.level(SpaceId::Initial).is_some();
+            pad = self.side == Side::Client && self.handshake.level(SpaceId::Initial).is_some();
             let last = self.handshake.level(SpaceId::Handshake).is_none();
             let multipath = self.paths.ids.is_multipath();
             let packet = |space, pad: bool| LevelPacket {
@@ -46,20 +49,28 @@ impl Connection {
                 pad_to: pad.then_some(MIN_DATAGRAM),
                 multipath,
             };
+            let pad = pad && !follows;
             self.close_handshake(&packet(SpaceId::Initial, pad && last), &concealed, buf);
             self.close_handshake(&packet(SpaceId::Handshake, pad), &concealed, buf);
         }
-        let readable = self.handshake.is_complete() || self.side == Side::Server;
-        let follows = readable && self.handshake.has_one_rtt_keys();
         Some(Begun {
             path: id,
             four_tuple,
-            follow: follows.then(|| Plan::new(id, limit.saturating_sub(buf.len()))),
+            follow: follows.then(|| Plan {
+                pad,
+                ..Plan::new(id, limit.saturating_sub(buf.len()))
+            }),
         })
     }
 
+    /// Writes the frame, and before it the rest of a complete handshake if both fit: without a client's last flight, its
+    /// server cannot read the 1-RTT packet with the application's code.
     fn close_handshake(&mut self, packet: &LevelPacket, frame: &Close, buf: &mut Vec<u8>) {
-        let write = |_: &mut Level, writer: &mut FrameWriter<'_>| {
+        let is_complete = self.handshake.is_complete();
+        let write = |level: &mut Level, writer: &mut FrameWriter<'_>| {
+            if is_complete && level.unsent() < writer.remaining() {
+                level.crypto.write_frames(writer);
+            }
             let frame = frame.clone().shortened_to(writer.remaining());
             let _no_room_is_fine =
                 writer.try_write(&Frame::ConnectionClose(frame), Delivery::Nothing);

@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    /// CONNECTION_CLOSE.
+    /// The peer closed the connection.
     pub(super) fn on_close(&mut self, now: Instant, close: Close) {
         let period = self.paths.drain_period();
         self.state.drain(now, period);

@@ -58,7 +58,7 @@ impl Connection {
                 let begun = self.begin_with_close(now, buf)?;
                 self.complete(now, &begun, buf)
             }
-            State::Draining(_) | State::Drained => None,
+            State::Concealed(_) | State::Draining(_) | State::Drained => None,
         }?;
         let datagrams = transmit
             .segment_size

@@ -43,7 +43,7 @@ impl Connection {
                 self.state.on_datagram();
                 return self.look_for_close(&arrival, data);
             }
-            State::Draining(_) | State::Drained => return,
+            State::Concealed(_) | State::Draining(_) | State::Drained => return,
         }
         if !self.paths.on_datagram(&arrival, &mut self.outbox) {
             self.outbox
@@ -51,6 +51,9 @@ impl Connection {
             return;
         }
         let result = self.handle_packets(&arrival, data);
+        if let Some(close) = self.state.concealed() {
+            self.on_close(now, close);
+        }
         self.close_on_error(now, result);
         // Counting takes some time, so it is done now and then, and always near the limit.
         let counts = self.outbox.stats.datagrams_received % REVIEW_INTERVAL == 1;
@@ -66,7 +69,7 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let cid_length = self.endpoint_config.connection_ids.length();
         let mut first = true;
-        while !data.is_empty() && self.state.is_open() {
+        while !data.is_empty() && self.state.takes_frames() {
             let rest = Dropped::unknown(data.len());
             let Ok(mut packet) = header::next_packet(&mut data, cid_length) else {
                 if first {
@@ -207,7 +210,7 @@ impl Connection {
             content.add(&frame);
             self.on_frame(arrival, opened, frame)
                 .map_err(|error| error.in_frame(frame_type))?;
-            if !self.state.is_open() {
+            if !self.state.takes_frames() {
                 return Ok(());
             }
         }
@@ -272,7 +275,11 @@ impl Connection {
             }
             Frame::PathChallenge(data) => paths.on_path_challenge(arrival, data, outbox),
             Frame::PathResponse(data) => paths.on_path_response(arrival, data, outbox),
-            Frame::ConnectionClose(close) => self.on_close(now, close),
+            Frame::ConnectionClose(close) => {
+                if let Some(close) = self.state.conceal(close, opened.packet_type) {
+                    self.on_close(now, close);
+                }
+            }
             Frame::HandshakeDone => {
                 self.handshake.on_handshake_done(&mut self.outbox)?;
                 self.follow_handshake_steps(now);

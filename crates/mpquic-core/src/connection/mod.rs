@@ -12,6 +12,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::account;
 use crate::config::{EndpointConfig, TransportConfig};
+use crate::connection_state::State;
 use crate::crypto::{ExportError, HandshakeData};
 use crate::error::TransportErrorCode;
 use crate::event::{
@@ -46,12 +47,10 @@ mod ingress;
 mod inject;
 mod settle;
 mod start;
-mod state;
 mod timers;
 
 pub use datagrams::Datagrams;
 use idle::IdleTimer;
-use state::State;
 
 /// A QUIC connection with any number of paths.
 ///

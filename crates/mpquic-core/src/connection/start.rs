@@ -4,8 +4,8 @@ use rand::RngExt;
 
 use super::Connection;
 use super::idle::IdleTimer;
-use super::state::State;
 use crate::congestion::Controller as _;
+use crate::connection_state::State;
 use crate::guarded::GuardedController;
 use crate::handshake::Handshake;
 use crate::handshake::setup::{ConnectionSetup, Role};

@@ -94,7 +94,7 @@ impl Level {
     }
 
     /// Upper bound for a packet with all of these frames, in bytes.
-    pub(super) fn unsent(&self) -> usize {
+    pub(crate) fn unsent(&self) -> usize {
         MAX_OVERHEAD + usize::try_from(self.crypto.unsent()).unwrap_or(usize::MAX / 4)
     }
 

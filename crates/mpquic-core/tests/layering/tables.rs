@@ -30,6 +30,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("crypto", "error ids key_exchange version wire"),
             ("packet", "crypto error ids sched version wire"),
             ("cid", "error ids packet random range_set wire"),
+            ("connection_state", "error packet wire"),
             ("qlog", "congestion error ids key_exchange version wire"),
             (
                 "config",
@@ -74,7 +75,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "connection",
-                "account config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched scheduling server_address space stream version wire",
+                "account config congestion connection_state crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched scheduling server_address space stream version wire",
             ),
             (
                 "endpoint",
@@ -523,7 +524,7 @@ const fn joint(name: &'static str, folder: &'static str, fields: usize, methods:
 
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
-    limit: 2460,
+    limit: 2400,
     slack: 200,
 };
 /// Lines of the longest file there. The aim: 450.

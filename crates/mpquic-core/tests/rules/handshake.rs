@@ -576,6 +576,27 @@ fn rfc_9000_10_2_3_an_early_close_conceals_the_application() {
     }
 }
 
+/// A client that closes before its last flight has left sends the flight with the close, so its server can read the
+/// application's code.
+#[test]
+fn rfc_9000_10_2_3_a_close_with_the_last_flight_tells_the_code() {
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
+    let flight = net.take(Side::Server);
+    net.give_all(flight);
+    net.close(Side::Client);
+    let closes = net.take(Side::Client);
+    assert!(
+        closes.iter().all(|sent| sent.data.len() >= 1200),
+        "RFC 9000 section 14.1"
+    );
+    net.give_all(closes);
+    let lost = net.lost(Side::Server);
+    assert!(
+        matches!(lost, Some(ConnectionError::ApplicationClosed(_))),
+        "{lost:?}"
+    );
+}
+
 /// RFC 9001 section 6: a key update of TLS is not one of QUIC.
 #[test]
 fn rfc_9001_6_unexpected_tls_messages_close() {

@@ -4,16 +4,19 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::error::{ConnectionClose, TransportError};
+use crate::error::{ConnectionClose, TransportError, TransportErrorCode};
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
-use crate::wire::frame::{Close, Frame};
+use crate::wire::frame::{Close, Frame, PacketType};
 
 /// The states of a connection (RFC 9000 section 10).
 #[derive(Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// In use.
     Open,
+    /// The peer closed in a packet of the handshake, which hides the application's code and reason. A later packet of the
+    /// same datagram may have both (RFC 9000 section 10.2.3).
+    Concealed(ConnectionClose),
     /// We close: CONNECTION_CLOSE answers what still arrives (RFC 9000 section 10.2.1).
     Closing(Box<CloseFrame>),
     /// The peer closed or reset the connection: nothing is sent any more (RFC 9000 section 10.2.2).
@@ -24,8 +27,8 @@ pub(super) enum State {
 
 /// Our CONNECTION_CLOSE, and when to send it.
 #[derive(Debug)]
-pub(super) struct CloseFrame {
-    pub(super) frame: Close,
+pub(crate) struct CloseFrame {
+    pub(crate) frame: Close,
     until: Instant,
     pending: bool,
     received: u32,
@@ -34,7 +37,7 @@ pub(super) struct CloseFrame {
 
 impl State {
     /// Starts closing because of a fault of the peer or of ours.
-    pub(super) fn fault(error: &TransportError, until: Instant) -> Self {
+    pub(crate) fn fault(error: &TransportError, until: Instant) -> Self {
         Self::closing(
             Close::Connection(ConnectionClose {
                 code: error.code(),
@@ -46,7 +49,7 @@ impl State {
     }
 
     /// Starts closing because the application wants it.
-    pub(super) fn closing(frame: Close, until: Instant) -> Self {
+    pub(crate) fn closing(frame: Close, until: Instant) -> Self {
         Self::Closing(Box::new(CloseFrame {
             frame,
             until,
@@ -56,17 +59,46 @@ impl State {
         }))
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Open)
     }
 
-    pub(super) fn is_drained(&self) -> bool {
+    /// True if the next frame or packet of a datagram counts.
+    pub(crate) fn takes_frames(&self) -> bool {
+        matches!(self, Self::Open | Self::Concealed(_))
+    }
+
+    /// Handles CONNECTION_CLOSE in a packet of this type. Returns the frame if it ends the connection now, and keeps the
+    /// frame if a later packet of the datagram may tell the application's code.
+    pub(crate) fn conceal(&mut self, close: Close, packet_type: PacketType) -> Option<Close> {
+        match close {
+            Close::Connection(close)
+                if close.code == TransportErrorCode::APPLICATION_ERROR
+                    && packet_type != PacketType::OneRtt
+                    && self.takes_frames() =>
+            {
+                *self = Self::Concealed(close);
+                None
+            }
+            close => Some(close),
+        }
+    }
+
+    /// The frame that [`Self::conceal`] kept, if no later packet has told the application's code.
+    pub(crate) fn concealed(&self) -> Option<Close> {
+        match self {
+            Self::Concealed(close) => Some(Close::Connection(close.clone())),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
         matches!(self, Self::Drained)
     }
 
     /// A datagram arrived while closing: it is answered, but less and less often (RFC 9000 section
     /// 10.2.1).
-    pub(super) fn on_datagram(&mut self) {
+    pub(crate) fn on_datagram(&mut self) {
         if let Self::Closing(closing) = self {
             closing.received = closing.received.saturating_add(1);
             if closing.received >= closing.answer_after {
@@ -78,18 +110,22 @@ impl State {
     }
 
     /// The frame to send now, if one is due.
-    pub(super) fn take_frame(&mut self) -> Option<Close> {
+    pub(crate) fn take_frame(&mut self) -> Option<Close> {
         match self {
             Self::Closing(closing) if closing.pending => {
                 closing.pending = false;
                 Some(closing.frame.clone())
             }
-            Self::Open | Self::Closing(_) | Self::Draining(_) | Self::Drained => None,
+            Self::Open
+            | Self::Concealed(_)
+            | Self::Closing(_)
+            | Self::Draining(_)
+            | Self::Drained => None,
         }
     }
 
     /// Writes CONNECTION_CLOSE while closing, with the beginning of the reason if space is short.
-    pub(super) fn write_close(&self, writer: &mut FrameWriter<'_>) {
+    pub(crate) fn write_close(&self, writer: &mut FrameWriter<'_>) {
         if let Self::Closing(closing) = self {
             let frame = closing.frame.clone().shortened_to(writer.remaining());
             let _no_room_is_fine =
@@ -98,9 +134,9 @@ impl State {
     }
 
     /// The peer closed: stops sending. The end of a running closing period stays.
-    pub(super) fn drain(&mut self, now: Instant, period: Duration) {
+    pub(crate) fn drain(&mut self, now: Instant, period: Duration) {
         let until = match self {
-            Self::Open => now + period,
+            Self::Open | Self::Concealed(_) => now + period,
             Self::Closing(closing) => closing.until,
             Self::Draining(until) => *until,
             Self::Drained => return,
@@ -109,22 +145,22 @@ impl State {
     }
 
     /// The peer closes, too: CONNECTION_CLOSE need not be repeated.
-    pub(super) fn stop_answering(&mut self) {
+    pub(crate) fn stop_answering(&mut self) {
         if let Self::Closing(closing) = self {
             *self = Self::Draining(closing.until);
         }
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match self {
             Self::Closing(closing) => Some(closing.until),
             Self::Draining(until) => Some(*until),
-            Self::Open | Self::Drained => None,
+            Self::Open | Self::Concealed(_) | Self::Drained => None,
         }
     }
 
     /// True if the closing or draining period has just ended.
-    pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
+    pub(crate) fn on_timeout(&mut self, now: Instant) -> bool {
         let over = self.next_timeout().is_some_and(|until| until <= now);
         if over {
             *self = Self::Drained;
