@@ -11,7 +11,7 @@ from rig import MIB, Fault, row, siege, size
 # SECURITY.md: requests have 64 MiB in all; 320 slow requests of one network add 16 MiB.
 REQUESTS, SLOW_REQUESTS = 64 * MIB, 16 * MIB
 # `TransportOptions::send_window`: what waits for acknowledgements, at first.
-SEND_WINDOW = 4 * MIB
+SEND_WINDOW = 64 * 1024
 # What `mpquic serve` reads of a file at a time.
 PIECE = MIB // 4
 NAMES = 10_000
@@ -115,7 +115,7 @@ def slow_writers(place, row):
 
 @row("2c readers who acknowledge nothing")
 def mute_readers(place, row):
-    bound = 64 * (SEND_WINDOW + 2 * PIECE), "first send windows of 4 MiB, and a piece for each request"
+    bound = 64 * (SEND_WINDOW + 2 * PIECE), "first send windows of 64 KiB, and a piece for each request"
     slow(place, row, place.serve(site(place)), "mute", "/large", 64, 2, bound=bound)
 
 
@@ -148,6 +148,6 @@ def rapid_reset(place, row):
     server = place.serve(site(place))
     before = read_bytes(server)
     begin = lambda: [place.attacker("strangers.py", server.at, 4, 0, "--reset", "/large", "--local", HOST)]
-    told = siege(place, row, server, begin, ["/file"], connections=4, allowance=8 * SEND_WINDOW, why="two send windows of 4 MiB each")
+    told = siege(place, row, server, begin, ["/file"], connections=4, allowance=8 * SEND_WINDOW, why="two send windows of 64 KiB each")
     requests, closed, read = told[0].get("requests", 0), told[0].get("closed", 0), read_bytes(server) - before
     row.tell(f"{requests} requests, {closed} connections closed by the server, {size(read)} of files read, honest requests included")

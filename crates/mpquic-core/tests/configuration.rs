@@ -161,6 +161,14 @@ fn windows_of_a_connection() {
             refused: &[(|it| it.send_window = 0, "0", "at least 1")],
         },
         Row {
+            option: "initial_send_window",
+            taken: &[
+                |it| it.initial_send_window = 1,
+                |it| it.initial_send_window = u64::MAX,
+            ],
+            refused: &[(|it| it.initial_send_window = 0, "0", "at least 1")],
+        },
+        Row {
             option: "memory_limit",
             taken: &[
                 |it| it.memory_limit = Some(8 << 20),
@@ -595,6 +603,7 @@ fn defaults_are_as_documented() {
     assert_eq!(defaults.max_stream_receive_window, None);
     assert_eq!(defaults.max_receive_window, 64 << 20);
     assert_eq!(defaults.send_window, 64 << 20);
+    assert_eq!(defaults.initial_send_window, 4 << 20);
     assert_eq!(defaults.max_idle_timeout, Some(ms(30_000)));
     assert_eq!(defaults.max_handshake_duration, ms(20_000));
     assert_eq!(defaults.keep_alive_interval, None);

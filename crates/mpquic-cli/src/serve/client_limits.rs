@@ -17,7 +17,7 @@ use crate::rate::pace::{self, Meter};
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// The limits for one address; `None` is no limit.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct AddressLimits {
     /// Connections open at a time.
     pub(crate) connections: Option<u32>,
@@ -25,6 +25,22 @@ pub(crate) struct AddressLimits {
     pub(crate) requests_per_second: Option<u32>,
     /// Rate of files.
     pub(crate) rate: Option<Rate>,
+    /// Requests cancelled at once: more than one connection may cancel, because an address can have several users.
+    pub(crate) cancelled: u32,
+    /// Further requests cancelled per second.
+    pub(crate) cancelled_per_second: u32,
+}
+
+impl Default for AddressLimits {
+    fn default() -> Self {
+        Self {
+            connections: None,
+            requests_per_second: None,
+            rate: None,
+            cancelled: 400,
+            cancelled_per_second: 80,
+        }
+    }
 }
 
 /// The addresses with open or recently closed connections.
@@ -45,6 +61,7 @@ struct Known {
 struct Account {
     connections: u32,
     requests: Bucket,
+    cancelled: Bucket,
     sent: Meter,
     /// The end of the last connection, if the address has no open connection.
     left: Instant,
@@ -76,6 +93,7 @@ impl Addresses {
         let account = known.accounts.entry(network).or_insert_with(|| Account {
             connections: 0,
             requests: Bucket::new(allowed, allowed, now),
+            cancelled: Bucket::new(self.limits.cancelled, self.limits.cancelled_per_second, now),
             sent: Meter::new(now),
             left: now,
         });
@@ -111,6 +129,13 @@ impl AtAddress {
         let mut known = self.addresses.lock();
         let account = known.accounts.get_mut(&self.network);
         account.is_none_or(|account| account.requests.take(Instant::now()))
+    }
+
+    /// Counts a cancelled request; true after too many.
+    pub(crate) fn on_cancelled(&self) -> bool {
+        let mut known = self.addresses.lock();
+        let account = known.accounts.get_mut(&self.network);
+        account.is_some_and(|account| !account.cancelled.take(Instant::now()))
     }
 
     /// Largest number of bytes to send before the next [`Self::pace`].
@@ -168,6 +193,19 @@ mod tests {
         assert_eq!(answered(), 5);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(answered(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connecting_anew_gains_no_cancelled_requests() {
+        let addresses = Addresses::new(AddressLimits::default());
+        let allowed = |address| {
+            let mut cancelled = (0..1000).map(|_| addresses.connect(ip(address)).on_cancelled());
+            cancelled.by_ref().filter(|too_many| !too_many).count()
+        };
+        assert_eq!(allowed("192.0.2.1"), 400);
+        assert_eq!(allowed("192.0.2.2"), 400, "another address");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(allowed("192.0.2.1"), 80);
     }
 
     #[tokio::test(start_paused = true)]

@@ -58,6 +58,7 @@ impl LimitArgs {
                 connections: self.max_client_connections,
                 requests_per_second: self.client_requests,
                 rate: self.client_rate,
+                ..AddressLimits::default()
             },
             ..Limits::default()
         }

@@ -360,11 +360,12 @@ impl Client {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a cancelled request; true after too many.
+    /// Counts a cancelled request; true after too many of the connection, or of its address.
     pub(crate) fn on_cancelled(&self) -> bool {
         let bucket = self.cancelled.lock();
         let mut bucket = bucket.unwrap_or_else(PoisonError::into_inner);
-        !bucket.take(Instant::now())
+        let too_many = !bucket.take(Instant::now());
+        self.address.on_cancelled() || too_many
     }
 
     /// Counts a request; false beyond the limit.

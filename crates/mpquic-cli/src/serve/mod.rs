@@ -184,9 +184,14 @@ fn alpn(args: &Serve) -> Vec<&'static [u8]> {
     }
 }
 
+/// Bytes that a connection keeps for a client before the client acknowledges any, so clients that acknowledge nothing keep
+/// little memory.
+const FIRST_SEND_WINDOW: u64 = 64 << 10;
+
 fn transport(args: &Serve) -> Result<TransportOptions, Failure> {
     let listening = &args.listening;
     let mut transport = listening.connections.transport(listening.max_paths)?;
+    transport.initial_send_window = FIRST_SEND_WINDOW;
     if args.perf {
         transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
     }
@@ -502,6 +507,12 @@ mod tests {
     fn arguments(options: &[&str]) -> Serve {
         let line = ["x"].iter().chain(options);
         Line::try_parse_from(line).unwrap().serve
+    }
+
+    #[test]
+    fn clients_that_acknowledge_nothing_keep_little_data() {
+        let transport = transport(&arguments(&[])).unwrap();
+        assert_eq!(transport.initial_send_window, 64 << 10);
     }
 
     #[test]

@@ -158,6 +158,8 @@ fn windows(options: &TransportOptions) -> Checked {
         }
     }
     InvalidOption::unless_at_least("send_window", options.send_window, 1)?;
+    let initial = options.initial_send_window;
+    InvalidOption::unless_at_least("initial_send_window", initial, 1)?;
     let Some(limit) = options.memory_limit else {
         return Ok(());
     };

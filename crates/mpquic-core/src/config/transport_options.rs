@@ -76,9 +76,13 @@ pub struct TransportOptions {
     /// 2^62 - 1.
     pub max_receive_window: u64,
     /// The most unacknowledged and unsent stream bytes buffered for the connection before writes
-    /// block; at least 1. The window starts with 4 MiB, or this if it is less, and grows up to six
-    /// times the bandwidth-delay product of all paths.
+    /// block; at least 1. The window grows up to six times the bandwidth-delay product of all paths.
     pub send_window: u64,
+    /// The send window at the start, bytes; at least 1, and `send_window` if that is less. A peer
+    /// that acknowledges nothing makes the connection keep this much, so a server of strangers
+    /// sets less than the default of 4 MiB. Acknowledgements let the window grow to twice the
+    /// congestion windows of all paths, and with the rate.
+    pub initial_send_window: u64,
     /// Limit of the connection's memory, in bytes: at least 1 MiB, and at least four times
     /// `initial_receive_window`. `None`, the default, leaves room for full windows, buffers and
     /// streams with their bookkeeping; no honest peer reaches this limit.
@@ -192,6 +196,7 @@ impl TransportOptions {
             max_stream_receive_window: None,
             max_receive_window: 64 << 20,
             send_window: 64 << 20,
+            initial_send_window: 4 << 20,
             memory_limit: None,
             max_idle_timeout: Some(Duration::from_secs(30)),
             max_handshake_duration: Duration::from_secs(20),

@@ -101,7 +101,6 @@ impl Connection {
         if let Some(delivery) = run.take() {
             self.on_delivery(space, delivery, Fate::Acked);
         }
-        self.streams.on_acked(now, || self.paths.largest_rtt());
         if !outcome.lost.is_empty()
             && let SpaceId::Data(id) = space
             && let Some(path) = self.paths.open_mut(id)
@@ -117,6 +116,10 @@ impl Connection {
             self.paths
                 .review_ack_frequency(now, &self.outbox.controller);
         }
+        let (paths, controller) = (&self.paths, &self.outbox.controller);
+        let congestion_windows = || paths.iter().map(|path| controller.window(path.id)).sum();
+        self.streams
+            .on_acked(now, || paths.largest_rtt(), congestion_windows);
         if !outcome.acked.is_empty() {
             self.paths.on_answered(id, &mut self.outbox);
         }

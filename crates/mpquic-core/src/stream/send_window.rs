@@ -3,9 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::window_target::WindowTarget;
+use crate::config::TransportConfig;
 
-/// The size at the start, in bytes, if no smaller limit is configured.
-const INITIAL: u64 = 4 << 20;
+/// Below this size, in bytes, the window also follows the congestion windows. A congestion window can leap to the rate of an
+/// earlier connection (Careful Resume), and acknowledgements show the new rate a round trip later.
+const SMALL: u64 = 4 << 20;
+
+/// Congestion windows in a small window: one is in flight, and one waits to be sent.
+const CONGESTION_WINDOWS: u64 = 2;
 
 /// Blocked writers are woken when this part of the window is free.
 const WAKE_SHARE: u64 = 8;
@@ -19,6 +24,8 @@ const WAKE_IDLE: u64 = 16 << 10;
 pub(super) struct SendWindow {
     /// The size now, in bytes.
     size: u64,
+    /// The configured size at the start, in bytes.
+    initial: u64,
     /// The configured limit of the size, in bytes.
     max: u64,
     target: WindowTarget,
@@ -27,10 +34,12 @@ pub(super) struct SendWindow {
 }
 
 impl SendWindow {
-    /// A window that may grow to `max` bytes.
-    pub(super) fn new(max: u64, now: Instant) -> Self {
+    /// The window of a new connection.
+    pub(super) fn new(config: &TransportConfig, now: Instant) -> Self {
+        let (initial, max) = (config.initial_send_window, config.send_window);
         Self {
-            size: max.min(INITIAL),
+            size: initial.min(max),
+            initial,
             max,
             target: WindowTarget::new(now),
             acked: 0,
@@ -45,7 +54,7 @@ impl SendWindow {
     /// Changes the limit of the size.
     pub(super) fn set_max(&mut self, max: u64) {
         self.max = max;
-        self.size = self.target.target().max(INITIAL).min(max);
+        self.size = self.target.target().max(self.initial).min(max);
     }
 
     /// Stream bytes were acknowledged.
@@ -54,16 +63,31 @@ impl SendWindow {
         self.acked += bytes;
     }
 
-    /// All acknowledgements of a packet were processed; true if the window may have grown.
-    pub(super) fn adapt(&mut self, now: Instant, largest_rtt: impl FnOnce() -> Duration) -> bool {
+    /// All acknowledgements of a packet were processed; true if the window has grown. `congestion_windows` are the bytes that
+    /// all paths together may have in flight.
+    pub(super) fn adapt(
+        &mut self,
+        now: Instant,
+        largest_rtt: impl FnOnce() -> Duration,
+        congestion_windows: impl FnOnce() -> u64,
+    ) -> bool {
         let acked = std::mem::take(&mut self.acked);
-        if acked > 0
-            && let Some(target) = self.target.on_bytes(acked, now, largest_rtt)
-        {
-            self.size = self.size.max(target.min(self.max));
-            return true;
+        if acked == 0 {
+            return false;
         }
-        false
+        let before = self.size;
+        if let Some(target) = self.target.on_bytes(acked, now, largest_rtt) {
+            self.grow(target);
+        }
+        if self.size < SMALL.min(self.max) {
+            let target = CONGESTION_WINDOWS.saturating_mul(congestion_windows());
+            self.grow(target.min(SMALL));
+        }
+        self.size > before
+    }
+
+    fn grow(&mut self, target: u64) {
+        self.size = self.size.max(target.min(self.max));
     }
 
     /// Bytes that may still be written on top of `buffered` unacknowledged bytes.

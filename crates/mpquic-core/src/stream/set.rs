@@ -97,7 +97,7 @@ impl StreamSet {
             backlogs: Backlogs::default(),
             redundant: 0,
             deadlines: Deadlines::default(),
-            send_window: SendWindow::new(config.send_window, now),
+            send_window: SendWindow::new(config, now),
             held: Held::default(),
             received_again: 0,
             receive_windows: ReceiveWindows::new(config, now),
@@ -175,9 +175,15 @@ impl StreamSet {
         self.wake_writers();
     }
 
-    /// Acknowledgements were processed: the send window grows with the rate of all paths.
-    pub(crate) fn on_acked(&mut self, now: Instant, largest_rtt: impl FnOnce() -> Duration) {
-        if self.send_window.adapt(now, largest_rtt) {
+    /// Acknowledgements were processed: the send window grows with the rate of all paths. `congestion_windows` are the bytes
+    /// that all paths together may have in flight.
+    pub(crate) fn on_acked(
+        &mut self,
+        now: Instant,
+        largest_rtt: impl FnOnce() -> Duration,
+        congestion_windows: impl FnOnce() -> u64,
+    ) {
+        if self.send_window.adapt(now, largest_rtt, congestion_windows) {
             self.wake_writers();
         }
     }

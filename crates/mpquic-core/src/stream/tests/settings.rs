@@ -79,7 +79,7 @@ fn the_send_window_grows_with_acknowledgements_up_to_its_limit() {
         // Measured over a quarter of a round trip.
         now += rtt / 4;
         client.send_window.on_acked(bytes);
-        client.on_acked(now, || rtt);
+        client.on_acked(now, || rtt, || 0);
     };
     acknowledge(&mut client, MIB / 4);
     let grown = room(&mut client);
@@ -95,6 +95,27 @@ fn the_send_window_grows_with_acknowledgements_up_to_its_limit() {
     assert_eq!(room(&mut client), 8 * MIB);
     client.set_send_window(30 * MIB);
     assert_eq!(room(&mut client), 24 * MIB, "six round trips of four MiB");
+}
+
+/// A congestion window that leaps to the rate of an earlier connection is filled at once.
+#[test]
+fn a_small_send_window_follows_the_congestion_windows() {
+    const MIB: u64 = 1 << 20;
+    let config = checked(TransportOptions {
+        initial_send_window: MIB / 16,
+        ..options()
+    });
+    let mut client = client(&config);
+    let now = crate::recovery::testing::start();
+    let mut room_after = |acked, congestion_windows| {
+        client.send_window.on_acked(acked);
+        client.on_acked(now, || Duration::ZERO, || congestion_windows);
+        client.send_window.room(0)
+    };
+    assert_eq!(room_after(0, MIB), MIB / 16, "nothing was acknowledged");
+    assert_eq!(room_after(1, MIB), 2 * MIB);
+    assert_eq!(room_after(1, 30 * MIB), 4 * MIB, "no further");
+    assert_eq!(room_after(1, 40 * MIB), 4 * MIB);
 }
 
 #[test]
