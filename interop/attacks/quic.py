@@ -158,19 +158,27 @@ class Client(QuicConnectionProtocol):
         self._transport.close()
 
 
+def frames(stream):
+    """The types and the payloads of the frames of a stream."""
+    at = 0
+    while at + 2 <= len(stream):
+        kind, at = take(stream, at)
+        length, at = take(stream, at)
+        yield kind, stream[at : at + length]
+        at += length
+
+
+def sections(stream):
+    """A dictionary of bytes for each HEADERS frame of a stream."""
+    for kind, payload in frames(stream):
+        if kind == HEADERS:
+            yield dict(pylsqpack.Decoder(0, 0).feed_header(0, payload)[1])
+
+
 def status(answer):
     """The status of an answer, by a search of the HEADERS frames in it; 0 without one."""
-    at = 0
-    while at + 2 <= len(answer):
-        kind, at = take(answer, at)
-        length, at = take(answer, at)
-        if kind == HEADERS:
-            _, found = pylsqpack.Decoder(0, 0).feed_header(0, answer[at : at + length])
-            code = int(dict(found).get(b":status", b"0"))
-            if code >= 200:
-                return code
-        at += length
-    return 0
+    codes = (int(found.get(b":status", b"0")) for found in sections(answer))
+    return next((code for code in codes if code >= 200), 0)
 
 
 def take(data, at):
@@ -181,14 +189,7 @@ def take(data, at):
 
 def body(answer):
     """The bytes of the DATA frames of an answer."""
-    at, found = 0, b""
-    while at + 2 <= len(answer):
-        kind, at = take(answer, at)
-        length, at = take(answer, at)
-        if kind == DATA:
-            found += answer[at : at + length]
-        at += length
-    return found
+    return b"".join(payload for kind, payload in frames(answer) if kind == DATA)
 
 
 async def connect(server, local, *, by_hand=False, keep=True, credit=1 << 20, alpn="h3", patience=10):

@@ -1,15 +1,21 @@
-"""Servers, attackers and honest clients as processes, and what is measured about them, for interop/attacks/run."""
+"""Servers, attackers and honest clients as processes, and what is measured about them, for interop/attacks/run
+and interop/edges/run."""
 
+import fcntl
 import json
 import math
 import os
 import pathlib
+import pty
 import re
 import resource
+import select
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 
@@ -61,24 +67,27 @@ def row(name):
 
 
 class Process:
-    """A process, with its output in a file."""
+    """A process, with its output and its errors in two files, or in one file if they are to be `together`."""
 
-    def __init__(self, command, *, nice=0, files=None, prefix=(), **more):
+    def __init__(self, command, *, nice=0, files=None, prefix=(), together=False, **more):
         self.output = tempfile.TemporaryFile()
-        self.errors = tempfile.TemporaryFile()
+        self.errors = self.output if together else tempfile.TemporaryFile()
 
         def before():
             os.nice(nice)
             if files:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
-        self.process = subprocess.Popen(
-            [*map(str, prefix), *map(str, command)], stdout=self.output, stderr=self.errors, preexec_fn=before, **more
-        )
+        more = {"stdout": self.output, "stderr": self.errors, **more}
+        self.process = subprocess.Popen([*map(str, prefix), *map(str, command)], preexec_fn=before, **more)
 
     @property
     def pid(self):
         return self.process.pid
+
+    def said(self):
+        """The text of the output, and of errors in the same file."""
+        return self.text().decode(errors="replace")
 
     def text(self, errors=False):
         file = self.errors if errors else self.output
@@ -102,13 +111,17 @@ class Process:
         except subprocess.TimeoutExpired:
             return None
 
-    def end(self):
-        """Ends the process by SIGTERM, and answers the JSON object that it printed last."""
+    def stop(self):
+        """Ends the process by SIGTERM, or by SIGKILL after 5 s."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             if self.wait(5) is None:
                 self.process.kill()
                 self.process.wait()
+
+    def end(self):
+        """Ends the process, and answers the JSON object that it printed last."""
+        self.stop()
         lines = self.text().decode(errors="replace").strip().splitlines()
         return json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
 
@@ -191,9 +204,9 @@ class Place:
         attacker.wait_for("ready", 150)
         return attacker
 
-    def serve(self, folder, *options, **more):
-        """`mpquic serve` on a free port; answers the process, whose `at` is its address."""
-        server = self.mpquic("serve", folder, "--listen", "127.0.0.1:0", "--drain-timeout", 1, *options, **more)
+    def serve(self, folder, *options, listen="127.0.0.1:0", **more):
+        """`mpquic serve`, on a free port by default; answers the process, whose `at` is its address."""
+        server = self.mpquic("serve", folder, "--listen", listen, "--drain-timeout", 1, *options, **more)
         server.at = server.wait_for(r"listening on (\S+)")[1].decode()
         return server
 
@@ -239,9 +252,36 @@ class Place:
             if process.process.poll() is None:
                 process.process.terminate()
         for process in self.processes:
-            process.end()
+            process.stop()
         subprocess.run(["chattr", "-R", "-i", self.directory], capture_output=True)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def at_terminal(place, command, seconds=20, window=None):
+    """What a command writes to a terminal. `window` has the rows and the columns."""
+    ours, its = pty.openpty()
+    if window:
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", *window, 0, 0))
+    more = {"env": place.env, "cwd": place / "home", "stdin": subprocess.DEVNULL}
+    running = subprocess.Popen([*map(str, command)], stdout=its, stderr=its, **more)
+    os.close(its)
+    output, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            output += piece
+        elif running.poll() is not None:
+            break
+    if running.poll() is None:
+        running.terminate()
+    running.wait()
+    os.close(ours)
+    return output
 
 
 def size(count):

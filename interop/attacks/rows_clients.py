@@ -3,12 +3,10 @@
 import json
 import os
 import pathlib
-import pty
-import select
 import subprocess
 import time
 
-from rig import MIB, MPQUIC, Peak, row, size
+from rig import MIB, MPQUIC, Peak, at_terminal, row, size
 
 # Byte sequences of server.py's reason that must not arrive: escapes, bells, C1 controls, changes of direction, backspace.
 HOSTILE = {"OSC": b"\x1b]", "colour": b"\x1b[31m", "bell": b"\x07", "C1": b"\xc2\x9b", "C1 ": b"\xc2\x9d", "bidi": b"\xe2\x80\xae",
@@ -20,31 +18,6 @@ def hostile_in(output):
     found = [name.strip() for name, sequence in HOSTILE.items() if sequence in output]
     lines = output.replace(b"\r", b"\n").split(b"\n")
     return found + (["forged line"] if any(line.startswith(b"FORGED") for line in lines) else [])
-
-
-def at_terminal(place, command, seconds=20):
-    """What a command writes to a terminal."""
-    ours, its = pty.openpty()
-    more = {"env": place.env, "cwd": place / "home", "stdin": subprocess.DEVNULL}
-    running = subprocess.Popen([*map(str, command)], stdout=its, stderr=its, **more)
-    os.close(its)
-    output, end = b"", time.monotonic() + seconds
-    while time.monotonic() < end:
-        if select.select([ours], [], [], 0.2)[0]:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:
-                break
-            if not piece:
-                break
-            output += piece
-        elif running.poll() is not None:
-            break
-    if running.poll() is None:
-        running.terminate()
-    running.wait()
-    os.close(ours)
-    return output
 
 
 @row("4 reasons of a server on the terminal")
