@@ -1,11 +1,15 @@
 """Two network namespaces with two links between them, for interop/edges/run."""
 
+import contextlib
+import ctypes
 import json
 import pathlib
 import shutil
 import subprocess
 
 CLIENT, SERVER = "mpe-client", "mpe-server"
+CLONE_NEWNET = 0x40000000
+SERVER_V4, SERVER_V6 = "10.77.9.9", "2001:db8:77:9::9"
 # Of each link `n`: 10.77.n.1 and 2001:db8:77:n::1 at the client, .2 at the server. The server has 10.77.9.9 and
 # 2001:db8:77:9::9 besides, which both links lead to.
 FIREWALL = """table inet dead {{
@@ -25,6 +29,23 @@ def inside(namespace, command):
     return ["ip", "netns", "exec", namespace, *command] if namespace else command
 
 
+@contextlib.contextmanager
+def entered(namespace):
+    """Sockets that this thread makes meanwhile are in the namespace, and stay there."""
+    system = ctypes.CDLL(None, use_errno=True)
+
+    def enter(file):
+        if system.setns(file.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"setns {namespace}")
+
+    with open("/proc/thread-self/ns/net") as before, open(f"/run/netns/{namespace}") as there:
+        enter(there)
+        try:
+            yield
+        finally:
+            enter(before)
+
+
 class Links:
     def run(self, namespace, *command, **more):
         return subprocess.run(inside(namespace, list(command)), check=True, capture_output=True, text=True, **more).stdout
@@ -32,15 +53,20 @@ class Links:
     def address(self, namespace, number, address, verb="add", *more):
         self.run(namespace, "ip", "addr", verb, address, "dev", f"eth{number}", *(["nodad"] if verb == "add" else []), *more)
 
-    def hosts(self, namespace, text):
-        """What names mean inside of a namespace; `ip netns exec` puts the file in the place of /etc/hosts."""
+    def etc(self, namespace, name, text):
+        """A file inside of a namespace; `ip netns exec` puts it in the place of /etc/NAME."""
         folder = pathlib.Path("/etc/netns") / namespace
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "hosts").write_text(text)
+        (folder / name).write_text(text)
 
     def link_local(self, namespace, number):
         links = json.loads(self.run(namespace, "ip", "-j", "-6", "addr", "show", "dev", f"eth{number}", "scope", "link"))
         return next(address["local"] for link in links for address in link.get("addr_info", []) if "local" in address)
+
+    def mtu(self, size, numbers=(0, 1)):
+        for number in numbers:
+            for namespace in (CLIENT, SERVER):
+                self.run(namespace, "ip", "link", "set", f"eth{number}", "mtu", str(size))
 
     def let_one_datagram_pass(self, number):
         self.run(SERVER, "nft", "-f", "-", input=FIREWALL.format(number))

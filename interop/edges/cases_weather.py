@@ -1,0 +1,188 @@
+"""Cases about what happens to links: they lose their carrier, shrink, mark packets, and come and go."""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import pathlib
+import re
+import socket
+import struct
+import time
+
+from cases_links import quick, served
+from links import CLIENT, SERVER, SERVER_V4, SERVER_V6, Links, entered
+from place import case, expect, sha256, write
+
+URL = f"https://{SERVER_V4}:4433"
+# Of the kernel's ethtool.h.
+SIOCETHTOOL, TX_CHECKSUMS, GENERIC_SEGMENTATION = 0x8946, 0x17, 0x24
+DROP = """table inet weather {{
+    chain to_server {{
+        type filter hook input priority 0
+        {0}
+    }}
+    chain to_client {{
+        type filter hook output priority 0
+        {1}
+    }}
+}}
+"""
+
+
+@contextlib.contextmanager
+def weather(links, incoming, outgoing=""):
+    """Rules for the datagrams that reach the server and those that leave it."""
+    links.run(SERVER, "nft", "-f", "-", input=DROP.format(incoming, outgoing))
+    try:
+        yield
+    finally:
+        links.run(SERVER, "nft", "delete", "table", "inet", "weather")
+
+
+@contextlib.contextmanager
+def transfer(place, megabytes, rate, seconds=40):
+    """A download over both links; when the block has ended, the file must come."""
+    with served(place, f"{SERVER_V4}:4433") as links:
+        content = write(place / "s/f", os.urandom(1 << 20) * megabytes)
+        getting = place.begin_get("--rate", rate, "-o", place / "out", f"{URL}/f", namespace=CLIENT)
+        time.sleep(1)
+        expect(getting.process.poll() is None, f"it has ended too early: {getting.said()[-300:]}")
+        yield links, getting
+        code = getting.wait(seconds)
+        text = getting.said()
+        expect(code == 0 and sha256(place / "out") == sha256(content), f"exit {code}: {text[-400:]}")
+
+
+def offload(interface, command, value):
+    """A setting of an interface of this thread's namespace."""
+    setting = ctypes.create_string_buffer(struct.pack("II", command, value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCETHTOOL, struct.pack("16sP", interface.encode(), ctypes.addressof(setting)))
+
+
+@case("GSO")
+def interfaces_that_refuse_segmentation(place):
+    """Without checksums by the interface, the kernel refuses datagrams that it shall cut into segments (EIO)."""
+    with served(place, f"{SERVER_V4}:4433"):
+        content = write(place / "s/f", os.urandom(1 << 20) * 5)
+        for namespace in (CLIENT, SERVER):
+            with entered(namespace):
+                for interface in ("eth0", "eth1"):
+                    offload(interface, TX_CHECKSUMS, 0)
+                    offload(interface, GENERIC_SEGMENTATION, 0)
+        expect(place.fetched(f"{URL}/f", namespace=CLIENT) == content.read_bytes(), "other content")
+
+
+@case("ICMP")
+def a_port_that_is_closed_for_two_seconds(place):
+    for links_hit, rule in (("eth0", 'iifname "eth0" udp dport 4433 reject'), ("both", "udp dport 4433 reject")):
+        with transfer(place, 10, "20M") as (links, getting):
+            with weather(links, rule):
+                time.sleep(2)
+                expect(getting.process.poll() is None, f"{links_hit}: it has ended: {getting.said()[-300:]}")
+
+
+def datagrams(namespace, interface):
+    """How many packets an interface has received."""
+    with entered(namespace):
+        for line in pathlib.Path("/proc/thread-self/net/dev").read_text().splitlines():
+            if line.strip().startswith(interface + ":"):
+                return int(line.split(":")[1].split()[1])
+    raise LookupError(interface)
+
+
+@case("carrier")
+def a_carrier_that_is_lost_and_comes_back(place):
+    for namespace in (SERVER, CLIENT):
+        with transfer(place, 16, "20M") as (links, _):
+            links.run(namespace, "ip", "link", "set", "eth0", "down")
+            time.sleep(2)
+            links.run(namespace, "ip", "link", "set", "eth0", "up")
+            if namespace == CLIENT:
+                links.run(CLIENT, "ip", "route", "add", "default", "via", "10.77.0.2", "dev", "eth0", "metric", "100")
+            time.sleep(1)
+            before = datagrams(CLIENT, "eth0")
+            time.sleep(1)
+            expect(datagrams(CLIENT, "eth0") - before > 20, f"{namespace}: a second later nothing comes over the first link")
+
+
+@case("dead link")
+def a_first_link_that_is_dead(place):
+    with served(place, f"{SERVER_V4}:4433") as links, weather(links, 'iifname "eth0" drop', 'oifname "eth0" drop'):
+        quick(place, f"{URL}/a.txt", 2)
+
+
+@case("MTU")
+def links_that_carry_1000_bytes(place):
+    for numbers in ((0,), (1,)):
+        with served(place, f"{SERVER_V4}:4433") as links:
+            content = write(place / "s/f", os.urandom(1 << 20) * 5)
+            links.mtu(1000, numbers)
+            expect(place.fetched(f"{URL}/f", namespace=CLIENT) == content.read_bytes(), "other content")
+            links.mtu(1500, numbers)
+        with transfer(place, 10, "40M") as (links, _):
+            links.mtu(1000, numbers)
+            time.sleep(1)
+
+
+@case("ECN")
+def links_that_drop_or_mark_ecn(place):
+    marks = {"dropped": ("ip ecn != not-ect udp dport 4433 drop", "ip ecn != not-ect udp sport 4433 drop"),
+             "marked": ("udp dport 4433 ip ecn set ce", "udp sport 4433 ip ecn set ce"), "cleared": ("udp dport 4433 ip ecn set not-ect", "udp sport 4433 ip ecn set not-ect")}
+    for name, rules in marks.items():
+        with served(place, f"{SERVER_V4}:4433") as links, weather(links, *rules):
+            quick(place, f"{URL}/a.txt", 3)
+        with transfer(place, 10, "40M") as (links, _):
+            with weather(links, *rules):
+                time.sleep(4)
+
+
+@case("wildcard")
+def answers_from_the_address_that_was_asked(place):
+    with served(place, "[::]:4433"):
+        for address in (SERVER_V4, "10.77.0.2", "10.77.1.2", f"[{SERVER_V6}]", "[2001:db8:77:0::2]"):
+            quick(place, f"https://{address}:4433/a.txt", 2)
+
+
+@case("no IPv6")
+def machines_without_ipv6(place):
+    with Links() as links:
+        for namespace in (CLIENT, SERVER):
+            links.run(namespace, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+        write(place / "s/a.txt", b"hello")
+        place.serve(place / "s", namespace=SERVER, listen="[::]:4433")
+        quick(place, f"{URL}/a.txt", 2)
+        links.etc(CLIENT, "hosts", f"{SERVER_V6} two.example\n{SERVER_V4} two.example\n127.0.0.1 localhost\n")
+        quick(place, "https://two.example:4433/a.txt", 2)
+        code, took, text = place.get("-q", "-o", "/dev/null", f"https://[{SERVER_V6}]:4433/a.txt", namespace=CLIENT)
+        expect(code == 5 and took < 12, f"an IPv6 server: exit {code} after {took:.1f} s: {text[-200:]}")
+
+
+@case("flapping")
+def an_address_that_goes_and_comes_40_times(place):
+    with transfer(place, 40, "20M", seconds=60) as (links, getting):
+        for _ in range(40):
+            links.run(CLIENT, "ip", "addr", "del", "10.77.1.1/24", "dev", "eth1")
+            time.sleep(0.1)
+            links.run(CLIENT, "ip", "addr", "add", "10.77.1.1/24", "dev", "eth1")
+            links.run(CLIENT, "ip", "route", "add", "default", "via", "10.77.1.2", "dev", "eth1", "metric", "200")
+            time.sleep(0.1)
+        time.sleep(2)
+        open_files = len(os.listdir(f"/proc/{getting.pid}/fd"))
+        expect(open_files < 40, f"{open_files} descriptors are open")
+        before = datagrams(CLIENT, "eth1")
+        time.sleep(1)
+        expect(datagrams(CLIENT, "eth1") - before > 20, "in the end nothing comes over the second link")
+
+
+@case("bridges")
+def bridges_to_containers(place):
+    with served(place, f"{SERVER_V4}:4433") as links:
+        for number in range(8):
+            links.run(CLIENT, "ip", "link", "add", f"docker{number}", "type", "bridge")
+            links.run(CLIENT, "ip", "addr", "add", f"172.{17 + number}.0.1/16", "dev", f"docker{number}")
+            links.run(CLIENT, "ip", "link", "set", f"docker{number}", "up")
+        quick(place, f"{URL}/a.txt", 1.5)
+        code, _, text = place.get("--json", "-o", "/dev/null", f"{URL}/a.txt", namespace=CLIENT)
+        expect(code == 0 and not re.search(r'"172\.', text), f"a path begins at a bridge: {text[-500:]}")
