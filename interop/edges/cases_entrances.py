@@ -204,9 +204,12 @@ def odd_requests_of_programs(place):
         expect(heard.startswith(b"HTTP/1.1 200") and heard.endswith(b"ok") and len(seen) == 1, f"{name}: {heard[:80]}, the target heard {seen}")
     seen.clear()
     refused = {
-        "a blank before the colon": b"GET " + target + b"/ HTTP/1.1\r\n" + host + b"X : y\r\n\r\n", "a folded line": b"GET " + target + b"/ HTTP/1.1\r\n" + host + b"X: y\r\n z\r\n\r\n",
+        "a blank before the colon": b"GET " + target + b"/ HTTP/1.1\r\n" + host + b"X : y\r\n\r\n",
+        "a folded line": b"GET " + target + b"/ HTTP/1.1\r\n" + host + b"X: y\r\n z\r\n\r\n",
         "two lengths": b"POST " + target + b"/ HTTP/1.1\r\n" + host + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi!", "an origin's form": b"GET / HTTP/1.1\r\n\r\n",
-        "no port in CONNECT": b"CONNECT 127.0.0.1 HTTP/1.1\r\n\r\n", "a user in CONNECT": b"CONNECT a@127.0.0.1:%d HTTP/1.1\r\n\r\n" % port, "https": b"GET https" + target[4:] + b"/ HTTP/1.1\r\n" + host + b"\r\n\r\n",
+        "no port in CONNECT": b"CONNECT 127.0.0.1 HTTP/1.1\r\n\r\n",
+        "a user in CONNECT": b"CONNECT a@127.0.0.1:%d HTTP/1.1\r\n\r\n" % port,
+        "https": b"GET https" + target[4:] + b"/ HTTP/1.1\r\n" + host + b"\r\n\r\n",
         "a length and chunks": b"POST " + target + b"/ HTTP/1.1\r\n" + host + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     }
     for name, message in refused.items():
@@ -249,7 +252,8 @@ def this_machine_in_all_spellings(place):
 @case("14b")
 def private_addresses_within_ipv6_addresses(place):
     proxy(place, *ENTRANCES)
-    forms = ("10.0.0.1", "::ffff:10.0.0.1", "::10.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::10.0.0.1", "2002:a00:1::1", "2001::a00:1", "2001:0:a00:1::1", "fe80::5efe:10.0.0.1")
+    forms = ("10.0.0.1", "::ffff:10.0.0.1", "::10.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b::10.0.0.1",
+             "64:ff9b:1::10.0.0.1", "2002:a00:1::1", "2001::a00:1", "2001:0:a00:1::1", "fe80::5efe:10.0.0.1")
     replies = {name: socks_reply(SOCKS, name, 80) for name in forms}
     expect(all(reply == 2 for reply in replies.values()), f"replies {replies}, wanted 2 for each")
 

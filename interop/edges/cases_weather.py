@@ -6,8 +6,10 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
 import socket
 import struct
+import subprocess
 import time
 
 from cases_links import quick, served
@@ -61,9 +63,37 @@ def offload(interface, command, value):
         fcntl.ioctl(any_socket, SIOCETHTOOL, struct.pack("16sP", interface.encode(), ctypes.addressof(setting)))
 
 
+# A sendmsg that refuses datagrams which the kernel shall cut into segments, as kernels before 6.11 do at such interfaces.
+REFUSING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/udp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+ssize_t sendmsg(int socket, const struct msghdr *message, int flags) {
+    for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR((struct msghdr *)message, each))
+        if (each->cmsg_level == IPPROTO_UDP && each->cmsg_type == UDP_SEGMENT) {
+            creat(getenv("MPE_REFUSED"), 0600);
+            errno = EIO;
+            return -1;
+        }
+    return ((ssize_t(*)(int, const struct msghdr *, int))dlsym(RTLD_NEXT, "sendmsg"))(socket, message, flags);
+}
+"""
+
+
 @case("GSO")
 def interfaces_that_refuse_segmentation(place):
-    """Without checksums by the interface, the kernel refuses datagrams that it shall cut into segments (EIO)."""
+    """The interfaces make no checksums; besides, the system call refuses segments at both sides, if there is a C compiler."""
+    source, library, refused = place / "refusing.c", place / "refusing.so", place / "refused"
+    source.write_text(REFUSING)
+    compiler = shutil.which("cc")
+    if compiler:
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True, capture_output=True)
+        place.env.update(LD_PRELOAD=str(library), MPE_REFUSED=str(refused))
     with served(place, f"{SERVER_V4}:4433"):
         content = write(place / "s/f", os.urandom(1 << 20) * 5)
         for namespace in (CLIENT, SERVER):
@@ -72,6 +102,7 @@ def interfaces_that_refuse_segmentation(place):
                     offload(interface, TX_CHECKSUMS, 0)
                     offload(interface, GENERIC_SEGMENTATION, 0)
         expect(place.fetched(f"{URL}/f", namespace=CLIENT) == content.read_bytes(), "other content")
+        expect(refused.exists() or not compiler, "no datagram had segments")
 
 
 @case("ICMP")
@@ -129,7 +160,8 @@ def links_that_carry_1000_bytes(place):
 @case("ECN")
 def links_that_drop_or_mark_ecn(place):
     marks = {"dropped": ("ip ecn != not-ect udp dport 4433 drop", "ip ecn != not-ect udp sport 4433 drop"),
-             "marked": ("udp dport 4433 ip ecn set ce", "udp sport 4433 ip ecn set ce"), "cleared": ("udp dport 4433 ip ecn set not-ect", "udp sport 4433 ip ecn set not-ect")}
+             "marked": ("udp dport 4433 ip ecn set ce", "udp sport 4433 ip ecn set ce"),
+             "cleared": ("udp dport 4433 ip ecn set not-ect", "udp sport 4433 ip ecn set not-ect")}
     for name, rules in marks.items():
         with served(place, f"{SERVER_V4}:4433") as links, weather(links, *rules):
             quick(place, f"{URL}/a.txt", 3)
