@@ -18,11 +18,24 @@ pub(crate) fn raise() {
 /// Number of flows with a socket each: three quarters of the limit. The rest is for new
 /// connections, files and logs.
 pub(crate) fn for_flows() -> usize {
+    usize::try_from(limit() / 4 * 3)
+        .unwrap_or(usize::MAX)
+        .max(1)
+}
+
+/// Number of files that a server may hold open: a third of the limit. The rest is for sockets, logs, and the directories
+/// of a path while the server opens a file.
+pub(crate) fn for_files() -> usize {
+    usize::try_from(limit() / 3).unwrap_or(usize::MAX).max(1)
+}
+
+/// The limit of this process; the largest number if there is none.
+fn limit() -> u64 {
     #[cfg(unix)]
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = getrlimit(Resource::Nofile).current;
     #[cfg(not(unix))]
-    let limit = u64::MAX;
-    usize::try_from(limit / 4 * 3).unwrap_or(usize::MAX).max(1)
+    let limit = None;
+    limit.unwrap_or(u64::MAX)
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -38,5 +51,6 @@ mod tests {
         raise();
         assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
         assert_eq!(for_flows() as u64, (most / 4 * 3).max(1));
+        assert_eq!(for_files() as u64, (most / 3).max(1));
     }
 }

@@ -252,10 +252,7 @@ async fn answer(
 ) -> Result<Response<Pieces>, io::Error> {
     let (parts, mut body) = request.into_parts();
     let request = Request::from_parts(parts, ());
-    // RFC 9112 section 3.2
-    let hosts = request.headers().get_all(HOST).iter().count();
-    let is_missing = request.version() == Version::HTTP_11 && hosts == 0;
-    if hosts > 1 || is_missing || names_another_host(&request) {
+    if is_host_wrong(&request) || names_another_host(&request) {
         let mut response = Response::new(Pieces::none());
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);
@@ -301,6 +298,27 @@ async fn answer(
         _ => http_service::content_length(&response).unwrap_or(0),
     };
     Ok(response.map(|()| Pieces { sent, left }))
+}
+
+/// True if `Host` is missing, given twice, or anything but a host with or without a port (RFC 9112 section 3.2).
+fn is_host_wrong(request: &Request<()>) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => request.version() == Version::HTTP_11,
+        (Some(host), None) => !host.is_empty() && !is_host(host.as_bytes()),
+        (Some(_), Some(_)) => true,
+    }
+}
+
+fn is_host(value: &[u8]) -> bool {
+    let Ok(authority) = Authority::try_from(value) else {
+        return false;
+    };
+    let port = value.strip_prefix(authority.host().as_bytes());
+    port.is_some_and(|port| {
+        let digits = port.strip_prefix(b":").unwrap_or(port);
+        digits.iter().all(u8::is_ascii_digit) && (port.is_empty() || port.len() > digits.len())
+    })
 }
 
 /// True for a request of HTTP/2 whose `Host` is another one than `:authority` (RFC 9113 section 8.3.1).
@@ -541,6 +559,31 @@ mod tests {
             .uri("https://a.example/")
             .version(Version::HTTP_2);
         assert!(!names_another_host(&without.body(()).unwrap()));
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_or_without_a_port() {
+        let is_wrong = |version, hosts: &[&str]| {
+            let request = Request::builder().uri("/").version(version);
+            let with = |request: http::request::Builder, host: &&str| request.header(HOST, *host);
+            is_host_wrong(&hosts.iter().fold(request, with).body(()).unwrap())
+        };
+        for fine in [
+            "",
+            "a.example",
+            "a:4433",
+            "a:",
+            "[::1]",
+            "[::1]:443",
+            "192.0.2.1:1",
+        ] {
+            assert!(!is_wrong(Version::HTTP_11, &[fine]), "{fine}");
+        }
+        for wrong in ["a@b", "a b", "a/b", "a:b", "a:+1", "a?", "[::1", "@a", ":@"] {
+            assert!(is_wrong(Version::HTTP_11, &[wrong]), "{wrong}");
+        }
+        assert!(is_wrong(Version::HTTP_11, &["a", "a"]));
+        assert!(is_wrong(Version::HTTP_11, &[]) && !is_wrong(Version::HTTP_10, &[]));
     }
 
     /// The answer to these bytes, on a connection on which every request is answered with a word.
