@@ -12,8 +12,10 @@ use std::time::Duration;
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
+use mpquic_core::knowledge::{Entry, Key, Knowledge, Store};
 use mpquic_core::{
-    Connection, Dir, FourTuple, PathId, PathStatus, Side, TokenStore, TransportErrorCode, VarInt,
+    Connection, Dir, FourTuple, PathId, PathStatus, Side, StdSystemTime, TimeSource,
+    TransportErrorCode, VarInt,
 };
 use mpquic_fuzz::table::{Options, SIDES, Table, address};
 
@@ -40,19 +42,28 @@ struct Input {
 }
 
 /// Those the client was given, and the one that it uses next.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Tokens {
     given: Mutex<Vec<Bytes>>,
     next: Mutex<Option<Bytes>>,
 }
 
-impl TokenStore for Tokens {
-    fn insert(&self, _: &str, token: Bytes) {
-        self.given.lock().expect("one thread").push(token);
+impl Store for Tokens {
+    fn load(&self, _: &Key) -> Option<Entry> {
+        None
     }
 
-    fn take(&self, _: &str) -> Option<Bytes> {
-        self.next.lock().expect("one thread").take()
+    fn save(&self, key: Key, entry: Entry) {
+        if matches!(key, Key::Token { .. }) {
+            self.given.lock().expect("one thread").push(entry.value);
+        }
+    }
+
+    fn take(&self, key: &Key) -> Option<Entry> {
+        let is_token = matches!(key, Key::Token { .. });
+        let mut next = self.next.lock().expect("one thread");
+        let token = next.take_if(|_| is_token)?;
+        Some(Entry::new(token, StdSystemTime.now()))
     }
 }
 
@@ -80,9 +91,9 @@ impl Client {
     fn new() -> Self {
         let mut options = Options::default();
         options.client.max_concurrent_paths = 4;
-        let mut table = Table::new(options);
         let tokens = Arc::new(Tokens::default());
-        table.client_config.token_store = Some(tokens.clone());
+        options.client.knowledge = Some(Knowledge::new(tokens.clone()));
+        let mut table = Table::new(options);
         let wire = Rc::new(RefCell::new(Wire::default()));
         let seen = wire.clone();
         table.delivers = Box::new(move |datagram| {

@@ -57,13 +57,13 @@ mod guarded;
 mod handshake;
 mod ids;
 mod key_exchange;
+pub mod knowledge;
 mod memory;
 mod named;
 mod outbox;
 mod packet;
 mod path;
 mod path_map;
-pub mod path_memory;
 mod peer_text;
 mod protect;
 pub mod qlog;
@@ -108,8 +108,7 @@ pub use path_map::PathMap;
 pub use peer_text::PeerText;
 pub use quinn_proto::{
     ApplicationClose, Chunk, ClosedStream, ConnectionId, ConnectionIdGenerator, Dir, EcnCodepoint,
-    FinishError, Side, StdSystemTime, StreamId, TimeSource, TokenMemoryCache, TokenStore, VarInt,
-    WriteError,
+    FinishError, Side, StdSystemTime, StreamId, TimeSource, VarInt, WriteError,
 };
 pub use server_address::{AnnounceError, ServerAddress};
 pub use stream::{

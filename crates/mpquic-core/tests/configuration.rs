@@ -628,9 +628,10 @@ fn defaults_are_as_documented() {
         defaults.reset_stream_at,
         defaults.contain_panics,
         defaults.pacing,
-        defaults.path_memory.is_some(),
+        defaults.knowledge.is_some(),
+        defaults.careful_resume,
     ];
-    assert_eq!(is, [true; 6]);
+    assert_eq!(is, [true; 7]);
     let is_not = [
         defaults.spin_bit,
         defaults.qlog.is_some(),

@@ -36,7 +36,7 @@ mod stand_by;
 #[cfg(test)]
 mod testing;
 mod view;
-mod ways;
+pub mod ways;
 
 use std::sync::Arc;
 
@@ -50,7 +50,6 @@ pub use shares::{Share, Shares};
 pub use source_address::label;
 pub use stand_by::StandBy;
 pub use view::{PathView, Snapshot, View};
-pub use ways::{KnownWay, Ways};
 
 /// Makes a [`Plan`] for each connection.
 pub fn default() -> Arc<dyn PathManagerFactory> {

@@ -31,6 +31,7 @@ pub mod experiment;
 mod host;
 mod invariants;
 mod lab;
+mod learnt;
 pub mod link;
 mod nat;
 mod network;

@@ -10,14 +10,16 @@ use mpquic_core::config::{
     ClientConfig, ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption, ServerConfig,
     TransportOptions,
 };
+use mpquic_core::knowledge::MemoryStore;
 use mpquic_core::{
     Connection, Dir, Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus,
-    RouteCounts, StreamId, TimeSource, TokenMemoryCache, VarInt, Version,
+    RouteCounts, StreamId, TimeSource, VarInt, Version,
 };
 
 use crate::agreement;
 use crate::host::{AcceptPolicy, Host, Hosted, OnResume};
 use crate::lab::{Lab, TimedOut};
+use crate::learnt::Learnt;
 use crate::link::{Change, Link, LinkCounters};
 use crate::network::HostId;
 use crate::null_crypto::NullCrypto;
@@ -94,7 +96,8 @@ impl Setup {
         scheduler: Arc<dyn mpquic_core::sched::SchedulerFactory>,
         controller: Arc<dyn mpquic_core::congestion::ControllerFactory>,
     ) -> Self {
-        let transport = TransportOptions::new(scheduler, controller);
+        let mut transport = TransportOptions::new(scheduler, controller);
+        transport.knowledge = Some(Learnt::without_tokens(Arc::new(CountedTime::default())));
         Self {
             seed: 1,
             crypto: Crypto::default(),
@@ -173,7 +176,8 @@ impl Setup {
     }
 }
 
-/// The time of day in the server's tokens: a fixed day, and a millisecond later at each reading.
+/// The time of day of tokens, and of entries that connections leave for later ones: a fixed day, and a
+/// millisecond later at each reading.
 ///
 /// Equal seeds give equal bytes, and an address that is proven again has a later proof.
 #[derive(Default)]
@@ -223,8 +227,9 @@ pub struct Pair {
     paths: Vec<PathLinks>,
     client: Option<usize>,
     restarts: u8,
-    /// Address validation tokens of the client.
-    tokens: Arc<TokenMemoryCache>,
+    /// The client's token.
+    token: Arc<MemoryStore>,
+    clock: Arc<CountedTime>,
 }
 
 impl Deref for Pair {
@@ -271,7 +276,8 @@ impl Pair {
             paths,
             client: None,
             restarts: 0,
-            tokens: Arc::new(TokenMemoryCache::new(1, 1)),
+            token: Arc::new(MemoryStore::new(1)),
+            clock: Arc::default(),
         }
     }
 
@@ -299,8 +305,12 @@ impl Pair {
     /// Starts a connection over a path of the topology.
     pub fn connect_over(&mut self, path: usize) {
         let four_tuple = self.four_tuple(path);
-        let mut config = self.setup.client_config();
-        config.token_store = Some(self.tokens.clone());
+        let mut setup = self.setup.clone();
+        if let Some(others) = setup.client.knowledge.take() {
+            let known = Learnt::with_token(self.token.clone(), others, self.clock.clone());
+            setup.client.knowledge = Some(known);
+        }
+        let config = setup.client_config();
         let now = self.lab.now();
         let client = self.lab.host_mut(self.client_host);
         match client.connect(now, config, four_tuple, SERVER_NAME) {

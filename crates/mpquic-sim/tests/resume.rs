@@ -104,7 +104,7 @@ fn controllers_start_quicker_on_a_path_they_know() {
 
 #[test]
 fn without_a_memory_all_transfers_are_alike() {
-    let setup = Setup::new().transport(|transport| transport.path_memory = None);
+    let setup = Setup::new().transport(|transport| transport.careful_resume = false);
     let mut pair = Pair::new(&long(), setup);
     let first = download(&mut pair, 3_000_000);
     let second = download(&mut pair, 3_000_000);
@@ -124,7 +124,7 @@ fn a_path_that_became_slower_costs_little_once() {
     for (name, setup) in resuming() {
         let fresh = setup
             .clone()
-            .transport(|transport| transport.path_memory = None);
+            .transport(|transport| transport.careful_resume = false);
         let mut fresh = Pair::new(&long(), fresh);
         slow_down(&mut fresh);
         let expected = download(&mut fresh, 3_000_000);

@@ -9,8 +9,8 @@ use mpquic_core::crypto::RetryTokens;
 use mpquic_core::crypto::rustls::{
     KeyExchange, QuicClientConfig, QuicServerConfig, TlsConfigError, provider, roots_in_pem,
 };
-use mpquic_core::{TimeSource, TokenMemoryCache, Version};
-use mpquic_paths::{KnownWay, PathManagerFactory, Ways};
+use mpquic_core::{TimeSource, Version};
+use mpquic_paths::PathManagerFactory;
 use rustls::RootCertStore;
 #[cfg(feature = "self-signed")]
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -21,9 +21,6 @@ use thiserror::Error;
 use crate::addresses::canonical;
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
-
-/// Servers whose tokens are kept in memory.
-const SERVERS: u32 = 256;
 
 /// How late timers of tokio may fire: they fire at whole milliseconds, not before they are due, and the task then waits
 /// for its turn. Beside a loaded machine, acknowledgements were 1 to 3 ms late.
@@ -115,9 +112,6 @@ pub struct ClientConfig {
     pub(crate) server_addresses: Vec<SocketAddr>,
     /// Addresses of the server's name; some may belong to other machines.
     pub(crate) possible_addresses: Vec<SocketAddr>,
-    /// What connections with this configuration, and with its clones, have learnt for later
-    /// connections.
-    pub(crate) ways: Arc<Ways>,
     /// The TLS configuration, unless it is somebody else's.
     tls: Option<Arc<QuicClientConfig>>,
 }
@@ -125,15 +119,12 @@ pub struct ClientConfig {
 impl ClientConfig {
     /// Uses any TLS configuration.
     pub fn new(crypto: Arc<dyn mpquic_core::crypto::ClientCrypto>) -> Self {
-        let mut core = config::ClientConfig::new(crypto, default_transport_config());
-        core.token_store = Some(Arc::new(TokenMemoryCache::new(SERVERS, 1)));
         Self {
-            core,
+            core: config::ClientConfig::new(crypto, default_transport_config()),
             automatic_paths: true,
             path_manager: mpquic_paths::default(),
             server_addresses: Vec::new(),
             possible_addresses: Vec::new(),
-            ways: Arc::default(),
             tls: None,
         }
     }
@@ -257,15 +248,6 @@ impl ClientConfig {
         self
     }
 
-    /// The store of tokens by which servers recognise this client's address on later connections
-    /// (RFC 9000 section 8.1.3). By default in memory: the latest tokens of 256 servers, while a
-    /// clone of this configuration exists.
-    #[must_use]
-    pub fn token_store(mut self, store: Arc<dyn mpquic_core::TokenStore>) -> Self {
-        self.core.token_store = Some(store);
-        self
-    }
-
     /// QUIC version of the first packets, one of the endpoint's
     /// [`supported_versions`](crate::EndpointBuilder::supported_versions); the oldest of them by
     /// default. The server may choose another version.
@@ -295,20 +277,6 @@ impl ClientConfig {
     pub fn use_alternative_addresses(mut self, used: bool) -> Self {
         self.core.use_alternative_addresses = used;
         self
-    }
-
-    /// What connections with this configuration, and with its clones, have learnt about local
-    /// addresses. The next connection begins at the local address from which the server answered
-    /// first, if the difference was 0.1 s or more. Without this, a local address without an answer
-    /// costs 0.3 s each time.
-    pub fn known_ways(&self) -> Vec<KnownWay> {
-        self.ways.all()
-    }
-
-    /// Adds the knowledge of an earlier process ([`Self::known_ways`]); the last 256 entries are
-    /// kept.
-    pub fn add_known_ways(&self, ways: impl IntoIterator<Item = KnownWay>) {
-        ways.into_iter().for_each(|way| self.ways.add(way));
     }
 
     /// Whether paths open automatically, one from every local address to every server address; on

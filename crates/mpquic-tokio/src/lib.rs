@@ -100,6 +100,7 @@ mod device;
 mod endpoint;
 mod endpoint_state;
 mod error_queue;
+mod file_store;
 #[cfg(feature = "futures-io")]
 mod futures_io;
 mod incoming;
@@ -146,6 +147,7 @@ pub use connecting::{Connecting, ZeroRttAccepted};
 pub use connection::{Connection, OpenPathError};
 pub use datagram_socket::{DatagramSocket, ReceivedBatch, SentBatch};
 pub use endpoint::{ConnectToError, DriverStats, Endpoint};
+pub use file_store::FileStore;
 pub use incoming::{AcceptWithError, Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, LeftOutReason, interface_addresses, usable_addresses};
@@ -178,16 +180,15 @@ pub use mpquic_core::{
     ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
     Fault, FourTuple, FrameCounts, FrameKind, KeyExchangeGroup, MemoryUse, PathEvent, PathId,
     PathMap, PathState, PathStats, PathStatus, ResetAtError, Resumption, SendDatagramError,
-    ServerAddress, Side, StdSystemTime, StreamId, TimeSource, TlsFailure, TokenMemoryCache,
-    TokenStore, TransportError, TransportErrorCode, VarInt, Version, WrittenChunks, ZeroRtt,
+    ServerAddress, Side, StdSystemTime, StreamId, TimeSource, TlsFailure, TransportError,
+    TransportErrorCode, VarInt, Version, WrittenChunks, ZeroRtt,
 };
-/// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
+/// The traits of schedulers, congestion controllers and stores of knowledge, for writing your own.
 #[doc(no_inline)]
-pub use mpquic_core::{congestion, path_memory, sched};
+pub use mpquic_core::{congestion, knowledge, sched};
 /// Path managers, those that are built in and the trait for writing your own.
 #[doc(no_inline)]
 pub use mpquic_paths as path_managers;
-pub use mpquic_paths::KnownWay;
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
 /// The built-in schedulers, also by name: `mpquic_tokio::schedulers::by_name("lrf")`.
@@ -211,6 +212,11 @@ pub mod crypto {
         };
     }
 }
+
+/// The example of the documentation, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct Embedding;
 
 /// The example of the documentation, compiled as a test.
 #[cfg(doctest)]

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use mpquic_core::{ConnectionError, FourTuple, Incoming};
-use mpquic_paths::{Managed, Start, address_pairs, second_choices};
+use mpquic_paths::{Managed, Start, address_pairs, second_choices, ways as known_ways};
 use thiserror::Error;
 
 use crate::automatic_paths::AutomaticPaths;
@@ -74,13 +74,15 @@ pub(crate) fn ways(
         ways[..=first].rotate_right(1);
     }
     if config.automatic_paths {
-        let now = endpoint.now();
-        let spare = second_choices(&places, remotes).into_iter();
-        let (heard, silent): (Vec<_>, Vec<_>) =
-            spare.partition(|way| config.ways.has_heard(*way, now));
-        ways.extend(heard);
-        config.ways.sort(&mut ways, now);
-        ways.extend(silent);
+        let mut spare = second_choices(&places, remotes);
+        if let Some(knowledge) = &config.core.transport.knowledge {
+            let is_heard = |way: &FourTuple| known_ways::has_answered(knowledge, *way);
+            let (heard, silent): (Vec<_>, _) = spare.into_iter().partition(is_heard);
+            spare = silent;
+            ways.extend(heard);
+            known_ways::sort(knowledge, &mut ways);
+        }
+        ways.extend(spare);
         ways.sort_by_key(|way| endpoint.sockets.is_backup(way.local));
     } else {
         ways.truncate(1);
@@ -102,7 +104,7 @@ pub(crate) fn connect(
             .remotes(&config.server_addresses)
             .possible(&config.possible_addresses);
         let managed = Managed::new(&*config.path_manager, &start);
-        AutomaticPaths::new(managed, config.ways, now)
+        AutomaticPaths::new(managed, config.core.transport.knowledge.clone(), now)
     });
     let transport = config.core.transport.clone();
     let mut registry = endpoint.lock();
@@ -249,14 +251,11 @@ mod tests {
         };
         assert_eq!(starts(), [(1, 4), (1, 5), (2, 4), (2, 5)]);
         // What is known counts more.
-        let note = |local, heard: bool| {
-            let local = SocketAddr::from(([127, 0, 0, local], 0));
-            let rtt = heard.then_some(std::time::Duration::ZERO);
-            let way = FourTuple::new(local, remotes[0]);
-            config.ways.note(way, rtt, endpoint.now());
-        };
-        note(1, false);
-        note(2, true);
+        let known = config.core.transport.knowledge.clone();
+        let known = known.ok_or("no knowledge")?;
+        let way = |local| FourTuple::new(SocketAddr::from(([127, 0, 0, local], 0)), remotes[0]);
+        known.save_round_trip(way(1), std::time::Duration::MAX);
+        known.save_round_trip(way(2), std::time::Duration::ZERO);
         assert_eq!(starts(), [(1, 5), (2, 4), (1, 4), (2, 5)]);
         Ok(())
     }

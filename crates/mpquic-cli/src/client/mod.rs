@@ -4,7 +4,6 @@ pub(crate) mod backup;
 pub(crate) mod content;
 pub(crate) mod hq;
 pub(crate) mod http3;
-pub(crate) mod kept;
 pub(crate) mod knock;
 pub(crate) mod known_hosts;
 pub(crate) mod protocol;

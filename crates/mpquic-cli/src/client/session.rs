@@ -11,15 +11,15 @@ use http::Uri;
 use http::uri::Authority;
 use mpquic_core::config::TransportOptions;
 use mpquic_sched::{SplitRatio, SplitWeights};
+use mpquic_tokio::knowledge::Knowledge;
 use mpquic_tokio::path_managers::{self, Costs, PathManagerFactory, Shares};
 use mpquic_tokio::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointBuilder, PathId, VarInt,
-    ZeroRttAccepted, interface_addresses,
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointBuilder, FileStore, PathId,
+    VarInt, ZeroRttAccepted, interface_addresses,
 };
 use tokio::sync::{Mutex, TryLockError};
 
 use crate::client::backup;
-use crate::client::kept::Kept;
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
 use crate::client::protocol::refused_certificate;
@@ -34,7 +34,7 @@ use crate::options::reach::Reach;
 use crate::options::trust::{Trust, Verifier};
 use crate::options::{Alpn, DATAGRAM_BUFFER, Local};
 use crate::process::failure::{Cause, Failure};
-use crate::process::screen;
+use crate::process::{screen, state};
 use crate::rate::Rate;
 use crate::rate::controller::limited;
 use crate::rate::pace;
@@ -105,7 +105,7 @@ pub(crate) struct Sessions<'a> {
     /// Set for `--first-use`.
     known_hosts: Option<KnownHosts>,
     /// Knowledge of earlier runs, and its place.
-    kept: Option<Kept>,
+    kept: Option<Arc<FileStore>>,
     config: ClientConfig,
     /// The weights of the current paths.
     #[cfg(test)]
@@ -216,21 +216,19 @@ impl<'a> Sessions<'a> {
         }
         transport.keep_alive_interval = Some(KEEP_ALIVE);
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
-        let kept = Kept::of_user();
+        let kept =
+            state::state_directory().map(|path| Arc::new(FileStore::new(path.join("known"))));
         if let Some(kept) = &kept {
-            kept.adapt(&mut transport);
+            transport.knowledge = Some(Knowledge::new(kept.clone()));
         }
         adapt(&mut transport);
         let transport = transport.build().map_err(Failure::usage)?;
         let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
         let shown = Identity::shown_by(args)?;
-        let mut config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
+        let config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
             .transport_config(transport)
             .use_alternative_addresses(true)
             .path_manager(path_manager(&purpose, &weights));
-        if let Some(kept) = &kept {
-            config = kept.configure(config);
-        }
         Ok(Self {
             reach: args,
             purpose,
@@ -355,8 +353,8 @@ impl<'a> Sessions<'a> {
             if self.reach.connections.drill.steps.is_empty() {
                 *self.idle() = idle;
             }
-            if let Some(kept) = &self.kept {
-                kept.keep(&self.config);
+            if let Some(Err(error)) = self.kept.as_ref().map(|kept| kept.flush()) {
+                tracing::warn!(%error, "nothing is kept for the next run");
             }
         }
     }

@@ -90,9 +90,7 @@ impl Policy {
         };
         let mut transport = TransportOptions::new(scheduler.clone(), controller.clone());
         transport.max_concurrent_paths = max_paths;
-        if self.no_path_memory {
-            transport.path_memory = None;
-        }
+        transport.careful_resume = !self.no_path_memory;
         // Most programs read no DATAGRAMs, so peers should not send any.
         transport.datagram_receive_buffer = None;
         transport
@@ -398,8 +396,8 @@ mod tests {
         let usual = transport(&[]);
         assert_eq!(usual.max_concurrent_paths, 5);
         assert_eq!(usual.datagram_receive_buffer, None);
-        assert!(usual.path_memory.is_some());
-        assert!(transport(&["--no-path-memory"]).path_memory.is_none());
+        assert!(usual.careful_resume);
+        assert!(!transport(&["--no-path-memory"]).careful_resume);
         let directory = tempfile::tempdir().unwrap();
         let logs = directory.path().join("logs");
         let logs = logs.to_str().unwrap();

@@ -147,6 +147,36 @@ fn without_a_place_for_its_certificate_a_server_makes_one_for_itself() {
     assert!(stderr(&output).contains("cannot keep "), "{output:?}");
 }
 
+/// Files of earlier runs save time, and nothing else depends on them.
+#[test]
+fn a_client_works_without_a_place_for_its_knowledge() {
+    let (served, state) = directories(b"content");
+    let server = Server::start(served.path(), &["--retry"]);
+    let get = |state: &Path| {
+        let url = server.url("/file");
+        let mut client = mpquic(&["get", &url, "-o", "-", "--quiet", "--pin", &server.pin]);
+        client.env("XDG_STATE_HOME", state).env("RUST_LOG", "warn");
+        let output = client.output().unwrap();
+        assert_exit(&output, 0);
+        assert_eq!(output.stdout, b"content");
+        stderr(&output)
+    };
+    let file = state.path().join("file");
+    fs::write(&file, "").unwrap();
+    let told = get(&file);
+    assert!(told.contains("nothing is kept for the next run"), "{told}");
+    let known = state.path().join("mpquic/known");
+    fs::create_dir_all(&known).unwrap();
+    let token = known.join("token-v1-127.0.0.1");
+    fs::write(&token, "1 1000\ndamaged").unwrap();
+    let told = get(state.path());
+    assert!(told.contains("ignored a file of the store"), "{told}");
+    assert!(told.contains("token-v1-127.0.0.1"), "{told}");
+    // The token of this run takes the place of the damaged one.
+    assert!(!fs::read(&token).unwrap().ends_with(b"damaged"));
+    assert_eq!(get(state.path()), "");
+}
+
 #[test]
 fn requests_are_logged() {
     let (served, state) = directories(b"content");

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use quinn_proto::TokenStore;
-
 use super::transport::TransportConfig;
 use crate::crypto;
 use crate::version::Version;
@@ -17,9 +15,6 @@ pub struct ClientConfig {
     pub transport: Arc<TransportConfig>,
     /// TLS.
     pub crypto: Arc<dyn crypto::ClientCrypto>,
-    /// The store of NEW_TOKEN tokens between connections; `None` drops tokens. The store's key is
-    /// the server's name, followed by the version except for version 1, as in `host v2`.
-    pub token_store: Option<Arc<dyn TokenStore>>,
     /// The version of our first packets, one of the endpoint's `supported_versions`; with `None`,
     /// the oldest of them. The server can switch to another one without a further round trip, so
     /// the best choice is a version that the server certainly speaks (RFC 9368 section 2.5).
@@ -40,7 +35,6 @@ impl ClientConfig {
         Self {
             transport,
             crypto,
-            token_store: None,
             version: None,
             use_preferred_address: true,
             use_alternative_addresses: false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::congestion::ControllerFactory;
-use crate::path_memory::{PathMemory, RecentPaths};
+use crate::knowledge::Knowledge;
 use crate::qlog;
 use crate::sched::SchedulerFactory;
 
@@ -167,11 +167,14 @@ pub struct TransportOptions {
     pub contain_panics: bool,
     /// Pace packets instead of sending whole windows at once.
     pub pacing: bool,
-    /// Remembers the capacity of paths from one connection to the next: paths between the same
-    /// addresses start quicker (RFC 9959). All connections with this configuration share the
-    /// memory, by default one that forgets after an hour, and with the process. `None` for no such
-    /// start.
-    pub path_memory: Option<Arc<dyn PathMemory>>,
+    /// Where connections leave address validation tokens, capacities of paths and round-trip times for
+    /// later connections. All connections with this configuration, and with its clones, share it; by
+    /// default it is in memory. `None` keeps nothing.
+    pub knowledge: Option<Knowledge>,
+    /// Starts paths with the capacity that a path between the same addresses had (Careful Resume, RFC
+    /// 9959), if [`Self::knowledge`] has that capacity. On by default; if off, capacities are not
+    /// saved either.
+    pub careful_resume: bool,
     /// Use the latency spin bit (RFC 9000 section 17.4).
     pub spin_bit: bool,
     /// Makes a log for each connection; `None` for none.
@@ -221,7 +224,8 @@ impl TransportOptions {
             max_transmit_segments: 64,
             contain_panics: true,
             pacing: true,
-            path_memory: Some(Arc::new(RecentPaths::default())),
+            knowledge: Some(Knowledge::default()),
+            careful_resume: true,
             spin_bit: false,
             qlog: None,
         }

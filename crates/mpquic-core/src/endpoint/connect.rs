@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side};
 use rand::RngExt;
 use thiserror::Error;
@@ -12,7 +13,7 @@ use super::routing::Endpoint;
 use crate::config::ClientConfig;
 use crate::connection::Connection;
 use crate::crypto::InvalidServerName;
-use crate::handshake::setup::{ClientSetup, ConnectionSetup, Role, TokenDrawer};
+use crate::handshake::setup::{ClientSetup, ConnectionSetup, Role};
 use crate::handshake::{Versions, local_parameters};
 use crate::ids::FourTuple;
 use crate::version::Version;
@@ -70,8 +71,14 @@ impl Endpoint {
         let session = config.crypto.clone();
         let session = session.start_session(version, server_name, &local_parameters)?;
         let initial_dcid = ConnectionId::new(&self.random.random::<[u8; MIN_INITIAL_DCID]>());
-        let tokens = TokenDrawer::new(config.token_store, server_name);
-        let token = tokens.take(version);
+        let mut client = ClientSetup {
+            crypto: config.crypto.clone(),
+            server_name: server_name.into(),
+            knowledge: config.transport.knowledge.clone(),
+            use_preferred_address: config.use_preferred_address,
+            token: Bytes::new(),
+        };
+        client.token = client.take_token(version);
         let handle = self.routes.insert_started(local_cid);
         self.stats.outgoing_handshakes += 1;
         let connection = Connection::new(ConnectionSetup {
@@ -91,13 +98,7 @@ impl Endpoint {
             peer_cid: initial_dcid,
             reset_key: self.reset_key.clone(),
             seed: self.random.random(),
-            role: Role::Client(Box::new(ClientSetup {
-                crypto: config.crypto,
-                server_name: server_name.into(),
-                tokens,
-                use_preferred_address: config.use_preferred_address,
-                token,
-            })),
+            role: Role::Client(Box::new(client)),
         });
         Ok((handle, connection))
     }

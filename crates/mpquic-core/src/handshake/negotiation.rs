@@ -148,7 +148,7 @@ impl Handshake {
         };
         let keys = client.crypto.initial_keys(version, Side::Client, &dcid);
         self.initial = Some(Box::new(Level::new(SpaceId::Initial, version, keys)));
-        self.token = client.tokens.take(version);
+        self.token = client.take_token(version);
         parameters.version_information = Some(self.versions.information());
         self.session = client
             .crypto

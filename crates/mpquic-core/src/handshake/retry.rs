@@ -91,7 +91,7 @@ impl Handshake {
             Role::Server(_) => Err(Fault::NewTokenFromClient.into()),
             Role::Client(_) if token.is_empty() => Err(Fault::EmptyToken.into()),
             Role::Client(client) => {
-                client.tokens.insert(self.versions.current(), token);
+                client.save_token(self.versions.current(), token);
                 Ok(())
             }
         }

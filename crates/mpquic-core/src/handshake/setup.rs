@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use quinn_proto::{ConnectionId, Side, TokenStore};
+use quinn_proto::{ConnectionId, Side};
 
 use super::version::Versions;
 use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
 use crate::crypto::tokens::{ResetKey, TokenIssuer};
 use crate::crypto::{ClientCrypto, Keys, Session};
 use crate::ids::FourTuple;
+use crate::knowledge::Knowledge;
 use crate::memory::EndpointMemory;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
@@ -86,8 +87,8 @@ pub(crate) struct ClientSetup {
     /// Checks Retry packets and derives Initial keys again after one.
     pub(crate) crypto: Arc<dyn ClientCrypto>,
     pub(crate) server_name: Arc<str>,
-    /// Stores tokens of NEW_TOKEN frames.
-    pub(crate) tokens: TokenDrawer,
+    /// Keeps tokens of NEW_TOKEN frames.
+    pub(crate) knowledge: Option<Knowledge>,
     /// Whether to move to the server's preferred address.
     pub(crate) use_preferred_address: bool,
     /// Token for the first Initial, possibly empty.
@@ -98,43 +99,23 @@ pub(crate) struct ClientSetup {
 /// smallest datagram has no room for the ClientHello, and the handshake would never get on.
 pub(crate) const MAX_TOKEN: usize = 1000;
 
-/// The part of a client's token store that belongs to one server.
-pub(crate) struct TokenDrawer {
-    store: Option<Arc<dyn TokenStore>>,
-    server_name: Arc<str>,
-}
-
-impl TokenDrawer {
-    pub(crate) fn new(store: Option<Arc<dyn TokenStore>>, server_name: &str) -> Self {
-        Self {
-            store,
-            server_name: server_name.into(),
-        }
-    }
-
-    /// A token is valid only in its own version (RFC 9369 section 5).
-    fn key(&self, version: Version) -> Arc<str> {
-        match version {
-            Version::V1 => self.server_name.clone(),
-            Version::V2 => format!("{} {version}", self.server_name).into(),
-        }
-    }
-
-    pub(crate) fn insert(&self, version: Version, token: Bytes) {
-        if let Some(store) = &self.store
-            && token.len() <= MAX_TOKEN
-        {
-            store.insert(&self.key(version), token);
-        }
-    }
-
-    /// A token for our first Initial; empty if there is none that can be used.
-    pub(crate) fn take(&self, version: Version) -> Bytes {
-        let store = self.store.as_ref();
-        let token = store.and_then(|store| store.take(&self.key(version)));
+impl ClientSetup {
+    /// A token for our first Initial of this version; empty if no usable token is known.
+    pub(crate) fn take_token(&self, version: Version) -> Bytes {
+        let knowledge = self.knowledge.as_ref();
+        let token = knowledge.and_then(|known| known.take_token(version, &self.server_name));
         token
             .filter(|token| token.len() <= MAX_TOKEN)
             .unwrap_or_default()
+    }
+
+    /// Keeps a token that the server sent for a later connection in this version.
+    pub(crate) fn save_token(&self, version: Version, token: Bytes) {
+        if let Some(knowledge) = &self.knowledge
+            && token.len() <= MAX_TOKEN
+        {
+            knowledge.save_token(version, &self.server_name, token);
+        }
     }
 }
 

@@ -1,12 +1,11 @@
 //! [`Capacity`]: what a path carries, for the next connection (RFC 9959 section 3.1, the Observing
 //! Phase).
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::congestion::{Acked, SavedCapacity};
 use crate::event::Resumption;
-use crate::path_memory::PathMemory;
+use crate::knowledge::Knowledge;
 
 /// A capacity that changed little is saved once in this time.
 const SAVING_INTERVAL: Duration = Duration::from_secs(1);
@@ -17,7 +16,7 @@ const START_ROUNDS: u32 = 20;
 /// Capacity of a path, and the use of the remembered capacity.
 #[derive(Debug)]
 pub(super) struct Capacity {
-    pub(super) memory: Option<Arc<dyn PathMemory>>,
+    pub(super) knowledge: Option<Knowledge>,
     /// The capacity remembered when the path opened, bytes.
     pub(super) remembered: u64,
     /// The use of the remembered capacity.
@@ -31,9 +30,9 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    pub(super) fn new(memory: Option<Arc<dyn PathMemory>>) -> Self {
+    pub(super) fn new(knowledge: Option<Knowledge>) -> Self {
         Self {
-            memory,
+            knowledge,
             remembered: 0,
             resumption: Resumption::default(),
             own_rtt: Duration::ZERO,

@@ -136,7 +136,7 @@ impl Path {
             established: false,
             liveness: Liveness::Live,
             ack_carrier: AckCarrier::default(),
-            capacity: Capacity::new(config.path_memory.clone()),
+            capacity: Capacity::new(config.knowledge.clone().filter(|_| config.careful_resume)),
             local_queue: None,
             filled_packet: false,
             ping: false,

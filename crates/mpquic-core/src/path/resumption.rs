@@ -7,16 +7,14 @@ use super::Path;
 use super::capacity::Capacity;
 use crate::congestion::{Acked, Controller as _, ResumePhase};
 use crate::outbox::Outbox;
-use crate::path_memory::HostPair;
 use crate::qlog::Event;
 
 impl Path {
     /// Tells the controller what is remembered of the path.
     pub(super) fn resume(&mut self, now: Instant, outbox: &mut Outbox) {
-        self.capacity = Capacity::new(self.capacity.memory.take());
-        let route = HostPair::from(self.tuple.four_tuple);
-        let memory = self.capacity.memory.as_ref();
-        let Some(saved) = memory.and_then(|memory| memory.load(route, now)) else {
+        self.capacity = Capacity::new(self.capacity.knowledge.take());
+        let knowledge = self.capacity.knowledge.as_ref();
+        let Some(saved) = knowledge.and_then(|known| known.capacity(self.tuple.four_tuple)) else {
             return;
         };
         self.capacity.remembered = saved.window;
@@ -28,13 +26,13 @@ impl Path {
     pub(crate) fn observe(&mut self, ack: &Acked, outbox: &mut Outbox) {
         let is_own = self.recovery.ack_carrier().is_none();
         let rate = self.recovery.delivery_rate();
-        if self.capacity.memory.is_none() {
+        if self.capacity.knowledge.is_none() {
             return;
         }
         if let Some(saved) = self.capacity.on_ack(ack, is_own, rate)
-            && let Some(memory) = &self.capacity.memory
+            && let Some(knowledge) = &self.capacity.knowledge
         {
-            memory.save(HostPair::from(self.tuple.four_tuple), saved, ack.now);
+            knowledge.save_capacity(self.tuple.four_tuple, saved);
         }
         self.follow_resumption(outbox);
     }
@@ -51,8 +49,8 @@ impl Path {
         resumption.retreated |= phase == ResumePhase::SafeRetreat;
         if phase == ResumePhase::SafeRetreat {
             self.capacity.remembered = 0;
-            if let Some(memory) = &self.capacity.memory {
-                memory.forget(HostPair::from(self.tuple.four_tuple));
+            if let Some(knowledge) = &self.capacity.knowledge {
+                knowledge.forget_capacity(self.tuple.four_tuple);
             }
         }
         let path = self.id;

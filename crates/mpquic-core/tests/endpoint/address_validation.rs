@@ -103,7 +103,7 @@ fn no_token_stops_the_next_connection() {
         let with_token = || {
             let test = Test::new();
             let token = Bytes::from(vec![7; length]);
-            *test.tokens.0.lock().unwrap() = vec![("server.test".to_owned(), token)];
+            *test.tokens.0.lock().unwrap() = vec![("token v1 server.test".to_owned(), token)];
             test
         };
         let mut test = with_token();

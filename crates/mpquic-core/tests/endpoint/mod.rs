@@ -15,10 +15,11 @@ use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{
     AckFrequencyOptions, EndpointConfig, EndpointOptions, TransportConfig, TransportOptions,
 };
+use mpquic_core::knowledge::{Entry, Key, Knowledge, Store};
 use mpquic_core::unstable_wire::header::{Header, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, Datagram, DatagramEvent, Dir, Endpoint, Event,
-    Fault, FourTuple, StreamId, TokenStore, VarInt, Version, ZeroRtt,
+    Fault, FourTuple, StdSystemTime, StreamId, TimeSource, VarInt, Version, ZeroRtt,
 };
 use mpquic_sim::Tls;
 
@@ -32,18 +33,25 @@ fn server_address() -> SocketAddr {
     "192.0.2.1:443".parse().unwrap()
 }
 
-#[derive(Default)]
+/// The texts of the keys, and the tokens. The client learns nothing else.
+#[derive(Debug, Default)]
 struct Tokens(Mutex<Vec<(String, Bytes)>>);
 
-impl TokenStore for Tokens {
-    fn insert(&self, server_name: &str, token: Bytes) {
-        self.0.lock().unwrap().push((server_name.to_owned(), token));
+impl Store for Tokens {
+    fn load(&self, _: &Key) -> Option<Entry> {
+        None
     }
 
-    fn take(&self, server_name: &str) -> Option<Bytes> {
-        let mut tokens = self.0.lock().unwrap();
-        let index = tokens.iter().position(|(name, _)| name == server_name)?;
-        Some(tokens.remove(index).1)
+    fn save(&self, key: Key, entry: Entry) {
+        if matches!(key, Key::Token { .. }) {
+            self.0.lock().unwrap().push((key.to_string(), entry.value));
+        }
+    }
+
+    fn take(&self, key: &Key) -> Option<Entry> {
+        let (mut tokens, key) = (self.0.lock().unwrap(), key.to_string());
+        let index = tokens.iter().position(|(other, _)| *other == key)?;
+        Some(Entry::new(tokens.remove(index).1, StdSystemTime.now()))
     }
 }
 
@@ -92,8 +100,9 @@ impl Test {
     }
 
     fn connect(&mut self) -> Hosted {
-        let mut config = self.tls.client(self.transport.clone());
-        config.token_store = Some(self.tokens.clone());
+        let mut options = TransportOptions::clone(&self.transport);
+        options.knowledge = Some(Knowledge::new(self.tokens.clone()));
+        let config = self.tls.client(built(options));
         let four_tuple = FourTuple::new(client_address(), server_address());
         let connected = self
             .client

@@ -389,7 +389,7 @@ fn a_long_token_makes_a_client_hello_of_many_datagrams() {
             let mut test = Test::new();
             test.retry = retry;
             let token = Bytes::from(vec![7; 1000]);
-            *test.tokens.0.lock().unwrap() = vec![("server.test".to_owned(), token)];
+            *test.tokens.0.lock().unwrap() = vec![("token v1 server.test".to_owned(), token)];
             let mut network = Network::new(&mut test);
             let took = network.run(60 * SECOND, |from, sent| {
                 (from == Side::Client && Some(sent) == missing).then(lost_on_the_way)

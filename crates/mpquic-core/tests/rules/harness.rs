@@ -10,12 +10,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{EndpointOptions, ServerConfig, TransportOptions};
+use mpquic_core::knowledge::{Entry, Key, Knowledge, Store};
 use mpquic_core::unstable_wire::frame::{Frame, NewConnectionId};
 use mpquic_core::unstable_wire::header::{Header, PacketHeader};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, ConnectionId, DatagramEvent, Dir, Endpoint,
     Event, Fault, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side, StreamId,
-    TimeSource, TokenStore, VarInt, Version,
+    TimeSource, VarInt, Version,
 };
 use mpquic_sim::NullCrypto;
 
@@ -102,12 +103,12 @@ impl Options {
 }
 
 /// Address validation tokens a client was given, newest last.
-#[derive(Default)]
-pub(crate) struct Tokens(Mutex<Vec<(String, Bytes)>>);
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(Mutex<Vec<(Key, Entry)>>);
 
 impl Tokens {
     /// Takes all of them out.
-    pub(crate) fn take_all(&self) -> Vec<(String, Bytes)> {
+    pub(crate) fn take_all(&self) -> Vec<(Key, Entry)> {
         std::mem::take(&mut self.0.lock().expect("one thread"))
     }
 }
@@ -121,15 +122,21 @@ impl TimeSource for WallClock {
     }
 }
 
-impl TokenStore for Tokens {
-    fn insert(&self, server_name: &str, token: Bytes) {
-        let mut tokens = self.0.lock().expect("one thread");
-        tokens.push((server_name.to_owned(), token));
+impl Store for Tokens {
+    /// Nothing else than tokens is kept.
+    fn load(&self, _: &Key) -> Option<Entry> {
+        None
     }
 
-    fn take(&self, server_name: &str) -> Option<Bytes> {
+    fn save(&self, key: Key, entry: Entry) {
+        if matches!(key, Key::Token { .. }) {
+            self.0.lock().expect("one thread").push((key, entry));
+        }
+    }
+
+    fn take(&self, key: &Key) -> Option<Entry> {
         let mut tokens = self.0.lock().expect("one thread");
-        let index = tokens.iter().rposition(|(name, _)| name == server_name)?;
+        let index = tokens.iter().rposition(|(other, _)| other == key)?;
         Some(tokens.remove(index).1)
     }
 }
@@ -199,12 +206,13 @@ impl Net {
         server_options.time_source = wall_clock.clone();
         let server_config = server_options.build().expect("options");
         let crypto = crypto.announcing(&options.client_parameters);
-        let mut client_config = crypto.client(transport(options.client));
+        let tokens = Arc::new(Tokens::default());
+        let mut client_options = options.client;
+        client_options.knowledge = Some(Knowledge::new(tokens.clone()));
+        let mut client_config = crypto.client(transport(client_options));
         client_config.version = options.version;
         client_config.use_preferred_address = options.use_preferred;
         client_config.use_alternative_addresses = options.use_alternative;
-        let tokens = Arc::new(Tokens::default());
-        client_config.token_store = Some(tokens.clone());
         let now = Instant::now();
         Self {
             now,

@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use bytes::Bytes;
-use mpquic_core::{PathEvent, PathId, Side, TokenStore, TransportErrorCode};
+use mpquic_core::knowledge::{Entry, Key, Store};
+use mpquic_core::{PathEvent, PathId, Side, TransportErrorCode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn lost_port(port: u16) -> SocketAddr {
 /// A client that collects tokens, and counts the bytes it directs to its lost address.
 struct Collector {
     net: Net,
-    tokens: Vec<(String, Bytes)>,
+    tokens: Vec<(Key, Entry)>,
     paths: Vec<PathId>,
     has_lost: bool,
     /// The connection is from the time after that.
@@ -112,8 +112,8 @@ impl Collector {
         self.paths = vec![PathId::ZERO];
         self.net.tokens.take_all();
         if !self.tokens.is_empty() {
-            let (name, token) = &self.tokens[token % self.tokens.len()];
-            self.net.tokens.insert(name, token.clone());
+            let (key, entry) = self.tokens[token % self.tokens.len()].clone();
+            self.net.tokens.save(key, entry);
         }
         self.is_later = self.has_lost;
         self.net.connect_from(index);

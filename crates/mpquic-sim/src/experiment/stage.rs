@@ -575,7 +575,7 @@ fn setup(
 /// Gives the client a session ticket of the server, but no other knowledge.
 fn connect_before(setup: &Setup) {
     let setup = setup.clone().transport(|transport| {
-        transport.path_memory = None;
+        transport.knowledge = None;
     });
     let link = LinkConfig::new(100.0, Duration::from_millis(1));
     let mut pair = Pair::connected(&Topology::new().path("before", link), setup);
