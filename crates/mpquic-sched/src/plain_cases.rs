@@ -3,9 +3,7 @@
 use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, SchedulerEvent, View};
 use mpquic_core::{PathId, PathMap};
 
-use crate::choice::{
-    fast_and_chosen, fastest_sendable, is_measured, is_outside_streams, send_batch,
-};
+use crate::choice::{is_measured, send_batch};
 
 /// Most datagrams (an initial window) that are copied for a path without an RTT sample.
 const MAX_COPIES: u64 = 10;
@@ -38,35 +36,6 @@ impl PlainCases {
             Some(path) if usable == 1 => Some(send_batch(path)),
             Some(_) if measured => None,
             Some(path) => Some(self.send_unmeasured(view, path)),
-        }
-    }
-
-    /// For schedulers that plan which path carries which stream bytes: the fastest path that can
-    /// send. Without data to plan, the error holds the decision.
-    pub(crate) fn fastest_for_plans<'a>(
-        &mut self,
-        view: &View<'a>,
-    ) -> Result<&'a PathView, Decision> {
-        if let Some(decision) = self.decide(view) {
-            return Err(decision);
-        }
-        let fastest = fastest_sendable(view).ok_or(Decision::Blocked)?;
-        if is_outside_streams(view) {
-            Err(Decision::send(fastest.id))
-        } else {
-            Ok(fastest)
-        }
-    }
-
-    /// For schedulers that compare two paths: see [`fast_and_chosen`]. If there is nothing to
-    /// compare, the error holds the decision.
-    pub(crate) fn fast_and_chosen<'a>(
-        &mut self,
-        view: &View<'a>,
-    ) -> Result<(&'a PathView, &'a PathView), Decision> {
-        match self.decide(view) {
-            Some(decision) => Err(decision),
-            None => fast_and_chosen(view).ok_or(Decision::Blocked),
         }
     }
 

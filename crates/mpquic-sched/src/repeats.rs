@@ -44,16 +44,6 @@ impl Repeats {
         repeat(range, target)
     }
 
-    /// The oldest range that `path` neither carried nor repeated.
-    pub(crate) fn oldest_elsewhere<'a>(
-        &self,
-        view: &View<'a>,
-        path: PathId,
-    ) -> Option<&'a UnackedRange> {
-        let mut ranges = view.unacked().iter();
-        ranges.find(|range| range.path != path && self.is_due(path, range))
-    }
-
     pub(crate) fn remove(&mut self, path: PathId) {
         self.reached.remove(path);
     }

@@ -1,6 +1,6 @@
 //! Small versions of the papers' experiments: what must hold on every machine and for every seed.
 
-use mpquic_sched::{Etc, EtcConfig, Jdl, JdlConfig};
+use mpquic_sched::papers::{Etc, EtcConfig, Jdl, JdlConfig};
 use mpquic_sim::Policies;
 use mpquic_sim::experiment::{Cell, Experiment, ScenarioResults, State};
 use mpquic_sim::scenario::Scenario;

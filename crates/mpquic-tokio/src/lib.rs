@@ -67,6 +67,7 @@
 //! | `memory-network` | `MemoryNetwork`: sockets in memory, for tests |
 //! | `metrics` | `Endpoint::report_metrics` |
 //! | `native-roots` (default) | [`ClientConfig::with_native_roots`] |
+//! | `papers` | schedulers of publications: `schedulers::papers` |
 //! | `self-signed` | `ServerConfig::self_signed` |
 //! | `qlog` | the crate `mpquic-qlog` as `mpquic_tokio::qlog`: logs of connections |
 //!

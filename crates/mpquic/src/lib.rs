@@ -11,7 +11,7 @@
 //! | `http3` (feature `http3`) | HTTP/3 servers and clients of the crate `h3` over several paths |
 //!
 //! The features `aws-lc-rs`, `ring`, `interfaces`, `memory-network`, `metrics`, `native-roots`,
-//! `qlog` and `self-signed` are those of [`mpquic_tokio`](mpquic_tokio#features).
+//! `papers`, `qlog` and `self-signed` are those of [`mpquic_tokio`](mpquic_tokio#features).
 //!
 //! This client sends its data by the scheduler `lrf` (lowest round trip first), and controls
 //! congestion by OLIA:

@@ -5,9 +5,8 @@ use mpquic_core::sched::{
     DataSelection, Decision, Needs, PathView, Scheduler, SchedulerEvent, StreamView, View,
 };
 
-use crate::choice::{
-    fastest_sendable, nearest, one_way_delay, payload, rate, send_stream, wait_for,
-};
+use crate::choice::{fastest_sendable, rate, wait_for};
+use crate::papers::choice::{nearest, one_way_delay, payload, send_stream};
 use crate::plain_cases::PlainCases;
 use crate::repeats::Repeats;
 

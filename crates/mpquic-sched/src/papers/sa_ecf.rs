@@ -3,8 +3,9 @@
 use mpquic_core::StreamId;
 use mpquic_core::sched::{Decision, Needs, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{backlog, find_stream, is_outside_streams, send_stream, wait_for, weight};
-use crate::ecf::{EcfForm, waits};
+use crate::choice::wait_for;
+use crate::papers::choice::{backlog, find_stream, is_outside_streams, send_stream, weight};
+use crate::papers::ecf::{EcfForm, waits};
 use crate::plain_cases::PlainCases;
 
 /// Weighted round robin over the streams. For the stream whose turn it is, earliest completion

@@ -3,11 +3,12 @@
 use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{backlog, carriers, lowest_rtt};
-use crate::ecf::{self, EcfForm};
+use crate::choice::{carriers, lowest_rtt};
+use crate::papers::choice::backlog;
+use crate::papers::ecf::{self, EcfForm};
+use crate::papers::qaware::{QAware, QAwareForm};
+use crate::papers::reservations::Reservations;
 use crate::plain_cases::PlainCases;
-use crate::qaware::{QAware, QAwareForm};
-use crate::reservations::Reservations;
 
 /// The send buffer of a TCP socket of ns-3, bytes.
 const SOCKET_BUFFER: u64 = 131_072;

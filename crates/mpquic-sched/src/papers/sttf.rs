@@ -5,10 +5,11 @@ use std::time::Duration;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 use mpquic_core::{PathId, PathMap};
 
-use crate::choice::{carriers, one_way_delay, seconds};
-use crate::otias::dispatch;
+use crate::choice::{carriers, seconds};
+use crate::papers::choice::one_way_delay;
+use crate::papers::otias::dispatch;
+use crate::papers::reservations::Reservations;
 use crate::plain_cases::PlainCases;
-use crate::reservations::Reservations;
 
 /// Most round trips that are simulated.
 const MAX_ROUNDS: u32 = 64;

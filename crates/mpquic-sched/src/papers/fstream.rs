@@ -3,11 +3,10 @@
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, StreamView, View};
 use mpquic_core::{PathId, StreamId};
 
-use crate::choice::{
-    UsablePaths, carriers, find_stream, one_way_delay, rate, send_stream, wait_for, weight,
-};
+use crate::choice::{carriers, rate, wait_for};
+use crate::papers::choice::{UsablePaths, find_stream, one_way_delay, send_stream, weight};
+use crate::papers::pstream::rate_share;
 use crate::plain_cases::PlainCases;
-use crate::pstream::rate_share;
 
 /// Most streams without data that are remembered.
 const MAX_QUIET: usize = 256;

@@ -7,7 +7,8 @@ use mpquic_core::sched::{
     DataSelection, Decision, Needs, PacketInfo, PathView, Scheduler, SchedulerEvent, View,
 };
 
-use crate::choice::{carriers, is_measured, lowest_rtt, uniform};
+use crate::choice::{carriers, is_measured, lowest_rtt};
+use crate::papers::choice::uniform;
 use crate::plain_cases::PlainCases;
 
 /// Weight of the loss rate in a cost.

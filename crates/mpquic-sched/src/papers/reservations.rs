@@ -3,7 +3,8 @@
 use mpquic_core::sched::{DataSelection, Decision, PathView, StreamView, View};
 use mpquic_core::{PathId, PathMap, StreamId};
 
-use crate::choice::{carriers, find_stream, is_measured, lowest_rtt, payload, wait_for};
+use crate::choice::{carriers, is_measured, lowest_rtt, wait_for};
+use crate::papers::choice::{find_stream, payload};
 
 /// Most runs of assigned bytes; beyond that, no bytes are assigned.
 const MAX_RUNS: usize = 256;

@@ -2,7 +2,8 @@
 
 use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{backlog, seconds, send_batch, wait_for};
+use crate::choice::{seconds, send_batch, wait_for};
+use crate::papers::choice::backlog;
 use crate::plain_cases::PlainCases;
 
 /// After waiting has begun, it goes on until the wait would be longer by this share.

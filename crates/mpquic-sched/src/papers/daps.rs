@@ -6,8 +6,8 @@ use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, V
 use mpquic_core::{PathId, PathMap};
 
 use crate::choice::carriers;
+use crate::papers::reservations::Reservations;
 use crate::plain_cases::PlainCases;
-use crate::reservations::Reservations;
 
 /// One-way delays are rounded to multiples of this many milliseconds, or to a coarser grain if the
 /// schedule would get too long.

@@ -3,8 +3,8 @@
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
 use crate::choice::{carriers, seconds};
+use crate::papers::reservations::{Reservations, Run};
 use crate::plain_cases::PlainCases;
-use crate::reservations::{Reservations, Run};
 
 /// Assigns every packet to the path on which it arrives first, even if the window of that path is
 /// full. Packets that already wait for a path are counted. So a slow path with room sends data from

@@ -6,10 +6,8 @@ use mpquic_core::sched::{
 use mpquic_core::{PathId, StreamId};
 use smallvec::SmallVec;
 
-use crate::choice::{
-    UsablePaths, carriers, find_stream, lowest_rtt, one_way_delay, rate, seconds, uniform,
-    wait_for, weight,
-};
+use crate::choice::{carriers, lowest_rtt, rate, seconds, wait_for};
+use crate::papers::choice::{UsablePaths, find_stream, one_way_delay, uniform, weight};
 use crate::plain_cases::PlainCases;
 
 /// Splits every stream over the paths so that its parts finish together, given the rate that other

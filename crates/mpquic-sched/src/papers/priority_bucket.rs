@@ -2,7 +2,7 @@
 
 use mpquic_core::sched::{Decision, Needs, Scheduler, SchedulerEvent, StreamView, View};
 
-use crate::choice::{send_stream, weight};
+use crate::papers::choice::{send_stream, weight};
 use crate::plain_cases::PlainCases;
 
 /// A stream of known size up to this many bytes is served one bucket earlier.

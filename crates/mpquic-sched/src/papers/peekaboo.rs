@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{seconds, send_batch, uniform, wait_for};
+use crate::choice::{seconds, send_batch, wait_for};
+use crate::papers::choice::uniform;
 use crate::plain_cases::PlainCases;
 
 /// Dimensions of a context.

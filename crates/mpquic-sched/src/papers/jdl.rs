@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 use mpquic_core::{PathId, PathMap};
 
-use crate::choice::{
-    carriers, fastest_sendable, is_measured, one_way_delay, rate, send_batch, wait_for,
-};
+use crate::choice::{carriers, fastest_sendable, is_measured, rate, send_batch, wait_for};
+use crate::papers::choice::one_way_delay;
 use crate::plain_cases::PlainCases;
 
 /// Keeps a path without losses from outweighing all other paths.

@@ -5,7 +5,8 @@ use mpquic_core::sched::{
 };
 use mpquic_core::{PathId, PathMap, StreamId};
 
-use crate::choice::{nearest, one_way_delay, payload, rate, wait_for};
+use crate::choice::{rate, wait_for};
+use crate::papers::choice::{nearest, one_way_delay, payload};
 use crate::plain_cases::PlainCases;
 
 /// Part of an observed error by which the gap is corrected.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{
-    PLANNED, backlog, carriers, fastest_sendable, lowest_rtt, send_planned, wait_for,
-};
+use crate::choice::{carriers, fastest_sendable, lowest_rtt, wait_for};
+use crate::papers::choice::{PLANNED, backlog, send_planned};
 use crate::plain_cases::PlainCases;
 
 /// Most windows that are simulated for a plan.
