@@ -71,25 +71,23 @@ impl State {
     /// Handles CONNECTION_CLOSE in a packet of this type. Returns the frame if it ends the connection now, and keeps the
     /// frame if a later packet of the datagram may tell the application's code.
     pub(crate) fn conceal(&mut self, close: Close, packet_type: PacketType) -> Option<Close> {
-        match close {
-            Close::Connection(close)
-                if close.code == TransportErrorCode::APPLICATION_ERROR
-                    && packet_type != PacketType::OneRtt
-                    && self.takes_frames() =>
-            {
-                *self = Self::Concealed(close);
-                None
-            }
-            close => Some(close),
+        if let Close::Connection(concealed) = &close
+            && concealed.code == TransportErrorCode::APPLICATION_ERROR
+            && packet_type != PacketType::OneRtt
+            && self.takes_frames()
+        {
+            *self = Self::Concealed(concealed.clone());
+            return None;
         }
+        Some(close)
     }
 
     /// The frame that [`Self::conceal`] kept, if no later packet has told the application's code.
     pub(crate) fn concealed(&self) -> Option<Close> {
-        match self {
-            Self::Concealed(close) => Some(Close::Connection(close.clone())),
-            _ => None,
+        if let Self::Concealed(close) = self {
+            return Some(Close::Connection(close.clone()));
         }
+        None
     }
 
     pub(crate) fn is_drained(&self) -> bool {
