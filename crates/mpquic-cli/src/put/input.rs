@@ -104,7 +104,15 @@ impl Input {
             usize::try_from(left).map_or(PIECE, |left| left.min(PIECE))
         });
         let piece = self.read_some(size).await?;
-        let changed = || io::Error::other("it changed while it was read");
+        let changed = || {
+            io::Error::other(match self.length {
+                // Such as the files of /proc.
+                Some(0) => {
+                    "it has content although its length is 0; `mpquic put URL - <FILE` sends it"
+                }
+                _ => "it changed while it was read",
+            })
+        };
         match self.length {
             Some(length) if self.bytes > length => return Err(changed()),
             Some(length) if self.bytes < length && piece.is_empty() => return Err(changed()),
@@ -225,6 +233,11 @@ mod tests {
             let told = input.read().await.unwrap_err().to_string();
             assert_eq!(told, "it changed while it was read");
         }
+        std::fs::write(&path, "").unwrap();
+        let mut input = Input::open(&item(&path)).await.unwrap();
+        std::fs::write(&path, "x").unwrap();
+        let told = input.read().await.unwrap_err().to_string();
+        assert!(told.contains("its length is 0"), "{told}");
         // Another file takes its place: the old one is whole.
         std::fs::write(&path, &data).unwrap();
         let mut input = Input::open(&item(&path)).await.unwrap();

@@ -470,12 +470,16 @@ impl From<Failure> for Unsent {
     }
 }
 
-/// The option of the server without which it may refuse a file, as far as its answer tells.
+/// The reason for which `mpquic serve` may refuse a file with this status, and the option of the server that lets it take
+/// the file.
 fn hint(status: Option<StatusCode>, url: &Uri) -> Option<String> {
-    let has_dot = |name: &str| name.starts_with('.') && !name.starts_with("..");
+    let has_dot = |name: &str| name.starts_with('.') && ![".", ".."].contains(&name);
     let option = match status? {
         StatusCode::FORBIDDEN if url.path().split('/').any(has_dot) => {
             "takes names that begin with a dot if it is started with --dot-files"
+        }
+        StatusCode::CONFLICT => {
+            "has no directory for this file (`mpquic put -r` makes directories), or a directory of this name"
         }
         StatusCode::PAYLOAD_TOO_LARGE => {
             "takes files of up to 1024 MiB, or of another size with --max-put-size"

@@ -159,10 +159,15 @@ fn options_of_the_server_are_hinted_at() {
         let status = StatusCode::from_u16(status).unwrap();
         hint(Some(status), &Uri::from_static(url)).unwrap_or_default()
     };
-    for url in ["https://host/a/.git/b", "https://host/.ssh"] {
+    for url in [
+        "https://host/a/.git/b",
+        "https://host/.ssh",
+        "https://host/...",
+    ] {
         assert!(hinted(403, url).contains("--dot-files"), "{url}");
     }
-    assert_eq!(hinted(403, "https://host/a.b/c./..%2fx"), "");
+    assert_eq!(hinted(403, "https://host/a.b/c./.."), "");
+    assert!(hinted(409, "https://host/a/b").contains("put -r"));
     assert!(hinted(413, "https://host/a").contains("--max-put-size"));
     assert_eq!(hinted(507, "https://host/.a"), "");
     assert_eq!(hint(None, &Uri::from_static("https://host/.a")), None);
