@@ -95,7 +95,7 @@ mod tests {
         let mut pieces = [Bytes::new()];
         let read = protocol::Body::read(&mut body, &mut pieces);
         let failed = soon(read).await.unwrap_err();
-        let told = "the server could not read the file to its end";
+        let told = "the server could not read the file to its end; the file may have changed there";
         assert_eq!(failed.to_string(), told);
         ask.method = Method::HEAD;
         let refused = client.ask(&ask).await.err().unwrap();

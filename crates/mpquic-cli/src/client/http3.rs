@@ -250,7 +250,7 @@ impl protocol::Body for Body {
                     count += 1;
                 }
                 Ok(None) if count == 0 => return Ok(None),
-                Err(error) if count == 0 => return Err(failed(&self.connection, error)),
+                Err(error) if count == 0 => return Err(broken_off(&self.connection, error)),
                 other => {
                     self.end = Some(other.map(|_| ()));
                     break;
@@ -312,6 +312,16 @@ fn failed(connection: &Connection, error: StreamError) -> RequestError {
         StreamError::RemoteClosing => RequestError::Cancelled,
         StreamError::ConnectionError(error) => lost(connection, &error),
         other => RequestError::Http(describe_stream_error(&other)),
+    }
+}
+
+/// The answer has begun, so an error in the server concerns the file.
+fn broken_off(connection: &Connection, error: StreamError) -> RequestError {
+    match error {
+        StreamError::RemoteTerminate { code, .. } if code == Code::H3_INTERNAL_ERROR => {
+            RequestError::ServerFailed
+        }
+        error => failed(connection, error),
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn refused_certificate(error: &ConnectionError) -> Option<Failure> {
 pub(crate) enum RequestError {
     #[error("not found on the server")]
     NotFound,
-    #[error("the server could not read the file to its end")]
+    #[error("the server could not read the file to its end; the file may have changed there")]
     ServerFailed,
     #[error("the server refused the request (code {0:#x}{meaning})", meaning = meaning(*.0))]
     Refused(u64),

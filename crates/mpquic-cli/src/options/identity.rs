@@ -183,9 +183,19 @@ impl Identity {
             }
         };
         let config = builder.with_single_cert(self.chain.clone(), self.key.clone_key());
-        let mut config = config.map_err(unusable)?;
+        let mut config = config.map_err(|error| unusable(refused(&error)))?;
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
         Ok(config)
+    }
+}
+
+/// The reason for which TLS refuses a certificate with its key.
+pub(crate) fn refused(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "the private key does not belong to the certificate".to_owned()
+        }
+        error => error.to_string(),
     }
 }
 
@@ -213,6 +223,16 @@ mod tests {
     use rustls::pki_types::{ServerName, UnixTime};
 
     use super::*;
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused_in_words() {
+        let address = ["192.0.2.7:443".parse().unwrap()];
+        let [mut one, other] = [(); 2].map(|()| Identity::make(&address).unwrap());
+        one.key = other.key;
+        let refused = one.tls(TlsArgs::default(), &[], None).unwrap_err();
+        let told = refused.message();
+        assert!(told.contains("does not belong"), "{told}");
+    }
 
     #[test]
     fn a_certificate_names_the_addresses_that_are_listened_on() {

@@ -14,6 +14,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
+use crate::options::identity::refused;
 use crate::process::failure::Failure;
 use crate::process::screen;
 use crate::text::hex::{self, hex};
@@ -140,7 +141,7 @@ impl Verifier {
             .with_custom_certificate_verifier(self.clone());
         let mut config = match shown {
             Some((chain, key)) => (config.with_client_auth_cert(chain, key))
-                .map_err(|error| Failure::usage(format!("--client-cert: {error}")))?,
+                .map_err(|error| Failure::usage(format!("--client-cert: {}", refused(&error))))?,
             None => config.with_no_client_auth(),
         };
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();

@@ -298,8 +298,19 @@ impl Listening {
             let addresses = addresses.iter();
             addresses.fold(builder, |builder, address| builder.bind(*address))
         };
-        let cannot_listen =
-            |error| Failure::other(format!("cannot listen: {error}; try another --listen"));
+        let cannot_listen = |error| {
+            let addresses = match self.listen.as_slice() {
+                [] => format!("port {DEFAULT_PORT}"),
+                addresses => addresses
+                    .iter()
+                    .map(SocketAddr::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            };
+            Failure::other(format!(
+                "cannot listen on {addresses}: {error}; try another --listen"
+            ))
+        };
         let Some(count) = self.workers else {
             let endpoint = self.bind(|addresses| builder(addresses).build());
             return Ok(Endpoints::one(endpoint.map_err(cannot_listen)?));

@@ -146,9 +146,12 @@ async fn answer(
     stream.send_data(data(sent).into()).await?;
     match path {
         "/stalled" => std::future::pending().await,
-        "/reset" => stream.stop_stream(h3::error::Code::H3_INTERNAL_ERROR),
+        // Not before the beginning has arrived.
+        "/reset" => {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            stream.stop_stream(h3::error::Code::H3_INTERNAL_ERROR);
+        }
         "/closed" => {
-            // Not before the beginning has arrived.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             connection.close(0x102u32.into(), b"no\nmore");
         }
@@ -230,8 +233,8 @@ async fn other_answers_are_explained_errors() {
         ("/nonsense", 8, "content-length is no number"),
         (
             "/reset",
-            7,
-            "the server refused the request (code 0x102, an error in the server)",
+            8,
+            "the server could not read the file to its end; the file may have changed there",
         ),
         (
             "/dropped",

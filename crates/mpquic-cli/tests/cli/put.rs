@@ -549,7 +549,7 @@ fn a_file_that_changes_is_neither_stored_nor_fetched() {
         let mut other = fs::File::options().write(true).open(&changed).unwrap();
         other.write_all(b"another beginning").unwrap();
         let output = child.wait_with_output().unwrap();
-        assert_exit(&output, if is_put { 3 } else { 7 });
+        assert_exit(&output, if is_put { 3 } else { 8 });
         if is_put {
             let told = format!("{}: it changed while it was read", changed.display());
             assert!(stderr(&output).contains(&told), "{output:?}");
