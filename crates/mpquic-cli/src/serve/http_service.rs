@@ -194,6 +194,11 @@ impl<E: Exchange> Answer<'_, E> {
                 self.text(status(StatusCode::NOT_FOUND), "not found\n")
                     .await
             }
+            Err(Refusal::Forbidden) => {
+                let response = status(StatusCode::FORBIDDEN);
+                self.text(response, "the server may not read the file\n")
+                    .await
+            }
             Err(Refusal::Failed) => {
                 let response = status(StatusCode::INTERNAL_SERVER_ERROR);
                 self.text(response, "the file cannot be read\n").await
@@ -457,8 +462,8 @@ mod tests {
     use http::header::{IF_NONE_MATCH, RANGE};
 
     use super::*;
-    use crate::files::Directory;
     use crate::files::file_state::FileState;
+    use crate::files::{Content, Directory, OpenError, Source};
     use crate::serve::access_log::{AccessLog, Format};
     use crate::serve::limits::{self, Limits, Shared};
     use crate::serve::observer::Observer;
@@ -684,6 +689,29 @@ mod tests {
             .filter_map(|line| line.split(' ').nth(2))
             .collect();
         assert_eq!(users, ["alice", "alice", "bob", "bob", "-", "-"]);
+    }
+
+    /// Files that the server's user may not read.
+    struct Private;
+
+    impl Source for Private {
+        fn open(&self, _: &str) -> Result<Content, OpenError> {
+            Err(OpenError::Io(std::io::ErrorKind::PermissionDenied.into()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_the_server_may_not_read_is_forbidden() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut session = session(directory.path(), log.path());
+        session.source = Arc::new(Private);
+        let (mut sent, mut upload) = (Sent::default(), Body(None));
+        let request = request("GET", "/file", &[]);
+        answer(&session, &request, &mut sent, &mut upload)
+            .await
+            .unwrap();
+        assert_eq!(sent.head.unwrap().status(), StatusCode::FORBIDDEN);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
     NotFound,
     /// The client asks too often.
     TooMany,
-    /// The client has no right to the file.
+    /// The client, or the server, has no right to the file.
     Forbidden,
     /// Reading the file failed.
     Failed,
@@ -69,7 +69,10 @@ impl From<OpenError> for Refusal {
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
         tracing::warn!(%error, "reading a file");
-        Self::Failed
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::Forbidden,
+            _ => Self::Failed,
+        }
     }
 }
 
@@ -450,6 +453,16 @@ mod tests {
             written(Anything::new(0), never, never).await,
             (vec![], Ok(()))
         );
+    }
+
+    #[test]
+    fn files_that_the_server_may_not_read_are_forbidden() {
+        for (kind, refusal) in [
+            (io::ErrorKind::PermissionDenied, Refusal::Forbidden),
+            (io::ErrorKind::Other, Refusal::Failed),
+        ] {
+            assert_eq!(Refusal::from(io::Error::from(kind)), refusal);
+        }
     }
 
     #[tokio::test]
