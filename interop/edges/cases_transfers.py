@@ -167,17 +167,10 @@ def disks_that_are_full(place):
 def a_server_with_24_descriptors(place):
     for number in range(60):
         write(place / f"s/{number}", b"%d" % number * 1000)
-    server = place.serve(place / "s", "--max-open-files", 8, files=24)
+    server = place.serve(place / "s", files=24)
     code, _, text = place.get("-r", "-q", f"{URL}/", "-o", place / "t")
     names = files_below(place / "t")
     expect(code == 0 and len(names) == 60, f"exit {code}, {len(names)} of 60 files: {text[-300:]}")
-    server.stop()
-    # Without the option the server has no descriptor for some files. Each of them must be named.
-    server = place.serve(place / "s", files=24)
-    code, _, text = place.get("-r", "-q", f"{URL}/", "-o", place / "u")
-    names = files_below(place / "u")
-    missing = [number for number in map(str, range(60)) if number not in names]
-    expect(all(f"/{number}: " in text for number in missing) and code == (7 if missing else 0), f"exit {code}, {missing} are missing: {text[-300:]}")
     spent = server.cpu()
     time.sleep(1)
     expect(server.cpu() - spent < 0.3, f"the server used {server.cpu() - spent:.1f} s of CPU within a second")

@@ -75,7 +75,7 @@ ROWS = [
     Row("terminal", "all-smi#326, nevi#295, curl#4818", "windows of 0x0 and 1x1"),
     Row("SOCKS", "SOCKS kind", "single bytes, early data, methods, BIND, SOCKS 4, fragments"),
     Row("HTTP entrance", "HTTP proxy kind", "LF only, HTTP/1.0, folded lines, blanks before colons, Expect"),
-    Row("descriptors", "accept loop kind", "24 descriptors and 60 files", note="without --max-open-files some requests get 500, and `get` names them"),
+    Row("descriptors", "accept loop kind", "24 descriptors and 60 files"),
     Row("26", "swift-http-import#512, qftp#182, PortkeyDrop#142", "links in a circle"),
     Row("27", "flexi_logger#75, dropshot#811, bupstash#65", "servers whose standard error is full"),
     Row("terminal gone", "flexi_logger#75, dropshot#811, bupstash#65", "terminal gone, access log full, output full, 0, 1 and 2 closed"),
