@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::options::TlsArgs;
 use crate::options::reach::Reach;
-use crate::options::trust::{Fingerprint, Shown};
+use crate::options::trust::{Fingerprint, Shown, refused};
 use crate::process::failure::{Cause, Failure};
 use crate::process::state::create_private;
 
@@ -186,16 +186,6 @@ impl Identity {
         let mut config = config.map_err(|error| unusable(refused(&error)))?;
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
         Ok(config)
-    }
-}
-
-/// The reason for which TLS refuses a certificate with its key.
-pub(crate) fn refused(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InconsistentKeys(_) => {
-            "the private key does not belong to the certificate".to_owned()
-        }
-        error => error.to_string(),
     }
 }
 

@@ -14,7 +14,6 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
-use crate::options::identity::refused;
 use crate::process::failure::Failure;
 use crate::process::screen;
 use crate::text::hex::{self, hex};
@@ -341,6 +340,16 @@ fn reason(error: &rustls::Error) -> &'static str {
         }
         Certificate::UnknownIssuer | Certificate::Other(_) => UNKNOWN,
         _ => "it is not valid",
+    }
+}
+
+/// The reason for which TLS refuses a certificate with its key.
+pub(crate) fn refused(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "the private key does not belong to the certificate".to_owned()
+        }
+        error => error.to_string(),
     }
 }
 
