@@ -63,8 +63,8 @@ impl SendWindow {
         self.acked += bytes;
     }
 
-    /// All acknowledgements of a packet were processed; true if the window has grown. `congestion_windows` are the bytes that
-    /// all paths together may have in flight.
+    /// All acknowledgements of a packet were processed; true if the window has grown. `congestion_windows` is the
+    /// sum of the congestion windows of all paths, in bytes.
     pub(super) fn adapt(
         &mut self,
         now: Instant,

@@ -175,8 +175,8 @@ impl StreamSet {
         self.wake_writers();
     }
 
-    /// Acknowledgements were processed: the send window grows with the rate of all paths. `congestion_windows` are the bytes
-    /// that all paths together may have in flight.
+    /// Acknowledgements were processed: the send window grows with the rate of all paths. `congestion_windows` is
+    /// the sum of the congestion windows of all paths, in bytes.
     pub(crate) fn on_acked(
         &mut self,
         now: Instant,
