@@ -3,6 +3,7 @@
 //! `h3` puts fields into a map first, which tells neither their order nor which pseudo-fields came twice.
 
 use h3::error::Code;
+use http::uri::Authority;
 
 use crate::qpack::{self, Line, Text};
 
@@ -209,13 +210,31 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The host of a request: not nothing, and no user (RFC 9114 section 4.3.1).
 fn check_authority(value: &[u8]) -> Result<(), &'static str> {
-    if value.is_empty() || value.contains(&b'@') {
-        Err("the host of a request is empty, or has a user")
-    } else {
+    if is_host(value) {
         Ok(())
+    } else {
+        Err("the host of a request is no host with or without a port")
     }
+}
+
+/// True for a host with or without a port, and without a user: the valid values of `:authority` (RFC 9114 section 4.3.1)
+/// and of a `Host` field that names a host (RFC 9112 section 3.2). A colon without a port is valid (RFC 3986 section
+/// 3.2.3), and an empty value is not.
+///
+/// ```
+/// assert!(mpquic_h3::is_host(b"example.org:4433"));
+/// assert!(!mpquic_h3::is_host(b"alice@example.org"));
+/// ```
+pub fn is_host(value: &[u8]) -> bool {
+    let Ok(authority) = Authority::try_from(value) else {
+        return false;
+    };
+    let port = value.strip_prefix(authority.host().as_bytes());
+    port.is_some_and(|port| {
+        let digits = port.strip_prefix(b":").unwrap_or(port);
+        digits.iter().all(u8::is_ascii_digit) && (port.is_empty() || port.len() > digits.len())
+    })
 }
 
 /// Three digits. HTTP/3 has no 101 (RFC 9114 section 4.5).

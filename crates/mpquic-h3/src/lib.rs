@@ -189,6 +189,7 @@ pub use connect::CONNECT_IP;
 pub use connection::{Connection, OpenStreams, reject_requests};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};
 pub use error::MalformedMessage;
+pub use fields::is_host;
 pub use h3;
 pub use h3_datagram;
 pub use priorities::Priorities;

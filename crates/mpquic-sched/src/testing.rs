@@ -104,6 +104,14 @@ impl Scene {
         }
     }
 
+    /// Two paths with opposite merits: 10 Mbit/s at 5 ms and 40 Mbit/s at 25 ms, one way.
+    pub(crate) fn near_and_fast() -> Self {
+        let mut scene = Self::new(vec![path(0, 10), path(1, 50)]);
+        scene.paths[0].delivery_rate = Some(1_250_000);
+        scene.paths[1].delivery_rate = Some(5_000_000);
+        scene
+    }
+
     pub(crate) fn view(&self) -> View<'_> {
         let view = View::new(self.now, &self.paths, &self.controller);
         let mut view = view.with_unacked(&self.unacked);

@@ -305,20 +305,9 @@ fn is_host_wrong(request: &Request<()>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) => request.version() == Version::HTTP_11,
-        (Some(host), None) => !host.is_empty() && !is_host(host.as_bytes()),
+        (Some(host), None) => !host.is_empty() && !mpquic_h3::is_host(host.as_bytes()),
         (Some(_), Some(_)) => true,
     }
-}
-
-fn is_host(value: &[u8]) -> bool {
-    let Ok(authority) = Authority::try_from(value) else {
-        return false;
-    };
-    let port = value.strip_prefix(authority.host().as_bytes());
-    port.is_some_and(|port| {
-        let digits = port.strip_prefix(b":").unwrap_or(port);
-        digits.iter().all(u8::is_ascii_digit) && (port.is_empty() || port.len() > digits.len())
-    })
 }
 
 /// True for a request of HTTP/2 whose `Host` is another one than `:authority` (RFC 9113 section 8.3.1).

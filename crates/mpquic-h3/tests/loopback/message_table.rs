@@ -405,6 +405,13 @@ const REQUESTS: &[Row] = &[
         Malformed,
     ),
     ("a user", &[But(GET, ":authority", "user@a")], Malformed),
+    ("a port", &[But(GET, ":authority", "[::1]:443")], Taken),
+    ("a path", &[But(GET, ":authority", "a/b")], Malformed),
+    (
+        "a port of letters",
+        &[But(GET, ":authority", "a:b")],
+        Malformed,
+    ),
     (
         "a user and a password",
         &[But(GET, ":authority", "user:word@a")],

@@ -143,16 +143,9 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, chosen, full, path, stream, stream_id};
 
-    fn scene() -> Scene {
-        let mut scene = Scene::new(vec![path(0, 10), path(1, 50)]);
-        scene.paths[0].delivery_rate = Some(1_250_000);
-        scene.paths[1].delivery_rate = Some(5_000_000);
-        scene
-    }
-
     #[test]
     fn size_and_load_decide_on_the_path() {
-        let mut scene = scene();
+        let mut scene = Scene::near_and_fast();
         scene.streams = vec![stream(0, 1, 900_000), stream(1, 1, 10_000)];
         let mut fstream = FStream::default();
         fstream.select(&scene.view());
@@ -171,7 +164,7 @@ mod tests {
 
     #[test]
     fn announced_size_of_a_stream_counts() {
-        let scene = scene();
+        let scene = Scene::near_and_fast();
         let mut written = stream(0, 1, 10_000);
         let best = |stream: &StreamView| FStream::default().best_path(&scene.view(), stream);
         assert_eq!(best(&written), Some(PathId(0)));
@@ -181,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_stream_stays_on_its_path_until_that_fails() {
-        let mut scene = scene();
+        let mut scene = Scene::near_and_fast();
         scene.streams = vec![stream(0, 1, 900_000)];
         let mut fstream = FStream::default();
         assert_eq!(chosen(&fstream.select(&scene.view())), Some(1));

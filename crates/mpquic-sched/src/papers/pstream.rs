@@ -375,14 +375,6 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, full, path, stream, stream_id};
 
-    /// 10 Mbit/s at 5 ms and 40 Mbit/s at 25 ms, one way.
-    fn scene() -> Scene {
-        let mut scene = Scene::new(vec![path(0, 10), path(1, 50)]);
-        scene.paths[0].delivery_rate = Some(1_250_000);
-        scene.paths[1].delivery_rate = Some(5_000_000);
-        scene
-    }
-
     /// The bytes of each path, and when they have arrived, in units of 10 microseconds.
     fn split(pstream: &mut PStream, scene: &Scene, stream: StreamId, size: u64) -> [(u64, u64); 2] {
         pstream.split(&scene.view(), stream, size);
@@ -395,21 +387,21 @@ mod tests {
 
     #[test]
     fn t4_a_large_stream_finishes_on_both_paths_at_once() {
-        let (scene, mut pstream) = (scene(), PStream::default());
+        let (scene, mut pstream) = (Scene::near_and_fast(), PStream::default());
         let parts = split(&mut pstream, &scene, stream_id(0), 900_000);
         assert_eq!(parts, [(200_000, 16_500), (700_000, 16_500)]);
     }
 
     #[test]
     fn t5_a_small_stream_is_sent_mostly_on_the_path_of_low_delay() {
-        let (scene, mut pstream) = (scene(), PStream::default());
+        let (scene, mut pstream) = (Scene::near_and_fast(), PStream::default());
         let parts = split(&mut pstream, &scene, stream_id(0), 26_000);
         assert_eq!(parts, [(25_200, 2_516), (800, 2_516)]);
     }
 
     #[test]
     fn t6_urgent_streams_leave_less_of_a_path() {
-        let (mut scene, mut pstream) = (scene(), PStream::default());
+        let (mut scene, mut pstream) = (Scene::near_and_fast(), PStream::default());
         let share = Share {
             path: PathId(0),
             left: 1000,
@@ -427,7 +419,7 @@ mod tests {
 
     #[test]
     fn shares_are_sent_as_planned_and_sum_up_to_the_stream() {
-        let mut scene = scene();
+        let mut scene = Scene::near_and_fast();
         scene.streams = vec![stream(0, 8, 900_000)];
         let mut pstream = PStream::default();
         let mut bytes = [0, 0];
@@ -450,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_path_that_fails_hands_its_share_over() {
-        let mut scene = scene();
+        let mut scene = Scene::near_and_fast();
         scene.streams = vec![stream(0, 8, 900_000)];
         let mut pstream = PStream::default();
         scene.paths.push(path(2, 30));
@@ -464,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_blocked_path_keeps_its_share() {
-        let mut scene = scene();
+        let mut scene = Scene::near_and_fast();
         scene.streams = vec![stream(0, 8, 1200)];
         let mut pstream = PStream::default();
         scene.paths[0] = full(scene.paths[0]);
