@@ -9,6 +9,7 @@ use mpquic_core::ConnectionError;
 use thiserror::Error;
 
 use crate::process::failure::{Cause, Failure};
+use crate::text::count::count;
 use crate::text::stamp::Stamp;
 
 /// Close codes without an error: of HTTP/3, and of HTTP/0.9.
@@ -72,9 +73,9 @@ pub(crate) enum RequestError {
     Http(String),
     #[error("connection lost: {0}")]
     Connection(#[from] ConnectionError),
-    #[error("the answer ended after {received} of {length} bytes")]
+    #[error("the answer ended after {received} of {}", count(*.length, "byte"))]
     Truncated { length: u64, received: u64 },
-    #[error("the answer is longer than the {0} bytes that were announced")]
+    #[error("the answer is longer than announced ({})", count(*.0, "byte"))]
     TooLong(u64),
     #[error("the server is gone: nobody listens on its port")]
     Gone,

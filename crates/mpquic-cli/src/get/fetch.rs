@@ -15,6 +15,7 @@ use crate::get::sink::Destination;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::report::{Counters, Report, size};
+use crate::text::count::count;
 
 /// What concerns all URLs.
 #[derive(Debug, Clone)]
@@ -81,7 +82,7 @@ impl Fetch<'_> {
             {
                 redirects += 1;
                 if redirects > plan.max_redirects {
-                    let many = format!("more than {} redirections", plan.max_redirects);
+                    let many = format!("more than {}", count(plan.max_redirects, "redirection"));
                     return Err(Cause::Refused.failed(many));
                 }
                 if let Some(next) = redirect::follow(&ask, *status, location) {

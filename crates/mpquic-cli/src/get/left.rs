@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::get::sink::Kept;
 use crate::process::failure::Failure;
+use crate::text::count::count;
 
 /// How long, and how often, is looked whether all that had arrived is written.
 const LOOKS: usize = 20;
@@ -48,8 +49,8 @@ impl Left {
         match hints.count() {
             0 => Some(first),
             more => Some(format!(
-                "parts of {} files are kept, and --continue fetches the rest",
-                more + 1
+                "parts of {} are kept, and --continue fetches the rest",
+                count(more + 1, "file")
             )),
         }
     }

@@ -38,6 +38,7 @@ use crate::rate::pace::Pace;
 use crate::report::Report;
 use crate::report::live::Direction;
 use crate::report::live_terminal::beside;
+use crate::text::count::count;
 use crate::text::percent::percent_decode;
 
 /// Requests for directories and what is in them, at a time.
@@ -70,7 +71,7 @@ pub(crate) async fn run(args: Get, left: &Left) -> Result<(), Failure> {
     let sessions = Sessions::new(&args.reach, purpose)?;
     let title = match &args.urls[..] {
         [url] => url.to_string(),
-        urls => format!("{} files", urls.len()),
+        urls => count(urls.len(), "file"),
     };
     let view = args.live.view(title, Direction::Receiving);
     let fetched = async {

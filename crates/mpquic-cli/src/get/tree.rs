@@ -33,6 +33,7 @@ use crate::process::failure::{Cause, Failure, one_line};
 use crate::process::screen;
 use crate::report::progress::{Progress, REFRESH};
 use crate::report::{Report, of_files};
+use crate::text::count::count;
 use crate::text::percent::encode_name;
 use crate::text::times;
 
@@ -541,7 +542,8 @@ impl Tree<'_> {
         if is_directory {
             let depth = dir.upwards().count() - 1;
             if depth >= self.max_depth {
-                let told = format!("`{shown}` is more than {} directories deep", self.max_depth);
+                let most = count(self.max_depth, "directory");
+                let told = format!("`{shown}` is more than {most} deep");
                 return Err(Cause::Refused.failed(told));
             }
             let same = dir.upwards().filter(|above| above.list == dir.list);

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::process::screen;
 use crate::report::latency::{Bufferbloat, Latencies, Spread};
 use crate::report::{Amount, rate, size, state_name};
+use crate::text::count::count;
 use crate::text::json;
 
 /// A line or JSON object to print.
@@ -155,7 +156,10 @@ fn figures(measured: &Measured) -> Vec<String> {
     }
     if let Some(datagrams) = measured.datagrams {
         let Datagrams { sent, returned, .. } = datagrams;
-        figures.push(format!("{returned} of {sent} datagrams came back"));
+        figures.push(format!(
+            "{returned} of {} came back",
+            count(sent, "datagram")
+        ));
     }
     figures
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::client::protocol::refused_certificate;
 use crate::process::failure::{Cause, Failure};
+use crate::text::count::count;
 
 /// Bytes of the number at the start of a stream.
 pub(crate) const HEADER: usize = 8;
@@ -68,7 +69,8 @@ impl Client {
             match got == wanted {
                 true => Ok(()),
                 false => Err(Cause::Broken.failed(format_args!(
-                    "the answer ended after {got} of {wanted} bytes"
+                    "the answer ended after {got} of {}",
+                    count(wanted, "byte")
                 ))),
             }
         };

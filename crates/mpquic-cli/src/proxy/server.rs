@@ -26,6 +26,7 @@ use crate::serve::endpoints::Endpoints;
 use crate::serve::http3::serve_requests;
 use crate::serve::limits;
 use crate::serve::observer::{Observer, Text};
+use crate::text::count::count;
 
 const ALPN: [&[u8]; 1] = [Alpn::H3.bytes()];
 
@@ -43,8 +44,9 @@ impl Observe for Report {
         let (target, sent) = (over.target.escape_debug(), over.sent);
         let received = over.received;
         tracing::info!(
-            "{} {target} for {user}: {status}, {sent} bytes to the client, {received} from it",
-            over.method
+            "{} {target} for {user}: {status}, {} to the client, {received} from it",
+            over.method,
+            count(sent, "byte")
         );
         observer.on_request(Entry {
             time: clock::time_of_day(),

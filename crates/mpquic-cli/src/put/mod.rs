@@ -37,6 +37,7 @@ use crate::report::live::Direction;
 use crate::report::live_terminal::{LiveArgs, beside};
 use crate::report::progress::{Progress, REFRESH};
 use crate::report::{Report, of_files};
+use crate::text::count::count;
 use crate::text::json;
 use crate::text::percent::percent_encode;
 use crate::text::times;
@@ -239,6 +240,7 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
         let told = of_files(course.count, sending.total.bytes.load(Relaxed), seconds);
         let before = match course.there {
             0 => String::new(),
+            1 => ", 1 was already there".to_owned(),
             there => format!(", {there} were already there"),
         };
         screen::say(format_args!("{}: {told}{before}", args.url));
@@ -324,7 +326,7 @@ async fn finish_directories(
     parallel: usize,
     course: &mut Course,
 ) -> Result<(), Failure> {
-    let mut refused = (0, None);
+    let mut refused = (0usize, None);
     for directories in items.directories.chunk_by(|a, b| a.depth == b.depth).rev() {
         let made: Vec<_> = directories
             .iter()
@@ -342,12 +344,13 @@ async fn finish_directories(
             }
         }
     }
-    if let (count, Some(failure)) = refused
+    if let Some(failure) = refused.1
         && !course.is_quiet
     {
         let why = failure.message();
         screen::say(format_args!(
-            "mpquic: {count} directories keep the time and the permissions that the server gave them: {why}"
+            "mpquic: time and permissions of {} stay as the server set them: {why}",
+            count(refused.0, "directory")
         ));
     }
     Ok(())
@@ -432,7 +435,7 @@ impl View {
     fn new(items: &Items, quiet: bool) -> Self {
         let title = match &items.files[..] {
             [item] => item.name().to_owned(),
-            files => format!("{} files", files.len()),
+            files => count(files.len(), "file"),
         };
         let progress = Progress::new(title, items.length, clock::now(), quiet, &[]);
         Self {

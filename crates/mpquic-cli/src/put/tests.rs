@@ -161,7 +161,7 @@ async fn parent_directories_are_made_first() {
     fs::write(top.join(&deep).join("file"), "content").unwrap();
     let url = served.url("/");
     // Existing directories are no obstacle, and equal files are skipped.
-    for (lines, told) in [(3, "over 1 path"), (1, ", 1 were already there")] {
+    for (lines, told) in [(3, "over 1 path"), (1, ", 1 was already there")] {
         let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
         result.unwrap();
         let there = target.path().join("top").join(&deep).join("file");
@@ -213,7 +213,7 @@ async fn equal_files_are_not_sent_again_and_others_are() {
     let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
     result.unwrap();
     assert!(
-        said.contains(": 2 files, 7 B in ") && said.ends_with(", 1 were already there\n"),
+        said.contains(": 2 files, 7 B in ") && said.ends_with(", 1 was already there\n"),
         "{said}"
     );
     assert_eq!(fs::read(there("same")).unwrap(), b"abc");
@@ -295,7 +295,7 @@ async fn files_and_directories_have_their_times_and_permissions() {
     set("sub", 0o500, 4);
     let ([_, said], result) = put(&url, &[&top], &["--recursive"]).await;
     result.unwrap();
-    assert!(said.contains("1 files, 1 B"), "{said}");
+    assert!(said.contains("1 file, 1 B"), "{said}");
     let there = fs::metadata(target.path().join("top/sub")).unwrap();
     assert_eq!(there.permissions().mode() & 0o777, 0o500);
     assert_eq!(there.modified().unwrap(), time(4));

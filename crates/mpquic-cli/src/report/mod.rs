@@ -13,6 +13,8 @@ use mpquic_core::{ConnectionStats, PathState, PathStats};
 use mpquic_tokio::Connection;
 use serde::{Deserialize, Serialize};
 
+use crate::text::count::count;
+
 /// A number of bytes and their rate.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Amount {
@@ -172,20 +174,22 @@ impl Report {
     /// "512.0 MiB in 1.20 s, 3.58 Gbit/s, over 2 paths"
     pub(crate) fn summary(&self) -> String {
         let used = self.paths.iter().filter(|path| self.carried(path) > 0);
-        let count = used.count();
+        let used = count(used.count(), "path");
         let fetched = self.bytes.saturating_sub(self.resumed_at);
         let more = match (self.resumed_at, self.retries) {
             (0, 0) => String::new(),
-            (0, tries) => format!(", tried again {tries} times"),
+            (0, tries) => format!(", tried again {}", count(tries, "time")),
             (there, 0) => format!(", {} were there", size(there)),
-            (there, tries) => format!(", {} were there, tried again {tries} times", size(there)),
+            (there, tries) => {
+                let (there, tries) = (size(there), count(tries, "time"));
+                format!(", {there} were there, tried again {tries}")
+            }
         };
         format!(
-            "{} in {:.2} s, {}, over {count} {}{more}",
+            "{} in {:.2} s, {}, over {used}{more}",
             size(fetched),
             self.seconds,
             rate(fetched as f64 / self.seconds.max(1e-9)),
-            if count == 1 { "path" } else { "paths" },
         )
     }
 
@@ -227,10 +231,10 @@ impl Report {
 }
 
 /// "3 files, 1.5 MiB in 0.50 s, 25.2 Mbit/s"
-pub(crate) fn of_files(count: usize, bytes: u64, seconds: f64) -> String {
+pub(crate) fn of_files(number: usize, bytes: u64, seconds: f64) -> String {
     let speed = rate(bytes as f64 / seconds.max(1e-9));
-    let bytes = size(bytes);
-    format!("{count} files, {bytes} in {seconds:.2} s, {speed}")
+    let (files, bytes) = (count(number, "file"), size(bytes));
+    format!("{files}, {bytes} in {seconds:.2} s, {speed}")
 }
 
 /// "1.5 MiB"
@@ -284,7 +288,7 @@ mod tests {
         let expected = "3 files, 1.5 MiB in 0.50 s, 25.2 Mbit/s";
         assert_eq!(of_files(3, 3 << 19, 0.5), expected);
         assert_eq!(of_files(0, 0, 0.0), "0 files, 0 B in 0.00 s, 0 kbit/s");
-        let quick = "1 files, 125 B in 0.00 s, 1000.00 Gbit/s";
+        let quick = "1 file, 125 B in 0.00 s, 1000.00 Gbit/s";
         assert_eq!(of_files(1, 125, 0.0), quick);
     }
 

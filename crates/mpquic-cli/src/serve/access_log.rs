@@ -14,6 +14,7 @@ use mpquic_core::PeerText;
 use serde::Serialize;
 
 use crate::process::clock;
+use crate::text::count::count;
 use crate::text::json;
 use crate::text::times;
 
@@ -168,7 +169,8 @@ impl AccessLog {
         }
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            tracing::warn!("{lost} lines of the access log were not written");
+            let lines = count(lost, "line");
+            tracing::warn!("not written to the access log: {lines}");
         }
     }
 }
@@ -385,8 +387,8 @@ mod tests {
             })
         };
         assert_eq!(told(0), "");
-        for lost in [1, 2] {
-            let expected = format!("{lost} lines of the access log were not written");
+        for (lost, lines) in [(1, "1 line\n"), (2, "2 lines\n")] {
+            let expected = format!("not written to the access log: {lines}");
             assert!(told(lost).contains(&expected), "{}", told(lost));
         }
     }

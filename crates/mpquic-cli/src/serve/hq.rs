@@ -18,6 +18,7 @@ use crate::serve::drain::Draining;
 use crate::serve::drain::ENDS;
 use crate::serve::rights::Deed;
 use crate::serve::send_file::{Outlet, Over, QuicSession, Refusal, Session};
+use crate::text::count::count;
 
 /// Longest request line in bytes.
 const MAX_REQUEST: usize = 8 << 10;
@@ -160,7 +161,8 @@ impl Request {
                         _ => format!("{}, ", refusal.cut_short()),
                     },
                 };
-                tracing::info!("GET {}: {outcome}{bytes} bytes", target.escape_debug());
+                let told = count(bytes, "byte");
+                tracing::info!("GET {}: {outcome}{told}", target.escape_debug());
                 session.on_over(&Over {
                     method: "GET",
                     target: &target,

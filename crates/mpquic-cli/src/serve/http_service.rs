@@ -20,6 +20,7 @@ use crate::serve::http_upload::{Change, Client, RequestBody};
 use crate::serve::limits::{Memory, OpenFile};
 use crate::serve::rights::{Deed, Denied};
 use crate::serve::send_file::{Exchange, Over, Refusal, Session, Tally};
+use crate::text::count::count;
 use crate::text::percent::{percent_decode, percent_encode};
 use crate::text::times;
 
@@ -77,7 +78,8 @@ fn log(session: &Session, request: &Request<()>, told: Told, outcome: Result<(),
         Err(refusal) => refusal.cut_short().to_owned(),
     };
     let (method, path) = (request.method(), request.uri().path());
-    tracing::info!("{method} {}: {what}, {bytes} bytes", path.escape_debug());
+    let sent = count(bytes, "byte");
+    tracing::info!("{method} {}: {what}, {sent}", path.escape_debug());
     session.on_over(&Over {
         method: method.as_str(),
         target: request

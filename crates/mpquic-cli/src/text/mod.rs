@@ -1,5 +1,6 @@
 //! Texts in the spelling of users, URLs and terminals.
 
+pub(crate) mod count;
 pub(crate) mod hex;
 pub(crate) mod json;
 pub(crate) mod percent;

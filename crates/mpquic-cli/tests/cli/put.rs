@@ -296,7 +296,7 @@ fn a_directory_of_many_small_files_is_sent() {
         "{told}"
     );
     assert!(
-        told.contains(": 1 files") && told.contains(", 600 were already there"),
+        told.contains(": 1 file,") && told.contains(", 600 were already there"),
         "{told}"
     );
     assert!(served.path().join("top/plain").exists());

@@ -317,7 +317,7 @@ fn times_and_permissions_arrive_and_are_corrected() {
     for (more, told) in [
         (&[][..], "3 files"),
         (&["--continue"], "3 were already here"),
-        (&["--continue"], "1 files"),
+        (&["--continue"], "1 file"),
     ] {
         let more = [&["--preserve-permissions"], more].concat();
         let output = get(&server, "/tree/", target.path(), &more);

@@ -86,7 +86,7 @@ async fn a_body_is_as_long_as_was_announced() {
     }
     let rest = (Ok(()), 15, 10, all.clone());
     assert_eq!(transferred(of(Some(15)), 5).await, rest);
-    let long = "the answer is longer than the 4 bytes that were announced";
+    let long = "the answer is longer than announced (4 bytes)";
     let end = transferred(of(Some(4)), 0).await;
     assert_eq!(end, (Err(long.to_owned()), 3, 3, b"abc".to_vec()));
     let cut = "the answer ended after 10 of 11 bytes";
@@ -362,7 +362,7 @@ async fn a_version_has_one_length() {
     assert_eq!(short.unwrap_err(), expected);
     let mut long = whole(&BEGINNING);
     long.body.left.push_back(Ok(vec![b"0123456789a"]));
-    let expected = "the answer is longer than the 262154 bytes that were announced";
+    let expected = "the answer is longer than announced (262154 bytes)";
     assert_eq!(completed(vec![told(), long]).await.unwrap_err(), expected);
     let mut right = whole(&BEGINNING);
     right.body.left.push_back(Ok(vec![b"0123456789"]));

@@ -475,7 +475,7 @@ async fn directory_is_fetched_with_all_entries() {
     // Too deep, or where a file is: the rest is fetched.
     let (result, said, _) = fetch(1, true).await;
     assert!(matches!(result, Err(Failure::Reported(Cause::Refused))));
-    let told = format!("mpquic: {url}a/: `b` is more than 1 directories deep\n");
+    let told = format!("mpquic: {url}a/: `b` is more than 1 directory deep\n");
     assert_eq!(said, told);
     fs::remove_dir_all(here.join("a")).unwrap();
     fs::write(here.join("a"), "").unwrap();
