@@ -73,14 +73,19 @@ fn scope(ip: Ipv6Addr, zone: &str) -> Result<u32, Unusable> {
     let number = |name: &str| {
         let mut named = interfaces.iter().filter(|interface| interface.name == name);
         let index = named.find_map(|interface| interface.index);
-        index.or_else(|| name.parse().ok().filter(|number| *number != 0))
+        let numbered = |number: &u32| interfaces.iter().any(|it| it.index == Some(*number));
+        index.or_else(|| name.parse().ok().filter(numbered))
     };
     let found = encoded.and_then(number).or_else(|| number(zone));
     found.ok_or_else(|| {
         let name = encoded.unwrap_or(zone);
-        Unusable::NoLink(format!(
-            "{ip}: there is no link `{name}`; `mpquic paths` lists the links"
-        ))
+        let told =
+            format!("{ip}: there is no link `{name}`; `mpquic paths` lists the links by name");
+        // A link with this name may come, with a number that nobody knows yet.
+        match name.parse::<u32>() {
+            Ok(_) => Unusable::Wrong(told),
+            Err(_) => Unusable::NoLink(told),
+        }
     })
 }
 
@@ -179,13 +184,22 @@ mod tests {
             ),
             (
                 "[fe80::1%25no-such]",
-                "fe80::1: there is no link `no-such`; `mpquic paths` lists the links",
+                "fe80::1: there is no link `no-such`; `mpquic paths` lists the links by name",
+            ),
+            (
+                "[fe80::1%4294967295]",
+                "fe80::1: there is no link `4294967295`; `mpquic paths` lists the links by name",
             ),
         ] {
             assert_eq!(literal(host).unwrap_err().to_string(), told);
         }
         let absent = literal("[fe80::1%25no-such]").unwrap_err();
         assert!(matches!(absent, Unusable::NoLink(_)), "it may come");
+        // No link has the number 0.
+        for number in ["0", "4294967295", "254294967295"] {
+            let absent = literal(&format!("[fe80::1%{number}]")).unwrap_err();
+            assert!(matches!(absent, Unusable::Wrong(_)), "{number}: {absent}");
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ use rustls::crypto::CryptoProvider;
 pub(crate) use crate::options::local::{Local, parse_interface, parse_local};
 
 use crate::options::drill::Step;
+use crate::options::hosts::Unusable;
 use crate::options::policy_file::PolicyFile;
 use crate::options::trust::{Fingerprint, Trust};
 use crate::process::failure::Failure;
@@ -302,7 +303,17 @@ pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
         _ => return Err(expected.to_owned()),
     }
     let authority = uri.authority().map_or("", Authority::as_str);
-    let behind = authority.rsplit(['@', ']']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err(
+            "a URL takes no name and no password, which other users of this machine could read; \
+             --credentials of `get`, `put` and `proxy client` takes them from a file"
+                .to_owned(),
+        );
+    }
+    if let Err(Unusable::Wrong(told)) = hosts::literal(uri.host().unwrap_or_default()) {
+        return Err(told);
+    }
+    let behind = authority.rsplit(']').next().unwrap_or_default();
     match behind.rsplit_once(':') {
         None => Ok(uri),
         // RFC 3986 section 3.2.3: no port means the default one.
@@ -388,6 +399,19 @@ mod tests {
         for wrong in ["https://example.org:x/", "https://[::1]:x/", "/file"] {
             assert_eq!(told(wrong), "expected https://HOST[:PORT]/FILE", "{wrong}");
         }
+        for user in ["user", "user:secret", "user:", ":secret"] {
+            let told = told(&format!("https://{user}@example.org/"));
+            assert!(told.contains("--credentials"), "{user}: {told}");
+            assert!(!told.contains("secret"), "{user}: {told}");
+        }
+        // A sign behind the host is part of the name of a file.
+        assert!(parse_url("https://example.org/@user").is_ok());
+        let link = "fe80::1 is a link-local address: name its link, as in [fe80::1%25eth0]";
+        assert_eq!(told("https://[fe80::1]/"), link);
+        let link = told("https://[fe80::1%4294967295]/");
+        assert!(link.contains("no link `4294967295`"), "{link}");
+        // A link with this name may come later.
+        assert!(parse_url("https://[fe80::1%25absent0]/").is_ok());
     }
 
     #[test]

@@ -115,9 +115,6 @@ pub(crate) fn parse_server(text: &str) -> Result<Uri, String> {
         return Err(format!("the server has no path; {expected}"));
     }
     let authority = url.authority().ok_or(expected)?;
-    if authority.as_str().contains('@') {
-        return Err(expected.to_owned());
-    }
     match authority.port_u16() {
         Some(_) => Ok(url),
         None => {

@@ -454,8 +454,7 @@ mod tests {
             let kept = tokio::time::timeout(Duration::from_secs(1), kept).await;
             assert!(kept.is_err(), "{kept:?}");
         });
-        let line =
-            "fe80::1: there is no link `absent0`; `mpquic paths` lists the links; trying again";
+        let line = "fe80::1: there is no link `absent0`; `mpquic paths` lists the links by name; trying again";
         assert_eq!(told.matches(line).count(), 1, "{told}");
     }
 

@@ -36,6 +36,34 @@ fn the_server_cannot_be_reached() {
     );
 }
 
+/// A wrong URL is a wrong command line, and no request leaves.
+#[test]
+fn urls_that_cannot_be_used_are_refused() {
+    for (url, told) in [
+        (
+            "https://[fe80::1]/file",
+            "name its link, as in [fe80::1%25eth0]",
+        ),
+        (
+            "https://[fe80::1%254294967295]/file",
+            "there is no link `4294967295`",
+        ),
+        ("https://alice:secret@127.0.0.1/file", "--credentials"),
+    ] {
+        let commands = [
+            &["get", url, "-o", "-"][..],
+            &["put", url, "file"],
+            &["paths", url],
+            &["proxy", "client", url],
+        ];
+        for command in commands {
+            let output = run(command);
+            assert_exit(&output, 2);
+            assert!(stderr(&output).contains(told), "{output:?}");
+        }
+    }
+}
+
 #[test]
 fn the_server_is_not_trusted() {
     let (served, target) = directories(b"x");
