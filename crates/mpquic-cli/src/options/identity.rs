@@ -15,12 +15,16 @@ use sha2::{Digest, Sha256};
 
 use crate::options::TlsArgs;
 use crate::options::reach::Reach;
-use crate::options::trust::{Fingerprint, Shown, refused};
+use crate::options::trust::{Fingerprint, NO_CERTIFICATE, Shown, refused};
 use crate::process::failure::{Cause, Failure};
 use crate::process::state::create_private;
 
 /// The file with certificate and private key.
 const FILE: &str = "serve.pem";
+
+/// About a file without a private key.
+const NO_KEY: &str = "no private key in this file; expected PEM text with `-----BEGIN PRIVATE KEY-----`, \
+                      without a password";
 
 /// A certificate and its key.
 pub(crate) struct Identity {
@@ -29,20 +33,27 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads the given files.
-    pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, Failure> {
-        let unusable = |path: &Path, error: pem::Error| {
-            Failure::usage(format!("cannot use {}: {error}", path.display()))
+    /// Reads a certificate chain and its key. Beside each file stands the beginning of messages about
+    /// the file, such as its option.
+    pub(crate) fn read(chain: (&str, &Path), key: (&str, &Path)) -> Result<Self, Failure> {
+        let unusable = |(about, path): (&str, &Path), none: &str, error: pem::Error| {
+            let told = match error {
+                pem::Error::NoItemsFound => none.to_owned(),
+                error => error.to_string(),
+            };
+            Failure::usage(format!("{about} {}: {told}", path.display()))
         };
-        let certificates = CertificateDer::pem_file_iter(chain)
+        let certificates = CertificateDer::pem_file_iter(chain.1)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| unusable(chain, error))?;
-        if certificates.is_empty() {
-            return Err(unusable(chain, pem::Error::NoItemsFound));
-        }
+            .and_then(|found| match found.is_empty() {
+                true => Err(pem::Error::NoItemsFound),
+                false => Ok(found),
+            })
+            .map_err(|error| unusable(chain, NO_CERTIFICATE, error))?;
+        let found = PrivateKeyDer::from_pem_file(key.1);
         Ok(Self {
             chain: certificates,
-            key: PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?,
+            key: found.map_err(|error| unusable(key, NO_KEY, error))?,
         })
     }
 
@@ -66,11 +77,11 @@ impl Identity {
                 Err(error) => return Err(cannot_keep(error)),
             }
         }
-        let kept = Self::read(&path, &path);
+        let file = ("cannot use", path.as_path());
+        let kept = Self::read(file, file);
         let kept = kept.map_err(|failure| match failure {
             Failure::Usage(message) => Failure::Usage(format!(
-                "{message}; expected a certificate and its key: remove the file to make a new identity, \
-                 which clients have to pin again"
+                "{message}; remove the file to make a new identity, which clients have to pin again"
             )),
             other => other,
         });
@@ -148,7 +159,7 @@ impl Identity {
         let (Some(cert), Some(key)) = (&client.client_cert, &client.client_key) else {
             return Ok(None);
         };
-        let Self { chain, key, .. } = Self::read(cert, key)?;
+        let Self { chain, key, .. } = Self::read(("--client-cert", cert), ("--client-key", key))?;
         Ok(Some((chain, key)))
     }
 
@@ -328,6 +339,42 @@ mod tests {
         fs::write(&path, "nothing").unwrap();
         assert!(Identity::kept(directory.path(), &[]).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"nothing");
+    }
+
+    #[test]
+    fn files_without_a_certificate_or_key_are_named_with_their_options() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, text) = Identity::make_pem(&[]).unwrap();
+        let key_at = text.find("-----BEGIN PRIVATE").unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let (cert, key) = (
+            file("cert.pem", &text[..key_at]),
+            file("key.pem", &text[key_at..]),
+        );
+        let (other, none) = (file("other", "other"), directory.path().join("none"));
+        let told = |cert: &Path, key: &Path| {
+            let read = Identity::read(("--cert", cert), ("--key", key));
+            read.err().map(|failure| failure.message().to_owned())
+        };
+        assert_eq!(told(&cert, &key), None);
+        for wrong in [&key, &other] {
+            let expected = format!("--cert {}: {NO_CERTIFICATE}", wrong.display());
+            assert_eq!(told(wrong, &key), Some(expected));
+        }
+        for wrong in [&cert, &other] {
+            let expected = format!("--key {}: {NO_KEY}", wrong.display());
+            assert_eq!(told(&cert, wrong), Some(expected));
+        }
+        let told = told(&none, &key).unwrap();
+        assert!(
+            told.starts_with(&format!("--cert {}: ", none.display())),
+            "{told}"
+        );
+        assert!(!told.contains("no certificate"), "{told}");
     }
 
     /// Two servers that start at the same time.

@@ -284,6 +284,10 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
+/// About a file without a certificate.
+pub(crate) const NO_CERTIFICATE: &str =
+    "no certificate in this file; expected PEM text with `-----BEGIN CERTIFICATE-----`";
+
 /// Certificates that others are checked by.
 pub(crate) type Roots = RootCertStore;
 
@@ -294,7 +298,7 @@ pub(crate) fn roots_in(option: &str, path: &Path) -> Result<Roots, Failure> {
     let pem = std::fs::read(path).map_err(|error| unusable(&error))?;
     let (roots, left_out) = roots_in_pem(&pem);
     if roots.is_empty() {
-        let none = "no certificate in this file".to_owned();
+        let none = NO_CERTIFICATE.to_owned();
         return Err(unusable(left_out.first().unwrap_or(&none)));
     }
     for reason in left_out {
@@ -443,7 +447,7 @@ mod tests {
             let failure = read().unwrap_err();
             let told = failure.message();
             assert!(told.starts_with(&start) && failure.code() == 2, "{told}");
-            let has_none = told.ends_with(": no certificate in this file");
+            let has_none = told.ends_with(NO_CERTIFICATE);
             assert_eq!(has_none, !text.contains("BEGIN CERT"), "{told}");
         }
         std::fs::remove_file(&path).unwrap();

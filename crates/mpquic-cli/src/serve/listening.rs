@@ -192,7 +192,7 @@ impl Listening {
     /// Certificate and key of --cert and --key, or the server's own.
     pub(crate) fn identity(&self) -> Result<Identity, Failure> {
         match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Identity::read(cert, key),
+            (Some(cert), Some(key)) => Identity::read(("--cert", cert), ("--key", key)),
             _ => self.own_identity(),
         }
     }
