@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use mpquic_core::ConnectionError;
 use thiserror::Error;
 
+use crate::options::Alpn;
 use crate::process::failure::{Cause, Failure};
 use crate::text::count::count;
 use crate::text::stamp::Stamp;
@@ -28,6 +29,27 @@ const CRYPTO_ERRORS: RangeInclusive<u64> = 0x100..=0x1ff;
 const CERTIFICATE_ALERTS: [u64; 9] = [
     0x12a, 0x12b, 0x12c, 0x12d, 0x12e, 0x130, 0x131, 0x133, 0x174,
 ];
+
+/// The alert of TLS by which a server refuses a client whose application protocols it does not have
+/// (no_application_protocol, RFC 7301 section 3.2), as an error code of QUIC.
+const NO_PROTOCOL: u64 = 0x178;
+
+/// What may help a client whose application protocols (`offered`) the server does not have.
+pub(crate) fn other_protocol(error: &ConnectionError, offered: &[Alpn]) -> Option<String> {
+    match error {
+        ConnectionError::ConnectionClosed(close) if close.code.to_u64() == NO_PROTOCOL => {}
+        _ => return None,
+    }
+    let names = offered
+        .iter()
+        .map(|alpn| String::from_utf8_lossy(alpn.bytes()));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let hint = match offered {
+        [Alpn::Perf] => "`mpquic serve` measures only if it is started with --perf",
+        _ => "`mpquic serve --perf` serves no files: `mpquic perf` measures the way to it",
+    };
+    Some(format!("the server does not speak {names}; {hint}"))
+}
 
 /// What a connection failed of, if the server refused it because of the client's certificate.
 pub(crate) fn refused_certificate(error: &ConnectionError) -> Option<Failure> {
@@ -207,6 +229,35 @@ pub(crate) trait Body: Send {
 mod tests {
     use super::*;
     use mpquic_core::{ConnectionClose, TransportErrorCode};
+
+    /// A server of files does not answer measurements, and the other way round.
+    #[test]
+    fn servers_of_other_protocols_are_told_in_words() {
+        let closed = |code| {
+            ConnectionError::ConnectionClosed(ConnectionClose {
+                code: TransportErrorCode::from_u64(code),
+                frame_type: 0,
+                reason: Bytes::new(),
+            })
+        };
+        let refused = closed(0x100 + 120);
+        for (offered, told) in [
+            (
+                &[Alpn::Perf][..],
+                "the server does not speak perf; `mpquic serve` measures only if it is started with --perf",
+            ),
+            (
+                &[Alpn::H3, Alpn::HqInterop],
+                "the server does not speak h3, hq-interop; `mpquic serve --perf` serves no files: \
+                 `mpquic perf` measures the way to it",
+            ),
+        ] {
+            assert_eq!(other_protocol(&refused, offered).as_deref(), Some(told));
+        }
+        for error in [closed(0x100 + 80), ConnectionError::TimedOut] {
+            assert_eq!(other_protocol(&error, &[Alpn::H3]), None);
+        }
+    }
 
     #[test]
     fn some_failures_are_temporary() {

@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, TryLockError};
 use crate::client::backup;
 use crate::client::knock;
 use crate::client::known_hosts::KnownHosts;
-use crate::client::protocol::refused_certificate;
+use crate::client::protocol::{other_protocol, refused_certificate};
 use crate::client::requests::Clients;
 use crate::client::weight::{Weight, shares};
 use crate::options::cost::{Cost, prices};
@@ -494,7 +494,9 @@ impl<'a> Sessions<'a> {
             }
             Ok(Err(error)) => Err(match self.verifier.refusal() {
                 Some(refusal) => Cause::Trust.failed(refusal).and(self.renewal()),
-                None => refused_certificate(&error).unwrap_or_else(|| cannot_connect(&error)),
+                None => refused_certificate(&error).unwrap_or_else(|| {
+                    cannot_connect(&error).and(other_protocol(&error, self.purpose.alpn))
+                }),
             }),
         }
     }

@@ -45,6 +45,21 @@ fn result<'a>(events: &'a [Value], test: &str) -> &'a Value {
     result
 }
 
+/// A server of files does not answer measurements, and a server of measurements has no files.
+#[test]
+fn servers_of_another_protocol_are_told_in_words() {
+    let (served, _) = directories(b"content");
+    let output = perf(&Server::start(served.path(), &[]), &[]);
+    assert_exit(&output, 5);
+    assert!(
+        stderr(&output).contains("started with --perf"),
+        "{output:?}"
+    );
+    let output = Server::perf(&[]).get("/file", &["-o", "-"]);
+    assert_exit(&output, 5);
+    assert!(stderr(&output).contains("serves no files"), "{output:?}");
+}
+
 /// What is said of downloads and uploads.
 fn loads_are_measured(events: &[Value]) {
     for (test, directions) in [
