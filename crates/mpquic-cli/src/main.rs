@@ -18,6 +18,7 @@ use crate::get::left::Left;
 use crate::process::failure::{Cause, Failure};
 use crate::process::signals::Signals;
 use crate::proxy::args::{Proxy, ProxyServer};
+use crate::put::remembered::Unfinished;
 
 mod cli;
 mod client;
@@ -93,7 +94,11 @@ fn run(command: Command) -> Result<(), Failure> {
                     done => done,
                 }
             }
-            Command::Put(args) => until_interrupted(put::run(args)).await,
+            Command::Put(args) => {
+                let unfinished = Unfinished::default();
+                let put = until_interrupted(put::run(args, &unfinished)).await;
+                put.map_err(|failure| unfinished.told_with(failure))
+            }
             Command::Proxy(Proxy::Server(args)) => {
                 proxy::server::run(args, proxy_server_again).await
             }

@@ -29,6 +29,7 @@ use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::process::state;
+use crate::put::remembered::Unfinished;
 use crate::put::sending::{Sending, Total};
 use crate::put::sources::{Directory, Item, Items};
 use crate::rate::Rate;
@@ -94,7 +95,7 @@ pub(crate) struct Put {
 }
 
 /// Sends the files, each again after a lost connection.
-pub(crate) async fn run(args: Put) -> Result<(), Failure> {
+pub(crate) async fn run(args: Put, unfinished: &Unfinished) -> Result<(), Failure> {
     let (url, files, recursive) = (args.url.clone(), args.files.clone(), args.recursive);
     let found = tokio::task::spawn_blocking(move || sources::items(&url, &files, recursive));
     let items = found.await.map_err(Failure::other)??;
@@ -113,7 +114,10 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
             costs: &args.preference.cost,
         },
     )?;
-    let sending = sending(&args, &sessions, args.secrets.read()?);
+    let sending = Sending {
+        unfinished: unfinished.clone(),
+        ..sending(&args, &sessions, args.secrets.read()?)
+    };
     let title = &args.url;
     let live = args.live.view(title, Direction::Sending);
     let sent = beside(live, || sessions.shown(), send_all(&args, &sending, &items));
@@ -145,6 +149,7 @@ fn sending<'a>(args: &Put, sessions: &'a Sessions<'a>, secrets: Secrets) -> Send
         quiet: args.quiet,
         pace: args.rate.map(Pace::new),
         notes: state::state_directory().map(|directory| directory.join("uploads")),
+        unfinished: Unfinished::default(),
         total: Total::default(),
     }
 }

@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::Uri;
@@ -12,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::files::unfinished::lock;
 use crate::process::clock;
+use crate::process::failure::{Cause, Failure};
 use crate::process::state;
 use crate::text::hex::hex;
 
@@ -27,6 +29,22 @@ pub(crate) struct Begun {
     pub(crate) upload: Uri,
     /// The tag of the local file's state.
     pub(crate) of: String,
+}
+
+/// What the user can do with an upload that is noted.
+const HINT: &str =
+    "the same command goes on where this one stopped, as long as the server keeps the upload";
+
+/// The number of noted uploads of a command.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unfinished(Arc<AtomicUsize>);
+
+impl Unfinished {
+    /// Adds to the failure of a command that the user interrupted that the same command can go on.
+    pub(crate) fn told_with(&self, failure: Failure) -> Failure {
+        let is_told = failure == Failure::interrupted() && self.0.load(Relaxed) > 0;
+        failure.and(is_told.then(|| HINT.to_owned()))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,12 +63,27 @@ pub(crate) struct Remembered {
     note: Option<PathBuf>,
     url: String,
     file: PathBuf,
-    held: Mutex<Option<File>>,
+    held: Mutex<Held>,
+    unfinished: Unfinished,
+}
+
+/// The note's file while this command holds it.
+#[derive(Debug, Default)]
+struct Held {
+    file: Option<File>,
+    /// The note names an upload.
+    is_noted: bool,
 }
 
 impl Remembered {
-    /// The note in this directory; without a directory, or about data that is no file, nothing is remembered.
-    pub(crate) fn new(directory: Option<&Path>, url: &Uri, file: Option<&Path>) -> Self {
+    /// The note in this directory; without a directory, or about data that is no file, nothing is remembered. It counts
+    /// as one of `unfinished` from its first upload on until it is forgotten.
+    pub(crate) fn new(
+        directory: Option<&Path>,
+        url: &Uri,
+        file: Option<&Path>,
+        unfinished: &Unfinished,
+    ) -> Self {
         let file = file.and_then(|file| std::path::absolute(file).ok());
         let url = url.to_string();
         let note = directory.zip(file.as_ref()).map(|(directory, file)| {
@@ -65,11 +98,30 @@ impl Remembered {
             url,
             file: file.unwrap_or_default(),
             held: Mutex::default(),
+            unfinished: unfinished.clone(),
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<File>> {
+    fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The note names an upload now, or none any more.
+    fn set_noted(&self, held: &mut Held, is_noted: bool) {
+        let count = &self.unfinished.0;
+        count.fetch_add(usize::from(is_noted), Relaxed);
+        count.fetch_sub(usize::from(held.is_noted), Relaxed);
+        held.is_noted = is_noted;
+    }
+
+    /// The failure of the upload. After a broken connection, it says that the same command can go on.
+    pub(crate) fn told_with(&self, failure: Failure) -> Failure {
+        let is_broken = matches!(
+            failure.cause(),
+            Some(Cause::Name | Cause::Connect | Cause::Broken)
+        );
+        let is_told = is_broken && self.held().is_noted;
+        failure.and(is_told.then(|| HINT.to_owned()))
     }
 
     /// The upload of an earlier command.
@@ -81,13 +133,14 @@ impl Remembered {
         }
         let mut text = String::new();
         let read = (&mut file).take(LONGEST).read_to_string(&mut text);
-        *self.held() = Some(file);
+        self.held().file = Some(file);
         read.ok()?;
         let note: Note = serde_json::from_str(&text).ok()?;
         if (note.url, note.file) != (self.url.clone(), self.file.clone()) {
             return None;
         }
         let upload = note.upload.parse().ok()?;
+        self.set_noted(&mut self.held(), true);
         Some(Begun {
             upload,
             of: note.of,
@@ -105,7 +158,7 @@ impl Remembered {
 
     fn try_note(&self, path: &Path, begun: &Begun) -> io::Result<()> {
         let mut held = self.held();
-        if held.is_none() {
+        if held.file.is_none() {
             if let Some(directory) = path.parent() {
                 fs::create_dir_all(directory)?;
                 remove_old(directory)?;
@@ -114,9 +167,9 @@ impl Remembered {
             if !lock(&file) {
                 return Ok(());
             }
-            *held = Some(file);
+            held.file = Some(file);
         }
-        let Some(file) = held.as_mut() else {
+        let Some(file) = held.file.as_mut() else {
             return Ok(());
         };
         let text = serde_json::to_vec(&Note {
@@ -127,14 +180,18 @@ impl Remembered {
         })?;
         file.set_len(0)?;
         file.seek(SeekFrom::Start(0))?;
-        file.write_all(&text)
+        file.write_all(&text)?;
+        self.set_noted(&mut held, true);
+        Ok(())
     }
 
     /// The upload is over.
     pub(crate) fn forget(&self) {
-        if let (Some(path), Some(_)) = (&self.note, &*self.held()) {
+        let mut held = self.held();
+        if let (Some(path), Some(_)) = (&self.note, &held.file) {
             let _ = fs::remove_file(path);
         }
+        self.set_noted(&mut held, false);
     }
 }
 
@@ -157,7 +214,12 @@ mod tests {
 
     fn of(directory: &Path, url: &'static str, file: &str) -> Remembered {
         let url = Uri::from_static(url);
-        Remembered::new(Some(directory), &url, Some(Path::new(file)))
+        Remembered::new(
+            Some(directory),
+            &url,
+            Some(Path::new(file)),
+            &Unfinished::default(),
+        )
     }
 
     fn begun(of: &str) -> Begun {
@@ -192,9 +254,52 @@ mod tests {
         drop(second);
         assert_eq!(of(&uploads, "https://host/x", "/a").begun(), None);
         assert_eq!(fs::read_dir(&uploads).unwrap().count(), 0);
-        let none = Remembered::new(None, &Uri::from_static("https://host/x"), None);
+        let url = Uri::from_static("https://host/x");
+        let none = Remembered::new(None, &url, None, &Unfinished::default());
         none.note(&begun("1"));
         assert_eq!(none.begun(), None);
+    }
+
+    /// Only an upload with a note can be gone on with, and only until it is complete.
+    #[test]
+    fn who_interrupts_a_command_learns_that_it_can_go_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = Uri::from_static("https://host/x");
+        let unfinished = Unfinished::default();
+        let of = |directory, file: &str| {
+            Remembered::new(directory, &url, Some(Path::new(file)), &unfinished)
+        };
+        let told = || {
+            let failure = unfinished.told_with(Failure::interrupted());
+            failure.message().to_owned()
+        };
+        let hinted = |failure: &str| format!("{failure}; {HINT}");
+        let (one, other) = (of(Some(directory.path()), "/a"), of(None, "/b"));
+        other.note(&begun("1"));
+        assert_eq!(told(), "interrupted");
+        one.note(&begun("1"));
+        one.note(&begun("2"));
+        assert_eq!(told(), hinted("interrupted"));
+        assert_eq!(unfinished.told_with(Failure::other("x")).message(), "x");
+        let lost = |of: &Remembered, cause: Cause| {
+            let failure = of.told_with(cause.failed("lost"));
+            failure.message().to_owned()
+        };
+        assert_eq!(lost(&one, Cause::Broken), hinted("lost"));
+        assert_eq!(lost(&one, Cause::Refused), "lost");
+        assert_eq!(lost(&other, Cause::Broken), "lost");
+        // The next command finds the upload, and interrupting this command loses nothing.
+        drop(one);
+        let one = of(Some(directory.path()), "/a");
+        assert!(one.begun().is_some());
+        assert_eq!(told(), hinted("interrupted"));
+        one.forget();
+        drop(one);
+        let one = of(Some(directory.path()), "/a");
+        assert_eq!(
+            (one.begun(), lost(&one, Cause::Broken)),
+            (None, "lost".to_owned())
+        );
     }
 
     #[cfg(unix)]

@@ -30,7 +30,7 @@ use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
 use crate::process::screen;
 use crate::put::input::Input;
-use crate::put::remembered::{Begun, Remembered};
+use crate::put::remembered::{Begun, Remembered, Unfinished};
 use crate::put::sources::{Directory, Item, cannot_read};
 use crate::rate::pace::Pace;
 use crate::report::progress::REFRESH;
@@ -54,6 +54,8 @@ pub(crate) struct Sending<'a> {
     pub(crate) pace: Option<Pace>,
     /// Where unfinished uploads are noted for the next run.
     pub(crate) notes: Option<PathBuf>,
+    /// The uploads that the next run can go on with.
+    pub(crate) unfinished: Unfinished,
     pub(crate) total: Total,
 }
 
@@ -94,7 +96,8 @@ impl Sending<'_> {
     pub(crate) async fn send_file(&self, item: &Item) -> Result<Report, Failure> {
         let started = clock::now();
         let mut tries = Tries::new(self.retry);
-        let remembered = Remembered::new(self.notes.as_deref(), &item.url, item.file.as_deref());
+        let (notes, file) = (self.notes.as_deref(), item.file.as_deref());
+        let remembered = Remembered::new(notes, &item.url, file, &self.unfinished);
         tries.begun = remembered.begun();
         loop {
             let mut body = Input::open(item).await?;
@@ -118,7 +121,8 @@ impl Sending<'_> {
                 Err(failed) => failed,
             };
             self.next_try(&mut tries, failed, &item.url, body.is_repeatable)
-                .await?;
+                .await
+                .map_err(|failure| remembered.told_with(failure))?;
         }
     }
 

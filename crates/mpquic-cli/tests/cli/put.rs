@@ -581,13 +581,17 @@ fn a_second_command_goes_on_where_the_first_one_ended() {
         names.find(|name| name.starts_with(".mpquic-put-"))
     };
     let length = |name: String| fs::metadata(served.path().join(name)).map_or(0, |it| it.len());
-    let interrupt = || {
-        let mut first = put(&["--rate", "80M"]).spawn().unwrap();
+    let interrupt = |name: &str| {
+        let first = put(&["--rate", "80M"]).spawn().unwrap();
         crate::wait_until("bytes", || unfinished().map(length) > Some(4 << 20));
-        signal(&first, "-KILL");
-        first.wait().unwrap();
+        signal(&first, name);
+        first.wait_with_output().unwrap()
     };
-    interrupt();
+    let output = interrupt("-TERM");
+    assert_exit(&output, 1);
+    let told = "mpquic: interrupted; the same command goes on where this one stopped, as long as the \
+                server keeps the upload\n";
+    assert!(stderr(&output).ends_with(told), "{output:?}");
     let output = put(&[]).output().unwrap();
     assert_exit(&output, 0);
     let report = &reports(&output)[0];
@@ -598,7 +602,7 @@ fn a_second_command_goes_on_where_the_first_one_ended() {
     assert_eq!(notes, [""; 0]);
 
     // Of another version, nothing is gone on with.
-    interrupt();
+    interrupt("-KILL");
     let content = vec![7; 32 << 20];
     fs::write(&file, &content).unwrap();
     let output = put(&[]).output().unwrap();

@@ -47,6 +47,7 @@ fn sending<'a>(sessions: &'a Sessions<'a>, stall: Duration) -> Sending<'a> {
         quiet: false,
         pace: None,
         notes: None,
+        unfinished: Unfinished::default(),
         total: Total::default(),
     }
 }
@@ -216,7 +217,7 @@ async fn bytes_sent_before_a_failure_count() {
     let mut tries = Tries::new(Duration::ZERO);
     let began = tries.reached.at;
     let mut body = Input::open(&item).await.unwrap();
-    let nothing = Remembered::new(None, &item.url, None);
+    let nothing = Remembered::new(None, &item.url, None, &sending.unfinished);
     let flow = Flow::new(&sending, &item, &nothing, &body);
     let lost = async {
         let (connection, _send, request) = request(&server).await;
@@ -242,7 +243,7 @@ async fn silence_is_no_step_forward() {
     let item = item_at(file.path(), &url);
     let mut tries = Tries::new(Duration::ZERO);
     let mut body = Input::open(&item).await.unwrap();
-    let nothing = Remembered::new(None, &item.url, None);
+    let nothing = Remembered::new(None, &item.url, None, &sending.unfinished);
     let flow = Flow::new(&sending, &item, &nothing, &body);
     let silent = async {
         let _open = request(&server).await;
@@ -339,7 +340,7 @@ async fn waiting_for_input_notices_a_vanished_server() {
         found: None,
     };
     let mut tries = Tries::new(Duration::ZERO);
-    let nothing = Remembered::new(None, &item.url, None);
+    let nothing = Remembered::new(None, &item.url, None, &sending.unfinished);
     let flow = Flow::new(&sending, &item, &nothing, &body);
     let sent = soon(sending.attempt(&mut tries, &flow, &mut body)).await;
     assert!(
