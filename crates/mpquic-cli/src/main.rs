@@ -102,14 +102,16 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Proxy(Proxy::Server(args)) => {
                 proxy::server::run(args, proxy_server_again).await
             }
-            Command::Proxy(Proxy::Client(args)) => {
-                until_interrupted(proxy::client::run(args)).await
+            Command::Proxy(Proxy::Client(args)) => until_stopped(proxy::client::run(args)).await,
+            Command::Proxy(Proxy::Status(args)) if args.live => {
+                until_stopped(proxy::status::run(&args)).await
             }
             Command::Proxy(Proxy::Status(args)) => {
                 until_interrupted(proxy::status::run(&args)).await
             }
             #[cfg(target_os = "linux")]
             Command::Proxy(Proxy::Down(args)) => proxy::tun::down(&args),
+            Command::Paths(args) if args.watch.is_some() => until_stopped(paths::run(args)).await,
             Command::Paths(args) => until_interrupted(paths::run(args)).await,
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
@@ -157,13 +159,22 @@ async fn until_interrupted(
     command: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new();
-    let result = tokio::select! {
+    tokio::select! {
         result = command => return result,
-        () = signals.next() => Err(Failure::interrupted()),
-    };
+        () = signals.next() => {}
+    }
     // The close reaches the servers, so they need not wait for a timeout.
     tokio::time::sleep(FAREWELL).await;
-    result
+    Err(Failure::interrupted())
+}
+
+/// Runs a command that has no end of its own. A signal ends the command as the user wants, so it is
+/// no failure.
+async fn until_stopped(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    match until_interrupted(command).await {
+        Err(failure) if failure == Failure::interrupted() => Ok(()),
+        result => result,
+    }
 }
 
 fn list(how: List, rows: impl Iterator<Item = (&'static str, &'static str, &'static str)> + Clone) {

@@ -42,7 +42,7 @@ pub(crate) struct Paths {
     /// A server, as https://HOST[:PORT]
     #[arg(value_name = "URL", value_parser = parse_url)]
     pub(crate) url: Option<Uri>,
-    /// Repeat every N seconds, until interrupted
+    /// Repeat every N seconds, until SIGINT or SIGTERM ends the command (exit code 0)
     #[arg(
         long,
         value_name = "SECONDS",

@@ -105,7 +105,8 @@ pub(crate) struct ProxyServer {
 /// Opens entrances, by default SOCKS 5 on 127.0.0.1:1080, and carries their traffic to the proxy
 /// over one connection with a path from each network interface. A lost connection is made again.
 ///
-/// Prints a line with kind and address for each entrance to standard output.
+/// Prints a line with kind and address for each entrance to standard output. SIGINT or SIGTERM ends
+/// the client with exit code 0, and open flows end with it.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyClient {
     /// The proxy, as https://HOST[:PORT]

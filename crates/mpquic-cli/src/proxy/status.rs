@@ -28,8 +28,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Show the paths and flows of the proxy, or of the proxy client, on this machine
 ///
 /// Asks the Unix socket of the proxy or its client (--status-socket), and prints a row for each
-/// path and each flow. With --live, the command repeats this each second until interrupted, with
-/// the rates of the last second, and with the busiest flows first.
+/// path and each flow. With --live, the command repeats this each second until SIGINT or SIGTERM
+/// ends it (exit code 0), with the rates of the last second, and with the busiest flows first.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyStatus {
     /// The socket to ask [default: the client's socket, otherwise the server's, in
@@ -41,7 +41,7 @@ pub(crate) struct ProxyStatus {
     json: bool,
     /// Refresh each second, with the bytes that each path and flow carried in the last second
     #[arg(long, conflicts_with = "json")]
-    live: bool,
+    pub(crate) live: bool,
 }
 
 // (A doc comment here would replace the help text of the command.)

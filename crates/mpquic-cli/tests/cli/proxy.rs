@@ -312,6 +312,43 @@ fn proxy_status_lists_open_flows() {
     assert_exit(&live.wait_with_output().unwrap(), 5);
 }
 
+/// Commands without an end of their own succeed when a signal ends them.
+#[cfg(unix)]
+#[test]
+fn a_signal_is_a_right_end_of_commands_without_another() {
+    use crate::ending::signal;
+
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let socket = socket.to_str().unwrap();
+    let server = ["proxy", "server", "--listen", "127.0.0.1:0", "--open"];
+    let server = Server::launch(&server);
+    for name in ["-TERM", "-INT"] {
+        let more = ["--socks", "0", "--status-socket", socket];
+        let mut client = Client::start(&server, 1, &more);
+        wait_until("the socket", || std::path::Path::new(socket).exists());
+        for command in [
+            &["proxy", "status", socket, "--live"][..],
+            &["paths", "--watch"],
+        ] {
+            let mut watch = mpquic(command)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+            assert!(lines.next().is_some());
+            signal(&watch, name);
+            let output = watch.wait_with_output().unwrap();
+            assert_exit(&output, 0);
+            assert_eq!(stderr(&output), "");
+        }
+        signal(&client.child, name);
+        assert_eq!(client.child.wait().unwrap().code(), Some(0));
+        assert!(!std::path::Path::new(socket).exists());
+    }
+}
+
 #[test]
 fn errors_of_a_config_file_are_named() {
     let directory = tempfile::tempdir().unwrap();
