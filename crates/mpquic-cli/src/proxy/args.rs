@@ -40,7 +40,7 @@ pub(crate) enum Proxy {
 #[derive(Debug, Args)]
 pub(crate) struct ProxyServer {
     /// File of users, with `basic NAME:PASSWORD` or `bearer TOKEN` on each line
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["open", "client_ca"])]
+    #[arg(long, value_name = "FILE")]
     pub(crate) credentials: Option<PathBuf>,
     /// Accept only clients with a certificate issued by a certificate in this file; with
     /// --credentials, clients need both

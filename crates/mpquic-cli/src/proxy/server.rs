@@ -181,7 +181,13 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
     let access = match &args.credentials {
         Some(path) => Access::Users(Credentials::new(read_credentials(path)?)),
         None if args.open => Access::Anybody,
-        None => Access::Certificates,
+        None if args.listening.client_ca.is_some() => Access::Certificates,
+        None => {
+            return Err(Failure::usage(
+                "nobody may use the proxy yet: name its users with --credentials FILE or --client-ca PEM, or \
+                 let everybody use it with --open",
+            ));
+        }
     };
     let mut options = ServerOptions::new(access);
     options.rules.allow = args.allow.clone();
@@ -277,6 +283,14 @@ mod tests {
         let missing = arguments(&["--credentials", "/missing/file"]);
         let failure = super::options(&missing, Arc::default()).err().unwrap();
         assert!(failure.message().starts_with("cannot read /missing/file: "));
+        let mut nobody = arguments(&[]);
+        let failure = super::options(&nobody, Arc::default()).err().unwrap();
+        assert_eq!(failure.code(), 2);
+        for option in ["--credentials", "--client-ca", "--open"] {
+            assert!(failure.message().contains(option), "{failure:?}");
+        }
+        nobody.listening.client_ca = Some("authority.pem".into());
+        assert!(super::options(&nobody, Arc::default()).is_ok());
     }
 
     #[test]

@@ -419,7 +419,9 @@ fn certificates_let_clients_in() {
 fn proxy_without_credentials_needs_open() {
     let output = run(&["proxy", "server", "--listen", "127.0.0.1:0"]);
     assert_exit(&output, 2);
-    assert!(stderr(&output).contains("--credentials"), "{output:?}");
+    for option in ["--credentials", "--client-ca", "--open"] {
+        assert!(stderr(&output).contains(option), "{output:?}");
+    }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("users");
     fs::write(&path, "alice:secret\n").unwrap();
