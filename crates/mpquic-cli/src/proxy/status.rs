@@ -32,14 +32,14 @@ const LOOK: Duration = Duration::from_secs(1);
 /// ends it (exit code 0), with the rates of the last second, and with the busiest flows first.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyStatus {
-    /// The socket to ask [default: the client's socket, otherwise the server's, in
-    /// $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR or /run/mpquic]
+    /// The socket to ask [default: proxy-client.sock, then proxy-server.sock, in $RUNTIME_DIRECTORY or
+    /// $XDG_RUNTIME_DIR, then in /run/mpquic and /run/mpquic-tun, where services have them]
     socket: Option<PathBuf>,
     /// Print a JSON object with `role`, `connections` (with `paths` as in `mpquic get --json`), `flows`
     /// and, of a client with `--tun`, `tunnel`
     #[arg(long)]
     json: bool,
-    /// Refresh each second, with the bytes that each path and flow carried in the last second
+    /// Refresh each second, with the rates of each path and flow in the last second
     #[arg(long, conflicts_with = "json")]
     pub(crate) live: bool,
 }
@@ -48,7 +48,8 @@ pub(crate) struct ProxyStatus {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StatusSocket {
     /// Unix socket that answers `mpquic proxy status`, for this user and root only [default:
-    /// proxy-client.sock or proxy-server.sock in $RUNTIME_DIRECTORY or $XDG_RUNTIME_DIR, if set]
+    /// proxy-client.sock or proxy-server.sock in $RUNTIME_DIRECTORY, or else in $XDG_RUNTIME_DIR; no
+    /// socket if neither is set]
     #[arg(long, value_name = "SOCKET")]
     status_socket: Option<PathBuf>,
 }
@@ -363,6 +364,8 @@ mod socket {
 
     /// Longest wait for an answer.
     const PATIENCE: Duration = Duration::from_secs(5);
+    /// The directories of sockets of the units in `packaging/systemd`.
+    const SERVICES: [&str; 2] = ["/run/mpquic", "/run/mpquic-tun"];
     /// Most bytes to read of an answer.
     const MOST: u64 = 256 << 20;
 
@@ -452,24 +455,29 @@ mod socket {
         }
     }
 
+    /// The sockets to ask if none is named, the first one first.
+    fn defaults(directory: Option<PathBuf>) -> Vec<PathBuf> {
+        let places = directory.into_iter().chain(SERVICES.map(PathBuf::from));
+        let of = |place: PathBuf| [Role::Client, Role::Server].map(|role| place.join(name(role)));
+        places.flat_map(of).collect()
+    }
+
     /// Asks the named socket, or the first default socket with an answer.
     pub(super) fn ask(named: Option<&Path>) -> Result<Status, Failure> {
-        let places = [directory(), Some(PathBuf::from("/run/mpquic"))];
-        let sockets = (places.into_iter().flatten())
-            .flat_map(|place| [Role::Client, Role::Server].map(|role| place.join(name(role))));
-        let candidates: Vec<_> = match named {
+        let candidates = match named {
             Some(path) => vec![path.to_owned()],
-            None => sockets.collect(),
+            None => defaults(directory()),
         };
-        let mut failed = String::new();
+        let mut failed = Vec::new();
         for path in &candidates {
             match read(path) {
                 Ok(told) => return serde_json::from_slice(&told).map_err(Failure::other),
-                Err(error) => failed = format!("{}: {error}", path.display()),
+                Err(error) => failed.push(format!("{}: {error}", path.display())),
             }
         }
         Err(Cause::Connect.failed(format_args!(
-            "no proxy answers at {failed}; name the socket of its --status-socket"
+            "no proxy answers at {}; name the socket of its --status-socket",
+            failed.join(", ")
         )))
     }
 
@@ -570,6 +578,17 @@ mod socket {
             assert_eq!(of("", "/run/b").as_deref(), Some("/run/b"));
             assert_eq!(of("", ""), None);
             assert_eq!(directory_of(|_| None), None);
+            let asked = defaults(Some("/run/user/1".into()));
+            let asked: Vec<_> = asked.iter().map(|path| path.to_str().unwrap()).collect();
+            let expected = [
+                "/run/user/1/proxy-client.sock",
+                "/run/user/1/proxy-server.sock",
+                "/run/mpquic/proxy-client.sock",
+                "/run/mpquic/proxy-server.sock",
+                "/run/mpquic-tun/proxy-client.sock",
+                "/run/mpquic-tun/proxy-server.sock",
+            ];
+            assert_eq!(asked, expected);
             assert_eq!(name(Role::Client), "proxy-client.sock");
             assert_eq!(name(Role::Server), "proxy-server.sock");
         }
