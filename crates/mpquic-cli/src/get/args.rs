@@ -32,7 +32,7 @@ pub(crate) struct Get {
     /// URLs to fetch, as https://HOST[:PORT]/FILE
     #[arg(required = true, value_name = "URL", value_parser = parse_url)]
     pub(crate) urls: Vec<Uri>,
-    /// Output file; `-` is standard output [default: the last part of the URL, in this directory;
+    /// Output file; `-` is standard output; a symbolic link to a file is replaced [default: the last part of the URL, in this directory;
     /// two URLs with the same file name are refused]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["remote_name", "output_dir"])]
     pub(crate) output: Option<PathBuf>,

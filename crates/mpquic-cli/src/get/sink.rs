@@ -407,6 +407,27 @@ mod tests {
         assert!(!part.exists());
     }
 
+    /// Whoever makes a link in a directory that others can write to does not choose which file is
+    /// written.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_link_to_a_file_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("target"), "old").unwrap();
+        for to in ["target", "nothing"] {
+            std::os::unix::fs::symlink(to, path("link")).unwrap();
+            let mut sink = create(&Destination::File(path("link")));
+            sink.write(Bytes::from_static(b"new")).await.unwrap();
+            sink.finish(None).await.unwrap();
+            assert!(!path("link").is_symlink());
+            assert_eq!(fs::read(path("link")).unwrap(), b"new");
+            assert_eq!(fs::read(path("target")).unwrap(), b"old");
+            assert!(!path("nothing").exists());
+            fs::remove_file(path("link")).unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn an_unfinished_file_leaves_nothing_behind() {
         let directory = tempfile::tempdir().unwrap();
