@@ -91,6 +91,8 @@ impl Fetch<'_> {
                 }
             }
             let is_temporary = was_connected && self.is_temporary(&ended);
+            // There is no rest to fetch.
+            let is_gone = matches!(ended, Ended::Request(RequestError::NotFound));
             let mut failure = Failure::from(ended);
             if was_connected && matches!(failure.cause(), Some(Cause::Name | Cause::Connect)) {
                 failure = Cause::Broken.failed(failure.message());
@@ -100,7 +102,8 @@ impl Fetch<'_> {
                 false => None,
             };
             let Some((pause, is_first)) = next else {
-                return Err(failure.and(download.leave().await));
+                let hint = download.leave().await;
+                return Err(failure.and(hint.filter(|_| !is_gone)));
             };
             if let Some(json) = &plan.treatment.json {
                 json.retry(self.url, &failure, download.have());

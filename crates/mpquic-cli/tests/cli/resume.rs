@@ -96,6 +96,20 @@ fn existing_files_are_not_fetched_again() {
     assert!(received < (8_000_000 - there) * 11 / 10, "{report}");
 }
 
+/// A file that is gone has no rest that `--continue` could fetch.
+#[test]
+fn a_file_that_is_gone_is_not_offered() {
+    let (served, target) = directories(&data(8_000_000));
+    let server = Server::start(served.path(), &["--client-rate", "24M"]);
+    kill_one(&server, target.path());
+    fs::remove_file(served.path().join("file")).unwrap();
+    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    assert_exit(&output, 7);
+    let told = stderr(&output);
+    assert!(told.ends_with(": not found on the server\n"), "{told}");
+    assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
+}
+
 #[test]
 fn another_version_is_begun_anew() {
     let (served, target) = directories(&data(8_000_000));
