@@ -18,7 +18,7 @@ use crate::files::attributes::Attributes;
 use crate::files::beneath::options;
 use crate::files::unfinished::{PREFIX, Token, lock, unlock};
 use crate::files::upload_note::{self, Notes};
-use crate::files::uploads::{Claim, NAME, Uploads};
+use crate::files::uploads::{Claim, LEAST_KEPT, NAME, Uploads};
 
 /// Gives each file that is being written a number of its own.
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -60,7 +60,7 @@ pub(crate) struct Place {
 }
 
 /// An upload in progress. Dropping this before [`Upload::finish`] removes the file, unless its
-/// client may resume.
+/// client may resume it and has sent [`LEAST_KEPT`] bytes.
 #[derive(Debug)]
 pub(crate) struct Upload {
     file: File,
@@ -171,6 +171,11 @@ impl Upload {
         self.length
     }
 
+    /// True if the client may resume the file after this is dropped.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.claim.is_some() && self.length >= LEAST_KEPT
+    }
+
     /// Waits until the client resumes the file in another request.
     pub(crate) async fn taken(&mut self) {
         match &mut self.claim {
@@ -231,7 +236,7 @@ impl Drop for Upload {
             return;
         }
         let bytes = NAME.saturating_add(self.length);
-        match &self.claim {
+        match self.claim.as_ref().filter(|_| self.is_kept()) {
             Some(claim) => {
                 claim.keep(self.place.path.clone(), self.place.taker.clone(), bytes);
                 // A thread that waits for the disk may keep the file open, and would keep the lock.
@@ -490,9 +495,19 @@ mod tests {
             uploads: uploads.clone(),
             ..place(directory.path(), "file")
         };
+        // Of the first bytes alone, nothing is kept.
         let token = Token::new().unwrap();
+        let least = vec![b'1'; LEAST_KEPT as usize];
+        for length in [0, least.len() - 1] {
+            let mut first = Upload::create(place(), Some(token.clone())).unwrap();
+            first.write(&least[..length]).unwrap();
+            drop(first);
+            let gone = Upload::resume(place(), &token);
+            assert!(matches!(gone, Err(UploadError::Unknown)));
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
         let mut first = Upload::create(place(), Some(token.clone())).unwrap();
-        first.write(b"123").unwrap();
+        first.write(&least).unwrap();
         // Like a thread that waits for the disk.
         let _open = first.file.try_clone().unwrap();
         drop(first);
@@ -504,10 +519,11 @@ mod tests {
         let other = Upload::resume(place(), &Token::new().unwrap());
         assert!(matches!(other, Err(UploadError::Unknown)));
         let mut second = Upload::resume(place(), &token).unwrap();
-        assert_eq!(second.length(), 3);
+        assert_eq!(second.length(), LEAST_KEPT);
         second.write(b"45").unwrap();
         second.finish().unwrap();
-        assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"12345");
+        let whole = [&least[..], b"45"].concat();
+        assert!(fs::read(directory.path().join("file")).unwrap() == whole);
         let gone = Upload::resume(place(), &token);
         assert!(matches!(gone, Err(UploadError::Unknown)));
         // A refused upload is not kept.

@@ -20,6 +20,9 @@ use crate::process::clock;
 
 /// Time that an unfinished file waits for its client.
 pub(crate) const KEPT: Duration = Duration::from_secs(10 * 60);
+/// Least bytes of an unfinished file that waits. A client that has sent fewer may not have heard of its
+/// upload yet, and to send these bytes again takes no longer than to ask for their number.
+pub(crate) const LEAST_KEPT: u64 = 64 << 10;
 /// Most unfinished files that wait. A further file replaces the oldest.
 const MAX_KEPT: usize = 64;
 /// Bytes that count for a name besides the content: about its space on the disk.
@@ -298,7 +301,7 @@ impl Uploads {
         let is_young = age.unwrap_or_default() < KEPT;
         let token = Token::of_file(name).filter(|_| is_young);
         let noted = token.and_then(|token| Some((upload_note::read(directory, &token)?, token)));
-        match noted.filter(|(length, _)| *length <= metadata.len()) {
+        match noted.filter(|(length, _)| (LEAST_KEPT..=metadata.len()).contains(length)) {
             Some((length, token)) => {
                 file.set_len(length)?;
                 let bytes = NAME.saturating_add(length);
@@ -342,11 +345,18 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let sub = root.path().join("a/b");
         fs::create_dir_all(&sub).unwrap();
-        let [young, old, without, short, gone] = [(); 5].map(|()| Token::new().unwrap());
-        for token in [&young, &old, &without, &short] {
-            fs::write(sub.join(token.file_name()), "12345").unwrap();
+        let [young, old, without, short, begun, gone] = [(); 6].map(|()| Token::new().unwrap());
+        let content = vec![1; LEAST_KEPT as usize + 2];
+        for token in [&young, &old, &without, &short, &begun] {
+            fs::write(sub.join(token.file_name()), &content).unwrap();
         }
-        for (token, noted) in [(&young, 3), (&old, 5), (&short, 6), (&gone, 0)] {
+        for (token, noted) in [
+            (&young, LEAST_KEPT),
+            (&old, LEAST_KEPT + 2),
+            (&short, LEAST_KEPT + 3),
+            (&begun, LEAST_KEPT - 1),
+            (&gone, 0),
+        ] {
             fs::write(sub.join(token.note_name()), format!("{noted:020}\n")).unwrap();
         }
         for name in [".mpquic-put-1-2", "own"] {
@@ -364,8 +374,9 @@ mod tests {
         let kept = [young.file_name(), young.note_name(), "own".to_owned()];
         assert_eq!(names(&sub), kept);
         // Bytes after the length in the note may be zeros.
-        assert_eq!(fs::read(sub.join(young.file_name())).unwrap(), b"123");
-        assert_eq!(uploads.length_of(&young), Some(3));
+        let there = fs::read(sub.join(young.file_name())).unwrap();
+        assert_eq!(there, content[..content.len() - 2]);
+        assert_eq!(uploads.length_of(&young), Some(LEAST_KEPT));
         if cfg!(unix) {
             assert_eq!(names(root.path()), [".mpquic-put-3-4", "a"]);
         }

@@ -89,7 +89,10 @@ impl Change {
             Self::Attributes => at_once(client, request, false, Source::set_attributes).await,
             Self::Rest(token) => take_rest(client, request, token, body).await,
             Self::Look(token) => match resume(client, request, token).await {
-                Ok(upload) => Ok(Taken::Part(StatusCode::NO_CONTENT, upload.length())),
+                Ok(upload) if upload.is_kept() => {
+                    Ok(Taken::Part(StatusCode::NO_CONTENT, upload.length()))
+                }
+                Ok(_) => refused(UploadError::Unknown),
                 Err(error) => refused(error),
             },
         }
@@ -697,6 +700,19 @@ mod tests {
             (there + 5, &b"yyyyy"[..])
         );
         let gone = run(look(), &mut interim, &mut pieces(&[])).await.unwrap();
+        assert_eq!(gone.status(), StatusCode::NOT_FOUND);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+
+        // Of an upload that broke off at once, nothing is kept.
+        let request = Request::put("/file")
+            .header("upload-complete", "?1")
+            .header("content-length", MOST)
+            .body(());
+        let sent = run(request.unwrap(), &mut interim, &mut pieces(&[10])).await;
+        assert_eq!(sent.err(), Some(Refusal::Gone));
+        let upload = resuming::offered(&url, &interim.0[1]).unwrap();
+        let look = Request::head(upload).body(()).unwrap();
+        let gone = run(look, &mut interim, &mut pieces(&[])).await.unwrap();
         assert_eq!(gone.status(), StatusCode::NOT_FOUND);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
