@@ -25,6 +25,7 @@ use crate::files::attributes::{ATTRIBUTES, Attributes};
 use crate::files::directory_page::Listed;
 use crate::files::list_pages::Pages;
 use crate::files::resuming;
+use crate::files::unfinished::is_unfinished;
 use crate::options::Alpn;
 use crate::process::clock;
 use crate::process::failure::{Cause, Failure};
@@ -36,6 +37,7 @@ use crate::rate::pace::Pace;
 use crate::report::progress::REFRESH;
 use crate::report::{self, Counters, Report};
 use crate::text::hex::hex;
+use crate::text::percent::percent_decode;
 
 /// Longest list of a directory, bytes.
 const MAX_LIST: usize = 16 << 20;
@@ -477,9 +479,8 @@ impl From<Failure> for Unsent {
 /// The reason for which `mpquic serve` may refuse a file with this status, and the option of the server that lets it take
 /// the file.
 fn hint(status: Option<StatusCode>, url: &Uri) -> Option<String> {
-    let has_dot = |name: &str| name.starts_with('.') && ![".", ".."].contains(&name);
     let option = match status? {
-        StatusCode::FORBIDDEN if url.path().split('/').any(has_dot) => {
+        StatusCode::FORBIDDEN if needs_dot_files(url.path()) => {
             "takes names that begin with a dot if it is started with --dot-files"
         }
         StatusCode::CONFLICT => {
@@ -491,6 +492,21 @@ fn hint(status: Option<StatusCode>, url: &Uri) -> Option<String> {
         _ => return None,
     };
     Some(format!("`mpquic serve` {option}"))
+}
+
+/// True if a name in a path begins with a dot, and the server refuses the path for no other reason:
+/// it takes no name with a slash in it, and no name of an unfinished upload, with any option.
+fn needs_dot_files(path: &str) -> bool {
+    let names: Option<Vec<_>> = path.split('/').map(percent_decode).collect();
+    let names = names.unwrap_or_default();
+    let has_dot = |name: &Vec<u8>| name.starts_with(b".") && name != b"." && name != b"..";
+    let is_refused = |name: &Vec<u8>| name.contains(&b'/') || is_put_name(name);
+    names.iter().any(has_dot) && !names.iter().any(is_refused)
+}
+
+/// True for the name of an unfinished upload.
+fn is_put_name(name: &[u8]) -> bool {
+    str::from_utf8(name).is_ok_and(|name| is_unfinished(name.as_ref()))
 }
 
 /// The progress of a try.

@@ -164,10 +164,19 @@ fn options_of_the_server_are_hinted_at() {
         "https://host/a/.git/b",
         "https://host/.ssh",
         "https://host/...",
+        "https://host/%2egit",
     ] {
         assert!(hinted(403, url).contains("--dot-files"), "{url}");
     }
-    assert_eq!(hinted(403, "https://host/a.b/c./.."), "");
+    for url in [
+        "https://host/a.b/c./..",
+        "https://host/..%2fout",
+        "https://host/.a%2fb",
+        "https://host/.mpquic-put-1-2",
+        "https://host/.git/.mpquic-put-1-2",
+    ] {
+        assert_eq!(hinted(403, url), "", "{url}");
+    }
     assert!(hinted(409, "https://host/a/b").contains("put -r"));
     assert!(hinted(413, "https://host/a").contains("--max-put-size"));
     assert_eq!(hinted(507, "https://host/.a"), "");
