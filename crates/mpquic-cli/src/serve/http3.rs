@@ -175,6 +175,7 @@ async fn receive_with_memory(
     priorities: &Priorities,
     request: Request<Body>,
 ) {
+    let _place = session.limits.place().await;
     let (request, stream) = match session.limits.progress(request.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(StreamError::RemoteTerminate { .. })) => {

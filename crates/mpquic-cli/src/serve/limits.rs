@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use mpquic_proxy::shares::{Holding, InUse, Pool, Rules, Taker};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::rate::Rate;
@@ -174,6 +174,8 @@ pub(crate) struct Client {
     connection: Holding,
     over_tcp: Option<Holding>,
     files: Arc<Semaphore>,
+    /// Requests that are answered.
+    places: Semaphore,
     cancelled: Mutex<Bucket>,
     address: AtAddress,
     /// Time when the connection last accepted bytes of an answer.
@@ -258,6 +260,7 @@ impl Client {
         let most = limits.address.connections.map_or(u64::MAX, u64::from);
         let connection = shared.connections.try_take_of(&taker, 1, most)?;
         let files = Arc::new(Semaphore::new(limits.files_per_client));
+        let places = Semaphore::new(limits.files_per_client);
         let cancelled = Bucket::new(
             limits.cancelled,
             limits.cancelled_per_second,
@@ -270,6 +273,7 @@ impl Client {
             connection,
             over_tcp,
             files,
+            places,
             cancelled: Mutex::new(cancelled),
             address,
             moved: Mutex::new(Instant::now()),
@@ -293,6 +297,18 @@ impl Client {
             Some(user) => Taker::User(user.into()),
             None => self.taker.clone(),
         }
+    }
+
+    /// Number of requests of a connection that are answered at a time.
+    pub(crate) fn most_requests(&self) -> usize {
+        self.shared.limits.files_per_client
+    }
+
+    /// Waits until the connection answers fewer requests than its limit, and counts a request until the result is
+    /// dropped. Wait before the request is read: a request whose first bytes are read gets a larger window, and the
+    /// bytes of many waiting uploads would fill the connection's window.
+    pub(crate) async fn place(&self) -> Option<SemaphorePermit<'_>> {
+        self.places.acquire().await.ok()
     }
 
     /// Waits for permission to open a file, for the user if known; `None` if the server allows no

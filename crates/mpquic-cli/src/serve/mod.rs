@@ -188,10 +188,16 @@ fn alpn(args: &Serve) -> Vec<&'static [u8]> {
 /// little memory.
 const FIRST_SEND_WINDOW: u64 = 64 << 10;
 
+/// Bytes that a client may send of a request before the server reads them.
+const FIRST_STREAM_WINDOW: u64 = 128 << 10;
+
 fn transport(args: &Serve) -> Result<TransportOptions, Failure> {
     let listening = &args.listening;
     let mut transport = listening.connections.transport(listening.max_paths)?;
     transport.initial_send_window = FIRST_SEND_WINDOW;
+    // Uploads that wait for their turn leave the usual window to those that are read.
+    transport.initial_stream_receive_window = FIRST_STREAM_WINDOW;
+    transport.initial_receive_window += transport.max_concurrent_bidi_streams * FIRST_STREAM_WINDOW;
     if args.perf {
         transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
     }

@@ -37,8 +37,6 @@ const HTTPS: u16 = 443;
 
 /// Protocols to offer in TLS, the preferred one first.
 pub(crate) const ALPN: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
-/// Requests of a connection that may be open at a time.
-const MAX_STREAMS: u32 = 100;
 /// Longest request fields, bytes.
 const MAX_FIELDS: u32 = 16 << 10;
 /// Most bytes of a connection that wait in memory, in each direction.
@@ -166,7 +164,7 @@ impl TcpService {
             let announced = self.announced.clone();
             answer(session.clone(), request, announced, activity.clone())
         });
-        let builder = builder();
+        let builder = builder(session.limits.most_requests());
         let connection = builder.serve_connection(stream, service);
         tokio::pin!(connection);
         let over = async {
@@ -199,7 +197,9 @@ impl TcpService {
     }
 }
 
-fn builder() -> Builder<TokioExecutor> {
+/// `most` requests of a connection may be open at a time: with more, uploads that wait for their turn would fill the
+/// window of a connection over HTTP/2.
+fn builder(most: usize) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -207,7 +207,7 @@ fn builder() -> Builder<TokioExecutor> {
         .auto_date_header(false);
     builder
         .http2()
-        .max_concurrent_streams(MAX_STREAMS)
+        .max_concurrent_streams(u32::try_from(most).unwrap_or(u32::MAX))
         .max_header_list_size(MAX_FIELDS)
         .max_send_buf_size(MAX_BUFFER)
         .initial_stream_window_size(WINDOW)
@@ -575,6 +575,9 @@ mod tests {
         assert!(is_wrong(Version::HTTP_11, &[]) && !is_wrong(Version::HTTP_10, &[]));
     }
 
+    /// Requests at a time of the connections below.
+    const MOST: usize = 7;
+
     /// The answer to these bytes, on a connection on which every request is answered with a word.
     async fn heard(sent: &[u8], length: usize) -> Vec<u8> {
         let (mut client, server) = tokio::io::duplex(1 << 20);
@@ -584,7 +587,7 @@ mod tests {
             pieces.send("word".into()).await.map_err(io::Error::other)?;
             Ok::<_, io::Error>(Response::new(Pieces { sent, left: 4 }))
         });
-        let builder = builder();
+        let builder = builder(MOST);
         let serving = async {
             let _over = builder
                 .serve_connection(TokioIo::new(server), service)
@@ -611,7 +614,7 @@ mod tests {
             .chunks(6)
             .map(|one| (one[1], u32::from_be_bytes(one[2..].try_into().unwrap())))
             .collect();
-        for (identifier, expected) in [(3, 100), (4, 1 << 20), (6, 16 << 10)] {
+        for (identifier, expected) in [(3, 7), (4, 1 << 20), (6, 16 << 10)] {
             assert!(settings.contains(&(identifier, expected)), "{settings:?}");
         }
         // Ours are acknowledged. RFC 9113 section 6.9: a connection begins with 65,535 bytes.

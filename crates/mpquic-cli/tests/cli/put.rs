@@ -45,6 +45,24 @@ fn put_stdin(server: &Server, path: &str) -> Child {
         .unwrap()
 }
 
+/// Uploads that wait for their turn leave the connection's window to those that are read.
+#[test]
+fn many_uploads_leave_each_other_room() {
+    let (served, source) = directories(b"");
+    let many = source.path().join("many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..64 {
+        fs::write(many.join(number.to_string()), data(400 << 10)).unwrap();
+    }
+    let limits = ["--allow-put", "--max-requests", "2", "--stall-timeout", "3"];
+    let server = Server::start(served.path(), &limits);
+    let output = put(&server, "/", &many, &["-r"]);
+    assert_exit(&output, 0);
+    let told = stderr(&output);
+    assert!(!told.contains("trying again"), "{told}");
+    assert_eq!(names(&served.path().join("many")).len(), 64);
+}
+
 #[test]
 fn a_file_is_sent_over_two_paths_and_replaces_another() {
     let content = data(20 << 20);
