@@ -9,6 +9,7 @@ pub(crate) mod left;
 pub(crate) mod listed_name;
 pub(crate) mod part_file;
 pub(crate) mod part_name;
+mod pieces;
 pub(crate) mod sink;
 pub(crate) mod tree;
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sha2::{Digest, Sha256};
 
 use crate::get::part_name::{Names, Note, claim, is_at, is_begun_note, not_followed};
+use crate::get::pieces::write_pieces;
 use crate::text::hex::hex;
 use crate::text::stamp::Stamp;
 
@@ -197,8 +198,8 @@ impl PartFile {
     /// Adds bytes. From time to time, a note records the written bytes.
     pub(crate) fn write(&mut self, pieces: &[impl AsRef<[u8]>], now: Instant) -> io::Result<()> {
         let is_as_left = self.written.is_some() && self.state() == self.written;
+        write_pieces(&mut self.file, pieces)?;
         for piece in pieces.iter().map(AsRef::as_ref) {
-            self.file.write_all(piece)?;
             self.hash.update(piece);
             self.bytes += piece.len() as u64;
         }

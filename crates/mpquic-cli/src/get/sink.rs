@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::get::part_file::{Begun, Keep, PartFile, Version};
+use crate::get::pieces::write_pieces;
 use crate::report::size;
 
 /// Bytes collected before they are handed to the thread.
@@ -294,10 +295,12 @@ impl Stream {
         Ok(())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.hash.update(bytes);
-        self.bytes += bytes.len() as u64;
-        self.to.write_all(bytes)
+    fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
+        for piece in pieces {
+            self.hash.update(piece);
+            self.bytes += piece.len() as u64;
+        }
+        write_pieces(&mut self.to, pieces)
     }
 }
 
@@ -334,7 +337,7 @@ impl Output {
     fn write(&mut self, batch: &[Bytes], now: Instant) -> io::Result<()> {
         match self {
             Self::Part(part) => part.write(batch, now),
-            Self::Stream(stream) => batch.iter().try_for_each(|bytes| stream.write(bytes)),
+            Self::Stream(stream) => stream.write(batch),
             Self::Memory(memory) => batch.iter().try_for_each(|bytes| memory.write(bytes)),
         }
     }
