@@ -95,6 +95,8 @@ async def upload(end, began, port, patience, target):
     try:
         connection, _ = await connect(port, target=target)
         with connection:
+            # Otherwise the host's own kernel holds megabytes, and the drain after the end is not the router's alone.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
             await loop.sock_sendall(connection, b"PUT\n")
             while (left := end - time.monotonic()) > 0:
                 # `sock_sendall` would not say how much of a piece was written at the end.
@@ -316,6 +318,7 @@ async def ping(sizes, tries=3, target=TARGET):
     """Echo requests with these sizes of payload: how many of them are answered."""
     answers = {size: 0 for size in sizes}
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw:
+        raw.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT)
         raw.settimeout(0.7)
         raw.connect((target, 0))
         for size in sizes:

@@ -22,6 +22,8 @@ import rig  # noqa: E402
 
 SERVER, TARGET = "45.33.0.1", "45.33.32.10"
 NAME = "home.example"
+# The target's address on its cable: wireguard-go does not answer from other ones.
+DIRECT = "45.33.31.10"
 FIREWALL = """table inet trial {{
     chain dark {{
         type filter hook prerouting priority raw
@@ -106,8 +108,8 @@ class Lab:
         for number, host in ((1, "a"), (2, "b")):
             self.join(host, "eth0", f"192.168.{number}.10/24", "router", f"lan{number}", f"192.168.{number}.1/24")
             self.ip(host, f"route add default via 192.168.{number}.1\n")
-        self.join("server", "out", "45.33.31.1/24", "target", "eth0", "45.33.31.10/24")
-        self.ip("server", f"addr add {SERVER}/32 dev lo\nroute add 45.33.32.0/19 via 45.33.31.10\nroute add 192.168.0.0/16 dev p0s\n")
+        self.join("server", "out", "45.33.31.1/24", "target", "eth0", f"{DIRECT}/24")
+        self.ip("server", f"addr add {SERVER}/32 dev lo\nroute add 45.33.32.0/19 via {DIRECT}\nroute add 192.168.0.0/16 dev p0s\n")
         local = "".join(f"route add local {network} dev lo\n" for network in ("45.33.40.0/21", "45.33.48.0/23"))
         silent = "".join(f"route add blackhole {network}\n" for network in ("45.33.52.0/22", "45.33.56.0/21"))
         self.ip("target", f"addr add {TARGET}/32 dev lo\nroute add default via 45.33.31.1\n{local}{silent}")
@@ -146,13 +148,15 @@ class Lab:
         return told(self.host(space, work, **arguments))
 
     def serve(self, *options, wait=True):
-        """Starts the server."""
+        """Starts the server. `pin` becomes its fingerprint, unless it has a certificate of the row."""
         users = self.directory / "users"
         users.write_text("basic van:wonderland\n")
         users.chmod(0o600)
         self.far = self.start("server", self.settings.binary, "proxy", "server", "--credentials", users, "--listen", f"{SERVER}:4433",
                               "--status-socket", self.directory / "proxy-server.sock", *options)
-        if wait:
+        if "--cert" in options:
+            self.far.wait_for("listening on")
+        elif wait:
             self.pin = self.far.wait_for(r"sha256:[0-9a-f:]+")[0].decode()
         return self.far
 

@@ -110,9 +110,9 @@ def inside(row, lab, down, up):
     folder = lab.directory / "served"
     folder.mkdir()
     (folder / "file").write_bytes(bytes(20_000_000))
-    server = lab.start("target", lab.settings.binary, "serve", folder, "--perf", "--listen", f"{TARGET}:4433", "--state", lab.directory / "target")
-    pin = server.wait_for(r"sha256:[0-9a-f:]+")[0].decode()
-    trust = ["--pin", pin]
+    for port, served in ((4433, "--perf"), (4434, folder)):
+        server = lab.start("target", lab.settings.binary, "serve", served, "--listen", f"{TARGET}:{port}", "--state", lab.directory / "target")
+        trust = ["--pin", server.wait_for(r"sha256:[0-9a-f:]+")[0].decode()]
     for test, wanted in (("download", down), ("upload", up)):
         perf = lab.start("a", lab.settings.binary, "perf", f"https://{TARGET}:4433", *trust, "--test", test, "--time", 8, "--interval", 0, "--json")
         code, got = perf.wait(60), megabits(perf.said(), test)
@@ -121,7 +121,7 @@ def inside(row, lab, down, up):
             continue
         row.check(got >= wanted, f"{test} {got:.1f} Mbit/s", f"{wanted:.0f}")
     began = time.monotonic()
-    get = lab.start("a", lab.settings.binary, "get", f"https://{TARGET}:4433/file", *trust, "-q", "-o", lab.directory / "got")
+    get = lab.start("a", lab.settings.binary, "get", f"https://{TARGET}:4434/file", *trust, "-q", "-o", lab.directory / "got")
     code = get.wait(60)
     row.check(code == 0, f"get of 20 MB: exit {code}, {rate(20_000_000, time.monotonic() - began):.1f} Mbit/s", "exit 0")
 

@@ -2,7 +2,7 @@
 """What the hosts of interop/router/run talk to, beyond the proxy's server: `targets.py tcp` and `targets.py udp`.
 
 A TCP connection begins with a line. `GET N` gets N bytes, or bytes without an end if N is 0. After `PUT` all bytes are read; the
-answer is a JSON list of pairs: a time, and the bytes until then. After `TALK` every line comes back.
+answer is a JSON list of pairs: a time, and the bytes until then. After `TALK` all bytes come back.
 
 A UDP payload begins with `HEADER`: whether to answer, the size of the answer, a number and a time. Answers repeat the header. A
 payload with `REPORT` is answered with the bytes that came without a wish for an answer.
@@ -50,8 +50,9 @@ async def put(connection, begun):
     await loop.sock_sendall(connection, json.dumps(notes).encode())
 
 
-async def talk(connection):
+async def talk(connection, begun):
     loop = asyncio.get_running_loop()
+    await loop.sock_sendall(connection, begun)
     while line := await loop.sock_recv(connection, 4096):
         await loop.sock_sendall(connection, line)
 
@@ -72,7 +73,7 @@ async def serve(connection):
         elif word == "PUT":
             await put(connection, begun)
         else:
-            await talk(connection)
+            await talk(connection, begun)
     except OSError:
         pass
     finally:

@@ -52,10 +52,11 @@ class Tunnel:
 
     def __enter__(self):
         pairs = {space: keys() for space in self.devices}
-        for space, other, address in (("a", "target", NEAR), ("target", "a", FAR)):
+        # The target first: a handshake that nobody answers is repeated after five seconds.
+        for space, other, address in (("target", "a", FAR), ("a", "target", NEAR)):
             device = self.devices[space]
             self.processes.append(self.lab.start(space, self.program, "-f", device))
-            endpoint = f"endpoint={network.TARGET}:{PORT}\n" if space == "a" else ""
+            endpoint = f"endpoint={network.DIRECT}:{PORT}\n" if space == "a" else ""
             configure(device, f"set=1\nprivate_key={pairs[space][0]}\nlisten_port={PORT}\npublic_key={pairs[other][1]}\n{endpoint}"
                               "allowed_ip=10.9.0.0/24\npersistent_keepalive_interval=25\n\n")
             self.lab.ip(space, f"addr add {address}/24 dev {device}\nlink set {device} mtu 1420 up\n")
