@@ -190,7 +190,7 @@ class Lab:
         """The paths of the client's connection that are open."""
         with contextlib.suppress(subprocess.CalledProcessError, json.JSONDecodeError):
             return [path for connection in self.status()["connections"] for path in connection["paths"]
-                    if path["state"] == "active"]
+                    if path["state"] in ("active", "backup")]
         return []
 
     def wait_for_paths(self, count, seconds=15):

@@ -69,7 +69,7 @@ def absent(row, settings):
         lab.ip("router", "link set p2c down\nlink set p2c name later\n")
         lab.ip("router", "addr flush dev p1c\n")
         options = ["--local", "p0c", "--local", "p1c", "--local", "wwan0", "--backup", "wwan0"]
-        for local in (["--cost", "wwan1=2", "--exclude", "nothing0"], options):
+        for local in (["--local", "p0c", "--local", "wwan0", "--cost", "wwan0=2"], options):
             if lab.near:
                 lab.near.stop()
             lab.client(local=local, wait=None)
