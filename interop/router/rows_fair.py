@@ -165,6 +165,21 @@ def udp_beside_tcp(row, settings):
             row.check(max(slow) <= opening(BASE), f"connect max {ms(max(slow))}", ms(opening(BASE)))
 
 
+@row("call-beside-flood", "2")
+def call_beside_flood(row, settings):
+    """UDP of 30 Mbit/s of one host, to 20 Mbit/s of links; a call and names of the other host."""
+    with Lab(settings, BASE) as lab:
+        lab.proxy()
+        for name, port in (("SIP", 5060), ("game", 9001)):
+            flood = lab.host("a", "flood", seconds=10, megabits=30, port=port)
+            time.sleep(1)
+            call, names = lab.host("b", "call", seconds=8), lab.host("b", "names", seconds=8)
+            call, names, flood = told(call), told(names), told(flood)
+            row.tell(f"{name}: UDP {rate(flood['came'], 10):.1f} Mbit/s")
+            check_call(row, call, 0.01)
+            check_names(row, names, 0.5)
+
+
 @row("torrent", "2")
 def torrent(row, settings):
     """5,000 UDP flows of a host in 15 s, and names, connections and a call of the other host."""
