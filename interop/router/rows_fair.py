@@ -10,13 +10,16 @@ from trial import check_call, check_names, check_opens, jain, ms, opening, quant
 SHARE = 0.9
 
 
-def received(upload, since, until):
+def until(notes, moment):
+    """The bytes of a transfer at a moment."""
+    return max((total for at, total in notes if at <= moment), default=0)
+
+
+def received(upload, since, end):
     """Bytes that the target had of an upload in this time, and the longest time without a byte."""
-    notes = [(at, total) for at, total in upload["received"]]
-    count = sum(1 for _ in notes) and max((total for at, total in notes if at <= until), default=0)
-    count -= max((total for at, total in notes if at <= since), default=0)
-    times = [since, *(at for at, _ in notes if since < at < until), until]
-    return count, max(later - earlier for earlier, later in zip(times, times[1:]))
+    notes = upload["received"]
+    times = [since, *(at for at, _ in notes if since < at < end), end]
+    return until(notes, end) - until(notes, since), max(later - earlier for earlier, later in zip(times, times[1:]))
 
 
 def parallel(row, settings, count, seconds, links=BASE, gap=1.0, share=0.8):
@@ -260,14 +263,13 @@ def accepted(row, settings):
             grown = (lab.near.memory() - before) >> 20
             call = told(call)
         up = sum(link.up for link in links) * 1e6 / 8
-        most = drained = 0.0
-        for flow in flows:
-            if flow["error"]:
-                row.fail(f"upload fails: {flow['error']}")
-                continue
-            waits = [taken - max((total for then, total in flow["received"] if then <= at), default=0) for at, taken in flow["taken"]]
-            most = max(most, max(waits, default=0) * len(flows))
-            drained = max(drained, flow["received"][-1][0] - flow["ended"])
+        whole = [flow for flow in flows if not flow["error"]]
+        if len(whole) < count:
+            row.fail(f"{count - len(whole)} of {count} uploads fail: {', '.join({flow['error'] for flow in flows if flow['error']})}")
+            continue
+        moments = [at for at, _ in whole[0]["taken"]]
+        most = max(sum(until(flow["taken"], at) - until(flow["received"], at) for flow in whole) for at in moments)
+        drained = max(flow["received"][-1][0] - flow["ended"] for flow in whole)
         row.check(most / up <= 1, f"{name}: {most / 1e3:.0f} kB taken and not there = {most / up:.1f} s of the links", "1 s")
         row.check(drained <= 3, f"all there {drained:.1f} s after the end", "3 s")
         row.tell(f"call beside it p50 {ms(quantile(call['delays'], 0.5))}, lost {call['lost']} of {call['count']}; "
