@@ -32,6 +32,7 @@ mod get {
     pub(crate) mod part_file;
     #[expect(dead_code, reason = "names of lists are read elsewhere")]
     pub(crate) mod part_name;
+    mod pieces;
 }
 #[expect(dead_code, reason = "files are read, no option is")]
 #[path = "../../crates/mpquic-cli/src/options/mod.rs"]
