@@ -1,28 +1,17 @@
 """The rows of the trial, and figures that several rows have, for interop/router/run."""
 
+from lab import rig
+
 ROWS = []
 # A new connection opens within one and a half round trips, and this many seconds.
 OPENING = 0.05
 
 
-class Row:
+class Row(rig.Row):
     """What was seen, what is wanted, and what is wrong."""
 
-    def __init__(self):
-        self.seen, self.wanted, self.wrong = [], [], []
-
-    def check(self, holds, seen, wanted):
-        self.seen.append(seen if holds else f"{seen} (!)")
-        self.wanted.append(wanted)
-        if not holds:
-            self.wrong.append(seen)
-
-    def tell(self, seen):
-        self.seen.append(seen)
-
     def fail(self, why):
-        self.wrong.append(why)
-        self.seen.append(f"{why} (!)")
+        self.check(False, why, None)
 
 
 def row(name, faults, *, slow=False):
