@@ -169,6 +169,18 @@ fn windows_of_a_connection() {
             refused: &[(|it| it.initial_send_window = 0, "0", "at least 1")],
         },
         Row {
+            option: "send_queue_time",
+            taken: &[
+                |it| it.send_queue_time = Some(Duration::ZERO),
+                |it| it.send_queue_time = Some(Duration::from_secs(3600)),
+            ],
+            refused: &[(
+                |it| it.send_queue_time = Some(Duration::from_secs(3601)),
+                "3601s",
+                "from 0ns to 3600s",
+            )],
+        },
+        Row {
             option: "memory_limit",
             taken: &[
                 |it| it.memory_limit = Some(8 << 20),
@@ -604,6 +616,8 @@ fn defaults_are_as_documented() {
     assert_eq!(defaults.max_receive_window, 64 << 20);
     assert_eq!(defaults.send_window, 64 << 20);
     assert_eq!(defaults.initial_send_window, 4 << 20);
+    assert_eq!(defaults.send_queue_time, None);
+    assert!(!defaults.priority_floor);
     assert_eq!(defaults.max_idle_timeout, Some(ms(30_000)));
     assert_eq!(defaults.max_handshake_duration, ms(20_000));
     assert_eq!(defaults.keep_alive_interval, None);

@@ -18,6 +18,11 @@ const PERIOD: Duration = Duration::from_secs(1);
 const BULK: u64 = 256 << 10;
 /// A bulk TCP flow with fewer bytes in a period is no longer bulk.
 const QUIET: u64 = 16 << 10;
+/// A TCP flow that waits for room this long in a period, and is not quiet, is bulk: it has more to
+/// send than it may.
+const KEPT_WAITING: Duration = Duration::from_millis(500);
+/// A UDP flow with more bytes is judged by its traffic, whatever its port promised.
+const REFUTED: u64 = 1 << 20;
 /// A UDP flow with at least this number of payloads in a period, and at most [`SMALL`] bytes, is a
 /// call or a game.
 const STEADY: u64 = 8;
@@ -32,8 +37,8 @@ const REPEATED: [u16; 4] = [443, 500, 4500, 51820];
 /// The purpose of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// As fast as possible. Streams come after streams of other classes, but get a tenth of the
-    /// time even if other classes leave no room.
+    /// As fast as possible. Streams come after streams of other classes, but get at least a tenth of
+    /// the connection even if other classes leave no room.
     Bulk,
     /// A person waits. Streams come before streams of bulk flows.
     Interactive,
@@ -48,8 +53,6 @@ pub enum Class {
 pub struct InvalidClass;
 
 impl Class {
-    /// The priority of a bulk stream in its turn: before interactive streams.
-    pub(crate) const TURN: i32 = 2;
     /// The priority of a request before its flow is open: each request is short, and an application
     /// waits for the answer.
     pub(crate) const REQUEST: i32 = 4;
@@ -195,26 +198,42 @@ pub enum FlowKind {
 pub(crate) struct Guess {
     kind: FlowKind,
     class: Class,
-    /// Set if the class was given, or follows from the port.
-    is_known: bool,
+    /// Where the class comes from.
+    source: Source,
+    /// Bytes of the flow while its port counts.
+    total: u64,
+    /// The time of this period in which the flow waited for room.
+    waited: Duration,
     began: Instant,
     bytes: u64,
     payloads: u64,
 }
 
+/// The source of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A rule, the client, a mark on packets, or a port of protocols with retransmission inside.
+    Fixed,
+    /// The port, until the flow has carried [`REFUTED`] bytes.
+    Port,
+    Traffic,
+}
+
 impl Guess {
     /// A guess for a flow to this port. A class in `said` replaces the guess.
     pub(crate) fn new(kind: FlowKind, port: u16, said: Option<Class>, now: Instant) -> Self {
-        let known = match kind {
-            _ if said.is_some() => said,
-            FlowKind::Udp if REAL_TIME.contains(&port) => Some(Class::RealTime),
-            FlowKind::Udp if REPEATED.contains(&port) => Some(Class::Bulk),
-            FlowKind::Tcp | FlowKind::Udp | FlowKind::Ip => None,
+        let (class, source) = match (said, kind) {
+            (Some(said), _) => (said, Source::Fixed),
+            (None, FlowKind::Udp) if REAL_TIME.contains(&port) => (Class::RealTime, Source::Port),
+            (None, FlowKind::Udp) if REPEATED.contains(&port) => (Class::Bulk, Source::Fixed),
+            (None, _) => (Class::Interactive, Source::Traffic),
         };
         Self {
             kind,
-            class: known.unwrap_or(Class::Interactive),
-            is_known: known.is_some(),
+            class,
+            source,
+            total: 0,
+            waited: Duration::ZERO,
             began: now,
             bytes: 0,
             payloads: 0,
@@ -228,18 +247,25 @@ impl Guess {
 
     /// The flow carries a payload, or a piece of a stream. Returns the class if it has changed.
     pub(crate) fn on_payload(&mut self, bytes: usize, now: Instant) -> Option<Class> {
-        if self.is_known {
-            return None;
+        match self.source {
+            Source::Fixed => return None,
+            Source::Port if self.total + bytes as u64 <= REFUTED => {
+                self.total += bytes as u64;
+                return None;
+            }
+            Source::Port => self.source = Source::Traffic,
+            Source::Traffic => {}
         }
         let elapsed = now.saturating_duration_since(self.began);
         let before = self.class;
         if elapsed >= PERIOD {
             // The traffic of a period that is already over is unknown.
-            self.class = match elapsed < 2 * PERIOD {
+            self.class = match elapsed < 2 * PERIOD || self.has_more() {
                 true => self.of_period(),
                 false => Class::Interactive,
             };
             (self.began, self.bytes, self.payloads) = (now, 0, 0);
+            self.waited = Duration::ZERO;
         }
         self.bytes += bytes as u64;
         self.payloads += 1;
@@ -247,16 +273,31 @@ impl Guess {
             FlowKind::Tcp => BULK,
             FlowKind::Udp | FlowKind::Ip => SMALL,
         };
-        if self.bytes > most {
+        if self.bytes > most || self.has_more() && self.bytes >= QUIET {
             self.class = Class::Bulk;
         }
         (self.class != before).then_some(self.class)
     }
 
+    /// The flow waited this time for room to send.
+    pub(crate) fn on_waited(&mut self, time: Duration) {
+        self.waited += time;
+    }
+
+    /// True for a TCP flow that had more to send than it could.
+    fn has_more(&self) -> bool {
+        self.kind == FlowKind::Tcp && self.waited >= KEPT_WAITING
+    }
+
     /// The class after a whole period.
     fn of_period(&self) -> Class {
         match self.kind {
-            FlowKind::Tcp if self.class == Class::Bulk && self.bytes >= QUIET => Class::Bulk,
+            // A starved bulk flow has few bytes, too, but is not quiet.
+            FlowKind::Tcp
+                if self.class == Class::Bulk && (self.bytes >= QUIET || self.has_more()) =>
+            {
+                Class::Bulk
+            }
             FlowKind::Tcp => Class::Interactive,
             FlowKind::Ip => Class::Interactive,
             FlowKind::Udp if self.bytes > SMALL => Class::Bulk,
@@ -318,6 +359,41 @@ mod tests {
         assert_eq!(typing, [Interactive; 3]);
     }
 
+    /// On a slow link no flow has many bytes in a second.
+    #[test]
+    fn who_is_kept_waiting_has_more_to_send() {
+        let began = Instant::now();
+        let after = |waits: bool| {
+            let mut guess = Guess::new(FlowKind::Tcp, 22, None, began);
+            for step in 1..20 {
+                if waits {
+                    guess.on_waited(PERIOD / 20);
+                }
+                guess.on_payload(1000, began + PERIOD / 20 * step);
+            }
+            guess.class()
+        };
+        assert_eq!(after(true), Class::Bulk);
+        assert_eq!(after(false), Class::Interactive);
+    }
+
+    #[test]
+    fn a_megabyte_refutes_what_a_port_promised() {
+        let mut now = Instant::now();
+        let mut guess = Guess::new(FlowKind::Udp, 53, None, now);
+        let mut classes = Vec::new();
+        for _ in 0..3000 {
+            now += PERIOD / 500;
+            classes.extend(guess.on_payload(1000, now));
+        }
+        assert_eq!(classes, [Class::Bulk]);
+        let mut said = Guess::new(FlowKind::Udp, 53, Some(Class::RealTime), now);
+        for _ in 0..3000 {
+            now += PERIOD / 500;
+            assert_eq!(said.on_payload(1000, now), None);
+        }
+    }
+
     #[test]
     fn after_a_pause_it_is_a_new_flow() {
         let mut now = Instant::now();
@@ -342,7 +418,7 @@ mod tests {
         ] {
             let mut guess = Guess::new(kind, port, said, now);
             assert_eq!(guess.class(), class);
-            assert_eq!(guess.on_payload(1 << 20, now + PERIOD), None);
+            assert_eq!(guess.on_payload(1 << 10, now + PERIOD), None);
             assert_eq!(guess.class(), class);
         }
         let rule = |text: &str| text.parse::<ClassRule>();

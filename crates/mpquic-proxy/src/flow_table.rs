@@ -85,6 +85,13 @@ impl Flow {
         self.guess().on_payload(bytes, now)
     }
 
+    /// Reports that the flow waited this time for room to send.
+    pub(crate) fn on_waited(&self, time: Duration) {
+        if !time.is_zero() {
+            self.guess().on_waited(time);
+        }
+    }
+
     /// Reports a payload.
     pub(crate) fn on_used(&self, now: Instant) {
         let after = now.saturating_duration_since(self.began).as_millis() as u64;

@@ -127,7 +127,6 @@ pub mod shares;
 mod streams;
 mod target;
 mod transport;
-mod turns;
 
 pub use class::{Class, ClassRule, FlowKind, InvalidClass, InvalidClassRule};
 #[cfg(all(feature = "tun", target_os = "linux"))]

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use mpquic_h3::h3::error::{Code, StreamError};
-use mpquic_tokio::StreamWatch;
+use mpquic_tokio::{StreamWatch, WriteError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -15,10 +15,13 @@ use tokio::time::Instant;
 
 use crate::flow_table::{Carried, Flow};
 use crate::streams::{Gathered, Incoming, Outgoing};
-use crate::turns::Turns;
 
 /// Most bytes of one read from TCP, and so most bytes that wait for the stream.
 const PIECE: usize = 64 << 10;
+/// Least room for a read from TCP: a packet's data. A shorter rest waits for the stream.
+const LEAST: usize = 1200;
+/// Bytes before the data in a DATA frame (RFC 9114 section 7.2.1).
+const FRAME: usize = 9;
 /// Most pieces of the stream in one write to TCP. Each piece comes from one packet.
 const PIECES: usize = 64;
 
@@ -70,6 +73,12 @@ impl From<StreamError> for Broken {
     }
 }
 
+impl From<WriteError> for Broken {
+    fn from(_: WriteError) -> Self {
+        Self::Stream
+    }
+}
+
 /// Carries bytes both ways until both sides have ended. The end of one direction reaches the other
 /// side and leaves the other direction open. A failure resets both directions.
 ///
@@ -79,7 +88,7 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     (mut send, recv): (S, R),
     watch: &StreamWatch,
     idle: Duration,
-    (flow, passing, turns): (&Flow, &impl Passing, &Turns),
+    (flow, passing): (&Flow, &impl Passing),
 ) -> Result<(), Broken> {
     let carried = &flow.carried;
     let _ = watch.set_priority(flow.class().priority());
@@ -94,7 +103,7 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     let (read, write) = tcp.tcp.split();
     let both = async {
         tokio::try_join!(
-            to_stream(read, &mut send, watch, (flow, passing, turns)),
+            to_stream(read, &mut send, watch, (flow, passing)),
             from_stream(&mut recv, write, (flow, passing))
         )
     };
@@ -129,15 +138,20 @@ async fn to_stream(
     mut tcp: ReadHalf<'_>,
     send: &mut impl Outgoing,
     watch: &StreamWatch,
-    (flow, passing, turns): (&Flow, &impl Passing, &Turns),
+    (flow, passing): (&Flow, &impl Passing),
 ) -> Result<(), Broken> {
     let prioritize = |priority| {
         let _ = watch.set_priority(priority);
     };
     let mut buffer = BytesMut::new();
     loop {
+        // The stream's room comes first: bytes that TCP keeps hold the sender back.
+        let began = Instant::now();
+        let room = watch.writable().await?;
+        flow.on_waited(began.elapsed());
+        let most = room.saturating_sub(FRAME).clamp(LEAST, PIECE);
         let count = tokio::select! {
-            count = read(&mut tcp, &mut buffer) => count.map_err(|_| Broken::Tcp)?,
+            count = read(&mut tcp, &mut buffer, most) => count.map_err(|_| Broken::Tcp)?,
             // A client that stops the stream wants the TCP connection closed.
             _ = watch.stopped() => return Err(Broken::Stream),
         };
@@ -152,18 +166,18 @@ async fn to_stream(
         if let Some(class) = flow.on_payload(count, Instant::now()) {
             prioritize(class.priority());
         }
-        let sending = send.send(buffer.split().freeze());
-        turns.send(flow.class(), prioritize, sending).await?;
+        send.send(buffer.split().freeze()).await?;
         (flow.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
     }
 }
 
-/// Reads the available bytes, 0 at the end. A flow that waits holds no buffer: otherwise each of
+/// Reads the available bytes, up to `most`, 0 at the end. A flow that waits holds no buffer: otherwise each of
 /// thousands of idle flows would hold 64 KiB.
-async fn read(tcp: &mut ReadHalf<'_>, buffer: &mut BytesMut) -> io::Result<usize> {
+async fn read(tcp: &mut ReadHalf<'_>, buffer: &mut BytesMut, most: usize) -> io::Result<usize> {
     std::future::poll_fn(|cx| {
-        buffer.reserve(PIECE);
-        let read = pin!(tcp.read_buf(buffer)).poll(cx);
+        buffer.reserve(most);
+        let mut limited = (&mut *buffer).limit(most);
+        let read = pin!(tcp.read_buf(&mut limited)).poll(cx);
         if read.is_pending() {
             *buffer = BytesMut::new();
         }
@@ -280,13 +294,14 @@ mod tests {
         let mut buffer = BytesMut::new();
         for _ in 0..2 {
             {
-                let mut waiting = pin!(read(&mut tcp, &mut buffer));
+                let mut waiting = pin!(read(&mut tcp, &mut buffer, PIECE));
                 let mut cx = Context::from_waker(Waker::noop());
                 assert!(waiting.as_mut().poll(&mut cx).is_pending());
             }
             assert_eq!(buffer.capacity(), 0);
             far.write_all(b"some").await.unwrap();
-            assert_eq!(read(&mut tcp, &mut buffer).await.unwrap(), 4);
+            assert_eq!(read(&mut tcp, &mut buffer, 3).await.unwrap(), 3);
+            assert_eq!(read(&mut tcp, &mut buffer, PIECE).await.unwrap(), 1);
             assert_eq!(buffer.split().freeze(), b"some"[..]);
         }
     }

@@ -4,26 +4,38 @@ use std::time::Duration;
 
 use mpquic_tokio::{Connection, PathState, PathStats, TransportOptions};
 
+use crate::class::Class;
+
 /// Most bytes of received DATAGRAMs that wait for a reader.
 const DATAGRAM_BUFFER: usize = 1 << 20;
 /// This number of bytes of DATAGRAMs may wait for sending at any rate of the paths.
-const ALWAYS: usize = 1 << 20;
+const ALWAYS: usize = 64 << 10;
+/// The same while no path has found its rate.
+const AT_FIRST: usize = 1 << 20;
 /// Largest number of waiting bytes of DATAGRAMs at any rate.
 const AT_MOST: usize = 4 << 20;
+/// The whole queue: payloads of flows other than bulk flows find room in the last third, so that a
+/// flood does not drop them.
+const BUFFER: usize = AT_MOST + AT_MOST / 2;
 /// Between both limits, the paths' traffic of this time may wait: a path takes this time to empty
 /// itself and measure its round trip, and another path takes this time to start. A longer queue
 /// would make all payloads behind it late.
 const AWHILE: Duration = Duration::from_millis(200);
+/// Stream bytes of this time may wait to be sent, besides those of a round trip.
+const SEND_QUEUE: Duration = Duration::from_millis(100);
 /// The connection's window has room for this number of flows with full windows.
 const STALLED_FLOWS: u64 = 8;
 
 /// Adapts a connection, on either side, to many flows with readers of different speeds: an unread
 /// flow keeps no more than its own receive window, far below the connection's window, so other
-/// flows go on. `flows` is the number of flows that the peer may open at first. A server passes
+/// flows go on. Bytes that wait to be sent are those of 100 ms, unless `send_queue_time` is set
+/// already, so a sender learns early how fast the paths are, and no class of flows starves. `flows` is the number of flows that the peer may open at first. A server passes
 /// [`STREAMS_OF_STRANGERS`](crate::STREAMS_OF_STRANGERS), and later allows more to a known client.
 pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
-    transport.datagram_send_buffer = AT_MOST;
+    transport.datagram_send_buffer = BUFFER;
+    transport.send_queue_time.get_or_insert(SEND_QUEUE);
+    transport.priority_floor = true;
     transport.max_concurrent_bidi_streams = flows.into();
     transport.initial_receive_window = transport.max_receive_window;
     let share = transport.max_receive_window / STALLED_FLOWS;
@@ -31,22 +43,34 @@ pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.initial_stream_receive_window = transport.initial_stream_receive_window.min(share);
 }
 
-/// True if another DATAGRAM may wait.
-pub(crate) fn has_room(connection: &Connection) -> bool {
-    let waiting = AT_MOST.saturating_sub(connection.datagram_send_buffer_space());
-    waiting < ALWAYS || waiting < most_waiting(sum_of_rates(&connection.path_stats()))
+/// True if another DATAGRAM of a flow of this class may wait.
+pub(crate) fn has_room(connection: &Connection, class: Class) -> bool {
+    let waiting = BUFFER.saturating_sub(connection.datagram_send_buffer_space());
+    waiting < ALWAYS || waiting < most_of(class, most_now(&connection.path_stats()))
 }
 
-/// The rate of all active paths, in bytes per second.
-fn sum_of_rates(paths: &[PathStats]) -> u64 {
-    let active = paths.iter().filter(|path| path.state == PathState::Active);
-    active.map(rate).fold(0, u64::saturating_add)
+/// Bytes that may wait for these paths.
+fn most_now(paths: &[PathStats]) -> usize {
+    let active = || paths.iter().filter(|path| path.state == PathState::Active);
+    let least = match active().any(|path| path.slow_start_threshold.is_some()) {
+        true => ALWAYS,
+        false => AT_FIRST,
+    };
+    most_waiting(active().map(rate).fold(0, u64::saturating_add), least)
 }
 
-/// Bytes that may wait for paths with this total rate.
-fn most_waiting(rate: u64) -> usize {
+/// Bytes that may wait for paths with this total rate, and at least `least`.
+fn most_waiting(rate: u64, least: usize) -> usize {
     let bytes = (rate as f64 * AWHILE.as_secs_f64()) as usize;
-    bytes.clamp(ALWAYS, AT_MOST)
+    bytes.clamp(least, AT_MOST)
+}
+
+/// The part of `most` bytes for a flow of this class.
+fn most_of(class: Class, most: usize) -> usize {
+    match class {
+        Class::Bulk => most,
+        Class::Interactive | Class::RealTime => most + most / 2,
+    }
 }
 
 /// The rate of a path, in bytes per second.
@@ -68,8 +92,21 @@ mod tests {
 
     #[test]
     fn what_waits_is_a_fifth_of_a_second_within_bounds() {
-        for (mbit, kilobytes) in [(1, 1 << 10), (40, 1 << 10), (160, 3906), (1000, 4 << 10)] {
-            assert_eq!(most_waiting(mbit * 125_000) >> 10, kilobytes, "{mbit}");
+        for (mbit, kilobytes) in [(1, 64), (4, 97), (40, 976), (160, 3906), (1000, 4 << 10)] {
+            assert_eq!(
+                most_waiting(mbit * 125_000, ALWAYS) >> 10,
+                kilobytes,
+                "{mbit}"
+            );
         }
+        assert_eq!(most_waiting(0, AT_FIRST), AT_FIRST);
+    }
+
+    #[test]
+    fn a_flood_leaves_room_for_others() {
+        let most = most_waiting(u64::MAX, ALWAYS);
+        assert_eq!(most_of(Class::Bulk, most), AT_MOST);
+        assert_eq!(most_of(Class::RealTime, most), BUFFER);
+        assert_eq!(most_of(Class::Interactive, most), BUFFER);
     }
 }

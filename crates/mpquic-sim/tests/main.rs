@@ -11,6 +11,7 @@ mod neighbours;
 mod papers;
 mod random_paths;
 mod resume;
+mod sharing;
 mod start;
 mod together;
 mod way_back;

@@ -69,8 +69,8 @@ pub(crate) struct ProxyServer {
     /// Open connections of one address (of IPv6: one network of 64 bits); further ones are closed
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) max_client_connections: u32,
-    /// Open flows of one user (with --open: of one address). A further flow displaces the UDP flow
-    /// that has waited longest for an answer, and is refused if there is none
+    /// Open TCP flows of one user (with --open: of one address), and as many UDP flows. A further
+    /// UDP flow displaces the one that has waited longest for an answer or was idle for 5 seconds
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_flows: u32,
     /// New flows of one user per second; further ones wait
@@ -161,6 +161,10 @@ pub(crate) struct Idle {
     /// Close a UDP flow without data for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) udp_idle: u64,
+    /// Keep unsent TCP data of this time, and of a round trip: a program that sends faster than the links has to
+    /// wait. Shorter times tell programs sooner how fast the links are, longer ones fill links that vary
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) send_queue: u64,
 }
 
 /// A port that leads to a target.

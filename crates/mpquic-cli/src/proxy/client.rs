@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::uri::Authority;
 use mpquic_proxy::{Client, ClientOptions, Entrance, Listener};
-use mpquic_tokio::Connection;
+use mpquic_tokio::{Connection, TransportOptions};
 
 use crate::client::retry::Retry;
 use crate::client::session::{Purpose, Sessions};
@@ -98,7 +98,10 @@ fn sessions(args: &ProxyClient) -> Result<Sessions<'_>, Failure> {
         weights: &[],
         costs: &args.preference.cost,
     };
-    let adapt = |transport: &mut _| mpquic_proxy::adapt(transport, NO_FLOWS);
+    let adapt = |transport: &mut TransportOptions| {
+        transport.send_queue_time = Some(Duration::from_millis(args.idle.send_queue));
+        mpquic_proxy::adapt(transport, NO_FLOWS);
+    };
     Sessions::with(&args.reach, purpose, adapt)
 }
 

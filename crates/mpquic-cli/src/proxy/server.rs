@@ -139,6 +139,7 @@ pub(crate) async fn run(
 fn transport(args: &ProxyServer) -> Result<TransportOptions, Failure> {
     let listening = &args.listening;
     let mut transport = listening.connections.transport(listening.max_paths)?;
+    transport.send_queue_time = Some(Duration::from_millis(args.idle.send_queue));
     mpquic_proxy::adapt(&mut transport, STREAMS_OF_STRANGERS);
     Ok(transport)
 }
@@ -273,10 +274,12 @@ mod tests {
             "--target-timeout",
             "9",
         ];
-        let idle = ["--tcp-idle", "10", "--udp-idle", "11"];
+        let idle = ["--tcp-idle", "10", "--udp-idle", "11", "--send-queue", "50"];
         let args = arguments(&[&["--open"], &more[..], &idle].concat());
         let options = options(&args, Arc::default()).unwrap();
         assert_eq!((options.max_flows, options.flows_per_second), (7, 8));
+        let queue = transport(&args).unwrap().send_queue_time;
+        assert_eq!(queue, Some(Duration::from_millis(50)));
         let seconds = [options.connect_timeout, options.tcp_idle, options.udp_idle];
         assert_eq!(seconds.map(|time| time.as_secs()), [9, 10, 11]);
         assert!(options.observer.is_some());

@@ -26,6 +26,9 @@ const MAX_INTERVAL: Duration = Duration::from_millis(VARINT_MAX);
 /// The longest initial RTT, to keep its multiples from overflowing.
 const MAX_INITIAL_RTT: Duration = Duration::from_secs(3600);
 
+/// The longest time for unsent bytes, to keep products with rates from overflowing.
+const MAX_SEND_QUEUE_TIME: Duration = Duration::from_secs(3600);
+
 /// The smallest packet threshold that RFC 9002 section 6.1.1 recommends.
 const MIN_PACKET_THRESHOLD: u64 = 3;
 
@@ -160,6 +163,10 @@ fn windows(options: &TransportOptions) -> Checked {
     InvalidOption::unless_at_least("send_window", options.send_window, 1)?;
     let initial = options.initial_send_window;
     InvalidOption::unless_at_least("initial_send_window", initial, 1)?;
+    if let Some(time) = options.send_queue_time {
+        let allowed = Duration::ZERO..=MAX_SEND_QUEUE_TIME;
+        InvalidOption::unless_within("send_queue_time", time, allowed)?;
+    }
     let Some(limit) = options.memory_limit else {
         return Ok(());
     };

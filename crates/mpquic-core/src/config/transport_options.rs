@@ -77,12 +77,24 @@ pub struct TransportOptions {
     pub max_receive_window: u64,
     /// The most unacknowledged and unsent stream bytes buffered for the connection before writes
     /// block; at least 1. The window grows up to six times the bandwidth-delay product of all paths.
+    /// Streams whose writers want more have equal shares. Up to one and a half windows, each stream
+    /// may have 4 KiB of unsent bytes (in windows below 32 KiB, an eighth of the window).
     pub send_window: u64,
     /// The send window at the start, bytes; at least 1, and `send_window` if that is less. A peer
     /// that acknowledges nothing makes the connection keep this much, so a server of strangers
     /// sets less than the default of 4 MiB. Acknowledgements let the window grow to twice the
     /// congestion windows of all paths, and with the rate.
     pub initial_send_window: u64,
+    /// Limits the stream bytes that wait to be sent, besides `send_window`, to the bytes that all paths send in this
+    /// time and in the longest round trip; at most 1 hour. The limit follows the current rate, and is at least 16
+    /// KiB. A short time lets a writer notice early that the paths are slower than the writer. `None`, the default,
+    /// leaves `send_window` as the only limit.
+    pub send_queue_time: Option<Duration>,
+    /// With `true`, more urgent data cannot starve less urgent data. Streams of each lower priority get at least a
+    /// tenth of the bytes, as long as at most three priorities wait; each further priority makes the part smaller.
+    /// Streams get a tenth beside DATAGRAMs, and a stream that begins to wait goes ahead of DATAGRAMs with one packet.
+    /// With `false`, the default, more urgent data goes first as long as any waits.
+    pub priority_floor: bool,
     /// Limit of the connection's memory, in bytes: at least 1 MiB, and at least four times
     /// `initial_receive_window`. `None`, the default, leaves room for full windows, buffers and
     /// streams with their bookkeeping; no honest peer reaches this limit.
@@ -200,6 +212,8 @@ impl TransportOptions {
             max_receive_window: 64 << 20,
             send_window: 64 << 20,
             initial_send_window: 4 << 20,
+            send_queue_time: None,
+            priority_floor: false,
             memory_limit: None,
             max_idle_timeout: Some(Duration::from_secs(30)),
             max_handshake_duration: Duration::from_secs(20),

@@ -346,11 +346,11 @@ impl Connection {
         }
         match &plan.data {
             // What any path may carry, the most urgent first.
-            Some(next @ DataSelection::Next) => {
+            Some(DataSelection::Next) => {
                 self.handshake.write_crypto(writer);
                 self.streams.write_control(writer);
-                self.datagrams.write_frames(writer, now, id, false);
-                self.streams.write_data(writer, next, plan.max_data);
+                let (datagrams, bytes) = (&mut self.datagrams, plan.max_data);
+                self.streams.write_beside(datagrams, writer, now, id, bytes);
             }
             Some(DataSelection::Datagram) => {
                 self.datagrams.write_frames(writer, now, id, plan.copied);

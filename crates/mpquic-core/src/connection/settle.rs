@@ -15,6 +15,7 @@ use crate::qlog;
 use crate::recovery::{AckContext, AckOutcome};
 use crate::sched::SchedulerEvent;
 use crate::space::SentPacket;
+use crate::stream::send_window::PathsNow;
 use crate::wire::frame::Ack;
 
 impl Connection {
@@ -117,9 +118,12 @@ impl Connection {
                 .review_ack_frequency(now, &self.outbox.controller);
         }
         let (paths, controller) = (&self.paths, &self.outbox.controller);
-        let congestion_windows = || paths.iter().map(|path| controller.window(path.id)).sum();
-        self.streams
-            .on_acked(now, || paths.largest_rtt(), congestion_windows);
+        let now_of_paths = PathsNow {
+            largest_rtt: || paths.largest_rtt(),
+            congestion_windows: || paths.iter().map(|path| controller.window(path.id)).sum(),
+            rate: || paths.iter().map(|path| path.rate(controller)).sum(),
+        };
+        self.streams.on_acked(now, &now_of_paths);
         if !outcome.acked.is_empty() {
             self.paths.on_answered(id, &mut self.outbox);
         }

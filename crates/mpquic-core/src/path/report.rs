@@ -47,6 +47,18 @@ impl Path {
         }
     }
 
+    /// The current rate in bytes per second: 0 for a path that does not answer, or without a measured
+    /// round trip.
+    pub(crate) fn rate(&self, controller: &dyn Controller) -> u64 {
+        let rtt = self.recovery.rtt.snapshot();
+        if !self.is_usable() || self.is_suspect() || rtt.samples == 0 {
+            return 0;
+        }
+        let seconds = rtt.smoothed.as_secs_f64().max(1e-6);
+        let of_window = || (controller.window(self.id) as f64 / seconds) as u64;
+        controller.pacing_rate(self.id).unwrap_or_else(of_window)
+    }
+
     /// The statistics for the application. `controller` is `None` for an abandoned path, whose
     /// window no longer exists; `max_ack_delay` is the peer's.
     pub(super) fn stats(

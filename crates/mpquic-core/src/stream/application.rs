@@ -361,12 +361,10 @@ impl StreamSet {
     /// A sending half was reset: it accepts no more writes and uses less of the send window.
     pub(super) fn after_reset(&mut self, id: StreamId) {
         if let Some(key) = self.tables.send_key(id)
-            && self
-                .sends
-                .get(key as usize)
-                .is_some_and(|send| !send.is_open())
+            && let Some(send) = self.sends.get_mut(key as usize)
+            && !send.is_open()
         {
-            self.blocked_writers.remove(key);
+            self.writers.remove(key, send);
         }
         self.wake_writers();
     }
@@ -392,7 +390,6 @@ impl StreamSet {
         take: impl FnOnce(&mut SendHalf, usize) -> usize,
     ) -> Result<usize, WriteError> {
         let key = self.use_send(id).ok_or(WriteError::ClosedStream)?;
-        let room = self.send_room();
         let send = (self.sends.get_mut(key as usize)).ok_or(WriteError::ClosedStream)?;
         if let Some(error_code) = send.tell_stopped() {
             self.update_send(key);
@@ -412,9 +409,13 @@ impl StreamSet {
             self.update_send(key);
             return Err(WriteError::Blocked);
         }
+        let room = self.writers.room(&self.backlogs.all, send);
         if room == 0 {
-            self.blocked_writers.insert(key, send.rank());
+            self.writers.block(key, send);
             return Err(WriteError::Blocked);
+        }
+        if room < credit && offered < usize::MAX && room < offered as u64 {
+            self.writers.on_limited(send);
         }
         let room = usize::try_from(room.min(credit)).unwrap_or(usize::MAX);
         let taken = take(send, room);
@@ -436,13 +437,9 @@ impl StreamSet {
         let rank = send.rank();
         if rank != before {
             let ready = self.ready.entry(send.path);
-            for queue in [
-                &mut ready.resend,
-                &mut ready.fresh,
-                &mut self.blocked_writers,
-            ] {
-                queue.set_rank(key, rank);
-            }
+            ready.resend.set_rank(key, rank);
+            ready.fresh.set_rank(key, rank);
+            self.writers.set_rank(key, rank);
         }
         Ok(())
     }

@@ -28,12 +28,9 @@ impl StreamSet {
         used.to_send += self.backlogs.all.memory;
         let halves = self.sends.capacity() * size_of::<SendHalf>()
             + self.recvs.capacity() * size_of::<RecvHalf>();
-        let queues = [
-            &self.send_control,
-            &self.recv_control,
-            &self.blocked_writers,
-        ];
-        let queues: usize = queues.iter().map(|queue| queue.memory()).sum();
+        let queues = [&self.send_control, &self.recv_control];
+        let queues = queues.iter().map(|queue| queue.memory()).sum::<usize>();
+        let queues = queues + self.writers.memory();
         let deadlines = self.deadlines.memory();
         let tables = self.tables.memory();
         let events = self.events.capacity() * size_of::<StreamEvent>()
@@ -47,7 +44,7 @@ impl StreamSet {
     fn memory_limit(&self) -> u64 {
         self.budget.configured().unwrap_or_else(|| {
             let streams = self.counts.max_concurrent().saturating_mul(STREAM);
-            let buffers = (self.send_window.size()).saturating_add(self.datagram_buffers);
+            let buffers = (self.writers.size()).saturating_add(self.datagram_buffers);
             (self.receive_windows.memory_limit())
                 .saturating_add(buffers.saturating_mul(2))
                 .saturating_add(streams)

@@ -1,9 +1,11 @@
 //! Frames that streams send, and the effects of acknowledgements and losses.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use quinn_proto::StreamId;
 
+use super::datagrams::DatagramQueues;
 use super::send::SendHalf;
 use super::set::StreamSet;
 use crate::ids::PathId;
@@ -165,8 +167,8 @@ impl StreamSet {
         selection: &DataSelection,
         max_bytes: usize,
     ) -> usize {
-        let written = match selection {
-            DataSelection::Next if !self.wants_data() => return 0,
+        match selection {
+            DataSelection::Next if !self.wants_data() => 0,
             DataSelection::Next => self.write_next(writer, None, max_bytes),
             DataSelection::Datagram | DataSelection::DatagramsBehind(_) => 0,
             DataSelection::Stream(id) => {
@@ -183,15 +185,38 @@ impl StreamSet {
                     send.buffer.in_flight_in(rest)
                 })
             }
-        };
-        self.wake_writers();
-        written
+        }
+    }
+
+    /// Writes DATAGRAMs for any path and stream data with at most `max_bytes`: DATAGRAMs first, unless
+    /// the streams' part is due.
+    pub(crate) fn write_beside(
+        &mut self,
+        datagrams: &mut DatagramQueues,
+        writer: &mut FrameWriter<'_>,
+        now: Instant,
+        path: PathId,
+        max_bytes: usize,
+    ) {
+        if !datagrams.wants_to_send() {
+            self.write_data(writer, &DataSelection::Next, max_bytes);
+            return self.ready.on_datagrams(0);
+        }
+        let mut left = max_bytes;
+        if self.ready.go_first() {
+            left -= self.write_data(writer, &DataSelection::Next, max_bytes);
+            self.ready.on_streams((max_bytes - left) as u64);
+        }
+        let before = datagrams.sent_bytes();
+        datagrams.write_frames(writer, now, path, false);
+        self.ready.on_datagrams(datagrams.sent_bytes() - before);
+        let written = self.write_data(writer, &DataSelection::Next, left);
+        self.ready.on_streams(written as u64);
     }
 
     /// Writes data that is bound to the path.
     pub(crate) fn write_bound(&mut self, writer: &mut FrameWriter<'_>, path: PathId) {
         self.write_next(writer, Some(path), usize::MAX);
-        self.wake_writers();
     }
 
     /// Writes the most urgent data of streams bound to `path`, or of streams bound to no path.
@@ -223,9 +248,10 @@ impl StreamSet {
             self.send_credit.take(written.new);
             left -= written.length;
             if let Some(ready) = self.ready.of_mut(path) {
-                ready.rotate(key);
+                ready.on_sent(key, written.length as u64);
             }
             self.update_send(key);
+            self.wake_writer(key);
         }
         self.note_blocked();
         max_bytes - left
@@ -254,6 +280,7 @@ impl StreamSet {
                 from = start + written.length as u64;
             }
             self.update_send(key);
+            self.wake_writer(key);
         }
         self.note_blocked();
         max_bytes - left
@@ -277,7 +304,7 @@ impl StreamSet {
             } => {
                 let offsets = offset..offset + u64::from(length);
                 if fate == Fate::Acked {
-                    self.send_window.on_acked(u64::from(length));
+                    self.writers.window_mut().on_acked(u64::from(length));
                 }
                 let mut is_late = false;
                 self.with_send(id, |send| {
@@ -287,14 +314,12 @@ impl StreamSet {
                 if is_late {
                     self.expire(id);
                 }
-                self.wake_writers();
             }
             StreamDelivery::ResetStream(id) => {
                 self.with_send(id, |send| send.on_reset_delivery(0, fate));
             }
             StreamDelivery::ResetStreamAt { id, reliable_size } => {
                 self.with_send(id, |send| send.on_reset_delivery(reliable_size, fate));
-                self.wake_writers();
             }
             StreamDelivery::MaxData
             | StreamDelivery::MaxStreamData(_)
@@ -345,6 +370,7 @@ impl StreamSet {
         {
             change(send);
             self.update_send(key);
+            self.wake_writer(key);
         }
     }
 }

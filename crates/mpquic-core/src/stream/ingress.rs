@@ -146,11 +146,11 @@ impl StreamSet {
         };
         let error_code = application_code(frame.error_code);
         if let Some(send) = self.sends.get_mut(key as usize) {
+            self.writers.remove(key, send);
             if send.on_stop_sending(error_code) {
                 let id = frame.stream_id;
                 self.push_event(StreamEvent::Stopped { id, error_code });
             }
-            self.blocked_writers.remove(key);
             self.update_send(key);
             self.wake_writers();
         }
@@ -181,11 +181,11 @@ impl StreamSet {
             return;
         }
         if std::mem::take(&mut send.writer_waits) {
-            let (id, rank) = (send.id, send.rank());
-            if self.send_room() > 0 {
+            let id = send.id;
+            if self.writers.room(&self.backlogs.all, send) > 0 {
                 self.push_event(StreamEvent::Writable { id });
             } else {
-                self.blocked_writers.insert(key, rank);
+                self.writers.block(key, send);
             }
         }
         self.update_send(key);

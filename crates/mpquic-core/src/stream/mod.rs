@@ -23,13 +23,14 @@ pub(crate) mod recv;
 mod runs;
 pub(crate) mod send;
 pub(crate) mod send_buffer;
-mod send_window;
+pub(crate) mod send_window;
 pub(crate) mod set;
 pub(crate) mod table;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod window_target;
+mod writers;
 
 pub use application::{RecvStream, SendStream, Streams, WrittenChunks};
 pub use datagram_sender::DatagramOptions;

@@ -3,6 +3,38 @@
 /// No stream.
 const NONE: u32 = u32::MAX;
 
+/// With a floor, each byte of a priority counts as one byte owed to each lower priority for this
+/// number of bytes: two lower priorities then have a tenth each.
+const BYTES_FOR_ONE: u64 = 8;
+/// A priority goes first once this number of bytes is owed to it: a packet.
+const OWED_PACKET: u64 = 1200;
+/// No more bytes than this are owed, so that a priority cannot hold up the others for long.
+const MOST_OWED: u64 = 32 << 10;
+
+/// Bytes that are owed to a party that others go ahead of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Owed(u64);
+
+impl Owed {
+    /// A packet is owed.
+    pub(super) const PACKET: Self = Self(OWED_PACKET);
+
+    /// Others went ahead with this number of bytes.
+    pub(super) fn on_passed(&mut self, bytes: u64) {
+        self.0 = (self.0 + bytes / BYTES_FOR_ONE).min(MOST_OWED);
+    }
+
+    /// The party had its turn with this number of bytes.
+    pub(super) fn on_served(&mut self, bytes: u64) {
+        self.0 = self.0.saturating_sub(bytes);
+    }
+
+    /// True if the party goes first.
+    pub(super) fn is_due(self) -> bool {
+        self.0 >= OWED_PACKET
+    }
+}
+
 /// Where a stream stands among the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Rank {
@@ -22,6 +54,8 @@ pub(crate) struct StreamQueue {
     nodes: Vec<Node>,
     /// Most urgent first; no level is without turns.
     levels: Vec<Level>,
+    /// Less urgent keys have a part of the turns.
+    has_floor: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +99,8 @@ struct Level {
     foremost: u32,
     /// In-order streams behind the head, in their order.
     waiting: List,
+    /// Of the bytes of more urgent levels.
+    owed: Owed,
 }
 
 /// The ends of a list, or none.
@@ -119,6 +155,7 @@ impl Level {
             turns: List::EMPTY,
             foremost: NONE,
             waiting: List::EMPTY,
+            owed: Owed::default(),
         }
     }
 
@@ -184,6 +221,15 @@ fn set_place(nodes: &mut [Node], key: u32, place: Place) {
 }
 
 impl StreamQueue {
+    /// An empty queue. With a floor, keys of each lower priority get at least a tenth of the bytes, as
+    /// long as at most three priorities are queued.
+    pub(super) fn with_floor(has_floor: bool) -> Self {
+        Self {
+            has_floor,
+            ..Self::default()
+        }
+    }
+
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>() + self.levels.capacity() * size_of::<Level>()
@@ -208,8 +254,39 @@ impl StreamQueue {
     }
 
     /// The key that is next.
+    #[inline]
     pub(crate) fn front(&self) -> Option<u32> {
-        self.levels.first().map(|level| level.turns.first)
+        match self.levels.as_slice() {
+            [_, lower @ ..] if self.has_floor && !lower.is_empty() => self.front_of_several(),
+            levels => levels.first().map(|level| level.turns.first),
+        }
+    }
+
+    /// The key that is next, of several levels with a floor.
+    fn front_of_several(&self) -> Option<u32> {
+        let mut due = self.levels.iter().filter(|level| level.owed.is_due());
+        let level = due.next().or(self.levels.first());
+        level.map(|level| level.turns.first)
+    }
+
+    /// This number of bytes of a queued `key` was sent.
+    #[inline]
+    pub(super) fn on_sent(&mut self, key: u32, bytes: u64) {
+        if self.has_floor && self.levels.len() > 1 {
+            self.charge(key, bytes);
+        }
+    }
+
+    fn charge(&mut self, key: u32, bytes: u64) {
+        let Some(at) = self.queued(key).map(|node| self.level(node.priority)) else {
+            return;
+        };
+        if let Ok(at) = at
+            && let [level, lower @ ..] = &mut self.levels[at..]
+        {
+            level.owed.on_served(bytes);
+            (lower.iter_mut()).for_each(|level| level.owed.on_passed(bytes));
+        }
     }
 
     /// Queues `key` behind those of equal rank. A key that is queued already keeps its place.

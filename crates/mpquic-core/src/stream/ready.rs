@@ -1,6 +1,6 @@
 //! [`ReadyQueues`]: the streams with something to send; those bound to a path stand apart.
 
-use super::queue::StreamQueue;
+use super::queue::{Owed, StreamQueue};
 use crate::ids::PathId;
 
 /// Keys of sending halves.
@@ -14,6 +14,13 @@ pub(super) struct Ready {
 }
 
 impl Ready {
+    fn new(has_floor: bool) -> Self {
+        Self {
+            resend: StreamQueue::default(),
+            fresh: StreamQueue::with_floor(has_floor),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.resend.is_empty() && self.fresh.is_empty()
     }
@@ -28,8 +35,9 @@ impl Ready {
         self.fresh.remove(key);
     }
 
-    /// Moves a half behind the others of its priority.
-    pub(super) fn rotate(&mut self, key: u32) {
+    /// This number of bytes of a half was sent: the half moves behind the others of its priority.
+    pub(super) fn on_sent(&mut self, key: u32, bytes: u64) {
+        self.fresh.on_sent(key, bytes);
         self.resend.rotate(key);
         self.fresh.rotate(key);
     }
@@ -45,9 +53,48 @@ pub(super) struct ReadyQueues {
     pub(super) free: Ready,
     /// A short list: applications bind streams to few paths.
     bound: Vec<(PathId, Ready)>,
+    /// Less urgent data has a part of the turns.
+    has_floor: bool,
+    /// Of the bytes of DATAGRAMs, which go ahead of streams.
+    owed: Owed,
 }
 
 impl ReadyQueues {
+    /// Empty queues. With a floor, less urgent streams have a part of the turns, and so have streams
+    /// beside DATAGRAMs.
+    pub(super) fn new(has_floor: bool) -> Self {
+        Self {
+            free: Ready::new(has_floor),
+            bound: Vec::new(),
+            has_floor,
+            owed: Owed::default(),
+        }
+    }
+
+    /// This number of bytes of DATAGRAMs was sent, perhaps none. Streams that begin to wait go first
+    /// with one packet.
+    #[inline]
+    pub(super) fn on_datagrams(&mut self, bytes: u64) {
+        if self.has_floor {
+            match self.free.is_empty() {
+                true => self.owed = Owed::PACKET,
+                false => self.owed.on_passed(bytes),
+            }
+        }
+    }
+
+    /// Streams that may use any path sent this number of bytes.
+    #[inline]
+    pub(super) fn on_streams(&mut self, bytes: u64) {
+        self.owed.on_served(bytes);
+    }
+
+    /// True if streams go ahead of DATAGRAMs.
+    #[inline]
+    pub(super) fn go_first(&self) -> bool {
+        self.has_floor && self.owed.is_due() && !self.free.is_empty()
+    }
+
     /// The queues of streams bound to `path`, or of those bound to none; `None` if there are none.
     pub(super) fn of_mut(&mut self, path: Option<PathId>) -> Option<&mut Ready> {
         let Some(path) = path else {
@@ -70,7 +117,7 @@ impl ReadyQueues {
     fn bound_entry(&mut self, path: PathId) -> &mut Ready {
         let known = self.bound.iter().position(|(of, _)| *of == path);
         let index = known.unwrap_or_else(|| {
-            self.bound.push((path, Ready::default()));
+            self.bound.push((path, Ready::new(self.has_floor)));
             self.bound.len() - 1
         });
         &mut self.bound[index].1

@@ -35,6 +35,8 @@ pub(crate) struct SendHalf {
     pub(super) credit: SendCredit,
     /// A write failed because there was no such credit; the writer is to be told when there is.
     pub(super) writer_waits: bool,
+    /// The writer wanted to write more than the send window allowed.
+    pub(super) is_hungry: bool,
     /// The part of the connection's totals that comes from this half.
     pub(super) counted: Backlog,
     /// The size that the application expects, while the half is open.
@@ -185,6 +187,7 @@ impl SendHalf {
             buffer: SendBuffer::default(),
             credit,
             writer_waits: false,
+            is_hungry: false,
             counted: Backlog::default(),
             expected_size: None,
             reported: Reported::Open,

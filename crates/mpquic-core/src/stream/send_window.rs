@@ -12,11 +12,12 @@ const SMALL: u64 = 4 << 20;
 /// Congestion windows in a small window: one is in flight, and one waits to be sent.
 const CONGESTION_WINDOWS: u64 = 2;
 
-/// Blocked writers are woken when this part of the window is free.
-const WAKE_SHARE: u64 = 8;
-
-/// Blocked writers are woken at this many free bytes if no stream data waits to be sent.
-const WAKE_IDLE: u64 = 16 << 10;
+/// The limit of unsent bytes before the rate of the paths is known.
+const FIRST_QUEUE: u64 = 64 << 10;
+/// The smallest limit of unsent bytes.
+const MIN_QUEUE: u64 = 16 << 10;
+/// How often the limit of unsent bytes follows the rate of the paths.
+const QUEUE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The limit on buffered bytes of all streams, sent or not, up to the last unacknowledged byte. The
 /// window grows with the rate of acknowledgements.
@@ -31,6 +32,27 @@ pub(super) struct SendWindow {
     target: WindowTarget,
     /// Stream bytes acknowledged since the last call of [`Self::adapt`].
     acked: u64,
+    queue: Option<Queue>,
+}
+
+/// The limit on unsent bytes.
+#[derive(Debug)]
+struct Queue {
+    /// The time in which the paths send the bytes.
+    time: Duration,
+    limit: u64,
+    /// When to look at the rate of the paths again.
+    due: Instant,
+}
+
+/// The paths of a connection, as far as the window depends on them.
+pub(crate) struct PathsNow<Rtt, Windows, Rate> {
+    /// The largest smoothed RTT.
+    pub(crate) largest_rtt: Rtt,
+    /// The sum of the congestion windows, in bytes.
+    pub(crate) congestion_windows: Windows,
+    /// The sum of the rates, in bytes per second.
+    pub(crate) rate: Rate,
 }
 
 impl SendWindow {
@@ -43,6 +65,11 @@ impl SendWindow {
             max,
             target: WindowTarget::new(now),
             acked: 0,
+            queue: config.send_queue_time.map(|time| Queue {
+                time,
+                limit: FIRST_QUEUE,
+                due: now,
+            }),
         }
     }
 
@@ -63,50 +90,64 @@ impl SendWindow {
         self.acked += bytes;
     }
 
-    /// All acknowledgements of a packet were processed; true if the window has grown. `congestion_windows` is the
-    /// sum of the congestion windows of all paths, in bytes.
+    /// All acknowledgements of a packet were processed; true if the window or the limit of unsent
+    /// bytes has grown.
     pub(super) fn adapt(
         &mut self,
         now: Instant,
-        largest_rtt: impl FnOnce() -> Duration,
-        congestion_windows: impl FnOnce() -> u64,
+        paths: &PathsNow<impl Fn() -> Duration, impl Fn() -> u64, impl Fn() -> u64>,
     ) -> bool {
         let acked = std::mem::take(&mut self.acked);
         if acked == 0 {
             return false;
         }
         let before = self.size;
-        if let Some(target) = self.target.on_bytes(acked, now, largest_rtt) {
+        if let Some(target) = self.target.on_bytes(acked, now, &paths.largest_rtt) {
             self.grow(target);
         }
         if self.size < SMALL.min(self.max) {
-            let target = CONGESTION_WINDOWS.saturating_mul(congestion_windows());
+            let target = CONGESTION_WINDOWS.saturating_mul((paths.congestion_windows)());
             self.grow(target.min(SMALL));
         }
-        self.size > before
+        let queue = self.queue.as_mut().filter(|queue| queue.due <= now);
+        let more_queue = queue.is_some_and(|queue| {
+            queue.due = now + QUEUE_INTERVAL;
+            queue.adapt((paths.rate)(), (paths.largest_rtt)())
+        });
+        self.size > before || more_queue
     }
 
     fn grow(&mut self, target: u64) {
         self.size = self.size.max(target.min(self.max));
     }
 
-    /// Bytes that may still be written on top of `buffered` unacknowledged bytes.
+    /// Bytes that may still be written on top of `buffered` unacknowledged bytes, of which `unsent`
+    /// are not sent.
     #[inline]
-    pub(super) fn room(&self, buffered: u64) -> u64 {
-        self.size.saturating_sub(buffered)
+    pub(super) fn room(&self, buffered: u64, unsent: u64) -> u64 {
+        let room = self.size.saturating_sub(buffered);
+        match &self.queue {
+            None => room,
+            Some(queue) => room.min(queue.limit.saturating_sub(unsent)),
+        }
     }
 
-    /// True with enough room to wake blocked writers. `buffered` bytes are not acknowledged, and
-    /// `unsent` of them not sent. Writers are not woken for every acknowledgement, but earlier
-    /// without stream data to send.
+    /// The limit of unsent bytes.
     #[inline]
-    pub(super) fn is_worth_waking(&self, buffered: u64, unsent: u64) -> bool {
-        let share = self.size / WAKE_SHARE;
-        let enough = if unsent == 0 {
-            share.min(WAKE_IDLE)
-        } else {
-            share
-        };
-        self.room(buffered) >= enough.max(1)
+    pub(super) fn queue_limit(&self) -> u64 {
+        self.queue.as_ref().map_or(u64::MAX, |queue| queue.limit)
+    }
+}
+
+impl Queue {
+    /// Follows the rate of the paths in bytes per second; true if the limit has grown. A path with a
+    /// longer delay carries bytes that stand further behind in the queue, so the queue is longer by
+    /// the longest round trip.
+    fn adapt(&mut self, rate: u64, largest_rtt: Duration) -> bool {
+        let seconds = (self.time + largest_rtt).as_secs_f64();
+        let limit = ((rate as f64 * seconds) as u64).max(MIN_QUEUE);
+        let has_grown = limit > self.limit;
+        self.limit = limit;
+        has_grown
     }
 }

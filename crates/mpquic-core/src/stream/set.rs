@@ -16,9 +16,10 @@ use super::ready::{Ready, ReadyQueues};
 use super::receive_windows::ReceiveWindows;
 use super::recv::{Held, RecvHalf};
 use super::send::{Backlog, Backlogs, SendHalf};
-use super::send_window::SendWindow;
+use super::send_window::{PathsNow, SendWindow};
 use super::table::{Half, Halves};
 use super::tables::StreamTables;
+use super::writers::Writers;
 use crate::config::TransportConfig;
 use crate::memory::MemoryBudget;
 use crate::sched::{QueueView, SchedulerEvent, StreamView};
@@ -38,8 +39,8 @@ pub(crate) struct StreamSet {
     /// Halves with control frames to send.
     pub(super) send_control: StreamQueue,
     pub(super) recv_control: StreamQueue,
-    /// Halves whose writers wait for room in the send window; those that would be sent first are told first.
-    pub(super) blocked_writers: StreamQueue,
+    /// The send window, and the halves whose writers wait for room in it.
+    pub(super) writers: Writers,
     /// The peer's MAX_DATA; sent bytes use it.
     pub(super) send_credit: SendCredit,
     /// How many streams each side may open.
@@ -55,7 +56,6 @@ pub(crate) struct StreamSet {
     /// Halves whose data is sent twice.
     pub(super) redundant: usize,
     pub(super) deadlines: Deadlines,
-    pub(super) send_window: SendWindow,
     /// Bytes that all receiving halves hold.
     pub(super) held: Held,
     /// Bytes received twice, or after the end of their stream.
@@ -85,10 +85,10 @@ impl StreamSet {
             sends: Slab::new(),
             recvs: Slab::new(),
             tables: StreamTables::new(side),
-            ready: ReadyQueues::default(),
+            ready: ReadyQueues::new(config.priority_floor),
             send_control: StreamQueue::default(),
             recv_control: StreamQueue::default(),
-            blocked_writers: StreamQueue::default(),
+            writers: Writers::new(SendWindow::new(config, now)),
             send_credit: SendCredit::default(),
             counts: StreamCounts::new(config),
             initial_limits: InitialLimits::default(),
@@ -97,7 +97,6 @@ impl StreamSet {
             backlogs: Backlogs::default(),
             redundant: 0,
             deadlines: Deadlines::default(),
-            send_window: SendWindow::new(config, now),
             held: Held::default(),
             received_again: 0,
             receive_windows: ReceiveWindows::new(config, now),
@@ -171,19 +170,18 @@ impl StreamSet {
 
     /// Changes the limit on written and unacknowledged bytes.
     pub(crate) fn set_send_window(&mut self, bytes: u64) {
-        self.send_window.set_max(bytes);
+        self.writers.window_mut().set_max(bytes);
         self.wake_writers();
     }
 
-    /// Acknowledgements were processed: the send window grows with the rate of all paths. `congestion_windows` is
-    /// the sum of the congestion windows of all paths, in bytes.
+    /// Acknowledgements were processed: the send window grows with the rate of all paths.
     pub(crate) fn on_acked(
         &mut self,
         now: Instant,
-        largest_rtt: impl FnOnce() -> Duration,
-        congestion_windows: impl FnOnce() -> u64,
+        paths: &PathsNow<impl Fn() -> Duration, impl Fn() -> u64, impl Fn() -> u64>,
     ) {
-        if self.send_window.adapt(now, largest_rtt, congestion_windows) {
+        let has_grown = self.writers.window_mut().adapt(now, paths);
+        if has_grown || self.writers.is_relieved(&self.backlogs.all) {
             self.wake_writers();
         }
     }
@@ -198,13 +196,10 @@ impl StreamSet {
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.ready.trim();
-        for queue in [
-            &mut self.send_control,
-            &mut self.recv_control,
-            &mut self.blocked_writers,
-        ] {
+        for queue in [&mut self.send_control, &mut self.recv_control] {
             queue.trim();
         }
+        self.writers.trim();
         self.tables.trim();
         for (_, send) in &mut self.sends {
             send.buffer.trim();
@@ -302,6 +297,7 @@ impl StreamSet {
         };
         self.news.extend(send.take_news());
         self.backlogs.recount(send);
+        self.writers.review(key, send);
         if send.is_done() {
             let id = send.id;
             self.events.push_back(match send.is_finished() {
@@ -321,8 +317,8 @@ impl StreamSet {
     /// Frees a sending half.
     fn drop_send(&mut self, key: u32) {
         self.send_control.remove(key);
-        self.blocked_writers.remove(key);
-        if let Some(send) = self.sends.try_remove(key as usize) {
+        if let Some(mut send) = self.sends.try_remove(key as usize) {
+            self.writers.remove(key, &mut send);
             if let Some(ready) = self.ready.of_mut(send.path) {
                 ready.remove(key);
             }
@@ -397,25 +393,27 @@ impl StreamSet {
         }
     }
 
-    /// Bytes until the send window is full.
-    pub(super) fn send_room(&self) -> u64 {
-        self.send_window.room(self.backlogs.all.buffered)
+    /// Wakes the blocked writers that have got room for other reasons than sent or acknowledged
+    /// bytes of their own.
+    #[cold]
+    pub(super) fn wake_writers(&mut self) {
+        let blocked: Vec<u32> = self.writers.blocked().collect();
+        for key in blocked {
+            self.wake_writer(key);
+        }
     }
 
-    /// Wakes blocked writers once enough of the send window is free, and not for every
-    /// acknowledgement; or earlier, if nothing else is left to send.
-    pub(super) fn wake_writers(&mut self) {
-        let Backlog {
-            buffered, unsent, ..
-        } = self.backlogs.all;
-        if self.blocked_writers.is_empty() || !self.send_window.is_worth_waking(buffered, unsent) {
+    /// Bytes of a half were sent or acknowledged: its blocked writer is woken if enough room is
+    /// free.
+    #[inline]
+    pub(super) fn wake_writer(&mut self, key: u32) {
+        if self.writers.is_none_blocked() {
             return;
         }
-        while let Some(key) = self.blocked_writers.front() {
-            self.blocked_writers.remove(key);
-            if let Some(send) = self.sends.get(key as usize) {
-                self.events.push_back(StreamEvent::Writable { id: send.id });
-            }
+        if let Some(send) = self.sends.get(key as usize)
+            && self.writers.wake(key, send, &self.backlogs.all)
+        {
+            self.events.push_back(StreamEvent::Writable { id: send.id });
         }
     }
 
@@ -453,8 +451,8 @@ impl StreamSet {
             idle: false,
             flow_credit: self.send_credit.available(),
             flow_window: self.send_credit.available().saturating_add(unacked),
-            send_buffer: self.send_window.size(),
-            app_limited: unsent == 0 && lost == 0 && self.blocked_writers.is_empty(),
+            send_buffer: self.writers.size(),
+            app_limited: unsent == 0 && lost == 0 && self.writers.is_none_blocked(),
         }
     }
 

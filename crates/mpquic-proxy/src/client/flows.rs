@@ -35,7 +35,6 @@ use crate::relay::{Passing, Unchanged, relay, until_idle};
 use crate::streams::{Incoming, Outgoing};
 use crate::target::Target;
 use crate::transport::seek_large_packets;
-use crate::turns::Turns;
 
 /// Longest fields of an answer, bytes.
 const MAX_FIELDS: u32 = 16 << 10;
@@ -147,7 +146,6 @@ struct Session {
     demux: Arc<Demux>,
     /// True once the proxy has announced UDP.
     carries_udp: watch::Receiver<bool>,
-    turns: Arc<Turns>,
 }
 
 impl Session {
@@ -253,7 +251,6 @@ impl Client {
             requests,
             demux: demux.clone(),
             carries_udp,
-            turns: Arc::default(),
         }));
         // The driver reads the settings of the proxy, and its GOAWAY: then the proxy accepts no more flows (RFC 9114
         // section 5.2), and open flows continue.
@@ -391,7 +388,6 @@ impl Client {
         Ok(TcpFlow {
             flow: self.0.flows.begin(FlowKind::Tcp, Some(target), None, said),
             client: self.clone(),
-            turns: session.turns,
             accepted: Some(accepted),
         })
     }
@@ -516,7 +512,6 @@ impl fmt::Display for Wanted {
 pub struct TcpFlow {
     client: Client,
     flow: OpenFlow,
-    turns: Arc<Turns>,
     /// `None` once the flow is joined.
     accepted: Option<Accepted>,
 }
@@ -545,7 +540,7 @@ impl TcpFlow {
             return;
         }
         let idle = self.client.0.options.tcp_idle;
-        let passing = (&**self.flow, passing, &*self.turns);
+        let passing = (&**self.flow, passing);
         let ended = relay(tcp, (send, recv), &watch, idle, passing).await;
         tracing::debug!(?ended, "a TCP flow is over");
     }

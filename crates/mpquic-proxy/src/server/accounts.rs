@@ -1,6 +1,7 @@
 //! [`Accounts`]: flows and name lookups of each client, and the rate of its new flows.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,11 @@ const MANY: usize = 1024;
 const LOOKUPS: u64 = 16;
 /// Lookups of all clients at a time.
 const ALL_LOOKUPS: u64 = 256;
+/// A client at its limit of UDP flows gets a new one for one that was idle for this time.
+const IDLE: Duration = Duration::from_secs(5);
+/// The part of all flows that UDP flows of one client may take: names and TCP connections of the
+/// same client need the rest.
+const UDP_PART: u64 = 4;
 /// Open CONNECT-IP flows of one user: a client needs one. Each flow has two ICMP sockets. Where the
 /// system allows raw sockets only, each raw socket hears all ICMP messages to this machine.
 const IP_FLOWS: u64 = 4;
@@ -28,10 +34,16 @@ const IP_FLOWS: u64 = 4;
 /// The flows, lookups and new flows of all clients.
 #[derive(Debug)]
 pub(crate) struct Accounts {
+    /// Flows of all kinds: each has a file.
     flows: Pool,
+    /// The same flows by kind, each kind with a limit of its own.
+    tcp_flows: Pool,
+    udp_flows: Pool,
     ip_flows: Pool,
     lookups: Pool,
     begun: Mutex<BTreeMap<Taker, Begun>>,
+    /// The number of flows for all clients.
+    all_flows: AtomicU64,
 }
 
 /// The count of new flows in the current period.
@@ -64,24 +76,28 @@ pub(crate) struct Counted {
     accounts: Arc<Accounts>,
     taker: Taker,
     holding: Holding,
-    _of_ip: Option<Holding>,
+    of_kind: Holding,
 }
 
 impl Accounts {
     /// Accounts with this number of flows for all clients.
     pub(crate) fn new(flows: usize) -> Arc<Self> {
-        let pool = |capacity, floor| {
+        let pool = |capacity, floor, window| {
             Pool::new(Rules {
                 capacity,
                 floor,
                 grace: Duration::ZERO,
-                // Flows and connections have idle timeouts of their own.
-                window: Duration::MAX,
+                window,
             })
         };
+        // Flows have idle timeouts of their own.
+        let kind = |window| pool(u64::MAX, u64::MAX, window);
         Arc::new(Self {
-            flows: pool(flows as u64, 1),
-            ip_flows: pool(u64::MAX, IP_FLOWS),
+            flows: pool(flows as u64, 1, Duration::MAX),
+            tcp_flows: kind(Duration::MAX),
+            udp_flows: kind(IDLE),
+            ip_flows: kind(Duration::MAX),
+            all_flows: AtomicU64::new(flows as u64),
             lookups: Pool::new(Rules {
                 capacity: ALL_LOOKUPS,
                 floor: 1,
@@ -96,40 +112,50 @@ impl Accounts {
     /// Changes the number of flows for all clients.
     pub(crate) fn set_flows(&self, flows: usize) {
         self.flows.set_capacity(flows as u64);
+        self.all_flows.store(flows as u64, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Taker, Begun>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new flow of a client. `None` for a client at its limit, if no flow gives way.
+    /// Counts a new flow of a client, who may have `most` TCP flows and as many UDP flows. `None` for
+    /// a client at its limit, if no flow gives way.
     pub(crate) fn begin(
         self: &Arc<Self>,
         taker: &Taker,
         kind: FlowKind,
         most: usize,
     ) -> Option<Counted> {
-        let holding = self.flows.try_take_of(taker, 1, most as u64)?;
-        // The flow does not give way before `gives_way` is called.
-        let of_ip = match kind {
-            FlowKind::Ip => Some(self.ip_flows.try_take_of(taker, 1, IP_FLOWS)?),
-            FlowKind::Tcp | FlowKind::Udp => None,
+        let most = most as u64;
+        let part = self.all_flows.load(Ordering::Relaxed) / UDP_PART;
+        let (pool, most) = match kind {
+            FlowKind::Tcp => (&self.tcp_flows, most),
+            FlowKind::Udp => (&self.udp_flows, most.min(part.max(1))),
+            FlowKind::Ip => (&self.ip_flows, IP_FLOWS),
         };
+        // Before `gives_way` is called, a flow gives way only if it has waited for `IDLE`.
         Some(Counted {
+            of_kind: pool.try_take_of(taker, 1, most)?,
+            holding: self.flows.try_take(taker, 1)?,
             accounts: self.clone(),
             taker: taker.clone(),
-            holding,
-            _of_ip: of_ip,
         })
     }
 }
 
 impl Counted {
-    /// Waits until the flow gives way, and should end. A flow without an answer of its target gives way to new
-    /// flows of its client. Any flow of the client with most flows gives way to flows of other clients.
+    /// Waits until the flow gives way, and should end. A UDP flow without an answer of its target, or
+    /// idle for [`IDLE`], gives way to new UDP flows of its client. Any flow of the client with most
+    /// flows gives way to flows of other clients.
     pub(crate) async fn gives_way(&self, flow: Arc<Flow>) {
-        self.holding.measure(Arc::new(Answers(flow)));
-        self.holding.gives_way().await;
+        let answers = Arc::new(Answers(flow));
+        self.holding.measure(answers.clone());
+        self.of_kind.measure(answers);
+        tokio::select! {
+            () = self.holding.gives_way() => {}
+            () = self.of_kind.gives_way() => {}
+        }
     }
 
     /// Waits for the client's turn to look up a name.
@@ -234,22 +260,49 @@ mod tests {
         let answer = |(_, flow): &(Counted, crate::flow_table::OpenFlow)| {
             (flow.carried.to_stream).fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         };
-        let connection = begin(&accounts, "a", 3).unwrap();
         let answered = begin_udp().unwrap();
         let first = begin_udp().unwrap();
+        let second = begin_udp().unwrap();
         tokio::time::advance(SECOND).await;
         answer(&answered);
-        let second = begin_udp().unwrap();
-        assert!(has_ended(&first) && !has_ended(&answered));
         answer(&second);
+        let third = begin_udp().unwrap();
+        assert!(has_ended(&first) && !has_ended(&answered));
+        answer(&third);
         assert!(begin_udp().is_none(), "all are in use");
         // The first flow has given way, so its end makes no room.
         drop(first);
         assert!(begin_udp().is_none());
         drop(second);
-        let third = begin_udp().unwrap();
-        drop((connection, answered, third));
-        assert_eq!(accounts.flows.used(), 0);
+        let fourth = begin_udp().unwrap();
+        answer(&fourth);
+        // Answered flows give way when they are idle.
+        tokio::time::advance(IDLE - SECOND).await;
+        let fifth = begin_udp().unwrap();
+        assert!(has_ended(&answered) && !has_ended(&third));
+        drop((answered, third, fourth, fifth));
+        assert_eq!(accounts.flows.used() + accounts.udp_flows.used(), 0);
+    }
+
+    /// A torrent client has thousands of UDP flows, all with answers.
+    #[tokio::test(start_paused = true)]
+    async fn udp_flows_leave_room_for_tcp_flows_of_their_client() {
+        let taker = taker("a");
+        let held = |accounts: &Arc<Accounts>, most| -> Vec<_> {
+            let many = (0..100).map_while(|_| accounts.begin(&taker, FlowKind::Udp, most));
+            many.collect()
+        };
+        // At the client's own limit.
+        let accounts = Accounts::new(1000);
+        let udp = held(&accounts, 10);
+        assert_eq!(udp.len(), 10);
+        let tcp: Vec<_> = (0..10).filter_map(|_| begin(&accounts, "a", 10)).collect();
+        assert_eq!(tcp.len(), 10);
+        // At the limit of files.
+        let accounts = Accounts::new(100);
+        let udp = held(&accounts, 1000);
+        assert_eq!(udp.len(), 25);
+        assert!(begin(&accounts, "a", 1000).is_some());
     }
 
     #[tokio::test(start_paused = true)]

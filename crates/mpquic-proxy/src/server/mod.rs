@@ -43,7 +43,6 @@ use crate::rules::Rules as TargetRules;
 use crate::shares::{Pool, Rules, Taker};
 use crate::target::{InvalidTarget, Target};
 use crate::transport::seek_large_packets;
-use crate::turns::Turns;
 
 /// Longest request fields, bytes.
 pub const MAX_FIELDS: u32 = 16 << 10;
@@ -81,13 +80,14 @@ pub struct ServerOptions {
     pub access: Access,
     /// The permitted targets of flows.
     pub rules: TargetRules,
-    /// Open flows of one user (of one network, where anybody may use the proxy), four of them for
-    /// CONNECT-IP. At the limit, a new flow replaces a UDP flow without an answer, the longest idle
-    /// first. Without such a flow, the proxy refuses the new flow.
+    /// Open TCP flows of one user (of one network, where anybody may use the proxy), and as many UDP
+    /// flows. At the limit, a new UDP flow replaces a UDP flow without an answer, the longest idle
+    /// first, or else a UDP flow that was idle for five seconds. Without such a flow, the proxy
+    /// refuses the new flow. A user has at most four CONNECT-IP flows.
     pub max_flows: usize,
     /// Open flows of all users. Each flow has a socket, and so a file descriptor. A user leaves at
-    /// least its own number of flows for others. The user with most flows gives way to users with
-    /// fewer.
+    /// least its own number of flows for others, and UDP flows of one user take a quarter at most.
+    /// The user with most flows gives way to users with fewer.
     pub all_flows: usize,
     /// New flows of one user in a second. Further flows wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,
@@ -278,7 +278,6 @@ impl Server {
             client: client.map_or(IpAddr::from([0; 4]), |client| client.ip().to_canonical()),
             demux,
             known: Arc::default(),
-            turns: Arc::default(),
         };
         let options = self.0.options();
         match options.access {
@@ -342,7 +341,6 @@ pub struct ServerConnection {
     client: IpAddr,
     demux: Arc<Demux>,
     known: Arc<Known>,
-    turns: Arc<Turns>,
 }
 
 type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
@@ -506,6 +504,7 @@ impl ServerConnection {
     /// requests that end in a refusal.
     fn let_in(&self, options: &ServerOptions) {
         let streams = u32::try_from(options.max_flows).unwrap_or(u32::MAX);
+        let streams = streams.saturating_mul(2);
         let streams = VarInt::from(streams.saturating_add(STREAMS_OF_STRANGERS));
         self.connection.set_max_concurrent_bi_streams(streams);
     }
@@ -659,7 +658,7 @@ impl Call<'_> {
         let _open = Open::new(&shared.open_tcp);
         if stream.send_response(Response::new(())).await.is_ok() {
             let halves: Halves = stream.split();
-            let passing = (flow, &Unchanged, &*self.connection.turns);
+            let passing = (flow, &Unchanged);
             let ended = relay(tcp, halves, &self.watch, options.tcp_idle, passing).await;
             tracing::debug!(%target, ?ended, "a TCP flow is over");
         }

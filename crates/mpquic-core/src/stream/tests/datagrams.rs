@@ -294,3 +294,46 @@ fn late_datagrams_are_dropped() {
     datagrams.on_timeout(start + 9 * SECOND);
     assert_eq!(datagrams.next_timeout(), None);
 }
+
+/// DATAGRAMs without end, beside a stream.
+fn beside_datagrams(priority_floor: bool, packets: usize) -> (usize, usize) {
+    let config = checked(TransportOptions {
+        priority_floor,
+        initial_stream_receive_window: 1 << 20,
+        ..options()
+    });
+    let (mut streams, mut datagrams) = (client(&config), datagrams(1 << 16));
+    let mut sums = (0, 0);
+    for index in 0..packets {
+        while queue(&mut datagrams, vec![0; 400]) {}
+        // Two DATAGRAM frames fill a packet.
+        let packet = packet(806, |writer| {
+            streams.write_beside(&mut datagrams, writer, start(), PathId::ZERO, 806);
+        });
+        for frame in packet.expect("there is enough").frames() {
+            match frame {
+                Frame::Datagram(data) => sums.0 += data.len(),
+                Frame::Stream(frame) => sums.1 += frame.data.len(),
+                other => unreachable!("{other:?}"),
+            }
+        }
+        if index == 0 {
+            let id = streams.open(Dir::Uni).expect("credit");
+            streams.send_stream(id).write(&[1; 400_000]).expect("room");
+        }
+    }
+    sums
+}
+
+#[test]
+fn streams_have_a_tenth_beside_datagrams_with_a_floor() {
+    assert_eq!(beside_datagrams(false, 1000), (800_000, 0));
+    let (of_datagrams, of_streams) = beside_datagrams(true, 1000);
+    assert!(
+        of_streams * 10 > of_datagrams,
+        "{of_datagrams} {of_streams}"
+    );
+    // A stream that begins to wait goes first.
+    let (_, at_once) = beside_datagrams(true, 2);
+    assert!(at_once > 700, "{at_once}");
+}

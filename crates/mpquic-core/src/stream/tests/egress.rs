@@ -338,10 +338,8 @@ fn a_full_send_window_blocks_writers_until_a_part_is_free() {
     let mut streams = client(&config);
     let ids = opened(&mut streams, 2);
     assert_eq!(streams.send_stream(ids[0]).write(&[0; 900]), Ok(800));
-    for &id in &ids {
-        let written = streams.send_stream(id).write(&[0; 900]);
-        assert_eq!(written, Err(WriteError::Blocked));
-    }
+    let written = streams.send_stream(ids[0]).write(&[0; 900]);
+    assert_eq!(written, Err(WriteError::Blocked));
     let ack = |streams: &mut StreamSet, bytes| {
         let packet = send(streams, 1200, &DataSelection::Next, bytes).expect("data");
         packet.report(streams, Fate::Acked);
@@ -349,12 +347,13 @@ fn a_full_send_window_blocks_writers_until_a_part_is_free() {
     ack(&mut streams, 99);
     assert_eq!(events(&mut streams), []);
     ack(&mut streams, 1);
-    let expected = [ids[0], ids[1]].map(|id| StreamEvent::Writable { id });
-    assert_eq!(events(&mut streams), expected);
+    assert_eq!(events(&mut streams), [StreamEvent::Writable { id: ids[0] }]);
+    assert_eq!(streams.send_stream(ids[0]).write(&[0; 900]), Ok(100));
+    // A stream without bytes may write an eighth of a small window.
     assert_eq!(streams.send_stream(ids[1]).write(&[0; 900]), Ok(100));
-    // A reset makes room at once.
     let written = streams.send_stream(ids[1]).write(&[0; 900]);
     assert_eq!(written, Err(WriteError::Blocked));
+    // A reset makes room at once.
     streams.send_stream(ids[0]).reset(code(0)).expect("open");
     assert_eq!(events(&mut streams), [StreamEvent::Writable { id: ids[1] }]);
     assert_eq!(streams.queue_view().unsent, 100);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use quinn_proto::{Dir, Side, StreamId, VarInt};
 
 use super::StreamEvent;
+use super::send_window::PathsNow;
 use super::set::StreamSet;
 use crate::config::{TransportConfig, TransportOptions};
 use crate::error::{Fault, TransportError};
@@ -31,6 +32,7 @@ mod reset_at;
 mod send_buffer;
 mod settings;
 mod waiting;
+mod writers;
 
 /// Options whose policies are never asked.
 fn options() -> TransportOptions {
@@ -203,6 +205,19 @@ fn code(number: u32) -> VarInt {
 /// The byte at an offset of a stream: any misplaced byte shows.
 fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// Paths with this round trip, these congestion windows in bytes, and this rate in bytes per second.
+fn paths(
+    rtt: Duration,
+    congestion_windows: u64,
+    rate: u64,
+) -> PathsNow<impl Fn() -> Duration, impl Fn() -> u64, impl Fn() -> u64> {
+    PathsNow {
+        largest_rtt: move || rtt,
+        congestion_windows: move || congestion_windows,
+        rate: move || rate,
+    }
 }
 
 fn bytes_of(range: std::ops::Range<u64>) -> Vec<u8> {

@@ -78,8 +78,8 @@ fn the_send_window_grows_with_acknowledgements_up_to_its_limit() {
     let mut acknowledge = |client: &mut StreamSet, bytes| {
         // Measured over a quarter of a round trip.
         now += rtt / 4;
-        client.send_window.on_acked(bytes);
-        client.on_acked(now, || rtt, || 0);
+        client.writers.window_mut().on_acked(bytes);
+        client.on_acked(now, &paths(rtt, 0, 0));
     };
     acknowledge(&mut client, MIB / 4);
     let grown = room(&mut client);
@@ -108,9 +108,9 @@ fn a_small_send_window_follows_the_congestion_windows() {
     let mut client = client(&config);
     let now = crate::recovery::testing::start();
     let mut room_after = |acked, congestion_windows| {
-        client.send_window.on_acked(acked);
-        client.on_acked(now, || Duration::ZERO, || congestion_windows);
-        client.send_window.room(0)
+        client.writers.window_mut().on_acked(acked);
+        client.on_acked(now, &paths(Duration::ZERO, congestion_windows, 0));
+        client.writers.window_mut().room(0, 0)
     };
     assert_eq!(room_after(0, MIB), MIB / 16, "nothing was acknowledged");
     assert_eq!(room_after(1, MIB), 2 * MIB);
