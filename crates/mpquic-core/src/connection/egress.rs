@@ -349,8 +349,8 @@ impl Connection {
             Some(DataSelection::Next) => {
                 self.handshake.write_crypto(writer);
                 self.streams.write_control(writer);
-                let (datagrams, bytes) = (&mut self.datagrams, plan.max_data);
-                self.streams.write_beside(datagrams, writer, now, id, bytes);
+                self.datagrams
+                    .write_beside(&mut self.streams, writer, (now, id), plan.max_data);
             }
             Some(DataSelection::Datagram) => {
                 self.datagrams.write_frames(writer, now, id, plan.copied);

@@ -9,10 +9,13 @@ use bytes::Bytes;
 use super::datagram_sender::{
     DatagramCounts, DatagramOptions, DatagramSender, OVERHEAD, SentDatagram,
 };
+use super::queue::Owed;
+use super::set::StreamSet;
 use crate::config::TransportConfig;
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::packet::writer::FrameWriter;
+use crate::sched::DataSelection;
 use crate::wire::buf::varint_size;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -36,6 +39,12 @@ pub(crate) struct DatagramQueues {
     sender_waits: bool,
     /// The application asked for the largest size, so it wants to send datagrams.
     size_matters: Cell<bool>,
+    /// Streams have a part beside DATAGRAMs.
+    has_floor: bool,
+    /// What is owed to streams.
+    owed: Owed,
+    /// [`Self::sent_bytes`] at the last look.
+    seen: u64,
 }
 
 /// Payloads, and the memory they take, which is bounded.
@@ -123,6 +132,9 @@ impl DatagramQueues {
             refuses: false,
             sender_waits: false,
             size_matters: Cell::new(false),
+            has_floor: config.priority_floor,
+            owed: Owed::default(),
+            seen: 0,
         }
     }
 
@@ -239,6 +251,39 @@ impl DatagramQueues {
     ) {
         self.outgoing
             .write_frames(writer, now, path, (false, copied));
+    }
+
+    /// Writes DATAGRAMs for any path and stream data with at most `max_bytes`: DATAGRAMs first, unless
+    /// the streams' part is due.
+    pub(crate) fn write_beside(
+        &mut self,
+        streams: &mut StreamSet,
+        writer: &mut FrameWriter<'_>,
+        (now, path): (Instant, PathId),
+        max_bytes: usize,
+    ) {
+        let mut left = max_bytes;
+        if self.wants_to_send() {
+            if self.has_floor && self.is_turn_of(streams) {
+                left -= streams.write_data(writer, &DataSelection::Next, left);
+                self.owed.on_served((max_bytes - left) as u64);
+            }
+            self.write_frames(writer, now, path, false);
+        }
+        let written = streams.write_data(writer, &DataSelection::Next, left);
+        self.owed.on_served(written as u64);
+    }
+
+    /// True if streams go ahead of DATAGRAMs. Streams that begin to wait do so with one packet.
+    fn is_turn_of(&mut self, streams: &StreamSet) -> bool {
+        let sent = self.sent_bytes();
+        let passed = sent - std::mem::replace(&mut self.seen, sent);
+        if !streams.wants_data() {
+            self.owed = Owed::PACKET;
+            return false;
+        }
+        self.owed.on_passed(passed);
+        self.owed.is_due()
     }
 
     /// Writes payloads that lie behind the first `behind` waiting bytes, until the packet is full.

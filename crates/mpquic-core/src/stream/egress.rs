@@ -1,11 +1,9 @@
 //! Frames that streams send, and the effects of acknowledgements and losses.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use quinn_proto::StreamId;
 
-use super::datagrams::DatagramQueues;
 use super::send::SendHalf;
 use super::set::StreamSet;
 use crate::ids::PathId;
@@ -188,32 +186,6 @@ impl StreamSet {
         }
     }
 
-    /// Writes DATAGRAMs for any path and stream data with at most `max_bytes`: DATAGRAMs first, unless
-    /// the streams' part is due.
-    pub(crate) fn write_beside(
-        &mut self,
-        datagrams: &mut DatagramQueues,
-        writer: &mut FrameWriter<'_>,
-        now: Instant,
-        path: PathId,
-        max_bytes: usize,
-    ) {
-        if !datagrams.wants_to_send() {
-            self.write_data(writer, &DataSelection::Next, max_bytes);
-            return self.ready.on_datagrams(0);
-        }
-        let mut left = max_bytes;
-        if self.ready.go_first() {
-            left -= self.write_data(writer, &DataSelection::Next, max_bytes);
-            self.ready.on_streams((max_bytes - left) as u64);
-        }
-        let before = datagrams.sent_bytes();
-        datagrams.write_frames(writer, now, path, false);
-        self.ready.on_datagrams(datagrams.sent_bytes() - before);
-        let written = self.write_data(writer, &DataSelection::Next, left);
-        self.ready.on_streams(written as u64);
-    }
-
     /// Writes data that is bound to the path.
     pub(crate) fn write_bound(&mut self, writer: &mut FrameWriter<'_>, path: PathId) {
         self.write_next(writer, Some(path), usize::MAX);
@@ -278,6 +250,10 @@ impl StreamSet {
                 self.send_credit.take(written.new);
                 left -= written.length;
                 from = start + written.length as u64;
+            }
+            let path = send.path;
+            if let Some(ready) = self.ready.of_mut(path) {
+                ready.fresh.on_sent(key, (max_bytes - left) as u64);
             }
             self.update_send(key);
             self.wake_writer(key);

@@ -1,6 +1,6 @@
 //! [`ReadyQueues`]: the streams with something to send; those bound to a path stand apart.
 
-use super::queue::{Owed, StreamQueue};
+use super::queue::StreamQueue;
 use crate::ids::PathId;
 
 /// Keys of sending halves.
@@ -55,44 +55,16 @@ pub(super) struct ReadyQueues {
     bound: Vec<(PathId, Ready)>,
     /// Less urgent data has a part of the turns.
     has_floor: bool,
-    /// Of the bytes of DATAGRAMs, which go ahead of streams.
-    owed: Owed,
 }
 
 impl ReadyQueues {
-    /// Empty queues. With a floor, less urgent streams have a part of the turns, and so have streams
-    /// beside DATAGRAMs.
+    /// Empty queues. With a floor, less urgent streams have a part of the turns.
     pub(super) fn new(has_floor: bool) -> Self {
         Self {
             free: Ready::new(has_floor),
             bound: Vec::new(),
             has_floor,
-            owed: Owed::default(),
         }
-    }
-
-    /// This number of bytes of DATAGRAMs was sent, perhaps none. Streams that begin to wait go first
-    /// with one packet.
-    #[inline]
-    pub(super) fn on_datagrams(&mut self, bytes: u64) {
-        if self.has_floor {
-            match self.free.is_empty() {
-                true => self.owed = Owed::PACKET,
-                false => self.owed.on_passed(bytes),
-            }
-        }
-    }
-
-    /// Streams that may use any path sent this number of bytes.
-    #[inline]
-    pub(super) fn on_streams(&mut self, bytes: u64) {
-        self.owed.on_served(bytes);
-    }
-
-    /// True if streams go ahead of DATAGRAMs.
-    #[inline]
-    pub(super) fn go_first(&self) -> bool {
-        self.has_floor && self.owed.is_due() && !self.free.is_empty()
     }
 
     /// The queues of streams bound to `path`, or of those bound to none; `None` if there are none.

@@ -300,15 +300,21 @@ fn beside_datagrams(priority_floor: bool, packets: usize) -> (usize, usize) {
     let config = checked(TransportOptions {
         priority_floor,
         initial_stream_receive_window: 1 << 20,
+        datagram_send_buffer: 1000,
         ..options()
     });
-    let (mut streams, mut datagrams) = (client(&config), datagrams(1 << 16));
+    let mut streams = client(&config);
+    let mut datagrams = DatagramQueues::new(&config);
+    datagrams.set_peer_parameters(&TransportParameters {
+        max_datagram_frame_size: 1 << 16,
+        ..TransportParameters::default()
+    });
     let mut sums = (0, 0);
     for index in 0..packets {
         while queue(&mut datagrams, vec![0; 400]) {}
         // Two DATAGRAM frames fill a packet.
         let packet = packet(806, |writer| {
-            streams.write_beside(&mut datagrams, writer, start(), PathId::ZERO, 806);
+            datagrams.write_beside(&mut streams, writer, (start(), PathId::ZERO), 806);
         });
         for frame in packet.expect("there is enough").frames() {
             match frame {
