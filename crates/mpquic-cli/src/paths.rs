@@ -8,6 +8,7 @@ use clap::Args;
 use futures_util::future::join_all;
 use http::Uri;
 use mpquic_core::qlog::EcnValidation;
+use mpquic_tokio::path_managers::fits_interface;
 use mpquic_tokio::{Connection, InterfaceAddress, SendStream};
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
@@ -200,9 +201,13 @@ pub(crate) fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -
         });
         return named.collect();
     }
+    let is_excluded = |name: &str| {
+        let mut excluded = reach.exclude.iter();
+        excluded.any(|excluded| fits_interface(excluded, name))
+    };
     let all = listed.into_iter().map(|listed| Start {
         left_out: match listed.left_out {
-            _ if reach.exclude.contains(&listed.name) => Some("--exclude".to_owned()),
+            _ if is_excluded(&listed.name) => Some("--exclude".to_owned()),
             Some(reason) => Some(reason.to_string()),
             None if here => Some("the server is on this machine".to_owned()),
             None => None,

@@ -25,6 +25,7 @@
 //! ```
 
 mod cost;
+mod interface_name;
 mod local;
 mod managed;
 mod manager;
@@ -41,6 +42,7 @@ pub mod ways;
 use std::sync::Arc;
 
 pub use cost::{Costs, Price};
+pub use interface_name::fits_interface;
 pub use local::{AskSource, Local, Origin};
 pub use managed::{Managed, move_path};
 pub use manager::{Action, Event, Outcome, PathManager, PathManagerFactory, Start, factory};

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
+use crate::interface_name::fits_interface;
 use crate::source_address::fit;
 
 /// Names the source address that the system would choose for datagrams over an interface to a destination;
@@ -198,7 +199,8 @@ fn link(address: SocketAddrV6) -> Option<u32> {
 pub enum Origin {
     /// An IP address, whatever the port.
     Address(IpAddr),
-    /// All addresses that are bound to a network interface.
+    /// All addresses that are bound to a network interface with this name, or to interfaces with names that fit this
+    /// pattern ([`fits_interface`](crate::fits_interface)).
     Interface(String),
 }
 
@@ -207,7 +209,7 @@ impl Origin {
     pub fn is(&self, local: &Local) -> bool {
         match self {
             Self::Address(ip) => local.address.ip() == *ip,
-            Self::Interface(name) => local.interface() == Some(name),
+            Self::Interface(name) => local.interface().is_some_and(|of| fits_interface(name, of)),
         }
     }
 }
@@ -308,6 +310,7 @@ mod tests {
         let is = |origin: Origin| [&modem, &cable].map(|local| origin.is(local));
         assert_eq!(is(Origin::Interface("wwan0".to_owned())), [true, false]);
         assert_eq!(is(Origin::Interface("eth0".to_owned())), [false, false]);
+        assert_eq!(is(Origin::Interface("ww*".to_owned())), [true, false]);
         assert_eq!(is(Origin::Address([192, 0, 2, 2].into())), [false, true]);
     }
 }

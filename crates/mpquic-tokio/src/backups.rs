@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use mpquic_paths::fits_interface;
+
 use crate::socket::Socket;
 
 /// Interfaces and addresses whose paths carry data only while no other path works.
@@ -17,7 +19,10 @@ impl Backups {
     }
 
     pub(crate) fn contains(&self, socket: &Socket) -> bool {
-        let is_named = |name: &str| self.interfaces.iter().any(|backup| backup == name);
+        let is_named = |name: &str| {
+            let mut backups = self.interfaces.iter();
+            backups.any(|backup| fits_interface(backup, name))
+        };
         socket.interface().is_some_and(is_named) || self.addresses.contains(&socket.local().ip())
     }
 }

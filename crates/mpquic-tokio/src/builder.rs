@@ -135,7 +135,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Adds a network interface; call it again for more. Paths start from its
+    /// Adds a network interface, or all with names that fit a pattern such as `wwan*`
+    /// ([`fits_interface`](crate::path_managers::fits_interface)); call it again for more. Paths start from its
     /// [`usable_addresses`](crate::usable_addresses), one path for each address of a server, and follow changes
     /// of the interface's addresses. An interface that does not exist yet, or has no address, is used once
     /// it has an address.
@@ -151,22 +152,23 @@ impl EndpointBuilder {
     }
 
     /// Uses every network interface that is up and leads beyond this machine, and follows
-    /// interfaces as they appear and disappear. Tunnels (which lead over another interface) and
-    /// bridges to containers and virtual machines are left out; [`Self::bind_interface`] adds them.
+    /// interfaces as they appear and disappear. Tunnels (which lead over another interface), bridges
+    /// to containers and virtual machines, and a router's bridge to its own network are left out;
+    /// [`Self::bind_interface`] adds them.
     #[cfg(feature = "interfaces")]
     pub fn all_interfaces(mut self) -> Self {
         self.interfaces = Some(Selection::AllBut(Vec::new()));
         self
     }
 
-    /// Leaves an interface out of [`Self::all_interfaces`]; call it again for more.
+    /// Leaves an interface, or all that fit a pattern, out of [`Self::all_interfaces`]; call it again for more.
     #[cfg(feature = "interfaces")]
     pub fn exclude_interface(mut self, name: &str) -> Self {
         self.excluded.push(name.to_owned());
         self
     }
 
-    /// Makes paths from this interface backups: they open like other paths, but carry data only
+    /// Makes paths from this interface, or from all that fit a pattern, backups: they open like other paths, but carry data only
     /// while no other path works ([`PathStatus::Backup`](crate::PathStatus::Backup)). The handshake
     /// uses other interfaces if it can. Call it again for more.
     pub fn backup_interface(mut self, name: &str) -> Self {

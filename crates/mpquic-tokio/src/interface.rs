@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use if_addrs::{IfAddr, IfOperStatus};
-use mpquic_paths::{AskSource, Local, label};
+use mpquic_paths::{AskSource, Local, fits_interface, label};
 
 use crate::address_flags::{AddressFlags, prefers_temporary};
 use crate::awaited_addresses::{self, Awaited};
 use crate::connection_state::SharedEndpoint;
 use crate::device::system_source;
 use crate::interface_changes::InterfaceChanges;
-use crate::{local_addresses, start};
+use crate::{local_addresses, own_network, start};
 
 /// Bridges and links to containers and virtual machines, by the start of their names. They lead to
 /// no server.
@@ -56,9 +56,9 @@ const GLOBAL: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// All interfaces that are up and lead beyond this machine, except tunnels, bridges and these
-    /// names.
+    /// names or patterns.
     AllBut(Vec<String>),
-    /// Those with these names.
+    /// Those with these names or patterns.
     Named(Vec<String>),
 }
 
@@ -106,7 +106,8 @@ pub enum LeftOutReason {
     LinkLocal,
     /// The interface is a tunnel over another one.
     Tunnel,
-    /// It is a bridge, or a link, to containers or virtual machines.
+    /// The interface is a bridge, or a link, to containers or virtual machines, or the bridge of a router to the network
+    /// for which it routes.
     Bridge,
     /// The interface already uses an address of the same network, or enough addresses.
     Another,
@@ -230,7 +231,9 @@ impl OfSystem {
 
 impl Known for OfSystem {
     fn virtual_kind(&self, name: &str) -> Option<LeftOutReason> {
-        kind_of(name, &facts(&Path::new("/sys/class/net").join(name)))
+        let facts = facts(&Path::new("/sys/class/net").join(name));
+        let is_own_network = || facts.is_bridge && own_network::is_behind(name);
+        kind_of(name, &facts).or_else(|| is_own_network().then_some(LeftOutReason::Bridge))
     }
 
     fn flags(&self) -> &AddressFlags {
@@ -366,7 +369,7 @@ fn choose(
 ) -> Vec<InterfaceAddress> {
     let mut chosen = judge(interfaces, known);
     chosen.retain(|address| match selection {
-        Selection::AllBut(names) => address.left_out.is_none() && !names.contains(&address.name),
+        Selection::AllBut(names) => address.left_out.is_none() && !fits(names, &address.name),
         // A user who names an interface knows its kind.
         Selection::Named(names) => {
             let is_usable = match address.left_out {
@@ -382,10 +385,16 @@ fn choose(
                     | LeftOutReason::Tentative,
                 ) => false,
             };
-            names.contains(&address.name) && is_usable
+            fits(names, &address.name) && is_usable
         }
     });
     chosen
+}
+
+/// True if one of the patterns means an interface.
+fn fits(patterns: &[String], name: &str) -> bool {
+    let mut patterns = patterns.iter();
+    patterns.any(|pattern| fits_interface(pattern, name))
 }
 
 /// Binds and closes sockets as addresses appear and disappear, until the endpoint is gone.

@@ -118,6 +118,8 @@ mod memory_network;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod notifications;
+#[cfg(feature = "interfaces")]
+mod own_network;
 mod path;
 mod path_events;
 mod path_spans;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use mpquic_core::PathStatus;
+use mpquic_tokio::path_managers::fits_interface;
 use mpquic_tokio::{
     Connection, EndpointBuilder, InterfaceAddress, LeftOutReason, PathId, interface_addresses,
 };
@@ -32,14 +33,20 @@ pub(crate) fn check(reach: &Reach, option: &str, backups: &[Local]) -> Result<()
 /// The reason why no path starts there, if none does.
 fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Option<&'static str> {
     let interface = interface_named(backup, listed);
-    if interface.is_some_and(|name| reach.exclude.contains(name)) {
+    let is_excluded = |name: &String| {
+        let mut excluded = reach.exclude.iter();
+        excluded.any(|excluded| fits_interface(excluded, name))
+    };
+    if interface.is_some_and(is_excluded) {
         return Some("--exclude leaves this interface out; name one that is used");
     }
     if !reach.local.is_empty() {
         let is_it = |local: &Local| match (local.ip(), backup.ip()) {
             (Some(ip), None) | (None, Some(ip)) => {
-                interface_named(local, listed) == interface || !is_here(ip, listed)
+                let named = (interface_named(local, listed), interface);
+                overlap(named) || !is_here(ip, listed)
             }
+            (None, None) => overlap((interface_named(local, listed), interface)),
             _ => local == backup,
         };
         let is_used = reach.local.iter().any(is_it);
@@ -51,17 +58,30 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
         // The machine may get an absent address later.
         Local::Address(ip) if !is_here(*ip, listed) => false,
         Local::Address(_) | Local::OnLink(..) => at.all(|at| at.left_out.is_some()),
-        // An interface without an address may get one.
-        Local::Interface(_) => at.any(|at| {
-            let why = at.left_out;
-            matches!(
-                why,
-                Some(LeftOutReason::Loopback | LeftOutReason::Tunnel | LeftOutReason::Bridge)
-            )
-        }),
+        // An interface without an address may get one, and a pattern may fit other interfaces.
+        Local::Interface(name) => {
+            at.clone().any(|at| at.name == *name)
+                && at.any(|at| {
+                    let why = at.left_out;
+                    matches!(
+                        why,
+                        Some(
+                            LeftOutReason::Loopback | LeftOutReason::Tunnel | LeftOutReason::Bridge
+                        )
+                    )
+                })
+        }
     };
     let told = "it is left out unless --local names it; `mpquic paths` lists what is used";
     is_left_out.then_some(told)
+}
+
+/// True if the names are equal, or if one is a pattern that fits the other.
+fn overlap(names: (Option<&String>, Option<&String>)) -> bool {
+    match names {
+        (Some(one), Some(other)) => fits_interface(one, other) || fits_interface(other, one),
+        (one, other) => one == other,
+    }
 }
 
 /// The named interface, or the interface with the named address.
@@ -110,7 +130,9 @@ fn addresses_of(
     listed: &[InterfaceAddress],
 ) -> impl Iterator<Item = IpAddr> {
     let named = locals.iter().filter_map(Local::ip);
-    named.filter(|address| interface_of(*address, listed) == Some(name))
+    named.filter(|address| {
+        interface_of(*address, listed).is_some_and(|interface| fits_interface(name, interface))
+    })
 }
 
 /// Marks the paths that are backups.
@@ -158,6 +180,28 @@ mod tests {
                 &interface,
                 Some("--exclude leaves this interface out"),
             ),
+            // Patterns fit names and each other.
+            (
+                &["--local", "absent*"],
+                &Local::Interface("absent0".to_owned()),
+                None,
+            ),
+            (
+                &["--local", "absent0"],
+                &Local::Interface("abs*".to_owned()),
+                None,
+            ),
+            (
+                &["--local", "absent*"],
+                &Local::Interface("other0".to_owned()),
+                Some("an address or interface of --local"),
+            ),
+            (
+                &["--exclude", "abs*"],
+                &Local::Interface("absent0".to_owned()),
+                Some("--exclude leaves this interface out"),
+            ),
+            (&[], &Local::Interface("*".to_owned()), None),
             // The interface or the address may appear later.
             (&[], &Local::Interface("absent0".to_owned()), None),
             (&[], &absent, None),
@@ -205,6 +249,7 @@ mod tests {
         };
         assert_eq!(of("eth0"), ["192.0.2.2"]);
         assert_eq!(of("wlan0"), ["192.0.2.3"]);
+        assert_eq!(of("*0"), ["192.0.2.2", "192.0.2.3"]);
         assert!(of("none").is_empty());
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use mpquic_tokio::InterfaceAddress;
+use mpquic_tokio::path_managers::fits_interface;
 
 /// The longest name of an interface, in bytes (IFNAMSIZ without its end).
 const LONGEST_INTERFACE: usize = 15;
@@ -14,6 +15,7 @@ pub(crate) enum Local {
     Address(IpAddr),
     /// A link-local address, and the name of its link.
     OnLink(Ipv6Addr, String),
+    /// The name of an interface, or a pattern for names.
     Interface(String),
 }
 
@@ -32,7 +34,7 @@ impl Local {
         match self {
             Self::Address(ip) => at.ip == *ip,
             Self::OnLink(ip, link) => at.ip == *ip && at.name == *link,
-            Self::Interface(name) => at.name == *name,
+            Self::Interface(name) => fits_interface(name, &at.name),
         }
     }
 }
@@ -283,6 +285,8 @@ mod tests {
         };
         assert_eq!(is("eth0"), [true, true, false]);
         assert_eq!(is("wlan0"), [false, false, true]);
+        assert_eq!(is("e*"), [true, true, false]);
+        assert_eq!(is("?????"), [false, false, true]);
         assert_eq!(is("none"), [false; 3]);
         assert_eq!(is("192.0.2.1"), [true, false, false]);
         assert_eq!(is("fe80::1%wlan0"), [false, false, true]);

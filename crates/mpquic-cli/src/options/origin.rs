@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, UdpSocket};
 
-use mpquic_tokio::path_managers::Origin;
+use mpquic_tokio::path_managers::{Origin, fits_interface};
 use mpquic_tokio::{InterfaceAddress, LeftOutReason, interface_addresses};
 
 use crate::options::Local;
@@ -22,7 +22,9 @@ pub(crate) fn origins(origin: &Local, listed: &[InterfaceAddress]) -> impl Itera
         Local::OnLink(ip, _) => (Origin::Address((*ip).into()), None),
         Local::Interface(name) => (Origin::Interface(name.clone()), Some(name)),
     };
-    let of_it = move |listed: &&InterfaceAddress| Some(&listed.name) == interface;
+    let of_it = move |listed: &&InterfaceAddress| {
+        interface.is_some_and(|name| fits_interface(name, &listed.name))
+    };
     let addresses = listed.iter().filter(of_it);
     let addresses = addresses.map(|listed| Origin::Address(listed.ip));
     std::iter::once(named).chain(addresses)
@@ -79,11 +81,11 @@ mod tests {
         let listed = [one];
         let address = Origin::Address(listed[0].ip);
         let of = |origin: Local| origins(&origin, &listed).collect::<Vec<_>>();
-        let eth0 = Origin::Interface("eth0".to_owned());
-        assert_eq!(
-            of(Local::Interface("eth0".to_owned())),
-            [eth0, address.clone()]
-        );
+        for name in ["eth0", "eth*"] {
+            let named = Origin::Interface(name.to_owned());
+            let found = of(Local::Interface(name.to_owned()));
+            assert_eq!(found, [named, address.clone()]);
+        }
         assert_eq!(of(Local::Interface("wlan0".to_owned())).len(), 1);
         assert_eq!(of(Local::Address(listed[0].ip)), [address]);
     }

@@ -12,11 +12,12 @@ use crate::options::{Connections, Local, TrustArgs, parse_interface, parse_local
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]
 pub(crate) struct Reach {
-    /// Open a path from this local address or interface, once it is there; repeat for several
+    /// Open a path from this local address or interface, once it is there; repeat for several. In the
+    /// names of interfaces, * stands for any characters and ? for one, here and in other options
     #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
     pub(crate) local: Vec<Local>,
-    /// Open no path over this interface; repeat for several. Tunnels, and bridges to containers,
-    /// are always left out unless --local names them
+    /// Open no path over this interface; repeat for several. Tunnels, bridges to containers, and a
+    /// router's bridge to its own network are always left out unless --local names them
     #[arg(long, value_name = "IFACE", conflicts_with = "local", value_parser = parse_interface)]
     pub(crate) exclude: Vec<String>,
     /// Connect to this address instead of the address of the URL's host; repeat for further

@@ -127,8 +127,9 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-paths/src",
         &[
+            ("interface_name", ""),
             ("source_address", ""),
-            ("local", "source_address"),
+            ("local", "interface_name source_address"),
             ("pairs", "local"),
             ("view", ""),
             ("ways", ""),
@@ -212,13 +213,14 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "addresses config connecting connection_state datagram_socket incoming local_addresses metrics socket start",
             ),
             ("interface_changes", "runtime"),
+            ("own_network", ""),
             (
                 "awaited_addresses",
                 "connection_state local_addresses start",
             ),
             (
                 "interface",
-                "address_flags awaited_addresses connection_state device interface_changes local_addresses start",
+                "address_flags awaited_addresses connection_state device interface_changes local_addresses own_network start",
             ),
             (
                 "builder",
