@@ -18,6 +18,7 @@ use crate::config::{ClientConfig, ConfigError, ServerConfig};
 use crate::connecting::Connecting;
 use crate::connection_state::SharedEndpoint;
 use crate::datagram_socket::DatagramSocket;
+use crate::handover;
 use crate::incoming::Incoming;
 use crate::local_addresses;
 #[cfg(feature = "metrics")]
@@ -489,6 +490,27 @@ impl Endpoint {
             local_addresses::follow(state);
         }
         !removed.is_empty()
+    }
+
+    /// Closes the server's sockets, so that another process of the same user can bind their addresses and get new
+    /// clients, and keeps the open connections: each path gets a socket of its own, connected to the client. A path
+    /// that the client opens later, or whose client gets another address, reaches the other process, so it fails; the
+    /// connection's other paths continue. A new connection from an address of an open one reaches this endpoint, so clients
+    /// should use new ports.
+    ///
+    /// The other process must have another key for stateless resets
+    /// ([`EndpointOptions::new`](mpquic_core::config::EndpointOptions::new)): otherwise it would end a connection whose
+    /// datagrams it gets. The kernel searches all sockets of an address for each datagram, so a server with more than
+    /// some thousand paths takes longer for each.
+    ///
+    /// Must be called within a tokio runtime, if the endpoint runs on tokio.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](io::ErrorKind::Unsupported) on systems other than Linux, and if a socket is not the kernel's; the
+    /// endpoint then stays unchanged.
+    pub fn release_addresses(&self) -> io::Result<()> {
+        handover::release(self.state())
     }
 
     /// Replaces all sockets by a socket that the application has bound. Every path of a client moves to the new socket

@@ -42,6 +42,12 @@ impl KernelSocket {
         self.io.local_addr()
     }
 
+    /// Lets other sockets of the same user be bound to the address, or no longer.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn share(&self, is_shared: bool) -> io::Result<()> {
+        socket2::SockRef::from(&self.io).set_reuse_port(is_shared)
+    }
+
     /// Datagrams that a single call to the kernel may carry.
     pub(crate) fn max_segments(&self) -> usize {
         self.state.max_gso_segments()

@@ -104,6 +104,7 @@ mod error_queue;
 mod file_store;
 #[cfg(feature = "futures-io")]
 mod futures_io;
+mod handover;
 mod incoming;
 #[cfg(feature = "interfaces")]
 mod interface;

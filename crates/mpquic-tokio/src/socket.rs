@@ -99,11 +99,31 @@ impl Socket {
             true => bind_shared(local, all, buffer_size)?,
             false => {
                 let socket = new_socket(local, buffer_size, all)?;
-                socket.bind(&local.into())?;
+                bind_behind(&socket, local)?;
                 socket.into()
             }
         };
         Self::from_std(runtime, socket, None)
+    }
+
+    /// Binds to the local address of a path beside the sockets of the same address, and gets datagrams of the path's
+    /// peer only.
+    pub(crate) fn connected(
+        runtime: &dyn Runtime,
+        path: FourTuple,
+        buffer_size: usize,
+    ) -> io::Result<Self> {
+        let socket = new_socket(path.local, buffer_size, &[])?;
+        #[cfg(unix)]
+        socket.set_reuse_port(true)?;
+        socket.bind(&path.local.into())?;
+        socket.connect(&path.remote.into())?;
+        Self::from_std(runtime, socket.into(), None)
+    }
+
+    /// See [`Io::share`].
+    pub(crate) fn share(&self, is_shared: bool) -> io::Result<()> {
+        self.io.share(is_shared)
     }
 
     /// Wraps a socket whose address is shared with those of other workers.
@@ -340,6 +360,19 @@ pub(crate) fn bind_shared(
     socket.set_reuse_port(true)?;
     socket.bind(&local.into())?;
     Ok(socket.into())
+}
+
+/// Binds to an address that connected sockets of a predecessor may still have. While the socket is open, no other one
+/// gets the address.
+fn bind_behind(socket: &socket2::Socket, local: SocketAddr) -> io::Result<()> {
+    // With an address that the system chooses, a shared one could be chosen.
+    let has_predecessor = cfg!(target_os = "linux") && local.port() != 0;
+    #[cfg(unix)]
+    socket.set_reuse_port(has_predecessor)?;
+    socket.bind(&local.into())?;
+    #[cfg(unix)]
+    socket.set_reuse_port(false)?;
+    Ok(())
 }
 
 /// A socket for `local`. For all addresses, it has both IP versions, unless `all` addresses to bind

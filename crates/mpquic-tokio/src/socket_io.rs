@@ -38,6 +38,17 @@ impl Io {
         }
     }
 
+    /// Lets other sockets of the same user be bound to the address, or no longer. Only Linux sends a datagram over a
+    /// connected socket to the address that the caller names, so the others do without.
+    #[cfg_attr(not(target_os = "linux"), expect(unused, reason = "it is for Linux"))]
+    pub(crate) fn share(&self, is_shared: bool) -> io::Result<()> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Kernel(socket) => socket.share(is_shared),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// Number of datagrams that one call may carry.
     pub(crate) fn max_segments(&self) -> usize {
         match self {

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use mpquic_core::FourTuple;
 use mpquic_paths::Local;
 
 use crate::backups::Backups;
@@ -75,6 +76,11 @@ impl Sockets {
     /// Binds a socket with the settings of the other sockets. [`Self::insert`] adds the socket.
     pub(crate) fn bind(&self, local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
         Socket::bind(&*self.runtime, local, interface, self.buffer_size)
+    }
+
+    /// Makes a socket that gets datagrams of one peer only. [`Self::insert`] adds the socket.
+    pub(crate) fn connect(&self, tuple: FourTuple) -> io::Result<Socket> {
+        Socket::connected(&*self.runtime, tuple, self.buffer_size)
     }
 
     /// Wraps a socket that the application has bound. [`Self::insert`] adds the socket.

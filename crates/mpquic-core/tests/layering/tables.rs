@@ -208,9 +208,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "incoming",
                 "config connecting connection connection_state start",
             ),
+            ("handover", "connection_state local_addresses socket start"),
             (
                 "endpoint",
-                "addresses config connecting connection_state datagram_socket incoming local_addresses metrics socket start",
+                "addresses config connecting connection_state datagram_socket handover incoming local_addresses metrics socket start",
             ),
             ("interface_changes", "runtime"),
             ("own_network", ""),
